@@ -82,7 +82,7 @@ def watch(model: "nn.Module | torch.nn.Module", *, every: float = 0.5, **options
     Args:
         model: only backwards that reach a parameter of it are shown.
         every: the least number of seconds between two pictures.
-        options: ``name``, ``depth``, ``direction``, ``history`` and ``budget``, as for ``record``.
+        options: ``name``, ``depth``, ``nodes``, ``direction``, ``history`` and ``budget``, as for ``record``.
 
     Returns:
         A ``Watch``, which is a context manager too: its ``graph`` is what is recorded, ``show()`` displays the view

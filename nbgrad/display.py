@@ -18,7 +18,13 @@ class GraphRenderer:
         from nbgrad.widgets.tensor_lookup import Holdings
 
         configured = Options()
-        show(outline(graph), depth=configured.depth, direction=configured.direction, holdings=Holdings(graph))
+        show(
+            outline(graph),
+            depth=configured.depth,
+            nodes=configured.nodes,
+            direction=configured.direction,
+            holdings=Holdings(graph),
+        )
 
     def save(self, graph: AutogradGraph, path: str | PathLike[str], **options: Any) -> None:
         """Write ``graph`` to a file, as ``nbgrad.export.save`` does."""
@@ -33,7 +39,7 @@ class GraphRenderer:
         from nbgrad.widgets.notebook_output import show
 
         configured = Options()
-        show(describe_program(*parts), depth=configured.depth, direction=configured.direction)
+        show(describe_program(*parts), depth=configured.depth, nodes=configured.nodes, direction=configured.direction)
 
     def save_programs(self, path: str | PathLike[str], *parts: tuple[str, Any]) -> None:
         """Write the picture of programs, as ``nbgrad.export.write`` does."""

@@ -14,7 +14,7 @@ from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.description.text_metrics import clean, cleaned
-from nbgrad.widgets.folding.choose import folded_below
+from nbgrad.widgets.folding.apply import asked
 from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.graphviz_wasm import language
 from nbgrad.widgets.layout.positions import lay_out, mark_text, nested, whole
@@ -38,7 +38,12 @@ _STYLES = defaultdict(
 
 
 def save(
-    graph: AutogradGraph, path: str | PathLike[str], *, depth: int | None = None, direction: Direction = "TB"
+    graph: AutogradGraph,
+    path: str | PathLike[str],
+    *,
+    depth: int | None = None,
+    nodes: int | None = None,
+    direction: Direction = "auto",
 ) -> None:
     """Write ``graph`` to a file, as ``AutogradGraph.save`` says.
 
@@ -46,7 +51,7 @@ def save(
         PartError: what draws it fails; where the graph can't be laid out it is an EngineError.
     """
     check_file(path)
-    write(outline(graph), path, depth=depth, direction=direction)
+    write(outline(graph), path, depth=depth, nodes=nodes, direction=direction)
 
 
 UNSAVED = (OSError, ModuleNotFoundError, PartError)
@@ -61,7 +66,12 @@ def unsaved(error: Exception) -> str:
 
 
 def write(
-    graph: Description | Outline, path: str | PathLike[str], *, depth: int | None = None, direction: Direction = "TB"
+    graph: Description | Outline,
+    path: str | PathLike[str],
+    *,
+    depth: int | None = None,
+    nodes: int | None = None,
+    direction: Direction = "auto",
 ) -> None:
     """Write a description, or an outline, as ``save`` does."""
     outline = Outline.of(graph)
@@ -72,12 +82,13 @@ def write(
     elif suffix == ".json":
         made = json.dumps(cleaned(outline.detail()), indent=1, ensure_ascii=False) + "\n"
     elif suffix == ".dot":
-        made = _dot(outline.description, direction)
+        made = _dot(outline.description, "LR" if direction == "LR" else "TB")
     elif suffix == ".html":
-        alive = whole(outline, direction=direction, folding=folded_below(outline, depth))
+        alive = whole(outline, direction=direction, folding=asked(outline, depth, nodes)[0])
         made = page(alive, alive["description"]["name"])
     else:
-        picture = lay_out(outline, direction=direction, folding=folded_below(outline, depth))
+        folding, limit = asked(outline, depth, nodes)
+        picture = lay_out(outline, direction=direction, folding=folding, limit=limit)
         made = _drawing(svg(picture), suffix)
     data = made.encode() if isinstance(made, str) else made
     replace_file(Path(path).expanduser(), lambda file: file.write_bytes(data))
@@ -98,7 +109,7 @@ def _pdf(drawing: str) -> bytes:
         return typst.compile({"main": _PDF.encode(), "graph.svg": drawing.encode()}, format="pdf", timestamp=0)  # type: ignore[call-overload, no-any-return]  # its stub knows no dict
 
 
-def _dot(description: Description, direction: Direction) -> str:
+def _dot(description: Description, direction: str) -> str:
     """In graphviz's own language, to be changed and drawn with other tools: every node, module calls as clusters."""
     graphviz = language()
     label = {"label": graphviz.escape(clean(description["name"])), "labelloc": "t"}

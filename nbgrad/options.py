@@ -18,7 +18,7 @@ from nbgrad.core.graph.history import FRAMES, HistoryRecorder
 from nbgrad.core.suggestions import nearest
 
 View = Literal["graph", "steps", "flow", "text", "none"]
-Direction = Literal["TB", "LR"]
+Direction = Literal["auto", "TB", "LR"]
 SUFFIXES = (".svg", ".png", ".pdf", ".html", ".dot", ".json", ".txt")
 """The suffixes of the file formats that a graph can be written in."""
 
@@ -119,8 +119,18 @@ class Options:
         least=0,
         suggestions=("0", "1", "2", "none"),
     )
+    nodes: int | None = option(
+        None,
+        "draw up to this many nodes, and fold only what is more; default: as few as are seen at once",
+        "--nodes 1000",
+        least=1,
+        suggestions=("300", "1000", "none"),
+    )
     direction: Direction = option(
-        "TB", "draw from top to bottom (TB) or from left to right (LR)", "--direction LR", choices=get_args(Direction)
+        "auto",
+        "draw from top to bottom (TB), from left to right (LR), or as it is seen larger (auto)",
+        "--direction LR",
+        choices=get_args(Direction),
     )
     view: View = option("graph", "choose the output under the cell", "--view text", choices=get_args(View))
     history: int = option(

@@ -125,13 +125,20 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
         from nbgrad.widgets.tensor_lookup import Holdings
 
         holdings = Holdings(self.graph)
-        show(outline, depth=self.depth, direction=self.direction, opens=self.view, holdings=holdings)
+        show(
+            outline,
+            depth=self.depth,
+            nodes=self.nodes,
+            direction=self.direction,
+            opens=self.view,
+            holdings=holdings,
+        )
 
     def _write(self, outline: "Outline") -> None:
         if self.save is not None:
             from nbgrad.export import write
 
-            write(outline, self.save, depth=self.depth, direction=self.direction)
+            write(outline, self.save, depth=self.depth, nodes=self.nodes, direction=self.direction)
 
 
 def _in_notebook() -> bool:

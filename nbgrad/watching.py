@@ -20,7 +20,7 @@ from nbgrad.nn.module.module import Module
 from nbgrad.options import Options, check_known
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.schema import Picture
-from nbgrad.widgets.folding.choose import folded_below
+from nbgrad.widgets.folding.apply import asked
 from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.positions import lay_out
 from nbgrad.widgets.notebook_output import Still
@@ -31,7 +31,7 @@ Model = Module | torch.nn.Module
 
 _watches: "WeakKeyDictionary[Model, Watch]" = WeakKeyDictionary()
 
-_OPTIONS = ("name", "depth", "direction", "history", "budget")
+_OPTIONS = ("name", "depth", "nodes", "direction", "history", "budget")
 """Those of ``nbgrad.record`` that a picture has which is drawn again and again."""
 
 _SHARE = 20
@@ -76,9 +76,9 @@ class Watch(Observer):
         self._follows = 0  # torch, in the cell that runs: the number of its thread
         self._shows_error = False
         self._next = 0.0
-        self._depth = wanted.depth
+        self._depth, self._nodes = wanted.depth, wanted.nodes
         empty = outline(self.graph)
-        self.view = GraphView(empty, lay_out(empty, direction=wanted.direction))
+        self.view = GraphView(empty, lay_out(empty), direction=wanted.direction)
         self.view.picture = b""  # what the view offers is what its first picture has
         self._still = Still(f"Live view of {self.graph.name}, from its first backward on.")
         self._drawn: tuple[Outline, Picture] | None = None  # since the still picture
@@ -211,10 +211,8 @@ class Watch(Observer):
         self.graph.name_variables(variables)
         self.graph.name_variables(dict(self._shell.user_ns))
         described = outline(self.graph)
-        self._drawn = (
-            described,
-            self.view.draw(described, folded_below(described, self._depth), Holdings(self.graph)),
-        )
+        folding, limit = asked(described, self._depth, self._nodes)
+        self._drawn = described, self.view.draw(described, folding, Holdings(self.graph), limit)
         self._shows_error = False
         end = perf_counter()
         self._next = end + max(self._every, _SHARE * (end - begin))

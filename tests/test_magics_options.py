@@ -101,6 +101,12 @@ def test_depth(shell: InteractiveShell, depth: str, folded: int) -> None:
         assert len(re.findall(r">\d+ ops?, \d+ parameters \(\d+\)<", drawn(captured))) == folded
 
 
+def test_nodes(shell: InteractiveShell) -> None:
+    for nodes, folded in (("1", True), ("1000", False)):
+        for _, captured, _ in both(shell, f"--nodes {nodes}"):
+            assert ("is folded, holding" in drawn(captured)) == folded
+
+
 def test_direction(shell: InteractiveShell) -> None:
     for option, wide in (("--direction LR", True), ("--direction TB", False)):
         for _, captured, _ in both(shell, option):
@@ -345,7 +351,7 @@ def test_completion_of_commands_options_and_values() -> None:
     assert completed("%autograd on --dir") == ["--direction"]
     assert completed("%autograd help dep") == ["depth"]
     assert completed("%%autograd --view=te") == ["text"]
-    assert completed("%%autograd --device=cpu --direction=") == ["TB", "LR"]
+    assert completed("%%autograd --device=cpu --direction=") == ["auto", "TB", "LR"]
     assert completed("graph = %autograd la") == ["last"]
     assert completed("if here:\n    %autograd on --vi", 1) == ["--view"]
     assert completed("%%time\n%%autograd --vi", 1) == ["--view"]

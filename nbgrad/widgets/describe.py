@@ -39,7 +39,9 @@ from nbgrad.widgets.description.schema import (
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
+from nbgrad.widgets.folding.choose import LOOK
 from nbgrad.widgets.folding.concealed import concealed
+from nbgrad.widgets.folding.loops import Iteration, iterations
 from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.repeats import runs
 from nbgrad.widgets.optional_packages import loading
@@ -69,6 +71,8 @@ def outline(graph: AutogradGraph) -> Outline:
     ending, records, frames = graph.ending, survey.records, survey.frames
     ids = {record.id: f"n{at}" for at, record in enumerate(records)}
     scopes, inside = _Scopes(), _made_inside(records)
+    if len(records) > LOOK:  # fewer are seen at once
+        inside |= iterations(records, inside)
     saved = saved_by(records)
     shown, levels = overlays(graph, records, saved)
     usual = _usual_dtype(records)
@@ -80,6 +84,7 @@ def outline(graph: AutogradGraph) -> Outline:
     said = survey.found if failure is not None or survey.ended is None else [survey.ended, *survey.found]
     wrong = _problems(said, ids)
     history = past(frames, records, ids)
+    most = WRITTEN_IN_BOX if len(records) <= LOOK else FEW
     nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
     for record, more in zip(records, measured(graph, records), strict=True):
         id = ids[record.id]
@@ -87,10 +92,10 @@ def outline(graph: AutogradGraph) -> Outline:
             "id": id,
             "kind": kind_of(record.kind, record.name),
             "root": record.root,
-            "label": _label(record, usual),
+            "label": _label(record, usual, most),
             "about": distinction(record, shapes),
             "row": None,
-            "rule": None if record.gradient is None else _gradient(record, record.gradient),
+            "rule": None if record.gradient is None else _gradient(record, record.gradient, most),
             "scope": scopes.id(inside.get(record.id, record.scope)),
             "op": record.op.name if record.op is not None else None,
             "details": [],
@@ -114,7 +119,7 @@ def outline(graph: AutogradGraph) -> Outline:
         notes=[*_notes(graph, records), *survey.waits.notes],
         nodes=nodes,
         edges=edges,
-        scopes=scopes.described(records, raised),
+        scopes=scopes.described(records, inside, raised),
         ops={
             name: op_text(op)
             for name, op in {record.op.name: record.op for record in records if record.op is not None}.items()
@@ -181,13 +186,17 @@ class _Scopes:
             self._ids[one] = f"s{len(self._ids)}"
         return self._ids[scope]
 
-    def described(self, records: list[Record], raised: CoreScope | None) -> list[Scope]:
-        """Every scope that was met, with what is in it; one op ``raised`` an error, of which there is no record."""
+    def described(self, records: list[Record], inside: dict[int, CoreScope], raised: CoreScope | None) -> list[Scope]:
+        """Every scope that was met, with what is in it; one op ``raised`` an error, of which there is no record.
+
+        Those ``inside`` another scope than their own count there, if they are in an iteration.
+        """
         ops, parameters, elements = (dict.fromkeys(self._ids, 0) for _ in range(3))
         if raised is not None:
             ops[raised] += 1
         for record in records:
-            if (scope := record.scope) is not None:
+            home = inside.get(record.id)
+            if (scope := home if isinstance(home, Iteration) else record.scope) is not None:
                 ops[scope] += record.kind == "op"
                 parameters[scope] += record.kind == "parameter"
                 elements[scope] += _elements(record) if record.kind == "parameter" else 0
@@ -200,7 +209,9 @@ class _Scopes:
                 id=id,
                 label=scope.label,
                 parent=self.id(scope.parent),
-                folds=_folds(ops[scope], parameters[scope], elements[scope]),
+                folds=scope.body
+                if isinstance(scope, Iteration)
+                else _folds(ops[scope], parameters[scope], elements[scope]),
             )
             for scope, id in self._ids.items()
         ]
@@ -249,24 +260,25 @@ def _usual_dtype(records: list[Record]) -> torch.dtype | None:
     return kinds.most_common(1)[0][0] if kinds else None
 
 
-def _label(record: Record, usual: torch.dtype | None) -> list[str]:
+def _label(record: Record, usual: torch.dtype | None, most: int) -> list[str]:
+    """The lines of a box: up to ``most`` numbers are written out."""
     title = record.name or record.kind
     if record.op is not None:
         names = f"{record.name}, …" if record.several else record.name
         title = f"{names} = {record.op.name}" if record.name else record.op.name
     lines = [title, _kind_text(record.shape, record.dtype, usual)]
-    if (value := record.value) is not None and value.array is not None and 0 < value.array.size <= WRITTEN_IN_BOX:
+    if (value := record.value) is not None and value.array is not None and 0 < value.array.size <= most:
         after = "" if record.since is None or record.since.what is None else f" after {record.since.what}"
         lines += broken(f"value {in_box(value)}{after}")
     return lines
 
 
-def _gradient(record: Record, gradient: Stats) -> str:
-    """The line of the backward: the number or the norm, and that of a ``.grad`` that is not the same."""
+def _gradient(record: Record, gradient: Stats, most: int) -> str:
+    """The line of the backward: up to ``most`` numbers or the norm, and that of a ``.grad`` that is not the same."""
     held = None if record.since is None else record.since.grad
     whose = " of all results" if record.several else ""
     values = gradient.array
-    few = held is None and values is not None and 1 < values.size <= WRITTEN_IN_BOX and values.dtype.kind in "fiubc"
+    few = held is None and values is not None and 1 < values.size <= most and values.dtype.kind in "fiubc"
     told = in_box(gradient) if few else amount(gradient)  # two lists would be too long for a line
     return f"∇ {told}{whose}" + ("" if held is None else f", .grad {amount(held)}")
 

@@ -12,9 +12,10 @@ from IPython.display import DisplayHandle, display
 
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.schema import Description, Opens, Picture
-from nbgrad.widgets.folding.choose import Folding, folded_below
+from nbgrad.widgets.folding.apply import NODES, asked
+from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.folding.outline import Outline
-from nbgrad.widgets.layout.positions import Direction, lay_out
+from nbgrad.widgets.layout.positions import Wanted, lay_out
 from nbgrad.widgets.optional_packages import needs, reason
 from nbgrad.widgets.render.svg import png, svg
 from nbgrad.widgets.render.text import text
@@ -98,7 +99,8 @@ def show(
     graph: Description | Outline,
     *,
     depth: int | None = None,
-    direction: Direction = "TB",
+    nodes: int | None = None,
+    direction: Wanted = "auto",
     opens: Opens = "graph",
     holdings: Holdings | None = None,
 ) -> None:
@@ -112,21 +114,22 @@ def show(
     Args:
         graph: all of it.
         depth: modules nested deeper than this are folded; None to fold as many as a first look needs.
-        direction: from top to bottom, or from left to right.
+        nodes: how many may be drawn, so that only the rest is folded; None for as many as a first look needs.
+        direction: from top to bottom, from left to right, or as it fits.
         opens: what the live view shows first.
         holdings: where the numbers of its large tensors are, for a reader who asks for them.
     """
     outline = Outline.of(graph)
-    folding = folded_below(outline, depth)
+    folding, limit = asked(outline, depth, nodes)
     try:
-        picture: Picture = {**lay_out(outline, direction=direction, folding=folding), "opens": opens}
+        picture: Picture = {**lay_out(outline, limit=limit, direction=direction, folding=folding), "opens": opens}
         still = _without_png(outline, picture)
     except Exception as error:  # the table stays, whatever it is
         display({"text/plain": f"{text(outline.description)}\n\n{reason(error)}"}, raw=True)
         return
     again = _can_send_again()
     handle = display(still if again else _encoded(_with_png(still)), raw=True, display_id=True)
-    widget = _live(outline, picture, folding, holdings)
+    widget = _live(outline, picture, folding, holdings, limit)
     # What a reader waits for is on its way; the PNG, which takes longest, is for those who see the notebook later.
     if again and handle is not None:
         sys.stdout.flush()  # in a kernel all messages so far: the thread that sends them gets no turn during the PNG
@@ -135,14 +138,16 @@ def show(
         widget.put_away()
 
 
-def _live(outline: Outline, picture: Picture, folding: Folding | None, holdings: Holdings | None) -> "GraphView | None":
+def _live(
+    outline: Outline, picture: Picture, folding: Folding | None, holdings: Holdings | None, limit: int = NODES
+) -> "GraphView | None":
     """Display the view that takes the place of the still picture; where it fails the still picture stays."""
     try:
         from nbgrad.widgets.cell_outputs import displayed
         from nbgrad.widgets.view import GraphView
 
         with needs("anywidget", "a live view", "anywidget ipywidgets"):
-            widget = GraphView(outline, picture, folding, holdings)
+            widget = GraphView(outline, picture, folding, holdings, limit)
             widget._held = False
             live = widget._repr_mimebundle_()
     except Exception as error:

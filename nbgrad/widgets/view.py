@@ -5,9 +5,10 @@ from typing import Any, ClassVar
 
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.schema import Description, Numbers, Picture
+from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding
 from nbgrad.widgets.folding.outline import Outline
-from nbgrad.widgets.layout.positions import NODES, Direction, lay_out
+from nbgrad.widgets.layout.positions import Wanted, lay_out
 from nbgrad.widgets.optional_packages import needs
 from nbgrad.widgets.render.wire_format import packed
 from nbgrad.widgets.tensor_lookup import Holdings, What
@@ -34,6 +35,8 @@ class GraphView(anywidget.AnyWidget):
         picture: its layout if there is one already.
         folding: which modules are folded in that.
         holdings: where the numbers are.
+        limit: how many nodes may be drawn.
+        direction: of what is drawn later, if there is nothing to be drawn yet.
     """
 
     # Read here: of a path anywidget makes a file to be watched, which holds every view that was ever made of it.
@@ -55,13 +58,16 @@ class GraphView(anywidget.AnyWidget):
         picture: Picture | None = None,
         folding: Folding | None = None,
         holdings: Holdings | None = None,
+        limit: int = NODES,
+        direction: Wanted = "auto",
         **kwargs: Any,
     ) -> None:
         outline = Outline.of(graph)
-        drawn = picture or lay_out(outline, folding=folding)
+        drawn = picture or lay_out(outline, limit=limit, direction=direction, folding=folding)
         super().__init__(picture=packed(drawn), **kwargs)
         self._outline = outline
-        self._direction: Direction = drawn["direction"]
+        self._direction: Wanted = drawn["direction"] if drawn["description"]["nodes"] else direction
+        self._limit = limit
         self._folding = folding
         self._holdings = holdings
         self._pages: set[str] = set()
@@ -70,7 +76,11 @@ class GraphView(anywidget.AnyWidget):
 
     @uncollected
     def draw(
-        self, graph: Description | Outline, folding: Folding | None = None, holdings: Holdings | None = None
+        self,
+        graph: Description | Outline,
+        folding: Folding | None = None,
+        holdings: Holdings | None = None,
+        limit: int | None = None,
     ) -> Picture:
         """Show another graph in the place of the one shown, in the same direction and folded as the reader folded it.
 
@@ -78,14 +88,19 @@ class GraphView(anywidget.AnyWidget):
             graph: all of it.
             folding: which modules are folded where the reader has folded and unfolded none.
             holdings: where its numbers are.
+            limit: how many nodes may be drawn; None for as many as before.
 
         Returns:
             What is shown.
         """
         folding = self._folding if self._folding is not None else folding
         outline = Outline.of(graph)
-        picture = lay_out(outline, direction=self._direction, folding=folding)
+        limit = self._limit if limit is None else limit
+        picture = lay_out(outline, limit=limit, direction=self._direction, folding=folding)
         sent = packed(picture)
+        self._limit = limit
+        if picture["description"]["nodes"]:
+            self._direction = picture["direction"]  # it stays, however the next one would fit
         self._holdings = holdings
         self._outline, self._kept = outline, None  # once it can be shown: an interrupt leaves the one shown
         self._put(sent)
@@ -133,9 +148,9 @@ class GraphView(anywidget.AnyWidget):
             direction = request["direction"]
         if request.get("toggle"):
             holds = [str(scope) for scope in request["toggle"]]
-            chosen = (chosen or first_folding(graph, NODES)).toggled(graph, holds, NODES)
-        folding = chosen or first_folding(graph, NODES)
-        self._put(packed(lay_out(graph, direction=direction, folding=folding)))
+            chosen = (chosen or first_folding(graph, self._limit)).toggled(graph, holds, self._limit)
+        folding = chosen or first_folding(graph, self._limit)
+        self._put(packed(lay_out(graph, limit=self._limit, direction=direction, folding=folding)))
         # Once it is sent: where an interrupt came before, the same click is answered in the same way.
         self._direction, self._folding = direction, chosen
 

@@ -163,6 +163,18 @@ def lstm_layer() -> Description:
     return _step("LSTM layer", lambda: functional.mse_loss(out(layer(series)[0][-1]), target))
 
 
+def encoder() -> Description:
+    """One step of a Transformer's encoder, so narrow that a bias has eight numbers."""
+    nbgrad.manual_seed(0)
+    net = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 4)
+    words = nbgrad.tensor(torch.randn(2, 5, 8))
+
+    def loss() -> nbgrad.Tensor:
+        return net(words).square().mean()
+
+    return _step("encoder", loss)
+
+
 NETWORKS: dict[str, Callable[[], Description]] = {
     "MLP of 2": lambda: mlp(2),
     "MLP of 3": lambda: mlp(3),
@@ -173,4 +185,60 @@ NETWORKS: dict[str, Callable[[], Description]] = {
     "GPT of 12 blocks": lambda: gpt(12),
     "LSTM cell, 12 steps": lstm,
     "LSTM layer": lstm_layer,
+    "encoder of 4 layers": encoder,
+}
+
+
+def scan() -> Description:
+    """2,500 multiplications and additions, one after the other."""
+    nbgrad.manual_seed(0)
+    x, decay, more = (nbgrad.tensor(torch.rand(64), requires_grad=True) for _ in range(3))
+
+    def loss() -> nbgrad.Tensor:
+        h = x
+        for _ in range(2500):
+            h = h * decay + more
+        return h.sum()
+
+    return _step("scan", loss)
+
+
+def recurrent() -> Description:
+    """A recurrent network without modules, along a series of 100."""
+    nbgrad.manual_seed(0)
+    shapes = [(3, 8), (8, 8), (8,), (8, 1)]
+    into, again, bias, out = (nbgrad.tensor(torch.randn(shape) * 0.3, requires_grad=True) for shape in shapes)
+    series, target = nbgrad.tensor(torch.randn(100, 4, 3)), nbgrad.tensor(torch.randn(4, 1))
+
+    def loss() -> nbgrad.Tensor:
+        h = nbgrad.tensor(torch.zeros(4, 8))
+        for at in range(100):
+            h = (series[at] @ into + h @ again + bias).tanh()
+        return ((h @ out - target) ** 2).mean()
+
+    return _step("RNN by hand", loss)
+
+
+def descent() -> Description:
+    """30 steps of gradient descent, with the gradient of the loss after them."""
+    nbgrad.manual_seed(0)
+    x, y = nbgrad.tensor(torch.randn(20, 3)), nbgrad.tensor(torch.randn(20, 1))
+    start = nbgrad.tensor(torch.zeros(3, 1), requires_grad=True)
+    rate = nbgrad.tensor(torch.tensor(0.1), requires_grad=True)
+
+    def loss() -> nbgrad.Tensor:
+        w = start
+        for _ in range(30):
+            error = ((x @ w - y) ** 2).mean()
+            (gradient,) = nbgrad.autograd.grad(error, [w], create_graph=True)
+            w = w - rate * gradient
+        return ((x @ w - y) ** 2).mean()
+
+    return _step("30 steps of descent", loss)
+
+
+LOOPS: dict[str, Callable[[], Description]] = {
+    "RNN by hand, 100 steps": recurrent,
+    "gradient descent, 30 steps": descent,
+    "scan of 2,500 steps": scan,
 }

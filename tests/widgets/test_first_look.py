@@ -13,12 +13,12 @@ from nbgrad import nn
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Edge, Node
-from nbgrad.widgets.folding.apply import drawable
+from nbgrad.widgets.folding.apply import NODES, drawable
 from nbgrad.widgets.folding.choose import LOOK, Folding, first_folding, folded_below, homes, necessary
 from nbgrad.widgets.folding.repeats import kind as kind_of, runs
 from nbgrad.widgets.folding.size import COLUMNS, ROWS, extent
 from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH
-from nbgrad.widgets.layout.positions import NODES, WHOLE, lay_out, whole
+from nbgrad.widgets.layout.positions import WHOLE, lay_out, whole
 from tests.widgets import graphs
 
 
@@ -78,11 +78,16 @@ def by_hand(ops: int) -> Description:
 
     def run(x: nbgrad.Tensor) -> nbgrad.Tensor:
         w = nbgrad.tensor(torch.ones(3), requires_grad=True)
-        for _ in range(ops // 2):
-            x = (x * w).tanh()
+        for at in range(ops):
+            x = x * w if uneven(at) else x.tanh()
         return x
 
     return trained(run, 2, 3)
+
+
+def uneven(at: int) -> bool:
+    """One of two, in a sequence in which nothing comes three times in a row: there is no loop to be folded."""
+    return at.bit_count() % 2 == 1
 
 
 def cells(steps: int, kind: Any = nn.RNNCell) -> Description:
@@ -406,8 +411,8 @@ class Flat(nn.Module):
 
     def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
         h = self.linear(x)
-        for _ in range(self.ops // 2):
-            h = (h * 0.9).tanh()
+        for at in range(self.ops):
+            h = h * 0.9 if uneven(at) else h.tanh()
         return x + h
 
 

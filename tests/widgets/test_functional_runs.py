@@ -9,11 +9,11 @@ import nbgrad
 from nbgrad import nn
 from nbgrad.nn import functional
 from nbgrad.widgets.description.nesting import Nesting
-from nbgrad.widgets.folding.apply import drawable
+from nbgrad.widgets.folding.apply import NODES, drawable
 from nbgrad.widgets.folding.choose import first_folding
 from nbgrad.widgets.folding.repeats import LONGEST, _Calls, runs
 from nbgrad.widgets.folding.size import COLUMNS, ROWS
-from nbgrad.widgets.layout.positions import NODES, lay_out
+from nbgrad.widgets.layout.positions import lay_out
 from tests.widgets.test_first_look import trained
 from tests.widgets.test_repeats import WIDE, box
 from tests.work import lines

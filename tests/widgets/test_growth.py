@@ -19,9 +19,9 @@ from nbgrad.export import save
 from nbgrad.reprs import module_html
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.schema import Description
-from nbgrad.widgets.folding.apply import shaped
+from nbgrad.widgets.folding.apply import NODES, shaped
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.layout.positions import NODES, Sizes, dot_source
+from nbgrad.widgets.layout.positions import Sizes, dot_source
 from nbgrad.widgets.render.text import text
 from tests.work import lines
 

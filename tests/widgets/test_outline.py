@@ -22,6 +22,7 @@ from nbgrad.widgets.folding.apply import detailed, drawable, shaped
 from nbgrad.widgets.folding.choose import Folding, first_folding
 from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.render.text import text
+from tests.widgets.test_first_look import uneven
 
 
 def varied() -> nbgrad.AutogradGraph:
@@ -45,8 +46,8 @@ def chain(modules: int, ops: int) -> nbgrad.AutogradGraph:
         x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
         for module in range(modules):
             with nbgrad.scope(f"module.{module}"):
-                for _ in range(ops):
-                    x = x.sin()
+                for at in range(ops):
+                    x = x.sin() if uneven(at) else x.cos()
         x.sum().backward()
     return graph
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from nbgrad.widgets.description.schema import Box, Description, Picture
-from nbgrad.widgets.folding.apply import ASKED, drawable
+from nbgrad.widgets.folding.apply import ASKED, NODES, drawable
 from nbgrad.widgets.folding.cards import single
 from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
 from nbgrad.widgets.folding.prune import HUB
 from nbgrad.widgets.layout import positions
 from nbgrad.widgets.layout.columns import LETTERS, READ, WIDTH
 from nbgrad.widgets.layout.graphviz_wasm import EngineMissing, LayoutTimeout
-from nbgrad.widgets.layout.positions import NODES, Sizes, dot_source, lay_out
+from nbgrad.widgets.layout.positions import Sizes, dot_source, lay_out
 from tests.widgets import graphs
 
 
@@ -109,7 +109,7 @@ def test_modules_that_follow_each_other_share_a_column(stack: Any, in_one_column
 
 
 def test_steps_of_a_recurrent_cell_stand_below_each_other(in_one_column: None) -> None:
-    picture = lay_out(graphs.recurrent())
+    picture = lay_out(graphs.recurrent(), direction="TB")
     where = picture["layout"]
     cells = [where["nodes"][op] for op in single(picture["description"]).values()]
     assert len(cells) == 8
@@ -275,22 +275,22 @@ def test_for_a_module_that_is_unfolded_those_far_from_it_are_folded(flat: Any) -
 
 
 def test_of_a_module_that_is_too_large_its_end_is_drawn(flat: Any) -> None:
-    description = modules(20, 700, *[20] * 10, build=flat)
+    description = modules(20, 1300, *[20] * 10, build=flat)
     drawn, _ = unfolded(description, "part.1")
     assert len(drawn["nodes"]) == ASKED
-    assert [node["id"] for node in drawn["nodes"]] == [f"n{position}" for position in range(221, 721)]
+    assert [node["id"] for node in drawn["nodes"]] == [f"n{position}" for position in range(321, 1321)]
     assert drawn["notes"][-1] == (
-        "The graph is too large to draw in full: only the 500 nodes nearest to what was unfolded are drawn; "
-        "211 ops and 1 tensor further away are not."
+        "The graph is too large to draw in full: only the 1000 nodes nearest to what was unfolded are drawn; "
+        "311 ops and 1 tensor further away are not."
     )
 
 
 def test_around_a_module_that_is_unfolded_the_nearest_is_drawn(flat: Any) -> None:
-    description = modules(20, 480, 20, build=flat)
+    description = modules(20, 980, 20, build=flat)
     for node in description["nodes"]:
         node["scope"] = node["scope"] if node["scope"] == "s1" else None  # nothing beside it can be folded
     drawn, _ = unfolded(description, "part.1")
-    assert [node["id"] for node in drawn["nodes"]] == [f"n{position}" for position in range(11, 511)], "on both sides"
+    assert [node["id"] for node in drawn["nodes"]] == [f"n{position}" for position in range(11, 1011)], "on both sides"
 
 
 def test_unfolding_what_holds_nothing_changes_nothing_else(flat: Any) -> None:
@@ -358,7 +358,7 @@ def test_after_a_timeout_what_was_unfolded_stays_so(flat: Any, monkeypatch: pyte
     assert {"s0", "s8", "s9", "s10"} <= {scope for node in drawn["nodes"] for scope in node["holds"]}, (
         "what was folded stays so"
     )
-    assert drawn["notes"][0] == "A layout of 500 nodes took too long; folded for it: part.2, part.3, part.4 and 3 more."
+    assert drawn["notes"][0] == "A layout of 545 nodes took too long; folded for it: part.2, part.3, part.4 and 3 more."
 
 
 def test_after_a_timeout_what_is_inside_of_what_was_unfolded_is_folded_last(

@@ -11,11 +11,11 @@ import nbgrad
 from nbgrad import nn
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.schema import Description, Node
-from nbgrad.widgets.folding.apply import drawable
+from nbgrad.widgets.folding.apply import NODES, drawable
 from nbgrad.widgets.folding.choose import Folding, first_folding
 from nbgrad.widgets.folding.repeats import LONGEST, runs
 from nbgrad.widgets.folding.size import COLUMNS, ROWS
-from nbgrad.widgets.layout.positions import NODES, lay_out, whole
+from nbgrad.widgets.layout.positions import lay_out, whole
 from tests.widgets.test_first_look import cells, folded, trained
 from tests.work import lines
 

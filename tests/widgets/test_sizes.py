@@ -12,12 +12,14 @@ import torch
 import nbgrad
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.schema import Description, Node, Picture
+from nbgrad.widgets.folding.apply import NODES, asked, drawable
 from nbgrad.widgets.folding.cards import single
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.layout.card import LINE_SIZE
-from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH, fits, in_columns
-from nbgrad.widgets.layout.positions import LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, lay_out, skeleton
+from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH, fits, in_columns, scale
+from nbgrad.widgets.layout.positions import LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, lay_out, skeleton, whole
 from nbgrad.widgets.render.svg import _graph, svg
+from nbgrad.widgets.view import GraphView
 from tests.widgets import graphs
 from tests.widgets.networks import NETWORKS
 from tests.widgets.test_positions import assert_sound
@@ -196,3 +198,64 @@ def test_what_fits_is_not_cut() -> None:
     picture = lay_out(NETWORKS["MLP of 2"]())
     shape = skeleton(picture["description"])
     assert in_columns(shape, picture["layout"]) is picture["layout"]
+
+
+def wide() -> Description:
+    """Twelve chains beside each other, which end together: from top to bottom they are wider than a view."""
+    with nbgrad.AutogradGraph("wide") as graph:
+        starts = [nbgrad.tensor(torch.rand(20), requires_grad=True) for _ in range(12)]
+        ends = [start.sin().exp() for start in starts]
+        nbgrad.stack(ends).sum().backward()
+    return describe(graph)
+
+
+def test_the_direction_is_the_one_that_is_seen_larger() -> None:
+    described = wide()
+    down, across, chosen = (lay_out(described, direction=one) for one in ("TB", "LR", "auto"))
+    assert scale(across["layout"]) > 1.1 * scale(down["layout"])
+    assert chosen == across
+    assert lay_out(NETWORKS["MLP of 2"]())["direction"] == "TB", "it fits"
+    page = whole(described)
+    assert (page["direction"], page["layout"], page["turned"]) == ("LR", across["layout"], down["layout"])
+
+
+def test_a_history_does_not_turn_while_it_grows() -> None:
+    small, large = NETWORKS["MLP of 2"](), wide()
+    for first, other in ((small, large), (large, small)):
+        view = GraphView({**first, "nodes": [], "edges": [], "scopes": []})  # as before the first backward
+        directions = [view.draw(one)["direction"] for one in (first, other, first)]
+        assert directions == [lay_out(first)["direction"]] * 3
+        view.close()
+
+
+def test_a_thousand_nodes_are_drawn_if_they_are_asked_for() -> None:
+    with nbgrad.AutogradGraph("many") as graph:
+        h = nbgrad.tensor(torch.rand(20), requires_grad=True)
+        for at in range(990):
+            h = h.sin() if at.bit_count() % 2 else h * 2.0  # no loop: nothing comes three times in a row
+        h.sum().backward()
+    described = describe(graph)
+    assert asked(described, None, None) == (None, NODES)
+    folding, limit = asked(described, None, 1000)
+    assert (folding, limit) == (Folding(), 1000)
+    picture = lay_out(described, limit=limit, folding=folding)
+    assert len(picture["description"]["nodes"]) == 992
+    assert picture["description"]["notes"] == described["notes"], "nothing is left out"
+    assert len(drawable(described, *asked(described, 9, None)[::-1])["nodes"]) == 992, "a depth asks for it too"
+    assert len(drawable(described, NODES)["nodes"]) == NODES
+    assert asked(described, None, 40)[1] == 40
+
+
+def test_of_many_boxes_each_writes_out_four_numbers_at_most() -> None:
+    def rules(ops: int) -> list[str | None]:
+        x, few = (nbgrad.tensor(torch.rand(size), requires_grad=True) for size in (5, 4))
+        with nbgrad.AutogradGraph("many") as graph:
+            y = x
+            for at in range(ops):
+                y = y.sin() if at.bit_count() % 2 else y * 2.0
+            (y.sum() + few.sum()).backward()
+        drawn = describe(graph)["nodes"]
+        return [next(one["rule"] for one in drawn if one["label"][1] == shape) for shape in ("(5,)", "(4,)")]
+
+    assert [rule and rule[:3] for rule in rules(20)] == ["∇ [", "∇ ["]
+    assert [rule and rule[:3] for rule in rules(80)] == ["∇ n", "∇ ["]

@@ -21,15 +21,17 @@ import nbgrad
 from nbgrad.widgets import cell_outputs, notebook_output, view
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.schema import Description, Picture
+from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding
 from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout import positions
 from nbgrad.widgets.layout.graphviz_wasm import EngineMissing
-from nbgrad.widgets.layout.positions import NODES, lay_out
+from nbgrad.widgets.layout.positions import lay_out
 from nbgrad.widgets.notebook_output import show, static_bundle
 from nbgrad.widgets.render.wire_format import packed, unpacked
 from nbgrad.widgets.view import GraphView
 from tests.core.interrupting import Instants, click
+from tests.widgets.test_first_look import uneven
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -157,11 +159,11 @@ def repeated(times: int) -> nbgrad.AutogradGraph:
     with nbgrad.AutogradGraph() as graph:
         x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
         for step in range(10):
-            x = x * step
+            x = x * step if uneven(step) else x.sin()
         for step in range(times):
             with nbgrad.scope(f"layers.{step} (Layer)"):
-                for _ in range(4):
-                    x = (x * 2).tanh()
+                for at in range(8):
+                    x = x * 2 if uneven(at) else x.tanh()
         x.sum().backward()
     return graph
 

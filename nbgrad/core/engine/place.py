@@ -38,6 +38,11 @@ class Place:
         """The text of the line; empty if Python does not know it, as in code for ``exec``."""
         return linecache.getline(self.file, self.line).strip()
 
+    @property
+    def instruction(self) -> tuple[int, int]:
+        """A number for the code, and where in it the instruction is: of equal ones both are equal."""
+        return id(self._code), self._offset
+
     def same(self, other: "Place") -> bool:
         """Whether both are one instruction."""
         return self._code is other._code and self._offset == other._offset

@@ -404,7 +404,14 @@ class AutogradGraph(Queries):
 
     # What is shown of it.
 
-    def save(self, path: str | PathLike[str], *, depth: int | None = None, direction: str = "TB") -> None:
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        depth: int | None = None,
+        nodes: int | None = None,
+        direction: str = "auto",
+    ) -> None:
         """Write the graph to a file; the same graph gives the same bytes.
 
         A file that is there already stays until the new one is complete.
@@ -414,7 +421,8 @@ class AutogradGraph(Queries):
                 that is alive without a kernel or a network, ``.dot`` graphviz's language, ``.json`` the plain
                 description that all of these are drawn from, ``.txt`` a table.
             depth: modules nested deeper than this are drawn folded; default: as far as the drawing needs it.
-            direction: "TB", from top to bottom, or "LR", from left to right.
+            nodes: how many nodes may be drawn, so that only the rest is folded; default: as few as are seen at once.
+            direction: "TB", from top to bottom, "LR", from left to right, or "auto", as it is seen larger.
 
         Raises:
             ValueError: another suffix, or none.
@@ -423,7 +431,7 @@ class AutogradGraph(Queries):
             FileNotFoundError: its folder is not there; said before anything is drawn.
             OSError: the file can't be written; one that was there before is as it was.
         """
-        registered_renderer().save(self, path, depth=depth, direction=direction)
+        registered_renderer().save(self, path, depth=depth, nodes=nodes, direction=direction)
 
     def _ipython_display_(self) -> None:
         """Draw the graph where it is the last expression of a notebook cell."""

@@ -12,7 +12,9 @@ class Renderer(Protocol):
     def show(self, graph: Any) -> None:
         """Display ``graph`` as the output of a notebook cell."""
 
-    def save(self, graph: Any, path: str | PathLike[str], *, depth: int | None, direction: str) -> None:
+    def save(
+        self, graph: Any, path: str | PathLike[str], *, depth: int | None, nodes: int | None, direction: str
+    ) -> None:
         """Write ``graph`` to a file."""
 
     def show_programs(self, *parts: tuple[str, Any]) -> None:

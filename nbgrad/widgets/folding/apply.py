@@ -11,20 +11,39 @@ written; graphviz does not wait for them.
 from collections import Counter, defaultdict
 from itertools import groupby
 
-from nbgrad.widgets.description.format import counted
+from nbgrad.widgets.description.format import counted, lines_of
 from nbgrad.widgets.description.sanitize import LINE, clipped, with_clipped_details
 from nbgrad.widgets.description.schema import Description, Detail, Edge, Given, History, Node, Reduction, Scope
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.walk import Stop
 from nbgrad.widgets.folding.cards import carded
-from nbgrad.widgets.folding.choose import Folding, first_folding, homes
+from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below, homes, necessary
 from nbgrad.widgets.folding.folded import hidden_by
 from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.prune import keep_nearest, lighter, split_hubs, without_empty_scopes
-from nbgrad.widgets.folding.repeats import Run
+from nbgrad.widgets.folding.repeats import Run, iterates
 
-ASKED = 500
-"""How many nodes may be drawn where a reader has unfolded a module: all of it, as long as the page can draw it fast."""
+NODES = 300
+"""How many nodes are drawn at most where no reader has chosen what is folded."""
+
+ASKED = 1000
+"""The same where a reader has, or has unfolded a module: all of it, as long as the page can draw it fast."""
+
+_ENDS = 10
+"""The first and the last ones of so many iterations are listed."""
+
+
+def asked(graph: Description | Outline, depth: int | None, nodes: int | None) -> tuple[Folding | None, int]:
+    """What a reader chose to be folded, and how many nodes may be drawn then.
+
+    Args:
+        graph: all of it.
+        depth: modules that are nested deeper are folded; None for those that have to be.
+        nodes: how many may be drawn, and so how much has to be folded; None for as many as a first look needs.
+    """
+    if depth is not None:
+        return folded_below(graph, depth), ASKED if nodes is None else nodes
+    return (None, NODES) if nodes is None else (necessary(graph, nodes), nodes)
 
 
 def drawable(graph: Description | Outline, limit: int, folding: Folding | None = None) -> Description:
@@ -62,9 +81,12 @@ def detailed(shape: Outline) -> Description:
 
 
 def fold(graph: Outline, folding: Folding) -> Outline:
-    """Draw each closed scope as one node, and those of a run as one unless they stand apart."""
+    """Draw each closed scope as one node, and those of a run as one unless they stand apart.
+
+    Where nothing is folded, and nothing was unfolded, there are no frames around the iterations of loops.
+    """
     if not folding.closed:
-        return graph.changed(graph.description, graph.stops())
+        return graph.changed(graph.description if folding.asked else _without_loops(graph.description), graph.stops())
     description, same = graph.description, graph.runs
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     hidden = homes(scopes, folding, same)
@@ -83,7 +105,7 @@ def fold(graph: Outline, folding: Folding) -> Outline:
     cycles = {calls[0]: run for run in same for calls in run.cycles}
     nodes = _stand_ins(description, members, where, held, cycles)
     merged, renamed = _merged(description["edges"], where)
-    note = _fold_note(sum(len(held[home]) for home in members), len(where))
+    note = _fold_note([scope for home in members for scope in held[home]], len(where))
     drawn: Description = {
         **description,
         "hidden": hidden_by(description, where, {edge["id"] for edge in merged}),
@@ -97,6 +119,24 @@ def fold(graph: Outline, folding: Folding) -> Outline:
         ],
     }
     return graph.changed(drawn, _walk(graph, where, renamed, nodes))
+
+
+def _without_loops(description: Description) -> Description:
+    """With what is in an iteration of a loop in the module around that."""
+    iterations = {scope["id"]: scope["parent"] for scope in description["scopes"] if iterates(scope)}
+    if not iterations:
+        return description
+
+    def around(scope: str | None) -> str | None:
+        while scope in iterations:
+            scope = iterations[scope]
+        return scope
+
+    return {
+        **description,
+        "nodes": [{**node, "scope": around(node["scope"])} for node in description["nodes"]],
+        "scopes": [scope for scope in description["scopes"] if scope["id"] not in iterations],
+    }
 
 
 def _history(history: History, where: dict[str, str]) -> History:
@@ -156,9 +196,12 @@ def _folded_id(scope: str) -> str:
     return f"f-{scope}"
 
 
-def _fold_note(modules: int, hidden: int) -> str:
+def _fold_note(scopes: list[Scope], hidden: int) -> str:
+    loops = sum(map(iterates, scopes))
+    many = [(len(scopes) - loops, "module call"), (loops, "iteration")]
+    what = " and ".join(counted(one, noun) for one, noun in many if one)
     return (
-        f"{counted(modules, 'module call')} {'is' if modules == 1 else 'are'} folded, holding "
+        f"{what} {'is' if len(scopes) == 1 else 'are'} folded, holding "
         f"{counted(hidden, 'node')}: double-click one, or press Enter twice on it, to unfold it."
     )
 
@@ -182,11 +225,17 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         kinds, calls = [part.kind for part in run.parts], len(run.cycles[0])
         many = f" × {len(scopes) // calls:,}"
         label = [_names(kinds, LINE - len(many)) + many]
-        label += [" … ".join(dict.fromkeys(ends))] if ends != kinds * 2 else []  # calls of one module without a name
+        loop = calls == 1 and iterates(scopes[0])
+        if loop:
+            label.append(" | ".join(dict.fromkeys(scope["folds"] for scope in scopes)))
+        elif ends != kinds * 2:  # calls of one module without a name
+            label.append(" … ".join(dict.fromkeys(ends)))
         folds = iter(scopes)
         each = [(part.kind, next(folds)["folds"] if part.called else "1 op") for part in run.parts]
         text = "\n".join(map(": ".join, each)) if len(each) > 1 else each[0][1]
         details.insert(0, {"term": "Each of them", "text": text})
+        if loop:
+            details.insert(1, {"term": "Iterations", "text": _iterations(scopes, inside)})
     levels = [node["levels"] for node in inside]
     return {
         "id": _folded_id(scopes[0]["id"]),
@@ -207,6 +256,19 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         "norms": [],
         "past": "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True))),
     }
+
+
+def _iterations(scopes: list[Scope], inside: list[Node]) -> str:
+    """The first and the last iterations, each with the last op in it, and the gradient of that."""
+    last: dict[str | None, Node] = {node["scope"]: node for node in inside if node["kind"] == "op"}
+    names = [scope["label"].partition(" (")[0].removeprefix("iteration ") for scope in scopes]
+    lines = [
+        " ".join([f"{name}:", *lines_of(node), node["rule"] or ""])
+        for scope, name in zip(scopes, names, strict=True)
+        if (node := last.get(scope["id"])) is not None
+    ]
+    left = len(lines) - 2 * _ENDS
+    return "\n".join([*lines[:_ENDS], f"and {left:,} more", *lines[-_ENDS:]] if left > 1 else lines)
 
 
 def _names(kinds: list[str], room: int) -> str:

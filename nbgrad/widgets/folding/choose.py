@@ -11,7 +11,7 @@ from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Scope
 from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.prune import hubs
-from nbgrad.widgets.folding.repeats import Run, twins
+from nbgrad.widgets.folding.repeats import Run, iterates, twins
 from nbgrad.widgets.folding.size import extent
 
 LOOK = 60
@@ -19,9 +19,12 @@ LOOK = 60
 
 _OPEN = 2  # so many repetitions of a run are left open at most, for something to see
 _FEW = 8  # a picture that tells of fewer nodes than this after folding says less than a part of the whole graph
+_FEWEST = 3  # the same with a loop: its box says which ops it repeats
 _LARGE = 10  # a module of more nodes is folded itself where the one around it is unfolded
 _NESTED = 64  # boxes in more boxes than this are never left open: they cannot be seen at once
 _TWINS = 3  # up to so many equal modules are open or folded together; of more, one may be open alone
+_SEVERAL = 40  # more iterations than this are not drawn beside each other where their box is unfolded
+_ENDS = 3  # then it is so many of the first and of the last ones
 _RAISED = ("failed", "inplace")  # the kinds of problems of ops that raised
 _GAIN = 0.8  # so much smaller a picture has to get, or it is not worth to hide something
 
@@ -43,12 +46,16 @@ class Folding:
     def toggled(self, graph: Description | Outline, holds: list[str], limit: int) -> "Folding":
         """After a double click on what stands for the scopes ``holds``: an open scope, a closed one, or several.
 
-        What is far from those that unfold is folded for them, until no more than ``limit`` nodes are drawn.
+        What is far from those that unfold is folded for them, until no more than ``limit`` nodes are drawn. Of more
+        than a few dozen iterations of a loop the first and the last ones are taken apart.
         """
         graph = Outline.of(graph)
         description = graph.description
-        known = {scope["id"] for scope in description["scopes"]}
-        given = frozenset(scope for scope in holds if scope in known)
+        known = {scope["id"]: scope for scope in description["scopes"]}
+        ordered = [scope for scope in holds if scope in known]
+        if len(ordered) > _SEVERAL and iterates(known[ordered[0]]):
+            ordered = [*ordered[:_ENDS], *ordered[-_ENDS:]]
+        given = frozenset(ordered)
         if len(given) > 1:
             alone = replace(self, apart=self.apart | given, asked=given)
             # A call of one op is as large a box where it is open.
@@ -64,6 +71,11 @@ class Folding:
         large = Counter(node["scope"] for node in description["nodes"])
         closed = self.closed - opened | {scope for scope in inside if large[scope] > _LARGE}
         return _with_room(graph, replace(self, closed=closed, asked=opened), limit)
+
+    def with_loops(self, graph: Outline, other: "Folding") -> "Folding":
+        """With the iterations of loops closed that are in ``other``: a page would fold each alone."""
+        loops = {scope["id"] for scope in graph.description["scopes"] if iterates(scope)}
+        return replace(self, closed=self.closed | (loops & other.closed))
 
     def coarser(self, graph: Outline, limit: int) -> "Folding":
         """With more folded, for at most ``limit`` nodes: of what was asked for only what is inside, and that last."""
@@ -99,7 +111,7 @@ def first_folding(graph: Description | Outline, limit: int) -> Folding:
 
 def _only_module(description: Description) -> str | None:
     """The module that all others are in, if there is one: its box alone would say nothing."""
-    outermost = [scope["id"] for scope in description["scopes"] if scope["parent"] is None]
+    outermost = [scope["id"] for scope in description["scopes"] if scope["parent"] is None and not iterates(scope)]
     return outermost[0] if len(outermost) == 1 else None
 
 
@@ -120,6 +132,7 @@ def _sized(graph: Outline, limit: int) -> Iterator[tuple[Folding, int, float]]:
     """
     description, same = graph.description, graph.runs
     scopes = {scope["id"]: scope for scope in description["scopes"]}
+    loops = {scope["id"] for scope in description["scopes"] if iterates(scope)}
     count = _counting(description, same)
     for folding in _foldings(description, scopes, same):
         nodes = count(folding)
@@ -127,7 +140,7 @@ def _sized(graph: Outline, limit: int) -> Iterator[tuple[Folding, int, float]]:
             yield folding, nodes, float(nodes)
             continue
         size = extent(description, homes(scopes, folding, same))
-        if size.told >= _FEW or not folding.closed:
+        if size.told >= (_FEWEST if loops & folding.closed else _FEW) or not folding.closed:
             yield folding, nodes, size.over
 
 
@@ -276,7 +289,8 @@ def _spans(description: Description, nesting: Nesting) -> dict[str, tuple[int, i
 def folded_below(graph: Description | Outline, depth: int | None) -> Folding | None:
     """The modules that are nested deeper than ``depth`` folded; None where it is None: as many as necessary.
 
-    Those around what raised stay open, and what is beside it in them is folded.
+    Those around what raised stay open, and what is beside it in them is folded. Iterations of loops are folded in any
+    case.
     """
     if depth is None:
         return None
@@ -284,7 +298,8 @@ def folded_below(graph: Description | Outline, depth: int | None) -> Folding | N
     nesting = Nesting(description["scopes"])
     raised = {one["node"] for one in description["problems"] if one["kind"] in _RAISED}
     around = _all_around(nesting, [node["scope"] for node in description["nodes"] if node["id"] in raised])
-    deeper = {scope for scope, around_it in nesting.depths.items() if around_it > depth} - around
+    loops = {scope["id"] for scope in description["scopes"] if iterates(scope)}
+    deeper = loops.union(scope for scope, around_it in nesting.depths.items() if around_it > depth) - around
     closed = {scope for scope in deeper if nesting.parents[scope] not in deeper}
     return Folding(closed=frozenset(closed))
 

@@ -48,6 +48,11 @@ def kind(scope: Scope) -> str:
     return scope["label"].rpartition("(")[2].removesuffix(")")
 
 
+def iterates(scope: Scope) -> bool:
+    """Whether it is an iteration of a loop: what is in it may differ from what is in the others."""
+    return scope["label"].startswith("iteration ") and kind(scope).startswith("line")
+
+
 def runs(description: Description) -> list[Run]:
     """Runs of identical module calls that follow each other, or of identical cycles of them; an outline keeps them.
 
@@ -257,14 +262,21 @@ class _Calls:
 
     def numbers(self, row: list[str]) -> list[int]:
         """For each call or op a number, the same for those of the same ops on the same shapes, wired the same way."""
-        sizes = [self._many[one] if one in self._scopes else 1 for one in row]
-        looks = [(one in self._scopes, self.kind(one), size) for one, size in zip(row, sizes, strict=True)]
+        looks = [self._outside(one) for one in row]
         many = Counter(looks)
         places: dict[object, int] = {}
         return [
             places.setdefault((look, self._signature(one) if many[look] > 1 else one), len(places))
+            if look is not None
+            else places.setdefault(self.kind(one), len(places))
             for one, look in zip(row, looks, strict=True)
         ]
+
+    def _outside(self, one: str) -> object:
+        """All that is equal for equal calls and ops without a look inside; None for an iteration: its lines tell."""
+        if one in self._scopes:
+            return None if iterates(self._scopes[one]) else (True, self.kind(one), self._many[one])
+        return False, self.kind(one), 1
 
     def size(self, call: str) -> int:
         """How many nodes are in a call."""

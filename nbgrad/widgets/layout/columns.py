@@ -32,6 +32,7 @@ _FREE = 14.0  # from a box to the first of them: there is room for an arrow head
 _LABEL = 22.0  # what a frame has above its boxes
 _MARGIN = 9.0  # and on its other sides
 _EDGE = 8.0
+_ENDS = 6  # of so many frames the column after their end is tried
 _AGAIN = 25.0  # so much lower the tallest column has to be for it to be worth to cut one more wire or frame
 
 
@@ -60,11 +61,9 @@ def in_columns(description: Description, layout: Layout) -> Layout:
     cutter = _Cutter(description, layout)
     best = layout
     for many in range(2, _MOST + 1):
-        found = cutter.cut(many)
-        if found is None or found["width"] > WIDTH * LETTERS / READ:
-            continue
-        if scale(found) > scale(best) * 1.05:
-            best = found
+        for found in cutter.cut(many):
+            if found["width"] <= WIDTH * LETTERS / READ and scale(found) > scale(best) * 1.05:
+                best = found
         if fits(best):
             break
     return best
@@ -130,13 +129,18 @@ class _Cutter:
             if other["y"] < bottom and other["y"] + other["height"] > top
         )
 
-    def cut(self, many: int) -> Layout | None:
-        """The layout in so many columns; None where there are too few places for cuts."""
-        chosen = self._chosen(many)
-        if chosen is None:
-            return None
-        found = _Columns(self, chosen).layout()
-        return found if self._sound(found, {frame for cut in chosen for frame in cut.frames}) else None
+    def cut(self, many: int) -> Iterator[Layout]:
+        """The layout in so many columns, in some ways; none where there are too few places for cuts.
+
+        What comes after a frame that is cut stands below all of it, or in a column of its own, which begins at its end.
+        """
+        ends = [at for at, (cut, after) in enumerate(pairwise(self.cuts), 1) if len(after.frames) < len(cut.frames)]
+        for forced in (None, *ends[-_ENDS:]):
+            chosen = self._chosen(many, forced)
+            if chosen is not None:
+                found = _Columns(self, chosen).layout()
+                if self._sound(found, {frame for cut in chosen for frame in cut.frames}):
+                    yield found
 
     def _sound(self, found: Layout, frames: set[str]) -> bool:
         """Whether each frame that was cut is around what it holds, and around nothing else."""
@@ -147,27 +151,30 @@ class _Cutter:
                     return False
         return True
 
-    def _chosen(self, many: int) -> list[_Cut] | None:
-        """The cuts that make the tallest column as low as can be, with few wires and frames cut."""
+    def _chosen(self, many: int, forced: int | None = None) -> list[_Cut] | None:
+        """The cuts that make the tallest column as low as can be, with few wires and frames cut.
+
+        That with the number ``forced`` is one of them.
+        """
         if len(self.cuts) < many - 1:
             return None
         last = self.layout["height"]
         ends = [cut.at for cut in self.cuts] + [last]
         price = [_AGAIN * (len(cut.wires) - 1 + max(0, len(cut.frames) - 1)) for cut in self.cuts] + [0.0]
         # best[at]: the tallest column, what was paid, and the cuts so far, with a column that ends at ends[at]
-        best = {at: (end, price[at], [at]) for at, end in enumerate(ends)}
+        best = {at: (end, price[at], [at]) for at, end in enumerate(ends) if forced is None or at <= forced}
         for _ in range(many - 1):
             best = {
                 at: min(
                     (
                         (max(tall, end - ends[before]), paid + price[at], [*cuts, at])
                         for before, (tall, paid, cuts) in best.items()
-                        if before < at
+                        if before < at and (forced is None or not before < forced < at)
                     ),
                     key=lambda one: one[0] + one[1],
                 )
                 for at, end in enumerate(ends)
-                if any(before < at for before in best)
+                if any(before < at and (forced is None or not before < forced < at) for before in best)
             }
         found = best.get(len(ends) - 1)
         return None if found is None else [self.cuts[at] for at in found[2][:-1]]
@@ -308,6 +315,11 @@ class _Columns:
             found[id] = [self._led(run, id, lane, of_cut, extents, begins) for run in runs]
         return found
 
+    def _ends(self, at: int) -> list[float]:
+        """How low the frames end that are cut and end in a column: its wires leave it below them."""
+        boxes = [(self.old["scopes"][id], box) for id, box in self.frames.items()]
+        return [new["y"] + new["height"] for old, new in boxes if self.column(old["y"] + old["height"]) == at]
+
     def _led(
         self, run: Run, id: str, lane: dict[int, dict[str, int]], of_cut: list[list[str]],
         extents: list[tuple[float, float, float, float]], begins: list[float],
@@ -324,7 +336,7 @@ class _Columns:
         end = [self._place(x, y, last) for x, y in lower]
         place, others = lane[first].get(id, 0), len(of_cut[first])
         behind = lane[last - 1].get(id, 0)
-        foot = extents[first][3] + self.shift[first][1] + _FREE + _LANE * place
+        foot = max([extents[first][3] + self.shift[first][1], *self._ends(first)]) + _FREE + _LANE * place
         head = begins[last] - _FREE - _LANE * (len(of_cut[last - 1]) - 1 - behind)
         aside = extents[last][0] + self.shift[last][0] - _GAP / 2 - _LANE * (len(of_cut[last - 1]) - 1 - behind)
         (x0, _), (x1, _) = start[-1], end[0]

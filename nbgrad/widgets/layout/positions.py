@@ -10,6 +10,7 @@ from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, Literal, NamedTuple, Self
@@ -17,12 +18,12 @@ from typing import Any, Literal, NamedTuple, Self
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Box, Description, Edge, Layout, Opens, Picture
 from nbgrad.widgets.description.text_metrics import NABLA, WIDER, gradient_width, text_width
-from nbgrad.widgets.folding.apply import ASKED, detailed, shaped
+from nbgrad.widgets.folding.apply import ASKED, NODES, detailed, shaped
 from nbgrad.widgets.folding.cards import single
 from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
 from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.card import BEHIND, INSET, MARK_HEIGHT, PAD_X, measured
-from nbgrad.widgets.layout.columns import in_columns
+from nbgrad.widgets.layout.columns import fits, in_columns, scale
 from nbgrad.widgets.layout.curves import beside
 from nbgrad.widgets.layout.graphviz_wasm import (
     SECONDS,
@@ -33,11 +34,8 @@ from nbgrad.widgets.layout.graphviz_wasm import (
     run_graphviz,
 )
 
-NODES = 300
-"""How many nodes may be drawn: more are slow to pan. Where nobody has chosen what is folded, fewer are."""
-
 WHOLE = 1200
-"""The same in a file that has no kernel to ask: its front end folds by itself."""
+"""How many nodes may be drawn in a file that has no kernel to ask: its front end folds by itself."""
 
 MARK_SIZE, SCOPE_SIZE, LABEL_SIZE = 11.0, 11.0, 11.0
 LABEL_HEIGHT = 13.0
@@ -52,7 +50,19 @@ _NAMED = 3
 _LABELLED = 400
 """With more edges than this there is no room made for their labels: graphviz would need a second more for it."""
 
+_PATIENCE = 4
+"""Of more than NODES nodes, which somebody has asked for, a layout may take so many times as long."""
+
+_TURNED = 120
+"""With more nodes than this nobody waits for a second layout, which may be seen larger."""
+
+_LARGER = 1.1
+"""So much larger another direction has to be seen: from top to bottom is what readers know."""
+
 Direction = Literal["TB", "LR"]
+
+Wanted = Literal["auto", "TB", "LR"]
+"""A direction, or that one of both in which all is seen at the larger scale."""
 
 
 def lay_out(
@@ -60,7 +70,7 @@ def lay_out(
     *,
     limit: int = NODES,
     seconds: float = SECONDS,
-    direction: Direction = "TB",
+    direction: Wanted = "auto",
     folding: Folding | None = None,
 ) -> Picture:
     """Find a place for everything.
@@ -69,7 +79,7 @@ def lay_out(
         graph: all of it, of any size.
         limit: how many nodes may be drawn (copies of shared tensors and the marks of reductions not counted).
         seconds: how long the first try may take. Coarser ones get the same; each of them needs far less.
-        direction: from top to bottom, or from left to right.
+        direction: from top to bottom, from left to right, or as it fits.
         folding: which module calls are folded; None to fold as many as a first look needs. Coarser tries fold more, and
             what was asked for last of all.
 
@@ -80,21 +90,29 @@ def lay_out(
         EngineMissing: there is no graphviz; the message says what to install.
         EngineError: graphviz fails even on a small part of this graph.
     """
-    return _lay_out(Outline.of(graph), limit, seconds, direction, folding)[0]
+    picture, sizes = _lay_out(Outline.of(graph), limit, seconds, "LR" if direction == "LR" else "TB", folding)
+    drawn, layout = picture["description"], picture["layout"]
+    if direction == "auto" and not fits(layout) and len(drawn["nodes"]) <= _TURNED:
+        with suppress(LayoutTimeout):
+            turned = _placed(drawn, "LR", seconds, sizes)
+            if _larger(turned, layout):
+                return {**picture, "layout": turned, "direction": "LR"}
+    return picture
 
 
 def _lay_out(
     graph: Outline, limit: int, seconds: float, direction: Direction, folding: Folding | None
 ) -> "tuple[Picture, Sizes]":
     """The picture, and what was measured for it."""
-    tries = [limit, *(size for size in (120, 40, 12) if size < min(limit, len(graph.description["nodes"])))]
+    tries = [limit, *(size for size in (NODES, 120, 40, 12) if size < min(limit, len(graph.description["nodes"])))]
     for size, smaller in zip_longest(tries, tries[1:], fillvalue=0):
         outline = shaped(graph, size, folding, ASKED if size == limit else size)
         shape = outline.description
         try:
             with ThreadPoolExecutor(1) as pool:  # graphviz lets go of the interpreter; what is Python would wait for it
                 sizes = Sizes.of(shape)
-                answer = pool.submit(_answer, _question(shape, direction, sizes), seconds)
+                patience = _PATIENCE if len(shape["nodes"]) > NODES else 1
+                answer = pool.submit(_answer, _question(shape, direction, sizes), seconds * patience)
                 drawn = detailed(outline)
             layout = _read(shape, direction, answer.result(), sizes)
         except EngineMissing:
@@ -128,7 +146,7 @@ def whole(
     graph: Description | Outline,
     *,
     seconds: float = SECONDS,
-    direction: Direction = "TB",
+    direction: Wanted = "auto",
     folding: Folding | None = None,
 ) -> Picture:
     """Find a place for everything, where no kernel can be asked later: nothing is left out that can be folded.
@@ -136,7 +154,8 @@ def whole(
     Args:
         graph: all of it.
         seconds: how long each layout may take.
-        direction: the one that is shown first.
+        direction: the one that is shown first; if it is "auto", the one in which all is seen larger, or from top to
+            bottom if something is folded at first.
         folding: what the front end folds at first; None to fold what ``lay_out`` would.
 
     Returns:
@@ -146,16 +165,25 @@ def whole(
         EngineError: as ``lay_out``.
     """
     graph = Outline.of(graph)
-    picture, sizes = _lay_out(graph, WHOLE, seconds, direction, necessary(graph, WHOLE))
-    drawn = picture["description"]
-    try:
-        turned: Layout | None = _placed(drawn, "LR" if direction == "TB" else "TB", seconds, sizes)
-    except LayoutTimeout:
-        turned = None
     folding = folding or first_folding(graph, NODES)
+    first: Direction = "LR" if direction == "LR" else "TB"
+    other: Direction = "TB" if first == "LR" else "LR"
+    picture, sizes = _lay_out(graph, WHOLE, seconds, first, necessary(graph, WHOLE).with_loops(graph, folding))
+    drawn, layout = picture["description"], picture["layout"]
+    turned: Layout | None = None
+    with suppress(LayoutTimeout):
+        turned = _placed(drawn, other, seconds, sizes)
     inside = Nesting(drawn["scopes"]).sums(Counter([node["scope"] for node in drawn["nodes"]]))
     # In a run there may be calls of one node, but the page folds each call alone.
-    return {**picture, "turned": turned, "folded": sorted(scope for scope in folding.closed if inside[scope] > 1)}
+    closed = sorted(scope for scope in folding.closed if inside[scope] > 1)
+    if direction == "auto" and not closed and turned is not None and _larger(turned, layout):
+        return {**picture, "layout": turned, "direction": other, "turned": layout, "folded": closed}
+    return {**picture, "turned": turned, "folded": closed}
+
+
+def _larger(turned: Layout, layout: Layout) -> bool:
+    """Whether a picture is seen so much larger from left to right."""
+    return not fits(layout) and scale(turned) > scale(layout) * _LARGER
 
 
 def _placed(shape: Description, direction: Direction, seconds: float, sizes: "Sizes") -> Layout:

@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 
 from nbgrad.widgets.description.schema import Picture
-from nbgrad.widgets.layout.positions import NODES
+from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.render.svg import svg
 from nbgrad.widgets.render.text import text
 from nbgrad.widgets.render.wire_format import packed

@@ -69,6 +69,19 @@ export class Camera {
     this.#zoom.transform(select(this.stage), this.#fitted());
   }
 
+  /** Look at this point of the drawing. */
+  go(x: number, y: number): void {
+    const [[width, height], at] = [this.#room(), zoomTransform(this.stage)];
+    this.#zoom.translateBy(select(this.stage), (width / 2 - at.x) / at.k - x, (height / 2 - at.y) / at.k - y);
+  }
+
+  /** Move the drawing by such parts of the window. */
+  pan(x: number, y: number): void {
+    const [width, height] = this.#room();
+    const { k } = zoomTransform(this.stage);
+    this.#zoom.translateBy(select(this.stage), (x * width) / k, (y * height) / k);
+  }
+
   scale(factor: number): void {
     this.#zoom.scaleBy(select(this.stage), factor);
   }

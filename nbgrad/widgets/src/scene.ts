@@ -7,6 +7,7 @@ import { type Drawing, draw } from "./draw";
 import { original, within } from "./model";
 import { Paint } from "./paint";
 import type { Selection } from "./panel";
+import { Titles } from "./titles";
 
 /** What is done to a drawing, and what it has to know of the view that it is in. */
 export interface Touched extends Selection {
@@ -20,6 +21,7 @@ export class Scene {
   readonly drawing: Drawing;
   readonly paint: Paint;
   readonly cull: Cull;
+  readonly titles: Titles;
   readonly #order: [string, SVGGElement, Box][] = []; // what the keyboard walks: nodes and marks, row by row, or column by column
 
   constructor(readonly picture: Picture, stage: SVGSVGElement, private readonly view: Touched) {
@@ -28,6 +30,7 @@ export class Scene {
     this.drawing = draw(picture);
     this.paint = new Paint(stage, picture, this.drawing);
     this.cull = new Cull(this.drawing, layout);
+    this.titles = new Titles(this.drawing, picture);
     stage.replaceChildren(this.drawing.layer);
     attribute(stage, "style", `--nbg-w:${layout.width}px;--nbg-h:${layout.height}px`); // for a page of paper
     const { nodes, marks, edges, scopes } = this.drawing;

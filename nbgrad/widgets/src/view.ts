@@ -6,6 +6,7 @@ import { attribute, flag, html, listen, svg } from "./dom";
 import { between, matches, reach } from "./find";
 import { folded } from "./geometry";
 import { type Keyed, Keys } from "./keys";
+import { Minimap } from "./minimap";
 import { original } from "./model";
 import { ASKED, GONE, Inquiry, type Kernel } from "./numbers";
 import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, reductionsPanel } from "./panel";
@@ -24,6 +25,7 @@ export class View implements Touched, Keyed, Tools {
   readonly #panel = html("aside", { class: "nbg-panel", testid: "details", label: "Details", tabindex: -1, hidden: "" });
   readonly #status = html("div", { class: "nbg-status", role: "status", hidden: "" });
   readonly #camera: Camera;
+  readonly #map: Minimap;
   readonly #player: Player;
   readonly #timeline: Timeline;
   readonly #bar: HTMLElement;
@@ -55,15 +57,20 @@ export class View implements Touched, Keyed, Tools {
       (to, moving) => {
         if (!this.scene) return;
         attribute(this.scene.drawing.layer, "transform", to.toString());
-        this.scene.cull.look(to, this.#stage.clientWidth, this.#stage.clientHeight, moving);
+        this.scene.titles.at(to.k);
+        const room = [this.#stage.clientWidth, this.#stage.clientHeight] as const;
+        this.scene.cull.look(to, ...room, moving);
+        this.#map.look(to, ...room, moving);
       },
       () => this.scene.light(this.#stage.querySelector<SVGGElement>(":is(.nbg-node, .nbg-mark, .nbg-edge):hover")),
     );
+    this.#map = new Minimap(this.#camera);
+    body.append(this.#map.root);
     this.#draw();
     // As much of a screen as is left beside what a notebook and its browser have around a cell.
     const room = Math.min(900, Math.max(480, screen.height - 240));
     this.root.style.setProperty("--nbg-height", `${Math.min(room, Math.max(320, this.scene.size[1] + 40))}px`);
-    this.#keys = new Keys(this, [this.#player, this.#timeline]);
+    this.#keys = new Keys(this, [this.#player, this.#timeline, this.#map]);
     this.#listen();
     this.#watcher = new ResizeObserver(() => this.#camera.resized(() => this.#begin()));
     this.#watcher.observe(this.#stage);
@@ -103,6 +110,7 @@ export class View implements Touched, Keyed, Tools {
     const old = held instanceof SVGGElement && this.scene?.boxOf(held) ? this.scene.node(held.dataset["nodeId"]) : undefined;
     const byKeys = !!old && !!held?.matches(":focus-visible"); // the pointer needs no focus that lights up
     this.scene = new Scene(folded(this.base, this.#closed), this.#stage, this);
+    this.#map.replace(this.scene.picture);
     if (byKeys) this.scene.go(this.scene.heir(old));
     else if (held !== document.activeElement) this.refocus(this.#stage);
     this.#player.replace(this.scene.description.steps);

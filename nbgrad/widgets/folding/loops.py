@@ -1,0 +1,245 @@
+"""The iterations of loops that call no module: each becomes a scope, so that they are folded as module calls are.
+
+An instruction of the user's code that runs once more began another iteration, or another call of a function. So the
+ops that a scope runs are read as a row of instructions. What repeats in this row at least three times is a loop, and
+what is around loops may repeat again.
+"""
+
+from collections import Counter, defaultdict
+from typing import NamedTuple
+
+from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.state import Scope, outwards
+from nbgrad.core.graph.record import Record
+from nbgrad.widgets.description.text_metrics import clip
+
+LEAST = 3
+"""So often something comes at least, to be a loop."""
+
+_LEAST_OPS = 8
+"""A loop of fewer ops is not worth a box."""
+
+_CALLED = 4
+"""So often if one instruction ran all of it: a function that calls the same ops for three inputs is no loop."""
+
+_BODY = 60
+"""The names of the ops of an iteration are cut off after so many letters."""
+
+
+class Iteration(Scope):
+    """An iteration of a loop.
+
+    Attributes:
+        body: the names of its ops.
+    """
+
+    __slots__ = ("body",)
+
+    def __init__(self, number: int, lines: str, body: str, parent: Scope | None) -> None:
+        super().__init__(f"iteration {number:,} ({lines})", parent)
+        self.body = body
+
+
+class _Step(NamedTuple):
+    """An op; or a loop, whose iterations are ``inside``.
+
+    Attributes:
+        token: what is equal for those that are the same step of equal iterations.
+        ops: the positions of the records in it.
+        place: the user's line of the first one.
+        inside: the iterations of a loop, each as its steps; none for an op.
+    """
+
+    token: object
+    ops: list[int]
+    place: Place | None
+    inside: list[list["_Step"]]
+
+
+def iterations(records: list[Record], homes: dict[int, Scope]) -> dict[int, Scope]:
+    """The innermost iteration that each record is in, by its id; without those that are in none.
+
+    A tensor that no op made is in an iteration if that alone takes it, and each of the others takes one of the same.
+
+    Args:
+        records: all of a graph, in order.
+        homes: by their ids the scopes of those that are drawn in another one than their own.
+    """
+    found = _Found(records, homes)
+    for scope, steps in _rows(records).items():
+        found.add(_looped(steps), scope)
+    return found.iterations
+
+
+def _rows(records: list[Record]) -> dict[Scope | None, list[_Step]]:
+    """What each scope ran itself, in order; a module call in between is a step that comes once."""
+    rows: defaultdict[Scope | None, list[_Step]] = defaultdict(list)
+    last: Scope | None = None
+    for at, record in enumerate(records):
+        if record.op is None:
+            continue
+        scope, place = record.scope, record.place
+        if scope is not last:  # what is around it called it
+            for one in outwards(scope):
+                if one is last:
+                    break
+                rows[one.parent].append(_Step(one, [], None, []))
+            last = scope
+        token = (record.op.name, at if place is None else place.instruction)
+        rows[scope].append(_Step(token, [at], place, []))
+    return {scope: steps for scope, steps in rows.items() if len(steps) >= _LEAST_OPS}
+
+
+def _looped(steps: list[_Step]) -> list[_Step]:
+    """The same steps with loops in the place of what repeats, the innermost ones first."""
+    period = 1
+    while period:
+        period = 0
+        tokens = _numbers(steps)
+        for length in _periods(tokens):
+            if together := _joined(steps, tokens, length):
+                steps, period = together, length
+                break
+    return steps
+
+
+def _numbers(steps: list[_Step]) -> list[int]:
+    places: dict[object, int] = {}
+    return [places.setdefault(step.token, len(places)) for step in steps]
+
+
+def _periods(tokens: list[int]) -> list[int]:
+    """How far it is from one to the next that is the same, the shortest ones first, if that is so often enough."""
+    last: dict[int, int] = {}
+    distances: Counter[int] = Counter()
+    for at, token in enumerate(tokens):
+        if token in last:
+            distances[at - last[token]] += 1
+        last[token] = at
+    return sorted(length for length, many in distances.items() if many >= (LEAST - 1) * length)
+
+
+def _joined(steps: list[_Step], tokens: list[int], length: int) -> list[_Step]:
+    """With all loops of so many steps; nothing if there is none."""
+    joined: list[_Step] = []
+    done = at = 0
+    ahead = _same(tokens, length)
+    while at < len(tokens):
+        if ahead[at] < length * (LEAST - 1):
+            at += 1
+            continue
+        end = at + ahead[at] + length
+        begin = at + _turn(steps[at : at + length])
+        times = (end - begin) // length
+        loop = [steps[place : place + length] for place in range(begin, begin + times * length, length)]
+        if times >= LEAST and _worth(loop):
+            joined += [*steps[done:begin], _loop(loop)]
+            done = begin + times * length
+        at = end
+    return [*joined, *steps[done:]] if joined else []
+
+
+def _same(tokens: list[int], period: int) -> list[int]:
+    """For each place how many tokens from there on are the same as those a period later."""
+    many = [0] * len(tokens)
+    for at in range(len(tokens) - period - 1, -1, -1):
+        many[at] = many[at + 1] + 1 if tokens[at] == tokens[at + period] else 0
+    return many
+
+
+def _worth(loop: list[list[_Step]]) -> bool:
+    """Whether it is worth a box; of ops of which no line is known, and of module calls, none is made."""
+    first = loop[0]
+    if any(step.place is None for step in first) or sum(len(step.ops) for steps in loop for step in steps) < _LEAST_OPS:
+        return False
+    called = len({step.place.instruction for step in first if step.place is not None})
+    return len(first) == 1 or called > 1 or len(loop) >= _CALLED
+
+
+def _turn(steps: list[_Step]) -> int:
+    """At which of the steps that repeat an iteration begins: after the longest way back in the code.
+
+    The first one is it if there is any way back to it: it was the first that ran.
+    """
+    before: dict[int, int] = {}
+    backs = [0] * len(steps)
+    for _ in range(2):  # the last steps are before the first ones
+        for at, step in enumerate(steps):
+            code, offset = (0, 0) if step.place is None else step.place.instruction
+            backs[at] = before.get(code, offset) - offset
+            before[code] = offset
+    return 0 if backs[0] > 0 else max(range(len(steps)), key=lambda at: (backs[at], -at))
+
+
+def _loop(iterations: list[list[_Step]]) -> _Step:
+    first = iterations[0]
+    ops = [op for steps in iterations for step in steps for op in step.ops]
+    return _Step(("loop", *[step.token for step in first]), ops, first[0].place, iterations)
+
+
+class _Found:
+    """Makes the scopes of iterations, and finds what else is in them."""
+
+    def __init__(self, records: list[Record], homes: dict[int, Scope]) -> None:
+        self.iterations: dict[int, Scope] = {}
+        self._records, self._homes = records, homes
+        self._position = {record.id: at for at, record in enumerate(records)}
+        self._readers: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        for at, record in enumerate(records):
+            for input, source in enumerate(record.parents):
+                if source in self._position and records[self._position[source]].op is None:
+                    self._readers[self._position[source]].append((at, input))
+
+    def add(self, steps: list[_Step], scope: Scope | None) -> None:
+        """Make scopes of the loops among ``steps``, which ran in ``scope``."""
+        for loop in steps:
+            if not loop.inside:
+                continue
+            lines, body = self._lines(loop.inside[0]), self._body(loop.inside[0])
+            made = [Iteration(at, lines, body, scope) for at in range(1, len(loop.inside) + 1)]
+            home: dict[int, tuple[Scope, int]] = {}
+            for iteration, inside in zip(made, loop.inside, strict=True):
+                own = [op for step in inside for op in step.ops]
+                home.update((op, (iteration, place)) for place, op in enumerate(own))
+                self.add(inside, iteration)
+                for op in own:
+                    self.iterations.setdefault(self._records[op].id, iteration)
+            self._take_in(home, scope, len(made))
+
+    def _take_in(self, home: dict[int, tuple[Scope, int]], scope: Scope | None, many: int) -> None:
+        """Put the tensors into the iterations that one of them alone takes, as each of them does.
+
+        Args:
+            home: of each op the iteration, and its place there.
+            scope: that is around the loop.
+            many: how many iterations there are.
+        """
+        around = {None, *outwards(scope)}
+        roles: defaultdict[object, list[tuple[int, Scope]]] = defaultdict(list)
+        for source, readers in self._readers.items():
+            record = self._records[source]
+            if record.id in self.iterations or self._homes.get(record.id, record.scope) not in around:
+                continue
+            inside = {home[op][0] if op in home else None for op, _ in readers}
+            if len(inside) == 1 and (iteration := inside.pop()) is not None:
+                role = (record.kind, record.shape, *[(home[op][1], input) for op, input in readers])
+                roles[role].append((record.id, iteration))
+        for sources in roles.values():
+            if len({iteration for _, iteration in sources}) == many:
+                self.iterations.update(sources)
+
+    def _body(self, steps: list[_Step]) -> str:
+        """The names of the ops: how often each of them comes."""
+        names = Counter([self._records[op].kind_or_op for step in steps for op in step.ops])
+        return clip(", ".join(name if many == 1 else f"{many} {name}" for name, many in names.items()), _BODY)
+
+    def _lines(self, steps: list[_Step]) -> str:
+        """The lines of the code, as ``line 5`` or ``lines 2-4, 10``."""
+        spans: dict[tuple[str, int], tuple[int, int]] = {}
+        for op in [op for step in steps for op in step.ops]:
+            if (place := self._records[op].place) is not None:
+                code, line = (place.file, place.instruction[0]), place.line
+                first, last = spans.get(code, (line, line))
+                spans[code] = min(first, line), max(last, line)
+        texts = dict.fromkeys(str(a) if a == b else f"{a}-{b}" for a, b in sorted(spans.values()))
+        return f"line{'' if len(texts) == 1 and '-' not in min(texts) else 's'} {', '.join(texts)}"

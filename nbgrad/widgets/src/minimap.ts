@@ -1,0 +1,72 @@
+// A map of a picture that is larger than the window: where the window is, and a way to move it.
+
+import type { ZoomTransform } from "d3-zoom";
+import type { Camera } from "./camera";
+import type { Box, Picture } from "./description";
+import { attribute, html, listen, svg } from "./dom";
+
+const [WIDTH, HEIGHT] = [150, 110]; // at most, in pixels
+const WAYS: Record<string, [number, number]> = { ArrowUp: [0, 1], ArrowDown: [0, -1], ArrowLeft: [1, 0], ArrowRight: [-1, 0] };
+
+export class Minimap {
+  readonly root = html("div", { class: "nbg-minimap", testid: "minimap", role: "application", tabindex: 0, hidden: "" });
+  readonly #window = svg("rect", { class: "nbg-minimap-window" });
+  #picture: Picture | null = null; // until it is drawn
+  #size: [number, number] = [1, 1];
+
+  constructor(private readonly camera: Camera) {
+    listen(this.root, "pointerdown", (event) => {
+      this.root.setPointerCapture(event.pointerId);
+      this.#go(event);
+    });
+    listen(this.root, "pointermove", (event) => {
+      if (this.root.hasPointerCapture(event.pointerId)) this.#go(event);
+    });
+  }
+
+  /** Another picture is shown; it is drawn here when it does not fit the window. */
+  replace(picture: Picture): void {
+    this.#picture = picture;
+    this.#size = [picture.layout.width, picture.layout.height];
+  }
+
+  /** The window has moved. */
+  look({ x, y, k }: ZoomTransform, width: number, height: number, moving: boolean): void {
+    const [w, h] = this.#size;
+    const [x0, y0] = [Math.max(0, -x / k), Math.max(0, -y / k)];
+    const [x1, y1] = [Math.min(w, (width - x) / k), Math.min(h, (height - y) / k)];
+    const seen = (Math.max(0, x1 - x0) * Math.max(0, y1 - y0)) / (w * h);
+    this.root.hidden = !width || seen > 0.98;
+    if (this.root.hidden) return;
+    if (this.#picture) this.#draw(this.#picture);
+    for (const [name, value] of Object.entries({ x: x0, y: y0, width: Math.max(0, x1 - x0), height: Math.max(0, y1 - y0) }))
+      attribute(this.#window, name, value);
+    if (!moving) attribute(this.root, "aria-label", `Map of the graph: ${Math.round(100 * seen)} percent are in sight. Arrow keys move the picture.`);
+  }
+
+  /** Move by a quarter of the window. */
+  key(event: KeyboardEvent): boolean {
+    const way = WAYS[event.key];
+    if (way) this.camera.pan(way[0] / 4, way[1] / 4);
+    return !!way;
+  }
+
+  #draw({ layout, description }: Picture): void {
+    this.#picture = null;
+    const [w, h] = this.#size;
+    const k = Math.min(WIDTH / w, HEIGHT / h);
+    const outline = ({ x, y, width, height }: Box) => `M${x} ${y}h${width}v${height}h${-width}z`;
+    const boxes = (which: (id: string) => boolean) => description.nodes.filter(({ id, row }) => row === null && which(id)).map(({ id }) => outline(layout.nodes[id]!)).join("");
+    const roots = new Set(description.nodes.filter(({ root, kind }) => root || kind === "failed").map(({ id }) => id));
+    this.root.replaceChildren(svg("svg", { viewBox: `0 0 ${w} ${h}`, width: w * k, height: h * k, preserveAspectRatio: "none", "aria-hidden": "true" },
+      svg("path", { class: "nbg-minimap-frame", d: Object.values(layout.scopes).map(outline).join("") }),
+      svg("path", { class: "nbg-minimap-box", d: boxes((id) => !roots.has(id)) }),
+      svg("path", { class: "nbg-minimap-root", d: boxes((id) => roots.has(id)) }),
+      this.#window));
+  }
+
+  #go(event: PointerEvent): void {
+    const { left, top, width, height } = this.root.firstElementChild!.getBoundingClientRect();
+    this.camera.go(((event.clientX - left) / width) * this.#size[0], ((event.clientY - top) / height) * this.#size[1]);
+  }
+}

@@ -1,0 +1,51 @@
+// The titles of modules, as large on the screen as ever when the picture is small.
+
+import type { Box, Picture } from "./description";
+import type { Drawing } from "./draw";
+
+const STEP = 1.25; // so much larger they become at once: they are not moved at every turn of a wheel
+const MOST = 400; // of more modules none has a title that grows
+
+/** A title: its frame, and how wide and how high it is at the size of the picture. */
+interface Title {
+  element: SVGGElement;
+  frame: Box;
+  width: number;
+}
+
+const HEIGHT = 20;
+
+export class Titles {
+  readonly #titles: Title[] = []; // outer ones first
+  #power = 0; // of STEP
+
+  constructor({ scopes }: Drawing, { description, layout }: Picture) {
+    for (const { id, label } of description.scopes) {
+      const [element, frame] = [scopes.get(id), layout.scopes[id]];
+      if (element && frame) this.#titles.push({ element, frame, width: 22 + 6.6 * label.length });
+    }
+    if (this.#titles.length > MOST) this.#titles.length = 0;
+  }
+
+  /** At this scale, each is as large as it would be at 1, if its frame has room and no other title is in its place. */
+  at(scale: number): void {
+    const power = Math.max(0, Math.round(Math.log(1 / scale) / Math.log(STEP)));
+    if (power === this.#power) return;
+    this.#power = power;
+    const taken: Box[] = [];
+    for (const { element, frame, width } of this.#titles) {
+      const by = Math.min(STEP ** power, frame.width / width, frame.height / HEIGHT);
+      const [x, y] = [frame.x + 4, frame.y];
+      const place = { x, y, width: width * by, height: HEIGHT * by };
+      const free = by > 1 && !taken.some((other) => overlap(other, place));
+      if (free) taken.push(place);
+      element.classList.toggle("nbg-grown", free);
+      if (free) element.setAttribute("transform", `translate(${x} ${y}) scale(${by}) translate(${-x} ${-y})`);
+      else element.removeAttribute("transform");
+    }
+  }
+}
+
+function overlap(one: Box, other: Box): boolean {
+  return one.x < other.x + other.width && other.x < one.x + one.width && one.y < other.y + other.height && other.y < one.y + one.height;
+}

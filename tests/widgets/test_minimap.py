@@ -1,0 +1,100 @@
+"""A picture that is larger than the view: a map shows where the reader is, and modules keep titles that can be read."""
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from benchmarks import panning
+from nbgrad.widgets.folding.choose import Folding
+from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.render.html_page import page
+from tests.lab.harness import screenshot
+from tests.widgets import graphs
+
+pytestmark = [pytest.mark.browser, pytest.mark.rotated(2)]
+
+SEEN = """() => {
+    const stage = document.querySelector(".nbg-stage").getBoundingClientRect();
+    const layer = document.querySelector(".nbg-stage > g").getCTM();
+    return [-layer.e / layer.a, -layer.f / layer.a, stage.width / layer.a, stage.height / layer.a];
+}"""
+
+TITLES = """() => [...document.querySelectorAll(".nbg-scope-name")].map(group => {
+    const text = group.querySelector("text"), box = text.getBoundingClientRect();
+    const id = group.dataset.scopeId, shown = getComputedStyle(text).display !== "none";
+    return { left: box.left, right: box.right, top: box.top, bottom: box.bottom, shown,
+             grown: group.classList.contains("nbg-grown") };
+})"""
+
+
+def large(opened: Any, scheme: str = "light") -> Page:
+    tab: Page = opened(page(lay_out(panning.parallel(6), limit=1000, folding=Folding()), "large"), scheme)
+    return tab
+
+
+def window(tab: Page) -> list[float]:
+    """The window that the map shows: its left and upper end, its width and its height."""
+    rect = tab.locator(".nbg-minimap-window")
+    return [float(rect.get_attribute(name) or "nan") for name in ("x", "y", "width", "height")]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_map_shows_which_part_is_in_sight_and_moves_it(opened: Any, scheme: str) -> None:
+    tab = large(opened, scheme)
+    shown = tab.get_by_test_id("nbgrad-minimap")
+    expect(shown).to_be_visible()
+    expect(shown).to_have_attribute("aria-label", re.compile(r"\d+ percent are in sight"))
+    expect(tab.locator(".nbg-root")).to_be_in_viewport()
+    assert tab.evaluate("() => document.querySelector('.nbg-stage > g').getCTM().a") >= 0.9, "it begins readable"
+    screenshot(tab, f"map_{scheme}")
+    x, y, width, height = window(tab)
+    left, top, wide, high = tab.evaluate(SEEN)
+    assert abs(x - max(left, 0)) < 1
+    assert abs(y - max(top, 0)) < 1
+    assert width <= wide + 1
+    assert height <= high + 1
+    shown.focus()
+    tab.keyboard.press("ArrowUp")
+    assert abs(window(tab)[1] - (y - high / 4)) < 1
+    box = shown.bounding_box()
+    assert box is not None
+    tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 3)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    tab.mouse.up()
+    left, top, wide, high = tab.evaluate(SEEN)
+    size = list(map(float, (shown.locator("svg").get_attribute("viewBox") or "").split()))[2:]
+    assert abs(left + wide / 2 - size[0] / 2) < size[0] / 40
+    assert abs(top + high / 2 - size[1] / 2) < size[1] / 40
+    tab.get_by_test_id("nbgrad-fit").click()
+    expect(shown).to_be_hidden()
+
+
+def test_what_is_seen_whole_needs_no_map(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.shared(3)), "small"))
+    expect(tab.locator(".nbg-root")).to_be_visible()
+    expect(tab.get_by_test_id("nbgrad-minimap")).to_be_hidden()
+    assert tab.locator(".nbg-minimap svg").count() == 0, "and nothing is drawn for it"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_titles_of_modules_can_be_read_when_the_picture_is_small(opened: Any, scheme: str) -> None:
+    tab = large(opened, scheme)
+    before = tab.evaluate(TITLES)
+    assert not any(title["grown"] for title in before)
+    high = before[0]["bottom"] - before[0]["top"]
+    for _ in range(2):
+        tab.get_by_test_id("nbgrad-zoom-out").click()
+    assert tab.evaluate("() => document.querySelector('.nbg-stage > g').getCTM().a") < 0.5
+    screenshot(tab, f"titles_{scheme}")
+    titles = tab.evaluate(TITLES)
+    assert len(titles) == 6
+    assert all(title["grown"] and title["shown"] for title in titles)
+    assert all(0.85 * high <= title["bottom"] - title["top"] <= 1.3 * high for title in titles), titles
+    assert all(
+        one["right"] <= other["left"] or other["right"] <= one["left"] or one["bottom"] <= other["top"]
+        for at, one in enumerate(titles)
+        for other in titles[at + 1 :]
+    )
