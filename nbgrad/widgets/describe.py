@@ -88,6 +88,7 @@ def outline(graph: AutogradGraph) -> Outline:
             "kind": kind_of(record.kind, record.name),
             "root": record.root,
             "label": _label(record, usual),
+            "full": "",
             "about": distinction(record, shapes),
             "row": None,
             "rule": None if record.gradient is None else _gradient(record, record.gradient),
@@ -112,6 +113,7 @@ def outline(graph: AutogradGraph) -> Outline:
         name=str(graph.name),
         summary="",
         notes=[*_notes(graph, records), *survey.waits.notes],
+        stopped=ending is not None and not ending.interrupted,
         nodes=nodes,
         edges=edges,
         scopes=scopes.described(records, raised),
@@ -199,6 +201,7 @@ class _Scopes:
             Scope(
                 id=id,
                 label=scope.label,
+                full="",
                 parent=self.id(scope.parent),
                 folds=_folds(ops[scope], parameters[scope], elements[scope]),
             )
