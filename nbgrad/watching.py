@@ -1,5 +1,7 @@
 """``nbgrad.watch``: one live picture of a model, for a training loop that runs over several cells."""
 
+from collections.abc import Callable
+from math import hypot
 from time import perf_counter
 from typing import Any, Self
 from weakref import WeakKeyDictionary, ref
@@ -14,11 +16,13 @@ from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import current, set_state
 from nbgrad.core.engine.torch_origins import origin_of
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.stats import norms, read
 from nbgrad.core.recorder.switches import follow, unfollow
 from nbgrad.core.tensor.broadcast_check import warn_here
 from nbgrad.nn.module.module import Module
 from nbgrad.options import Options, check_known
 from nbgrad.widgets.describe import outline
+from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Picture
 from nbgrad.widgets.folding.apply import asked
 from nbgrad.widgets.folding.outline import Outline
@@ -34,6 +38,9 @@ _watches: "WeakKeyDictionary[Model, Watch]" = WeakKeyDictionary()
 _OPTIONS = ("name", "depth", "nodes", "direction", "history", "budget")
 """Those of ``nbgrad.record`` that a picture has which is drawn again and again."""
 
+_TOLD = 0.12
+"""So many seconds at least are between two lines that say how the training goes: it takes no picture to say that."""
+
 _SHARE = 20
 """A picture that took a second to make is followed by at least so many seconds without one."""
 
@@ -42,7 +49,8 @@ class Watch(Observer):
     """A view that shows the last backward through ``model``, from the cell it is made in until ``close``.
 
     Every cell is recorded in one graph. The picture is drawn again in place after a backward, but not more often than
-    asked for, and never for more than a twentieth of the time; when a cell ends it shows the last backward, and where
+    asked for, and never for more than a twentieth of the time. A line above it says the step, its loss and the norm of
+    the gradients as they come, up to eight times a second. When a cell ends it shows the last backward, and where
     an op or a backward of the model ended it by an error, that too, until the next backward through the model. It also
     ends where the model does, or another watch of it begins.
 
@@ -75,7 +83,7 @@ class Watch(Observer):
         self._waiting = False
         self._follows = 0  # torch, in the cell that runs: the number of its thread
         self._shows_error = False
-        self._next = 0.0
+        self._next = self._next_line = 0.0
         self._depth, self._nodes = wanted.depth, wanted.nodes
         empty = outline(self.graph)
         self.view = GraphView(empty, lay_out(empty), direction=wanted.direction)
@@ -185,17 +193,38 @@ class Watch(Observer):
         if self.graph.closed:
             return
         self._waiting = True
-        if perf_counter() >= self._next:
+        now = perf_counter()
+        if now >= self._next_line:
+            self._next_line = now + _TOLD
+            self._guarded(lambda: self.view.say(self._line()))
+        if now >= self._next:
             self._refresh(tensors_in_sight(user_frame()))
 
+    def _line(self) -> str:
+        """How the training goes: the number of the backward, its loss, and the norm of all gradients together."""
+        notes, model = self.graph.listener.notes, self._model()
+        said = [f"step {self.graph.backwards:,}"]
+        loss = notes.values.raw(notes.roots[0]) if len(notes.roots) == 1 else None
+        if loss is not None and loss.numel() == 1 and not loss.is_complex():
+            said.append(f"loss {number(loss.item())}")
+        held = [] if model is None else [one.grad for one in model.parameters()]
+        found = read(norms({at: one.data for at, one in enumerate(held) if one is not None}))
+        if found:
+            said.append(f"gradient norm {number(hypot(*found.values()))}")
+        return ", ".join(said)
+
     def _refresh(self, variables: dict[str, Any] | None = None) -> None:
-        """Draw, naming tensors by ``variables`` and the notebook's; where that fails, end, and let the loop go on."""
+        """Draw, naming tensors by ``variables`` and the notebook's."""
+        self._guarded(lambda: self._draw(variables or {}))
+
+    def _guarded(self, told: Callable[[], None]) -> None:
+        """Tell the reader something; where that fails, end, and let the loop go on."""
         try:
-            self._draw(variables or {})
+            told()
         except Exception as error:  # raised here, it would break a backward that is done
             self._stop()
             warn_here(
-                f"{self!r} could not draw and has ended: {type(error).__name__}: {error}. What you run goes on; "
+                f"{self!r} could not go on and has ended: {type(error).__name__}: {error}. What you run goes on; "
                 "nbgrad.watch(model) begins anew."
             )
 

@@ -93,6 +93,7 @@ def outline(graph: AutogradGraph) -> Outline:
             "kind": kind_of(record.kind, record.name),
             "root": record.root,
             "label": _label(record, usual, most),
+            "full": "",
             "about": distinction(record, shapes),
             "row": None,
             "rule": None if record.gradient is None else _gradient(record, record.gradient, most),
@@ -117,6 +118,7 @@ def outline(graph: AutogradGraph) -> Outline:
         name=str(graph.name),
         summary="",
         notes=[*_notes(graph, records), *survey.waits.notes],
+        stopped=ending is not None and not ending.interrupted,
         nodes=nodes,
         edges=edges,
         scopes=scopes.described(records, inside, raised),
@@ -208,6 +210,7 @@ class _Scopes:
             Scope(
                 id=id,
                 label=scope.label,
+                full="",
                 parent=self.id(scope.parent),
                 folds=scope.body
                 if isinstance(scope, Iteration)

@@ -80,6 +80,7 @@ def describe_program(*parts: tuple[str, Listing]) -> Description:
         if others
         else _summary(first),
         notes=[_LEGEND],
+        stopped=False,
         nodes=drawing.nodes,
         edges=drawing.edges,
         scopes=drawing.scopes.made,
@@ -149,6 +150,7 @@ class _Drawing:
             kind=kind,
             root=False,
             label=label,
+            full="",
             about="",
             row=None,
             rule=None,
@@ -187,7 +189,7 @@ class _ProgramScopes:
             known = self._known.get(path[:depth])
             if known is None:
                 known = self._known[path[:depth]] = f"s{len(self.made)}"
-                self.made.append(Scope(id=known, label=path[depth - 1], parent=parent, folds=""))
+                self.made.append(Scope(id=known, label=path[depth - 1], full="", parent=parent, folds=""))
             parent = known
         assert parent is not None
         return parent

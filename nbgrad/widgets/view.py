@@ -173,6 +173,10 @@ class GraphView(anywidget.AnyWidget):
             if not (self._held or self._pages):
                 self.close()
 
+    def say(self, line: str) -> None:
+        """Let the page say ``line`` above the picture, also before there is one; the picture stays as it is."""
+        self.send({"live": line})
+
     def _look_up(self, id: str, what: What) -> Numbers:
         """All numbers of a node: of a small one its map, which a picture of many has no room for."""
         if (graph := self._at_hand()) is not None:

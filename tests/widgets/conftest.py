@@ -26,7 +26,9 @@ class Sketch:
         self.ops: dict[str, OpText] = {}
 
     def scope(self, label: str, parent: str | None = None) -> str:
-        self.scopes.append({"id": f"s{len(self.scopes)}", "label": label, "parent": parent, "folds": "some ops"})
+        self.scopes.append(
+            {"id": f"s{len(self.scopes)}", "label": label, "full": "", "parent": parent, "folds": "some ops"}
+        )
         return self.scopes[-1]["id"]
 
     def node(self, kind: Kind, *label: str, scope: str | None = None, root: bool = False) -> str:
@@ -35,6 +37,7 @@ class Sketch:
             "kind": kind,
             "root": root,
             "label": list(label),
+            "full": "",
             "about": "",
             "row": None,
             "rule": None if kind in ("constant", "input") else "∇ 0.2",
@@ -92,6 +95,7 @@ class Sketch:
             "name": self.name,
             "summary": f"{ops} ops, {len(self.nodes) - ops} tensors; backward from loss",
             "notes": list(notes),
+            "stopped": False,
             "nodes": self.nodes,
             "edges": self.edges,
             "scopes": self.scopes,
@@ -104,7 +108,7 @@ class Sketch:
             ],
             "verdicts": [],
             "problems": [],
-            "history": {"frames": [], "charts": [], "differences": []},
+            "history": {"frames": [], "loss": None, "charts": [], "differences": []},
             "hidden": {"reductions": [], "nodes": []},
         }
 
@@ -116,7 +120,13 @@ def step(node: Node, edges: list[Edge]) -> Step:
         for edge in edges
         if edge["gradient"] is not None
     ]
-    return {"node": node["id"], "title": f"the rule of {node['label'][0]}", "incoming": "norm 0.2", "given": given}
+    return {
+        "node": node["id"],
+        "rules": [],
+        "title": f"the rule of {node['label'][0]}",
+        "incoming": "norm 0.2",
+        "given": given,
+    }
 
 
 def undone(text: str, terms: int = 32) -> Reduction:
@@ -291,7 +301,7 @@ def in_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def opened(browser: Browser, tmp_path: Path) -> Iterator[Any]:
     """Opens the text of a page from disk, in a browser that must ask nobody for anything and raise no error."""
-    context = browser.new_context(viewport={"width": 1100, "height": 900})
+    context = browser.new_context(viewport={"width": 1100, "height": 900}, reduced_motion="reduce")
     context.set_default_timeout(5000)
     requests: list[str] = []
     errors: list[str] = []

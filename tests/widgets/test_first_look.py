@@ -251,7 +251,7 @@ def test_what_is_not_too_large_is_drawn_as_it_is(flat: Any) -> None:
     described = flat(ROWS * 6)
     for at, node in enumerate(described["nodes"]):
         node["scope"] = None if at < ROWS else "s0"
-    described["scopes"] = [{"id": "s0", "label": "part", "parent": None, "folds": "ops"}]
+    described["scopes"] = [{"id": "s0", "label": "part", "full": "", "parent": None, "folds": "ops"}]
     described["edges"] = [edge for at, edge in enumerate(described["edges"]) if at % ROWS]  # chains, side by side
     assert extent(described, {})[1:] == (ROWS, 6) < (ROWS + 1, COLUMNS)
     assert not folded(drawable(described, NODES))

@@ -329,7 +329,7 @@ def test_what_stands_around_a_live_view_follows_its_picture(opened: Any) -> None
     expect(timeline).to_contain_text("backward 2, loss")
 
     longer = {**later["description"]["history"]}
-    longer["frames"] = [{"title": "backward 0, loss 9", "structure": 0}, *longer["frames"]]
+    longer["frames"] = [{"number": 0, "title": "backward 0, loss 9", "value": "", "structure": 0}, *longer["frames"]]
     unpaired = lay_out(graphs.unpaired())
     unpaired["description"]["history"] = longer
     tab.evaluate("picture => window.assign(picture)", base64.b64encode(packed(unpaired)).decode())

@@ -200,7 +200,8 @@ def calls(letters: str) -> Description:
         {**edge, "id": f"e{at}", "source": "given", "target": node["id"]} for at, node in enumerate(ops)
     ]
     described["scopes"] = [
-        {"id": f"s{at}", "label": f"{at} ({letter})", "parent": None, "folds": ""} for at, letter in enumerate(letters)
+        {"id": f"s{at}", "label": f"{at} ({letter})", "full": "", "parent": None, "folds": ""}
+        for at, letter in enumerate(letters)
     ]
     return described
 

@@ -47,9 +47,9 @@ def test_the_steps_are_the_rules_in_the_order_in_which_they_ran() -> None:
     edges = {edge["id"]: edge for edge in described["edges"]}
     told = [(step["node"], edges[given["edge"]]["input"]) for step in described["steps"] for given in step["given"]]
     assert told == [(ids[seq], graph.record(seq).inputs[position].name) for seq, position in order.ran]
-    assert [step["title"].partition(":")[0] for step in described["steps"]][-1] == (
-        f"Step {len(described['steps'])} of {len(described['steps'])}"
-    )
+    assert [step["rules"] for step in described["steps"]] == [
+        [count, count, len(described["steps"])] for count in range(1, len(described["steps"]) + 1)
+    ]
 
 
 def test_paths_that_meet_are_counted_and_summed() -> None:
@@ -503,7 +503,8 @@ def test_an_error_of_something_else_adds_a_note_and_a_finding_alone() -> None:
     after = graphs.ended(graph, KeyError("elsewhere"))
     said = "The cell raised KeyError: 'elsewhere'."
     notes = [f"{said} The gradients are those of backward 1, which had ended."]
-    assert after == {**before, "notes": notes, "problems": [{"kind": "failed", "text": said, "node": None}]}
+    problems = [{"kind": "failed", "text": said, "node": None}]
+    assert after == {**before, "stopped": True, "notes": notes, "problems": problems}
 
 
 class Mute(Exception):

@@ -67,6 +67,7 @@ def with_failure(
     return {
         **description,
         "notes": [stopped],
+        "stopped": True,
         "nodes": nodes,
         "edges": edges,
         "problems": [Problem(kind=badge, text=title, node=where), *description["problems"]],
@@ -110,7 +111,7 @@ def _operand_label(operand: Operand) -> list[str]:
 
 def _node(id: str, kind: Kind, label: list[str], details: list[Detail]) -> Node:
     return Node(
-        id=id, kind=kind, root=False, label=label, about="", row=None, rule=None, scope=None, op=None,
+        id=id, kind=kind, root=False, label=label, full="", about="", row=None, rule=None, scope=None, op=None,
         details=details, value=None, gradient=None, badges=[], levels={}, holds=[], norms=[], past="",
     )  # fmt: skip
 

@@ -29,7 +29,7 @@ _GUIDED = (
     f" The straight line is {number(GUIDE)}, a common size: steps far above it are often unstable, far below it slow."
 )
 
-NONE: History = {"frames": [], "charts": [], "differences": []}
+NONE: History = {"frames": [], "loss": None, "charts": [], "differences": []}
 
 Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 """Numbers by frame and by record of the last one; NaN where there is none."""
@@ -62,7 +62,8 @@ def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str])
     gradients = _table(rows, lambda record: record.gradient)
     drawn = _spread(learned, gradients)
     updates = _table([[row[at] for at in drawn] for row in rows], lambda record: record.update)
-    scale = _Scale(gradients)
+    inner = [at for at, record in enumerate(records) if not record.root]  # a root's is 1, whatever it is the root of
+    scale = _Scale(gradients[:, inner])
     written = range(len(records)) if gradients.size <= _WRITTEN else learned
     labels = [(ids[records[at].id], _whose(records[at])) for at in drawn]
     some = "" if len(drawn) == len(learned) else f" Drawn are {len(drawn)} of {len(learned)}, from small ones to large."
@@ -72,9 +73,10 @@ def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str])
         charts.append(_chart("update / weight", _UPDATES, _Scale(updates, GUIDE, joined=True), labels, some))
     history = History(
         frames=[
-            Frame(title=str(frame), value=_value(frame), structure=structure)
+            Frame(number=frame.number, title=str(frame), value=_value(frame), structure=structure)
             for frame, structure in zip(frames, structures, strict=True)
         ],
+        loss=_loss(frames, [ids[record.id] for record in records if record.root]),
         charts=charts,
         differences=_differences(frames, structures),
     )
@@ -82,7 +84,28 @@ def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str])
     letters = scale.letters()
     low, high = number(scale.low), number(scale.high)
     overlay = Overlay(key="history", label="history: gradient norm (log)", low=low, high=high, classes=[])
-    return Past(history, norms, {record.id: letters[at] for at, record in enumerate(records)}, [overlay])
+    return Past(history, norms, {records[at].id: letters[place] for place, at in enumerate(inner)}, [overlay])
+
+
+def _loss(frames: list[HistoryFrame], roots: list[str]) -> Chart | None:
+    """The curve of the losses: on a logarithmic scale where they are all above zero and far apart."""
+    losses = np.array([np.nan if frame.loss is None else frame.loss for frame in frames])
+    known = losses[np.isfinite(losses)]
+    if known.size < 2 or len(roots) != 1:
+        return None
+    low, high = float(known.min()), float(known.max())
+    far = 0 < 10 * low < high
+    ends = [np.log10(low), np.log10(high)] if far else [low, high]
+    scaled = np.log10(np.where(losses > 0, losses, np.nan)) if far else np.where(np.isfinite(losses), losses, np.nan)
+    heights = np.full(len(losses), 0.5) if low == high else (scaled - ends[0]) / (ends[1] - ends[0])
+    curve = Curve(
+        node=roots[0],
+        label="loss",
+        heights=[None if np.isnan(one) else round(100 * one) for one in heights.tolist()],
+        text=_course(losses.tolist()),
+    )
+    text = f"What each backward started from, from {number(low)} to {number(high)}{' (log)' if far else ''}."
+    return Chart(title="loss", text=text, low=number(low), high=number(high), guide=None, curves=[curve])
 
 
 def _spread(learned: list[int], gradients: Table) -> list[int]:
@@ -183,6 +206,8 @@ def _chart(title: str, about: str, scale: _Scale, labels: list[tuple[str, str]],
     return Chart(
         title=title,
         text=f"{about}, {scale}.{some}{guided}",
+        low=number(scale.low),
+        high=number(scale.high),
         guide=None if scale.guide is None else round(100 * float(scale.at(np.array(scale.guide)))),
         curves=[
             Curve(node=node, label=label, heights=scale.heights(at), text=_course(scale.table[:, at].tolist()))

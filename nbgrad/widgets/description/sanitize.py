@@ -4,7 +4,7 @@ It has two parts: the input of graphviz is cleaned first, and the details are wr
 """
 
 from nbgrad.widgets.description.schema import Description, Detail, Edge, Formula, Node, OpText, Reduction, Step
-from nbgrad.widgets.description.text_metrics import clean, clip
+from nbgrad.widgets.description.text_metrics import clean, clip, clip_middle
 
 LINE = 44
 """How many letters a line in a box has at most."""
@@ -22,11 +22,16 @@ def clipped(description: Description) -> Description:
         **description,
         "name": clip(description["name"], 120),
         "summary": clip(description["summary"], 500),
-        "notes": [clip(note, _WORDS) for note in description["notes"]],
+        "notes": [clip(note, _WORDS, lines=True) for note in description["notes"]],
         "nodes": [_node(node, scopes) for node in description["nodes"]],
         "edges": [_edge(edge) for edge in description["edges"]],
         "scopes": [
-            {**scope, "label": clip(scope["label"], _SCOPE), "folds": clip(scope["folds"], _TERM)}
+            {
+                **scope,
+                "label": clip_middle(scope["label"], _SCOPE),
+                "full": clip(scope["label"], _WORDS) if len(scope["label"]) > _SCOPE else scope["full"],
+                "folds": clip(scope["folds"], _TERM),
+            }
             for scope in description["scopes"]
         ],
         "ops": {clip(name, _TERM): _op(op) for name, op in description["ops"].items()},
@@ -90,12 +95,15 @@ def _detail(row: Detail) -> Detail:
 
 
 def _node(node: Node, scopes: set[str]) -> Node:
-    label = [clip(line, LINE) for line in node["label"][:_LINES]]
+    label = [clip_middle(line, LINE) if at == 0 else clip(line, LINE) for at, line in enumerate(node["label"][:_LINES])]
+    named = " ".join([*node["label"][:1], node["about"]]) if node["about"] else "".join(node["label"][:1])
+    shortened = len(node["about"]) > LINE or any(len(line) > LINE for line in node["label"][:1])
     return {
         **node,
+        "full": clip(named, _WORDS) if shortened else node["full"],
         "scope": node["scope"] if node["scope"] in scopes else None,
         "label": label or [node["id"]],
-        "about": clip(node["about"], LINE),
+        "about": clip_middle(node["about"], LINE),
         "op": None if node["op"] is None else clip(node["op"], _TERM),
         "badges": [{**badge, "text": clip(badge["text"], _WORDS)} for badge in node["badges"]],
     }

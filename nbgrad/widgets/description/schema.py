@@ -93,6 +93,7 @@ class Node(TypedDict):
     kind: Kind
     root: bool  # a backward started here
     label: list[str]  # the lines drawn in the box, short, already shortened with an ellipsis
+    full: str  # the first of them, and what stands behind it, where they were shortened; else empty
     about: str  # after the first line: settings, such as "× 2.5", and the module call that this op alone is
     row: str | None  # id of the op in whose box the tensor is a row; None until it is drawn, and for most nodes
     rule: str | None  # the last line, of the backward: "∇ -0.25", "∇ norm 3"; None if no gradient came
@@ -140,6 +141,7 @@ class Scope(TypedDict):
 
     id: str  # "s0", "s1", ... outer before inner
     label: str  # "MLP", "layers.0 (Linear)"
+    full: str  # the same where that was shortened; else empty
     parent: str | None
     folds: str  # the line under the label when it is folded: "4 ops, 2 parameters (330)"
 
@@ -157,7 +159,8 @@ class Step(TypedDict):
     """One stop of the backward: the rules of one op ran."""
 
     node: str
-    title: str
+    rules: list[int]  # the first and the last that ran in it, counted from 1, and how many ran in all
+    title: str  # "the rule of mul, line 3"
     incoming: str
     given: list[Given]
 
@@ -183,6 +186,7 @@ class Verdict(TypedDict):
 class Frame(TypedDict):
     """One of the backwards that ran."""
 
+    number: int  # which backward it was, from 1
     title: str  # "backward 120, loss 0.34"
     value: str  # what stands in the box of its root, which it started from: "value 0.34"; empty if that is not known
     structure: int  # frames of one structure ran through the same ops on the same shapes
@@ -202,6 +206,8 @@ class Chart(TypedDict):
 
     title: str  # "gradient norm"
     text: str  # what it is, and from where to where the scale goes
+    low: str  # the ends of the scale
+    high: str
     guide: int | None  # the height of a straight line that the text explains
     curves: list[Curve]
 
@@ -218,6 +224,7 @@ class History(TypedDict):
     """Every backward that is remembered, oldest first; without frames if there was only one."""
 
     frames: list[Frame]
+    loss: Chart | None  # of what the backwards started from, if it is one number
     charts: list[Chart]  # of the gradient norms, and of what the steps changed if that was measured
     differences: list[Difference]
 
@@ -264,6 +271,7 @@ class Description(TypedDict):
     name: str
     summary: str  # one sentence: "4 ops, 3 tensors, 1 broadcast reduction; backward from loss"
     notes: list[str]  # sentences that the reader must see: what is left out, and why
+    stopped: bool  # by an error, which the first note tells
     nodes: list[Node]
     edges: list[Edge]
     scopes: list[Scope]

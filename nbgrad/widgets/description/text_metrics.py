@@ -91,6 +91,14 @@ def clip(text: str, length: int, *, lines: bool = False) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
+def clip_middle(text: str, length: int) -> str:
+    """Clean a text and cut it to ``length`` characters in its middle: names differ at both ends."""
+    if len(text) <= length:
+        return clean(text)
+    end = (length - 1) // 2
+    return f"{clean(text[: length - 1 - end])}…{clean(text[-end:])}"
+
+
 NABLA = "∇ "
 """What a gradient's line begins with. The SVG draws it as a shape, for many fonts lack it."""
 

@@ -44,7 +44,7 @@ class Stop(NamedTuple):
     def of(cls, node: Node, edges: list[Edge]) -> Self:
         """That of a node whose rules handed something on along ``edges``; nothing is written."""
         given = [Given(edge=edge["id"], text="", reduction=None, sum=None) for edge in edges]
-        step = Step(node=node["id"], title="", incoming="", given=given)
+        step = Step(node=node["id"], rules=[], title="", incoming="", given=given)
         return cls(step, node["id"], [(node["id"], edge["id"]) for edge in edges])
 
     @classmethod
@@ -69,8 +69,9 @@ class Stop(NamedTuple):
             given.append(one if says is None else {**one, **says["given"][edge]})
         own = said(self.node)
         title = self.step["title"] or ("" if own is None else own["title"])
+        rules = self.step["rules"] or ([] if own is None else own["rules"])
         incoming = self.step["incoming"] if own is None else own["incoming"]
-        return {**self.step, "title": title, "incoming": incoming, "given": given}
+        return {**self.step, "rules": rules, "title": title, "incoming": incoming, "given": given}
 
 
 def handed_on(edges: list[Edge]) -> dict[str, list[Edge]]:
@@ -105,7 +106,8 @@ class StepContext:
     def told(self, record: Record) -> dict[str, Any]:
         """What the step of an op says, and by their edges what its rules handed on."""
         return {
-            "title": _title(record, self._counts[record.id], len(self._counts)),
+            "rules": [self._counts[record.id], self._counts[record.id], len(self._counts)],
+            "title": _title(record),
             "incoming": _incoming(record, self._came.get(record.id, [])),
             "given": {edge["id"]: self._given(edge) for edge in self._into.get(self._ids[record.id], [])},
         }
@@ -194,10 +196,10 @@ class StepContext:
         return places
 
 
-def _title(record: Record, count: int, total: int) -> str:
+def _title(record: Record) -> str:
     op = record.op.name if record.op is not None else ""
     line = f", line {record.line}" if record.line is not None else ""
-    return f"Step {count:,} of {total:,}: the rule of {op}{line}"
+    return f"the rule of {op}{line}"
 
 
 def _incoming(record: Record, came: list[Stats]) -> str:

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from nbgrad.widgets.description.format import counted, lines_of
 from nbgrad.widgets.description.sanitize import LINE, clipped, with_clipped_details
-from nbgrad.widgets.description.schema import Description, Detail, Edge, Given, History, Node, Reduction, Scope
+from nbgrad.widgets.description.schema import Chart, Description, Detail, Edge, Given, History, Node, Reduction, Scope
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.walk import Stop
 from nbgrad.widgets.folding.cards import carded
@@ -141,11 +141,13 @@ def _without_loops(description: Description) -> Description:
 
 def _history(history: History, where: dict[str, str]) -> History:
     """With curves that lead to the nodes that their parameters are in."""
-    charts = [
-        {**chart, "curves": [{**curve, "node": where.get(curve["node"], curve["node"])} for curve in chart["curves"]]}
-        for chart in history["charts"]
-    ]
-    return {**history, "charts": charts}  # type: ignore[typeddict-item]  # they are charts
+
+    def led(chart: Chart) -> Chart:
+        curves = [{**curve, "node": where.get(curve["node"], curve["node"])} for curve in chart["curves"]]
+        return {**chart, "curves": curves}  # type: ignore[typeddict-item]  # they are curves
+
+    loss = history["loss"]
+    return {**history, "loss": loss and led(loss), "charts": list(map(led, history["charts"]))}
 
 
 def _stand_ins(
@@ -202,7 +204,7 @@ def _fold_note(scopes: list[Scope], hidden: int) -> str:
     what = " and ".join(counted(one, noun) for one, noun in many if one)
     return (
         f"{what} {'is' if len(scopes) == 1 else 'are'} folded, holding "
-        f"{counted(hidden, 'node')}: double-click one, or press Enter twice on it, to unfold it."
+        f"{counted(hidden, 'node')}."
     )
 
 
@@ -242,6 +244,7 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         "kind": "folded",
         "root": any(node["root"] for node in inside),
         "label": label,
+        "full": "",
         "about": "",
         "row": None,
         "rule": None,
@@ -321,13 +324,15 @@ def _merged_edge(group: list[Edge], tensors: int) -> Edge:
 
 def _walk(graph: Outline, where: dict[str, str], renamed: dict[str, str], drawn: list[Node]) -> list[Stop]:
     """The walk through what is drawn: what happens inside a folded node without a pause is one step."""
-    stops = [(at, list(inside)) for at, inside in groupby(graph.stopped(), key=lambda node: where.get(node, node))]
+    stopped = graph.stopped()
+    stops = [(at, list(inside)) for at, inside in groupby(stopped, key=lambda node: where.get(node, node))]
     passing = [edge for edge in graph.description["edges"] if edge["id"] in renamed]
     told = {inside[0] for _, inside in stops}.union(edge["target"] for edge in passing)
     some = [node for node in graph.description["nodes"] if node["id"] in told]
     stop_of = {stop.step["node"]: stop for stop in graph.stops(some, passing)}
     labels = {node["id"]: node["label"][0] for node in drawn}
     walk: list[Stop] = []
+    ran = 0
     for at, inside in stops:
         given, origins = list[Given](), list[tuple[str, str]]()
         for stop in [stop_of[node] for node in inside if node in stop_of]:
@@ -337,5 +342,9 @@ def _walk(graph: Outline, where: dict[str, str], renamed: dict[str, str], drawn:
                     origins.append(origin)
         first = stop_of[inside[0]]
         title = f"{counted(len(inside), 'rule')} inside {labels[at]}" if inside[0] in where else first.step["title"]
-        walk.append(Stop({**first.step, "node": at, "title": title, "given": given}, first.node, origins))
+        rules = [ran + 1, ran + len(inside), len(stopped)]
+        ran += len(inside)
+        walk.append(
+            Stop({**first.step, "node": at, "rules": rules, "title": title, "given": given}, first.node, origins)
+        )
     return walk

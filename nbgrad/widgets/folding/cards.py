@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Node
-from nbgrad.widgets.description.text_metrics import clip
+from nbgrad.widgets.description.text_metrics import clip_middle
 
 _ROWS = 10
 """An op with more tensors than this has them beside it: its box would be taller than what is around it."""
@@ -50,7 +50,12 @@ def _titled(node: Node, module: str | None) -> Node:
     head, *lines = node["label"]
     if lines[:1] == ["()"] and lines[1:] and lines[1].startswith("value "):
         del lines[0]
-    about = clip(" · ".join(filter(None, [node["about"], module])), _ABOUT)
+    whole = " · ".join(filter(None, [node["about"], module]))
+    about = clip_middle(whole, _ABOUT)
+    if node["full"] and module:
+        node = {**node, "full": f"{node['full']} · {module}"}
+    elif len(whole) > _ABOUT:
+        node = {**node, "full": f"{head} {whole}"}
     if about and len(head) + len(about) > _TITLE:
         return {**node, "label": [head, about, *lines], "about": ""}
     return {**node, "label": [head, *lines], "about": f"· {about}" if module and not node["about"] else about}

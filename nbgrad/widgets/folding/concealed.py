@@ -28,12 +28,12 @@ def concealed(outline: Outline, nodes: Collection[str], note: str) -> Outline:
     edges = {edge["id"] for edge in known["edges"] if edge["source"] in nodes}
     described: Description = {
         **known,
-        "notes": [note, *known["notes"]],
+        "notes": [*known["notes"], note] if known["stopped"] else [note, *known["notes"]],
         "nodes": [_node(node, hidden=node["id"] in nodes) for node in known["nodes"]],
         "edges": [_edge(edge) if edge["id"] in edges else edge for edge in known["edges"]],
         "overlays": [one for one in known["overlays"] if one["key"] not in _TELLING],
         "verdicts": [],
-        "history": History(frames=[], charts=[], differences=[]),
+        "history": History(frames=[], loss=None, charts=[], differences=[]),
     }
     return Outline(
         described, _ConcealedRests(outline.rests, frozenset(nodes), frozenset(edges)), outline.walk, outline.runs

@@ -5,7 +5,12 @@
 
 from math import hypot
 
+from nbgrad.widgets.description.schema import Box
+
 Run = list[list[float]]
+
+Ends = tuple[bool | None, bool | None]
+"""Of the two ends of a curve whether it is on a level side, the top or the bottom, of a box, or on an upright one."""
 
 APART = 3.0
 """So far each of the two wires of an edge is from the middle between them, in pixels."""
@@ -13,15 +18,40 @@ APART = 3.0
 TIP_LENGTH, TIP_SIDE = 7.0, 3.2
 """An arrow head is so long, and so wide to each side of its wire."""
 
+_FLAT = 0.2
+"""A curve that comes in flatter than this along a side is moved across its direction there too."""
 
-def beside(run: Run, by: float) -> Run:
-    """The same curve, ``by`` pixels to the left of its direction."""
+
+def beside(run: Run, by: float, ends: Ends = (None, None)) -> Run:
+    """The same curve, ``by`` pixels to the left of its direction; its ends stay on the sides where they are."""
     moved: Run = []
+    last = len(run) - 1
     for at, (x, y) in enumerate(run):
-        (ax, ay), (bx, by_) = run[max(0, at - 1)], run[min(len(run) - 1, at + 1)]
-        length = hypot(bx - ax, by_ - ay) or 1.0
-        moved.append([x + by * (by_ - ay) / length, y - by * (bx - ax) / length])
+        (ax, ay), (bx, by_) = run[max(0, at - 1)], run[min(last, at + 1)]
+        dx, dy = bx - ax, by_ - ay
+        length = hypot(dx, dy) or 1.0
+        level = ends[0] if at == 0 else ends[1] if at == last else None
+        if level is True and abs(dy) > _FLAT * length:
+            moved.append([x + by * length / dy, y])
+        elif level is False and abs(dx) > _FLAT * length:
+            moved.append([x, y - by * length / dx])
+        else:
+            moved.append([x + by * dy / length, y - by * dx / length])
     return moved
+
+
+def sides(run: Run, boxes: tuple[Box | None, Box | None]) -> Ends:
+    """Whether each end of a curve is on a level side of its box, or on an upright one; None without a box."""
+    first, last = (
+        None if box is None else _level(point, box) for point, box in zip((run[0], run[-1]), boxes, strict=True)
+    )
+    return first, last
+
+
+def _level(point: list[float], box: Box) -> bool:
+    x, y = point
+    right, bottom = box["x"] + box["width"], box["y"] + box["height"]
+    return min(abs(y - box["y"]), abs(y - bottom)) <= min(abs(x - box["x"]), abs(x - right))
 
 
 def tip(run: Run) -> tuple[list[float], list[float]]:

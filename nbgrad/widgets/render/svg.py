@@ -6,10 +6,11 @@ id, script or link in it, so any number of these can stand in one page, and a dr
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
 from nbgrad.widgets.description.format import lines_of
-from nbgrad.widgets.description.schema import Box, Edge, Node, Picture, Scope
+from nbgrad.widgets.description.schema import Box, Edge, Layout, Node, Picture, Scope
 from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, WIDER, gradient_width, text_width, wrap
 from nbgrad.widgets.layout.card import (
     BEHIND,
@@ -22,7 +23,7 @@ from nbgrad.widgets.layout.card import (
     ROW_HEIGHT,
     Card,
 )
-from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, tip, tip_points
+from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, sides, tip, tip_points
 from nbgrad.widgets.layout.positions import LABEL_HEIGHT, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, label_lines, mark_text
 from nbgrad.widgets.optional_packages import loading, needs
 from nbgrad.widgets.render.palette import INKS, MEANING, PAINTS, SIGNS, WIRES
@@ -111,7 +112,7 @@ def _header(rows: list[str], picture: Picture, width: float) -> float:
         rows.append(_text(line, (_MARGIN, y), 12, "muted"))
         y += _ROW
     for note in description["notes"]:
-        for index, line in enumerate(wrap(note, 12, width - 16)):
+        for index, line in enumerate(row for part in note.split("\n") for row in wrap(part, 12, width - 16)):
             if index == 0:
                 rows.append(_text("!", (_MARGIN + 2, y), 12, "note", bold=True))
             rows.append(_text(line, (_MARGIN + 12, y), 12, "note"))
@@ -162,7 +163,7 @@ def _graph(picture: Picture) -> Iterator[str]:
         yield _rect(layout["scopes"][scope["id"]], 8, "scope")
     for edge in [one for one in description["edges"] if layout["edges"][one["id"]]]:
         yield f"<g>{_title(edge_title(edge))}"
-        yield from _wires(edge, layout["edges"][edge["id"]])
+        yield from _wires(edge, layout)
         if edge["id"] in layout["labels"]:
             yield from _labels(edge, layout["labels"][edge["id"]], layout["texts"])
         yield "</g>"
@@ -278,12 +279,15 @@ def _octagon(box: Box) -> str:
     return f'<polygon class="nbgs-input" points="{points}" {look}/>'
 
 
-def _wires(edge: Edge, runs: list[list[list[float]]]) -> list[str]:
+def _wires(edge: Edge, layout: Layout) -> list[str]:
     """The wire of the value and, beside it in the other direction, that of the gradient."""
+    runs, mark = layout["edges"][edge["id"]], layout["marks"].get(edge["id"])
     if edge["gradient"] is None:
         return _wire(runs, "faint")
-    forward = [beside(run, APART) for run in runs]
-    back = [beside(run, -APART)[::-1] for run in reversed(runs)]
+    stops = [layout["nodes"].get(edge["source"]), *[mark] * (len(runs) - 1), layout["nodes"].get(edge["target"])]
+    ended = [(run, sides(run, ends)) for run, ends in zip(runs, pairwise(stops), strict=True)]
+    forward = [beside(run, APART, ends) for run, ends in ended]
+    back = [beside(run, -APART, ends)[::-1] for run, ends in reversed(ended)]
     return [*_wire(forward, "wire"), *_wire(back, "back" if edge["mismatch"] is None else "wrong")]
 
 

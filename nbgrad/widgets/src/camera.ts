@@ -6,7 +6,9 @@ import { FAR } from "./cull";
 import type { Box } from "./description";
 import { flag } from "./dom";
 
-const READABLE = 0.9; // at this scale the smallest letters are 10 pixels high
+export const READABLE = 0.9; // at this scale the smallest letters are 10 pixels high
+const GLIDE = 200; // milliseconds
+const EDGE = 12; // pixels between what is shown and the edge of the stage
 
 interface Zoomed {
   transform: ZoomTransform;
@@ -16,8 +18,12 @@ interface Zoomed {
 export class Camera {
   readonly #zoom: ZoomBehavior<SVGSVGElement, unknown>;
   moving = false; // by hand, just now
+  moved = false; // by the reader, since the picture was shown
   #size: [number, number] = [1, 1]; // of the drawing
-  #seen: [number, number] = [0, 0]; // the stage when it was last looked at; 0 before it is in the page
+  #seen: [number, number] = [0, 0]; // what was free of the stage when it was last looked at; 0 before it is in the page
+  #covered: [number, number] = [0, 0]; // at its right side, and at its bottom
+  #frame = 0;
+  #gliding: ZoomTransform | null = null; // to there
 
   constructor(private readonly stage: SVGSVGElement, wants: (event: Event) => boolean, moved: (to: ZoomTransform, moving: boolean) => void, rests: () => void) {
     this.#zoom = zoom<SVGSVGElement, unknown>()
@@ -25,6 +31,9 @@ export class Camera {
       .filter(wants)
       .on("start", ({ sourceEvent }: Zoomed) => {
         this.moving = !!sourceEvent;
+        if (!sourceEvent) return;
+        this.moved = true;
+        this.#halt();
       })
       .on("zoom", ({ transform }: Zoomed) => {
         flag(stage, "far", transform.k < FAR);
@@ -39,34 +48,58 @@ export class Camera {
   }
 
   stop(): void {
+    this.#halt();
     select(this.stage).on(".zoom", null);
+  }
+
+  /** Where the reader looks at, or is just led to. */
+  get place(): ZoomTransform {
+    return this.#gliding ?? zoomTransform(this.stage);
   }
 
   /** Another drawing is shown: the whole of it if it can be read so, else what is around `start`; whether that is a part. */
   look(size: [number, number], start: Box | undefined): boolean {
     this.#size = size;
+    this.moved = false;
     const [width, height] = (this.#seen = this.#room());
     if (!width || !height) return false;
-    this.fit();
+    this.#set(this.#fitted());
     if (this.#fitted().k >= READABLE || !start) return false;
     const k = Math.min(1, Math.max(READABLE, width / size[0], height / size[1]));
     // As near to the middle as can be without a gap beside the drawing.
     const place = (room: number, whole: number, middle: number) => (whole * k <= room ? (room - whole * k) / 2 : Math.max(room - whole * k, Math.min(0, room / 2 - middle * k)));
-    this.#set(place(width, size[0], start.x + start.width / 2), place(height, size[1], start.y + start.height / 2), k);
+    this.#set(at(place(width, size[0], start.x + start.width / 2), place(height, size[1], start.y + start.height / 2), k));
     return true;
   }
 
-  /** Another drawing is shown, in which `box` stands where the reader last saw it. */
-  keep(size: [number, number], before: Box, box: Box): void {
+  /** Another drawing is shown, in which `box` stands where the reader last saw `before`, from `place`; then `all` of it is shown. */
+  keep(size: [number, number], place: ZoomTransform, before: Box, box: Box, all: boolean): void {
     this.#size = size;
-    const at = zoomTransform(this.stage);
     const [dx, dy] = [before.x + before.width / 2 - box.x - box.width / 2, before.y + before.height / 2 - box.y - box.height / 2];
-    this.#set(at.x + dx * at.k, at.y + dy * at.k, at.k);
+    this.#set(at(place.x + dx * place.k, place.y + dy * place.k, place.k));
+    if (all) this.show(box);
+  }
+
+  /** Go to where all of a box is seen, or as much of it as can be read, from its beginning on. */
+  show(box: Box, least = 0): void {
+    const [width, height] = this.#room();
+    const was = this.place;
+    const fit = Math.min((width - 2 * EDGE) / box.width, (height - 2 * EDGE) / box.height);
+    const k = Math.min(Math.max(was.k, least), Math.max(READABLE, fit));
+    const middle = was.invert([width / 2, height / 2]);
+    const from = at(width / 2 - middle[0] * k, height / 2 - middle[1] * k, k);
+    const shift = (room: number, begin: number, size: number) => {
+      const edge = Math.max(EDGE, Math.min(60, (room - size) / 2));
+      return size > room - 2 * EDGE ? EDGE - begin : Math.max(edge - begin, Math.min(0, room - edge - begin - size));
+    };
+    const [dx, dy] = [shift(width, from.x + box.x * k, box.width * k), shift(height, from.y + box.y * k, box.height * k)];
+    this.glide(at(from.x + dx, from.y + dy, k));
   }
 
   fit(): void {
+    this.moved = true;
     this.#seen = this.#room();
-    this.#zoom.transform(select(this.stage), this.#fitted());
+    this.#set(this.#fitted());
   }
 
   /** Look at this point of the drawing. */
@@ -83,7 +116,10 @@ export class Camera {
   }
 
   scale(factor: number): void {
-    this.#zoom.scaleBy(select(this.stage), factor);
+    this.#halt();
+    this.moved = true;
+    const [width, height] = this.#room();
+    this.#zoom.scaleBy(select(this.stage), factor, [width / 2, height / 2]);
   }
 
   /** The stage has another size: what was seen whole still is, else what was in the middle stays there. */
@@ -91,36 +127,83 @@ export class Camera {
     const [[width, height], [w, h]] = [this.#room(), this.#seen];
     if (!width || (width === w && height === h)) return;
     if (!w) return first();
-    const [at, was] = [zoomTransform(this.stage), this.#fitted(w, h)];
+    const [was, whole] = [this.place, this.#whole()];
     this.#seen = [width, height];
-    if (Math.abs(at.k - was.k) + Math.abs(at.x - was.x) < 1e-3) this.fit();
-    else this.#zoom.translateBy(select(this.stage), (width - w) / 2 / at.k, (height - h) / 2 / at.k);
+    this.#set(whole ? this.#fitted() : at(was.x + (width - w) / 2, was.y + (height - h) / 2, was.k));
   }
 
-  reveal(box: Box, panel: HTMLElement): void {
-    const [width, whole] = this.#room();
-    const overlaid = !panel.hidden && panel.offsetLeft < width; // in a narrow view it lies over the picture
-    const height = overlaid ? whole - panel.offsetHeight : whole;
-    const { x: x0, y: y0, k } = zoomTransform(this.stage);
+  /** A panel lies over so much of the stage: what was seen whole still is, if the reader waits, and so is `box`. */
+  beside(covered: [number, number], box: Box | undefined): void {
+    const whole = this.#whole();
+    this.#covered = covered;
+    this.#seen = this.#room();
+    this.glide(this.#revealed(whole ? this.#fitted() : this.place, box));
+  }
+
+  reveal(box: Box): void {
+    this.glide(this.#revealed(this.place, box));
+  }
+
+  /** Lead the reader to another place, so that it is seen how it lies to this one. */
+  glide(to: ZoomTransform): void {
+    this.moved = true;
+    const from = zoomTransform(this.stage);
+    if (from.x === to.x && from.y === to.y && from.k === to.k) return this.#halt();
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches || !this.#seen[0]) return this.#set(to);
+    this.#halt();
+    this.#gliding = to;
+    const begin = performance.now();
+    const step = (now: number) => {
+      const done = Math.min(1, Math.max(0, now - begin) / GLIDE);
+      const part = done * (2 - done);
+      const between = (a: number, b: number) => a + (b - a) * part;
+      this.#zoom.transform(select(this.stage), at(between(from.x, to.x), between(from.y, to.y), between(from.k, to.k)));
+      if (done < 1) this.#frame = requestAnimationFrame(step);
+      else this.#gliding = null;
+    };
+    this.#frame = requestAnimationFrame(step);
+  }
+
+  #halt(): void {
+    cancelAnimationFrame(this.#frame);
+    this.#gliding = null;
+  }
+
+  /** A place from which all of a box is seen, as near to another as can be. */
+  #revealed(from: ZoomTransform, box: Box | undefined): ZoomTransform {
+    if (!box) return from;
+    const [width, height] = this.#room();
+    const { x: x0, y: y0, k } = from;
     const [x, y] = [x0 + (box.x + box.width / 2) * k, y0 + (box.y + box.height / 2) * k];
     const [mx, my] = [Math.min(80, width / 4), Math.min(60, height / 4)];
     const shift = (at: number, half: number, margin: number, end: number) =>
       at >= half && at <= end - half ? 0 : Math.min(Math.max(at, margin, half + 8), end - Math.max(margin, half + 8)) - at;
-    const [dx, dy] = [shift(x, (box.width / 2) * k, mx, width), shift(y, (box.height / 2) * k, my, height)];
-    if (dx || dy) this.#zoom.translateBy(select(this.stage), dx / k, dy / k);
+    return at(x0 + shift(x, (box.width / 2) * k, mx, width), y0 + shift(y, (box.height / 2) * k, my, height), k);
   }
 
+  /** Whether the whole drawing is seen as Fit shows it. */
+  #whole(): boolean {
+    const [now, fitted] = [this.place, this.#fitted(this.#seen)];
+    return Math.abs(now.k - fitted.k) + Math.abs(now.x - fitted.x) < 1e-3;
+  }
+
+  /** What nothing lies over. */
   #room(): [number, number] {
-    return [this.stage.clientWidth, this.stage.clientHeight];
+    const [right, bottom] = this.#covered;
+    const { clientWidth: width, clientHeight: height } = this.stage;
+    return [width && Math.max(1, width - right), height && Math.max(1, height - bottom)];
   }
 
-  #fitted(width = this.stage.clientWidth, height = this.stage.clientHeight): ZoomTransform {
+  #fitted([width, height] = this.#room()): ZoomTransform {
     const [w, h] = this.#size;
     const k = Math.min(1.25, width / w, height / h);
-    return zoomIdentity.translate((width - w * k) / 2, (height - h * k) / 2).scale(k);
+    return at((width - w * k) / 2, (height - h * k) / 2, k);
   }
 
-  #set(x: number, y: number, k: number): void {
-    this.#zoom.transform(select(this.stage), zoomIdentity.translate(x, y).scale(k));
+  #set(to: ZoomTransform): void {
+    this.#halt();
+    this.#zoom.transform(select(this.stage), to);
   }
 }
+
+const at = (x: number, y: number, k: number): ZoomTransform => zoomIdentity.translate(x, y).scale(k);

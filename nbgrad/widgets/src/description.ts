@@ -49,6 +49,7 @@ export interface Node {
   kind: Kind;
   root: boolean;
   label: string[];
+  full: string;
   about: string;
   row: string | null;
   rule: string | null;
@@ -90,6 +91,7 @@ export interface Edge {
 export interface Scope {
   id: string;
   label: string;
+  full: string;
   parent: string | null;
   folds: string;
 }
@@ -103,6 +105,7 @@ export interface Given {
 
 export interface Step {
   node: string;
+  rules: number[];
   title: string;
   incoming: string;
   given: Given[];
@@ -123,6 +126,7 @@ export interface Verdict {
 }
 
 export interface Frame {
+  number: number;
   title: string;
   value: string;
   structure: number;
@@ -138,6 +142,8 @@ export interface Curve {
 export interface Chart {
   title: string;
   text: string;
+  low: string;
+  high: string;
   guide: number | null;
   curves: Curve[];
 }
@@ -150,6 +156,7 @@ export interface Difference {
 
 export interface History {
   frames: Frame[];
+  loss: Chart | null;
   charts: Chart[];
   differences: Difference[];
 }
@@ -186,6 +193,7 @@ export interface Description {
   name: string;
   summary: string;
   notes: string[];
+  stopped: boolean;
   nodes: Node[];
   edges: Edge[];
   scopes: Scope[];

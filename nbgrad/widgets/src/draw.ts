@@ -1,9 +1,9 @@
 // Picture -> SVG elements, with the same shapes as svg.py; the colours are in graph.css.
 
 import { APART, BEHIND, MEANING, TOGETHER, WIDE } from "./constants";
-import type { Box, Edge, Node as GraphNode, Picture } from "./description";
+import type { Box, Edge, Layout, Node as GraphNode, Picture } from "./description";
 import { attribute, svg } from "./dom";
-import { beside, path, tip } from "./geometry";
+import { beside, path, sides, tip } from "./geometry";
 import { lines as linesOf } from "./model";
 
 /** The elements that can be selected, by the id of their node, edge or scope. */
@@ -15,7 +15,14 @@ export interface Drawing {
   scopes: Map<string, SVGGElement>;
 }
 
-const BADGES = { nan: "≠", unreached: "∅", inplace: "✎", failed: "✕", warning: "!" };
+/** The sign of each kind of finding, and what the legend says of it. */
+export const BADGES = {
+  nan: ["≠", "NaN or infinity"],
+  unreached: ["∅", "no gradient came"],
+  inplace: ["✎", "changed in place"],
+  failed: ["✕", "an error"],
+  warning: ["!", "a finding: click the box"],
+} as const;
 
 export function draw(picture: Picture): Drawing {
   const { description, layout } = picture;
@@ -28,8 +35,8 @@ export function draw(picture: Picture): Drawing {
     const runs = layout.edges[edge.id];
     if (!runs?.length) continue;
     const classes = `${edge.gradient === null ? "nbg-none" : ""} ${edge.mismatch ? "nbg-mismatch" : ""}`;
-    const group = svg("g", { class: `nbg-edge ${classes}`, "data-edge-id": edge.id, testid: "edge" });
-    group.append(svg("title", {}, edgeTitle(edge)), svg("path", { class: "nbg-hit", d: path(runs) }), ...wires(edge, runs));
+    const group = svg("g", { class: `nbg-edge ${classes}`, "data-edge-id": edge.id, testid: "edge", "aria-hidden": "true" });
+    group.append(svg("title", {}, edgeTitle(edge)), svg("path", { class: "nbg-hit", d: path(runs) }), ...wires(edge, runs, layout));
     drawing.edges.set(edge.id, group);
     drawing.layer.append(group);
   }
@@ -38,9 +45,13 @@ export function draw(picture: Picture): Drawing {
     if (!box) continue;
     const group = svg("g", {
       class: "nbg-scope-name", role: "button", tabindex: -1, "data-scope-id": scope.id, testid: "scope",
-      label: `module ${scope.label}, ${scope.folds}`, "aria-expanded": "true",
+      label: `module ${scope.full || scope.label}, ${scope.folds}`, "aria-expanded": "true",
     });
-    group.append(svg("title", {}, `${scope.label}: ${scope.folds}. Double-click to fold.`), text(`▾ ${scope.label}`, box.x + 9, box.y + 16, ""));
+    group.append(
+      svg("title", {}, `${scope.full || scope.label}: ${scope.folds}. Click the arrow, or double-click, to fold.`),
+      svg("g", { class: "nbg-fold" }, svg("rect", { x: box.x, y: box.y, width: 20, height: 22, class: "nbg-hit" }), svg("path", { class: "nbg-arrow", d: `M${box.x + 8} ${box.y + 9}h8l-4 6z` })),
+      text(scope.label, box.x + 21, box.y + 16, ""),
+    );
     drawing.scopes.set(scope.id, group);
     drawing.layer.append(group);
   }
@@ -64,15 +75,17 @@ export function edgeTitle(edge: Edge): string {
   return `${edge.input || "inputs"}: ${edge.label}; ${edge.mismatch ?? gradient}${reduction}`;
 }
 
-function wires(edge: Edge, runs: number[][][]): SVGElement[] {
+function wires(edge: Edge, runs: number[][][], { nodes, marks }: Layout): SVGElement[] {
   const apart = edge.gradient === null ? 0 : APART;
-  const forward = runs.map((run) => beside(run, apart));
+  const mark = marks[edge.id];
+  const ends = runs.map((run, at) => sides(run, [at ? mark : nodes[edge.source], at < runs.length - 1 ? mark : nodes[edge.target]]));
+  const forward = runs.map((run, at) => beside(run, apart, ends[at]));
   const parts = [
     svg("path", { class: "nbg-wire", d: path(forward) }),
     svg("polygon", { class: "nbg-tip", points: tip(forward[forward.length - 1] ?? []) }),
   ];
   if (edge.gradient === null) return parts;
-  const back = runs.map((run) => beside(run, -apart).reverse()).reverse();
+  const back = runs.map((run, at) => beside(run, -apart, ends[at]).reverse()).reverse();
   return [
     ...parts,
     svg("path", { class: "nbg-back", d: path(back) }),
@@ -98,9 +111,13 @@ function mark(edge: Edge, box: Box): SVGGElement {
     svg("title", {}, edge.reduction?.warning ?? edgeTitle(edge)),
     rect(box, box.height / 2, "nbg-shape"),
     text(`${warning ? "⚠ " : ""}Σ ${edge.reduction?.text ?? ""}`, box.x + box.width / 2, box.y + 12.5, "nbg-mark-text"),
+    text(expansion(edge.reduction?.text ?? ""), box.x + box.width / 2, box.y + 12.5, "nbg-expansion"),
   );
   return group;
 }
+
+/** The other half: what the forward does that "(32, 10) -> (10,): sum dim 0" undoes. */
+const expansion = (reduction: string): string => (reduction.split(": ")[0] ?? "").split(" -> ").reverse().join(" → ");
 
 const meaning = (node: GraphNode): string => MEANING[node.kind] + (node.root ? ", the backward starts here" : "");
 
@@ -122,10 +139,12 @@ function nodeGroup(node: GraphNode, whole: Box): SVGGElement {
     group.append(svg("polygon", { class: "nbg-sign", points: `${x - 5},${y + 4} ${x},${y - 5} ${x + 5},${y + 4}` }));
   }
   group.append(...card(node, box));
+  if (node.kind === "folded")
+    group.append(svg("g", { class: "nbg-fold" }, svg("title", {}, "Unfold"), svg("circle", { cx: box.x, cy: box.y, r: 8 }), text("+", box.x, box.y + 4.5, "")));
   node.badges.slice(0, 3).forEach((badge, at) => {
     const [x, y] = [box.x + box.width - 4 - 17 * at, box.y];
     group.append(svg("g", { class: `nbg-badge nbg-badge-${badge.kind}` }, svg("title", {}, badge.text),
-      svg("circle", { cx: x, cy: y, r: 8 }), text(BADGES[badge.kind], x, y + 4, "")));
+      svg("circle", { cx: x, cy: y, r: 8 }), text(BADGES[badge.kind][0], x, y + 4, "")));
   });
   return group;
 }

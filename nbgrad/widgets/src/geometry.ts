@@ -1,18 +1,33 @@
 // Paths beside paths, arrow heads, and what becomes of a layout when scopes are folded without a kernel.
 
 import { MEANING, TIP_LENGTH, TIP_SIDE } from "./constants";
-import type { Box, Chart, Description, Edge, Hidden, HiddenNode, History, Layout, Node as GraphNode, Picture, Scope } from "./description";
+import type { Box, Chart, Description, Edge, Hidden, HiddenNode, History, Layout, Node as GraphNode, Picture, Scope, Step } from "./description";
 import { name, original, scopePath, within } from "./model";
 
 export type Point = number[];
 
-/** The same curve, `by` pixels to the left of its direction. */
-export function beside(run: Point[], by: number): Point[] {
+/** Of the two ends of a curve whether it is on a level side of a box, or on an upright one. */
+type Ends = [boolean | null, boolean | null];
+
+const FLAT = 0.2; // a curve that comes in flatter than this along a side is moved across its direction there too
+
+/** The same curve, `by` pixels to the left of its direction; its ends stay on the sides where they are. */
+export function beside(run: Point[], by: number, ends: Ends = [null, null]): Point[] {
   return run.map(([x = 0, y = 0], at) => {
     const [[ax = x, ay = y], [bx = x, by0 = y]] = [run[Math.max(0, at - 1)] ?? [], run[Math.min(run.length - 1, at + 1)] ?? []];
-    const length = Math.hypot(bx - ax, by0 - ay) || 1;
-    return [x + (by * (by0 - ay)) / length, y - (by * (bx - ax)) / length];
+    const [dx, dy] = [bx - ax, by0 - ay];
+    const length = Math.hypot(dx, dy) || 1;
+    const level = at === 0 ? ends[0] : at === run.length - 1 ? ends[1] : null;
+    if (level === true && Math.abs(dy) > FLAT * length) return [x + (by * length) / dy, y];
+    if (level === false && Math.abs(dx) > FLAT * length) return [x, y - (by * length) / dx];
+    return [x + (by * dy) / length, y - (by * dx) / length];
   });
+}
+
+export function sides(run: Point[], boxes: [Box | undefined, Box | undefined]): Ends {
+  const level = ([x = 0, y = 0]: Point, box: Box | undefined) =>
+    box ? Math.min(Math.abs(y - box.y), Math.abs(y - box.y - box.height)) <= Math.min(Math.abs(x - box.x), Math.abs(x - box.x - box.width)) : null;
+  return [level(run[0] ?? [], boxes[0]), level(run[run.length - 1] ?? [], boxes[1])];
 }
 
 const n = (value: number) => Math.round(value * 10) / 10;
@@ -78,6 +93,7 @@ export function folded(base: Picture, closed: Set<string>): Picture {
   const renamed = new Map<string, string>();
   const edges = redirect(description, layout, moved, where, renamed);
   for (const [id, box] of Object.entries(layout.scopes)) if (!home.has(id)) moved.scopes[id] = box;
+  tightened({ ...description, nodes }, moved, home);
   const steps = walk(description, where, renamed, nodes);
   const homes = new Map([...where].map(([id, stand]) => [original(id), stand])); // of tensors with no use that is drawn
   for (const { id } of nodes) homes.delete(original(id));
@@ -90,8 +106,8 @@ export function folded(base: Picture, closed: Set<string>): Picture {
 
 /** With curves that lead to the folded nodes that their tensors are in. */
 function historyOf({ history }: Description, homes: Map<string, string>): History {
-  const curves = (chart: Chart) => chart.curves.map((curve) => ({ ...curve, node: homes.get(original(curve.node)) ?? curve.node }));
-  return { ...history, charts: history.charts.map((chart) => ({ ...chart, curves: curves(chart) })) };
+  const led = (chart: Chart) => ({ ...chart, curves: chart.curves.map((curve) => ({ ...curve, node: homes.get(original(curve.node)) ?? curve.node })) });
+  return { ...history, loss: history.loss && led(history.loss), charts: history.charts.map(led) };
 }
 
 /** What is inside the folded nodes and is still told of, as nbgrad/widgets/folding/folded.py finds it. */
@@ -108,8 +124,8 @@ function hiddenBy(description: Description, where: Map<string, string>, renamed:
 }
 
 /** What a node is called and found by where it is inside a folded one, whose ops have no norms of their own to show. */
-export const told = (description: Description, { id, scope, label, about, op, kind, norms }: GraphNode): HiddenNode => ({
-  node: id, label: [scopePath(description, scope), label[0]].filter(Boolean).join(" › "), words: `${about} ${label.slice(1).join(" ")} ${op ?? ""} ${MEANING[kind]}`,
+export const told = (description: Description, { id, scope, label, full, about, op, kind, norms }: GraphNode): HiddenNode => ({
+  node: id, label: [scopePath(description, scope), full || label[0]].filter(Boolean).join(" › "), words: `${about} ${label.slice(1).join(" ")} ${op ?? ""} ${MEANING[kind]}`,
   norms: kind === "parameter" || kind === "leaf" ? norms : [], many: 1,
 });
 
@@ -117,7 +133,7 @@ function standIn(id: string, scope: Scope, inside: GraphNode[]): GraphNode {
   const levels: Record<string, number> = {};
   for (const key of ["gradient", "saved", "time"]) levels[key] = Math.max(0, ...inside.map((node) => node.levels[key] ?? 0));
   return {
-    id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds], about: "", row: null, rule: null,
+    id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds], full: scope.full, about: "", row: null, rule: null,
     scope: scope.parent, op: null, details: [{ term: "Folded", text: scope.folds }], value: null, gradient: null,
     badges: inside.flatMap((node) => node.badges), levels, holds: [scope.id], norms: [], past: most(inside.map((node) => node.past)),
   };
@@ -158,9 +174,36 @@ function redirect(
     const run = runs.length === 1 && !(where.has(edge.source) && where.has(edge.target)) ? runs[0] : undefined;
     const others = Object.values(moved.nodes).filter((box) => box !== from && box !== to);
     const free = !run || !others.some((box) => crosses(straight, box));
-    moved.edges[edge.id] = [free ? straight : bent(run, where.has(edge.source) ? from : to, where.has(edge.source))];
+    const curve = free ? straight : bent(run, where.has(edge.source) ? from : to, where.has(edge.source));
+    moved.edges[edge.id] = [curve];
+    const label = layout.labels[edge.id];
+    if (label) moved.labels[edge.id] = { ...label, ...centred(label, curve) };
   }
   return edges;
+}
+
+/** Where a label stands in the middle of a curve. */
+function centred({ width, height }: Box, [[ax = 0, ay = 0] = [], [bx = 0, by = 0] = [], [cx = 0, cy = 0] = [], [dx = 0, dy = 0] = []]: Point[]): { x: number; y: number } {
+  return { x: (ax + 3 * bx + 3 * cx + dx) / 8 - width / 2, y: (ay + 3 * by + 3 * cy + dy) / 8 - height / 2 };
+}
+
+const [ABOVE, BESIDE] = [26, 10]; // between a frame and what is in it
+
+/** Let the frames around folded modules end where what is left in them does. */
+function tightened(description: Description, layout: Layout, home: Map<string, string>): void {
+  const scopes = new Map(description.scopes.map((scope) => [scope.id, scope]));
+  const around = new Set([...new Set(home.values())].flatMap((id) => within(scopes, scopes.get(id)?.parent ?? null)));
+  for (const { id } of [...description.scopes].reverse()) { // the inner ones first
+    const frame = layout.scopes[id];
+    if (!frame || !around.has(id)) continue;
+    const inside = description.nodes.flatMap((node) => (node.scope === id && layout.nodes[node.id]) || []);
+    for (const scope of description.scopes) if (scope.parent === id && layout.scopes[scope.id]) inside.push(layout.scopes[scope.id]!);
+    if (!inside.length) continue;
+    const [x, y] = [Math.max(frame.x, Math.min(...inside.map((box) => box.x)) - BESIDE), Math.max(frame.y, Math.min(...inside.map((box) => box.y)) - ABOVE)];
+    const right = Math.min(frame.x + frame.width, Math.max(...inside.map((box) => box.x + box.width)) + BESIDE);
+    const bottom = Math.min(frame.y + frame.height, Math.max(...inside.map((box) => box.y + box.height)) + BESIDE);
+    layout.scopes[id] = { x, y, width: right - x, height: bottom - y };
+  }
 }
 
 function crosses(run: Point[], { x, y, width, height }: Box): boolean {
@@ -203,11 +246,13 @@ function walk(
     const given = step.given.flatMap((one) => (renamed.has(one.edge) ? [{ ...one, edge: renamed.get(one.edge) ?? "" }] : []));
     const last = steps[steps.length - 1];
     if (!node) steps.push({ ...step, given });
-    else if (last?.node === node) steps[steps.length - 1] = { ...last, given: [...last.given, ...given] };
-    else steps.push({ ...step, node, title: `The rules inside ${labels.get(node) ?? ""}`, given });
+    else if (last?.node === node) steps[steps.length - 1] = { ...last, ...together(last, step), given: [...last.given, ...given] };
+    else steps.push({ ...step, node, title: `the rules inside ${labels.get(node) ?? ""}`, given });
   }
   return steps;
 }
+
+const together = ({ rules: [first = 0] }: Step, { rules: [, last = 0, all = 0] }: Step): { rules: number[] } => ({ rules: [first, last, all] });
 
 const GAP = 44;
 

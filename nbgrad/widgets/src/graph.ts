@@ -1,8 +1,10 @@
 // The one module: what anywidget calls, and what makes the pictures of an exported page live.
 
+import { html } from "./dom";
 import type { Numbers } from "./description";
 import type { Kernel } from "./numbers";
 import { Outputs } from "./output";
+import { withoutStill } from "./still";
 import { unpack } from "./unpack";
 import { View } from "./view";
 
@@ -16,8 +18,8 @@ interface Model {
   off(event: string, callback: Heard): void;
 }
 
-/** What the host calls: of a change with its own model, which knows whether it still has a line to the kernel. */
-type Heard = (own?: { comm_live?: boolean }) => void;
+/** What the host calls: of a change with its own model, which knows whether it still has a line to the kernel; of a message with that. */
+type Heard = (own?: { comm_live?: boolean; live?: string }) => void;
 
 function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outputs): () => void {
   let view: View | null = null;
@@ -37,15 +39,26 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
     if (!data?.byteLength) return; // an empty picture is drawn when it comes
     const picture = await unpack(data as unknown as BlobPart);
     if (stopped || mine !== newest) return; // another one has overtaken it
-    if (view) view.replace(picture);
-    else el.append((view = new View(picture, kernel)).root);
+    if (view) return view.replace(picture);
+    el.append((view = new View(picture, kernel)).root);
+    shown = withoutStill(el);
+    ticker.remove();
+    view.root.prepend(ticker);
   };
+  const ticker = html("div", { class: "nbg-ticker", testid: "ticker", hidden: "" });
+  el.append(ticker); // until there is a picture
+  let shown = () => {};
   const line: Heard = (own) => (kernel.gone = !own || own.comm_live === false); // called bare when it was cut
   const heard: Record<string, Heard> = {
     "change:picture": redraw,
     "change:numbers": () => view?.inquiry.answer(model.get("numbers")),
     "change:request": line,
     comm_live_update: line,
+    "msg:custom": (told) => {
+      if (told?.live === undefined) return;
+      ticker.textContent = told.live;
+      ticker.hidden = !told.live;
+    },
   };
   void redraw();
   for (const event in heard) model.on(event, heard[event]!);
@@ -60,6 +73,8 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
     stopped = true;
     leave();
     for (const event in heard) model.off(event, heard[event]!);
+    shown();
+    ticker.remove();
     view?.remove();
   };
 }

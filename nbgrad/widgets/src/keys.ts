@@ -1,7 +1,7 @@
 // What the keys do in a view, before the host, which has its own use for them, sees them.
 
 import type { Scene } from "./scene";
-import type { Tools } from "./toolbar";
+import { groupOf, rove, type Tools } from "./toolbar";
 
 /** What has keys of its own, and says whether it had a use for one. */
 interface Inside {
@@ -82,14 +82,18 @@ export class Keys {
     return true;
   }
 
-  /** Of buttons of which one is chosen, the arrow keys choose. */
+  /** The arrow keys go from button to button of a group; of those of which one is chosen they choose. */
   #among(key: string, one: Node): boolean {
     const at = ARROWS.indexOf(key);
-    if (at < 0 || !(one instanceof HTMLElement) || one.role !== "radio") return false;
-    const other = (at % 2 ? one.nextSibling : one.previousSibling) as HTMLElement | null;
-    other?.focus();
-    other?.click();
-    return true;
+    if (at < 0 || !(one instanceof HTMLElement)) return false;
+    const buttons = groupOf(one);
+    const other = buttons[buttons.indexOf(one as HTMLButtonElement) + (at % 2 ? 1 : -1)];
+    if (other) {
+      rove(other);
+      other.focus({ preventScroll: true });
+      if (other.role === "radio") other.click();
+    }
+    return buttons.length > 0;
   }
 
   /** Open the details; a second time, of a folded module, unfold it. */

@@ -1,6 +1,6 @@
 // Questions about a description that need no drawing: what a thing is called, and where it stands.
 
-import type { Description, Node as GraphNode, Scope } from "./description";
+import type { Description, Node as GraphNode, Scope, Step } from "./description";
 
 /** The id of the tensor that a copy ("n3.2") stands for. */
 export const original = (id: string): string => id.split(".")[0] ?? id;
@@ -11,9 +11,9 @@ export function name(description: Description, id: string): string {
   return nodeOf(description, id)?.label[0] ?? id;
 }
 
-/** A node in words: what tells it from others stands behind its name; numbers in several lines are one list. */
-export const lines = ({ label: [head = "", ...rest], about }: GraphNode): string[] =>
-  [about ? `${head} ${about}` : head, ...rest.join("\n").replaceAll(",\n", ", ").split("\n").filter(Boolean)];
+/** A node in words: what tells it from others stands behind its name, which is whole; numbers in several lines are one list. */
+export const lines = ({ label: [head = "", ...rest], about, full }: GraphNode): string[] =>
+  [full || (about ? `${head} ${about}` : head), ...rest.join("\n").replaceAll(",\n", ", ").split("\n").filter(Boolean)];
 
 /** A scope and those around it, the outermost first. */
 export const within = (scopes: Map<string, Scope>, scope: string | null): string[] => {
@@ -24,7 +24,20 @@ export const within = (scopes: Map<string, Scope>, scope: string | null): string
 
 export function scopePath(description: Description, scope: string | null): string {
   const scopes = new Map(description.scopes.map((other) => [other.id, other]));
-  return within(scopes, scope).map((id) => scopes.get(id)?.label ?? "").join(" › ");
+  return within(scopes, scope).map((id) => scopes.get(id)?.full || scopes.get(id)?.label).join(" › ");
+}
+
+/** The box that a module is in, or the first one that is in it. */
+export const placeOf = ({ nodes }: Description, scope: string | null): string | null =>
+  nodes.find((node) => scope && (node.scope === scope || node.holds.includes(scope)))?.id ?? null;
+
+/** What the line says of a step: which it is of those that are drawn and, where some are drawn as one, of all rules that ran. */
+export function stepTitle(steps: Step[], at: number): string {
+  const step = steps[at - 1];
+  if (!step) return "";
+  const [first = at, last = at, all = steps.length] = step.rules;
+  const rules = all === steps.length ? "" : ` (rule${first === last ? ` ${first}` : `s ${first}-${last}`} of ${all})`;
+  return `Step ${at} of ${steps.length}${rules}: ${step.title}`;
 }
 
 /** How many findings there are: a verdict on the gradients of a module is one if they are not sound. */

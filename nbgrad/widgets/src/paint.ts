@@ -1,9 +1,11 @@
 // How the parts of a drawing look for the moment: lit, in the background, coloured, reached by the backward.
 
 import type { Frame, Node as GraphNode, Picture, Step } from "./description";
-import { attribute, flag } from "./dom";
+import { attribute, flag, svg } from "./dom";
 import { broken, type Drawing, spoken } from "./draw";
 import { original } from "./model";
+
+const UNKNOWN = ["∇", "?"].join(" "); // until the walk has come by
 
 export class Paint {
   readonly #stage: SVGSVGElement;
@@ -92,6 +94,21 @@ export class Paint {
       flag(element, "done", past.has(id));
       flag(element, "current", step !== null && now.has(id));
     }
+    for (const node of this.#picture.description.nodes) {
+      const known = step === null || done.has(node.id) || !node.rule;
+      const lines = broken(node.rule ?? "");
+      nodes.get(node.id)?.querySelectorAll(".nbg-rule").forEach((line, at) => (line.textContent = known ? (lines[at] ?? "") : at ? "" : UNKNOWN));
+    }
+    for (const old of this.#drawing.layer.querySelectorAll(".nbg-told")) old.remove();
+    for (const { edge, text } of step?.given ?? []) this.#tell(edge, text);
+  }
+
+  /** Write at an edge what comes back along it in this step, above its middle. */
+  #tell(edge: string, text: string): void {
+    const runs = this.#picture.layout.edges[edge];
+    const run = runs?.[Math.floor(runs.length / 2)];
+    const [x = 0, y = 0] = run?.[Math.floor(run.length / 2)] ?? [];
+    if (run) this.#drawing.layer.append(svg("text", { class: "nbg-told", "aria-hidden": "true", x, y: y - 4 }, `∇ ${text.replace(/^to [^:]*: /, "")}`));
   }
 }
 

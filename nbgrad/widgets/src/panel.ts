@@ -4,14 +4,14 @@ import { MEANING } from "./constants";
 import type { Description, Edge, Node as GraphNode } from "./description";
 import { button, html, listen, prose } from "./dom";
 import { formula } from "./formula";
-import { lines, name, nodeOf, original, scopePath, wrong } from "./model";
+import { lines, name, nodeOf, original, placeOf, scopePath, wrong } from "./model";
 import type { Inquiry } from "./numbers";
 import { lookOf } from "./tensor_plot";
 
 export interface Selection {
-  node(id: string): void;
+  node(id: string, here?: boolean): void; // clicked in the picture, or told of elsewhere
   edge(id: string): void;
-  mark(edge: string): void;
+  mark(edge: string, here?: boolean): void;
   focus(id: string, what: "ancestors" | "descendants" | "path"): void;
   toggle(holds: string[]): void;
   readonly inquiry: Inquiry;
@@ -27,6 +27,11 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   if (where) parts.push(quiet(where));
   for (const badge of told.badges) parts.push(html("p", { class: `nbg-finding nbg-finding-${badge.kind}` }, badge.text));
   if (node.holds.length) parts.push(row(button("Unfold", "Unfold this module (double-click)", "unfold", () => select.toggle(node.holds))));
+  const id = original(told.id);
+  const looks = html("div", { class: "nbg-looks" });
+  if (told.value) looks.append(lookOf("Value", told.value, ...select.inquiry.offer(id, "value", told.value)));
+  if (told.gradient) looks.append(lookOf("Gradient", told.gradient, ...select.inquiry.offer(id, "gradient", told.gradient)));
+  if (looks.childElementCount) parts.push(looks);
   const op = node.op === null ? undefined : description.ops[node.op];
   if (op?.what) parts.push(html("p", {}, ...prose(op.what)));
   if (op?.why) parts.push(html("p", { class: "nbg-why" }, ...prose(op.why)));
@@ -38,9 +43,6 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
     rows.append(html("dt", {}, term), html("dd", {}, ...(mathml ? [...prose(first), html("br"), formula({ of: "", latex, mathml })] : [text !== first ? html("pre", {}, text) : text])));
   }
   if (told.details.length) parts.push(rows);
-  const id = original(told.id);
-  if (told.value) parts.push(lookOf("Value", told.value, ...select.inquiry.offer(id, "value", told.value)));
-  if (told.gradient) parts.push(lookOf("Gradient", told.gradient, ...select.inquiry.offer(id, "gradient", told.gradient)));
   const same = (id: string) => original(id) === original(node.id);
   parts.push(...edgeList("Takes", description, description.edges.filter((e) => same(e.target)), "source", select));
   const uses = description.edges.filter((e) => same(e.source));
@@ -115,7 +117,7 @@ export function reductionsPanel(description: Description, select: Selection): No
 }
 
 export function findingsPanel(description: Description, select: Selection): Node[] {
-  const { problems, verdicts, nodes } = description;
+  const { problems, verdicts } = description;
   const list = (all: { kind: string; text: string; go?: string | null | undefined }[]): Node => html("ul", { class: "nbg-edges" }, ...all.map(({ kind, text, go }) => {
     const item = html(go ? "button" : "div", { class: kind === "sound" ? "nbg-verdict" : `nbg-finding nbg-finding-${kind}` }, text);
     if (go) listen(item, "click", () => select.node(go));
@@ -124,7 +126,7 @@ export function findingsPanel(description: Description, select: Selection): Node
   const parts = [title("Findings"), list(problems.map((one) => ({ ...one, go: one.node })))];
   if (!wrong(description)) parts.push(html("p", {}, "Nothing here looks wrong."));
   if (verdicts.length) parts.push(html("h4", {}, "Gradients by module"), list(verdicts.map((one) => ({
-    ...one, go: one.kind === "sound" ? null : nodes.find((node) => one.scope && (node.scope === one.scope || node.holds.includes(one.scope)))?.id,
+    ...one, go: one.kind === "sound" ? null : placeOf(description, one.scope),
   }))));
   return parts;
 }

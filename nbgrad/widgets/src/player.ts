@@ -2,7 +2,7 @@
 
 import type { Description, Step } from "./description";
 import { attribute, button, html, listen } from "./dom";
-import { name, nodeOf } from "./model";
+import { name, nodeOf, stepTitle } from "./model";
 import { formulas } from "./panel";
 
 const SPEEDS: [string, number][] = [["slow", 2400], ["normal", 1100], ["fast", 350]];
@@ -54,7 +54,7 @@ export class Player {
     this.root.hidden = !shown;
     if (!shown) return this.show(null, 0);
     this.#at(1);
-    if (focus) this.#slider.focus();
+    if (focus) this.#slider.focus({ preventScroll: true });
   }
 
   play(on: boolean): void {
@@ -76,8 +76,9 @@ export class Player {
   #at(step: number): void {
     this.#slider.value = String(step);
     const found = this.steps[step - 1];
-    this.#words.textContent = found?.title ?? "";
-    attribute(this.#slider, "aria-valuetext", found?.title ?? "");
+    const title = stepTitle(this.steps, step);
+    this.#words.textContent = title;
+    attribute(this.#slider, "aria-valuetext", title);
     if (found) this.show(found, step);
   }
 }
@@ -86,7 +87,7 @@ export class Player {
 export function stepPanel(description: Description, step: Step): Node[] {
   const node = nodeOf(description, step.node);
   const op = description.ops[node?.op ?? ""];
-  const parts: Node[] = [html("h3", {}, `∇ ${name(description, step.node)}`), html("p", { class: "nbg-kind" }, step.title)];
+  const parts: Node[] = [html("h3", {}, `∇ ${name(description, step.node)}`), html("p", { class: "nbg-kind" }, stepTitle(description.steps, description.steps.indexOf(step) + 1))];
   parts.push(html("h4", {}, "Incoming gradient"), html("p", {}, step.incoming), html("h4", {}, "Local rule"));
   const inputs = new Set(step.given.map((given) => description.edges.find((edge) => edge.id === given.edge)?.input));
   const rules = op ? op.formulas.filter((item) => item.of && inputs.has(item.of)) : [];

@@ -22,6 +22,7 @@ export class Scene {
   readonly paint: Paint;
   readonly cull: Cull;
   readonly titles: Titles;
+  lights = true; // what has the focus lights up
   readonly #order: [string, SVGGElement, Box][] = []; // what the keyboard walks: nodes and marks, row by row, or column by column
 
   constructor(readonly picture: Picture, stage: SVGSVGElement, private readonly view: Touched) {
@@ -35,8 +36,8 @@ export class Scene {
     attribute(stage, "style", `--nbg-w:${layout.width}px;--nbg-h:${layout.height}px`); // for a page of paper
     const { nodes, marks, edges, scopes } = this.drawing;
     const holds = new Map(description.nodes.map((node) => [node.id, node.holds]));
-    for (const [id, element] of nodes) this.#connect(element, id, layout.nodes[id], () => view.node(id), holds.get(id));
-    for (const [id, element] of marks) this.#connect(element, id, layout.marks[id], () => view.mark(id));
+    for (const [id, element] of nodes) this.#connect(element, id, layout.nodes[id], () => view.node(id, true), holds.get(id));
+    for (const [id, element] of marks) this.#connect(element, id, layout.marks[id], () => view.mark(id, true));
     const [row, place] = picture.direction === "TB" ? (["y", "x"] as const) : (["x", "y"] as const);
     this.#order.sort(([, , a], [, , b]) => a[row] - b[row] || a[place] - b[place]);
     attribute(this.first, "tabindex", "0");
@@ -44,7 +45,12 @@ export class Scene {
       listen(element, "click", () => view.edge(id));
       this.#lights(element);
     }
-    for (const [id, element] of scopes) listen(element, "dblclick", () => view.toggle([id]));
+    for (const [id, element] of scopes) {
+      listen(element, "dblclick", () => view.toggle([id]));
+      listen(element, "click", ({ target, detail }) => {
+        if (detail < 2 && (target as Element).closest(".nbg-fold")) view.toggle([id]);
+      });
+    }
   }
 
   get first(): SVGGElement | undefined {
@@ -59,6 +65,21 @@ export class Scene {
   box(id: string): Box | undefined {
     const { nodes, scopes } = this.picture.layout;
     return nodes[id] ?? scopes[id] ?? nodes[`f-${id}`];
+  }
+
+  /** Where these modules are drawn, open or folded, or these nodes. */
+  around(ids: string[]): Box | undefined {
+    const { nodes } = this.picture.layout;
+    const scopes = new Map(this.description.scopes.map((scope) => [scope.id, scope]));
+    const boxes = ids.flatMap((id) => this.box(id) ?? nodes[this.node(id)?.id ?? ""] ?? []);
+    for (const { id, holds, scope } of this.description.nodes)
+      if ([...holds, ...within(scopes, scope)].some((one) => ids.includes(one))) boxes.push(...(nodes[id] ? [nodes[id]] : []));
+    return hull(boxes);
+  }
+
+  /** Around all of these nodes. */
+  hull(ids: string[]): Box | undefined {
+    return hull(ids.flatMap((id) => this.box(id) ?? []));
   }
 
   boxOf(element: SVGGElement): Box | undefined {
@@ -109,19 +130,17 @@ export class Scene {
   #connect(element: SVGGElement, id: string, box: Box | undefined, choose: () => void, holds: string[] = []): void {
     if (!box) return;
     this.#order.push([id, element, box]);
-    let timer = 0;
-    listen(element, "click", (event) => {
-      clearTimeout(timer);
-      // The panel that opens moves the picture: a second click would miss what the first one meant.
-      if (!holds.length || !event.detail) choose();
-      else if (event.detail === 1) timer = window.setTimeout(choose, 280);
+    listen(element, "click", ({ target, detail }) => {
+      if (detail > 1) return; // a second click unfolds
+      if ((target as Element).closest(".nbg-fold")) this.view.toggle(holds);
+      else choose();
     });
     if (holds.length) listen(element, "dblclick", () => this.view.toggle(holds));
     this.#lights(element);
     listen(element, "focus", () => {
       for (const [, other] of this.#order) attribute(other, "tabindex", other === element ? "0" : "-1");
       if (element.matches(":focus-visible")) this.view.reveal(box);
-      this.paint.highlight(element);
+      if (this.lights) this.paint.highlight(element);
     });
     listen(element, "blur", () => this.light(null));
   }
@@ -135,4 +154,10 @@ export class Scene {
     listen(element, "mouseenter", () => this.light(element));
     listen(element, "mouseleave", () => this.light(null));
   }
+}
+
+function hull(boxes: Box[]): Box | undefined {
+  if (!boxes.length) return undefined;
+  const [x, y] = [Math.min(...boxes.map((box) => box.x)), Math.min(...boxes.map((box) => box.y))];
+  return { x, y, width: Math.max(...boxes.map((box) => box.x + box.width)) - x, height: Math.max(...boxes.map((box) => box.y + box.height)) - y };
 }

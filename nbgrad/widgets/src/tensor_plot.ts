@@ -5,10 +5,17 @@ import { html, svg } from "./dom";
 
 export function lookOf(title: string, look: Look, ...more: HTMLElement[]): HTMLElement {
   const parts: Node[] = [html("h4", {}, title)];
-  if (look.columns) parts.push(look.cells.length ? table(look) : map(look));
+  if (look.columns) parts.push(look.cells.length ? table(look) : map(look), ...shades(look));
   if (look.bars.length) parts.push(histogram(look));
   parts.push(html("p", { class: "nbg-facts" }, look.facts), ...more);
   return html("section", { class: "nbg-look" }, ...parts);
+}
+
+/** What the colours mean: white is zero, and the strongest is as far from it as the number that is farthest. */
+function shades({ low, high, cells }: Look): Node[] {
+  const size = (text: string) => Math.abs(Number(text)) || 0;
+  const far = [low, high, ...cells].reduce((most, one) => (Number.isFinite(size(one)) && size(one) > size(most) ? one : most), "0").replace("-", "");
+  return size(far) ? [html("div", { class: "nbg-shades" }, `-${far}`, html("i"), far)] : [];
 }
 
 /** The share of colour of a level, and whether it is positive. "A" to "Y", "M" is zero. */
@@ -20,16 +27,19 @@ function colour(level: string | undefined): string {
 
 function table(look: Look): HTMLElement {
   const body = html("tbody");
-  const wide = 6.7 * Math.max(...look.cells.map((cell) => cell.length)) + 13; // of a cell, in a panel of 288 pixels
-  const columns = look.columns === look.cells.length ? Math.min(5, Math.floor(288 / wide)) : look.columns; // a vector is wrapped
+  const wide = 6.7 * Math.max(...look.cells.map((cell) => cell.length)) + 13; // of a cell, in half of a panel
+  const columns = look.columns === look.cells.length || look.columns === 1 ? Math.max(1, Math.min(5, Math.floor(138 / wide))) : look.columns; // a vector is wrapped
   for (let at = 0; at < look.cells.length; at += columns) {
     const row = html("tr");
     for (let column = at; column < Math.min(at + columns, look.cells.length); column++)
-      row.append(html("td", { style: `background:${colour(look.levels[column])}` }, look.cells[column] ?? ""));
+      row.append(html("td", { style: `background:${colour(look.levels[column])}`, title: `[${place(look, column)}] ${look.cells[column] ?? ""}` }, look.cells[column] ?? ""));
     body.append(row);
   }
   return html("div", { class: "nbg-scroll", tabindex: 0 }, html("table", { class: "nbg-heat", testid: "heat" }, body));
 }
+
+/** Which row and column a number is in. */
+const place = ({ columns, levels }: Look, at: number): string => (columns === levels.length ? String(at) : `${Math.floor(at / columns)}, ${at % columns}`);
 
 export function map(look: Look): Element {
   const [columns, rows] = [look.columns, look.levels.length / look.columns];
@@ -41,6 +51,15 @@ export function map(look: Look): Element {
   const paths = new Map<string, string>(); // one for each level: a map may have 16,000 cells
   [...look.levels].forEach((level, at) => {
     paths.set(level, `${paths.get(level) ?? ""}M${at % columns} ${Math.floor(at / columns)}h1.03v1.03h-1.03`);
+  });
+  const said = svg("title", {}, "");
+  drawing.append(said);
+  drawing.addEventListener("pointermove", ({ clientX, clientY }) => {
+    const at = new DOMPoint(clientX, clientY).matrixTransform(drawing.getScreenCTM()?.inverse());
+    const [row, column] = [Math.floor(at.y), Math.floor(at.x)];
+    const level = column >= 0 && column < columns ? look.levels[row * columns + column] : undefined;
+    const part = ((level?.charCodeAt(0) ?? 77) - 77) / 12;
+    said.textContent = level === undefined ? "" : `[${place(look, row * columns + column)}] ${level === "n" ? "NaN" : level === "i" ? "infinite" : `about ${Math.round(100 * part)}% of the farthest from zero`}`;
   });
   for (const [level, d] of paths) drawing.append(svg("path", { d, style: `fill:${colour(level)}` }));
   return drawing;

@@ -1,18 +1,18 @@
 // Every backward that is remembered: a slider through them, the norms of all parameters as curves, two of them compared.
 
-import type { Description, History } from "./description";
+import type { Chart, Description, History } from "./description";
 import { attribute, button, html, listen, svg } from "./dom";
 import { scopePath } from "./model";
 import { offer } from "./toolbar";
 
-const [WIDTH, HEIGHT] = [600, 100];
+const [WIDTH, HEIGHT, LOSS, NAMES] = [600, 100, 44, 6];
 
 export class Timeline {
   readonly root = html("div", { class: "nbg-player nbg-timeline", role: "group", label: "History", hidden: "", testid: "timeline" });
   readonly #slider = html("input", { type: "range", min: 0, label: "Frame", testid: "frame" });
   readonly #words = html("span", { class: "nbg-step-title", "aria-live": "polite" });
   readonly #other = html("select", { label: "Compare with", title: "Compare with", testid: "compare" });
-  readonly #cursor = svg("line", { class: "nbg-cursor", y1: 0, y2: HEIGHT });
+  readonly #cursors: SVGLineElement[] = [];
 
   readonly #strip = html("div", { class: "nbg-strip" });
   readonly #chart = html("select", { label: "What the curves show", title: "What the curves show", testid: "chart" });
@@ -65,7 +65,7 @@ export class Timeline {
     if (!shown) return this.show(null, null);
     this.#slider.value = this.#slider.max;
     this.#at();
-    this.#slider.focus();
+    this.#slider.focus({ preventScroll: true });
   }
 
   #move(by: number): void {
@@ -73,39 +73,78 @@ export class Timeline {
     this.#at();
   }
 
+  /** Where a frame stands in the charts: by the number of its backward, for not every one is remembered. */
+  #x(frame: number): number {
+    const { frames } = this.#history;
+    const [first, last] = [frames[0]?.number ?? 0, frames[frames.length - 1]?.number ?? 1];
+    return (((frames[frame]?.number ?? first) - first) / Math.max(1, last - first)) * WIDTH;
+  }
+
   #at(): void {
     const frame = Number(this.#slider.value);
-    const { frames } = this.#history;
-    const title = frames[frame]?.title ?? "";
+    const title = this.#history.frames[frame]?.title ?? "";
     this.#words.textContent = title;
     attribute(this.#slider, "aria-valuetext", title);
-    const x = (frame / Math.max(1, frames.length - 1)) * WIDTH;
-    attribute(this.#cursor, "x1", x);
-    attribute(this.#cursor, "x2", x);
+    this.#mark();
     this.show(frame, this.#other.value === "" ? null : Number(this.#other.value));
   }
 
+  #mark(): void {
+    const x = this.#x(Number(this.#slider.value));
+    for (const cursor of this.#cursors) for (const end of ["x1", "x2"]) attribute(cursor, end, x);
+  }
+
   #draw(): void {
-    const { charts, frames } = this.#history;
+    const { charts, loss, frames } = this.#history;
     const chart = charts[Number(this.#chart.value)];
     if (!chart) return;
-    const drawing = svg("svg", { viewBox: `0 -4 ${WIDTH} ${HEIGHT + 8}`, preserveAspectRatio: "none", role: "img", label: `${chart.title} over all frames`, testid: "curves" });
-    const step = WIDTH / Math.max(1, frames.length - 1);
-    if (chart.guide !== null) drawing.append(svg("path", { d: `M0 ${HEIGHT - chart.guide}H${WIDTH}`, class: "nbg-guide" }));
+    this.#cursors.length = 0;
+    const ends = html("div", { class: "nbg-ends", "aria-hidden": "true" }, html("span", {}, String(frames[0]?.number ?? "")), html("span", {}, `backward ${frames[frames.length - 1]?.number ?? ""}`));
+    this.#strip.replaceChildren(...(loss ? [this.#curves(loss, LOSS, "loss")] : []), this.#curves(chart, HEIGHT, "curves"), ends, this.#chart, html("small", {}, chart.text));
+    this.#mark();
+  }
+
+  /** One chart: what the ends of its scale are at its left side, the names of some curves where they end. */
+  #curves(chart: Chart, height: number, testid: string): HTMLElement {
+    const drawing = svg("svg", { viewBox: `0 -4 ${WIDTH} 108`, preserveAspectRatio: "none", role: "img", label: `${chart.title} over all frames`, testid, style: `height:${height - 8}px` });
+    if (chart.guide !== null) drawing.append(svg("path", { d: `M0 ${100 - chart.guide}H${WIDTH}`, class: "nbg-guide" }));
+    const names = html("div", { class: "nbg-names", "aria-hidden": "true" });
+    const taken: number[] = [];
     chart.curves.forEach((curve, at) => {
       let pen = "M";
       const d = curve.heights.map((height, frame) => {
         if (height === null) return (pen = "M"), "";
-        const part = `${pen}${(frame * step).toFixed(1)} ${HEIGHT - height}`;
+        const part = `${pen}${this.#x(frame).toFixed(1)} ${100 - height}`;
         pen = "L";
         return `${part}h0`; // a point between two gaps is seen too
       });
-      const line = svg("path", { d: d.join(""), class: `nbg-curve nbg-curve-${at % 6}` }, svg("title", {}, `${curve.label}: ${curve.text}`));
+      const line = svg("path", { d: d.join(""), class: `nbg-curve ${testid === "loss" ? "nbg-curve-loss" : `nbg-curve-${at % 6}`}` }, svg("title", {}, `${curve.label}: ${curve.text}`));
       listen(line, "click", () => this.choose(curve.node));
       drawing.append(line);
+      const end = [...curve.heights].reverse().find((one) => one !== null);
+      const top = ((104 - (end ?? 0)) / 108) * (height - 8);
+      if (end === undefined || taken.length >= NAMES || taken.some((other) => Math.abs(other - top) < 12)) return;
+      taken.push(top);
+      names.append(html("span", { style: `top:${top}px` }, curve.label.split(/: | > /).slice(-2).join(" › ")));
     });
-    drawing.append(this.#cursor);
-    this.#strip.replaceChildren(drawing, this.#chart, html("small", {}, chart.text));
+    const cursor = svg("line", { class: "nbg-cursor", y1: 0, y2: 100 });
+    this.#cursors.push(cursor);
+    drawing.append(cursor);
+    const scrub = (event: PointerEvent) => {
+      if (!(event.buttons & 1)) return;
+      const { left, width } = drawing.getBoundingClientRect();
+      const x = ((event.clientX - left) / width) * WIDTH;
+      const { frames } = this.#history;
+      this.#slider.value = String(frames.reduce((best, _, at) => (Math.abs(this.#x(at) - x) < Math.abs(this.#x(best) - x) ? at : best), 0));
+      this.#at();
+    };
+    drawing.addEventListener("pointerdown", scrub);
+    drawing.addEventListener("pointermove", (event) => {
+      if (event.buttons & 1) drawing.setPointerCapture(event.pointerId); // not before: a click on a curve chooses it
+      scrub(event);
+    });
+    const axis = html("div", { class: "nbg-axis", "aria-hidden": "true" }, html("span", {}, chart.high), html("b", {}, chart.title), html("span", {}, chart.low));
+    return html("div", { class: "nbg-chart" }, axis, drawing, names);
   }
 }
 

@@ -1,9 +1,10 @@
 // What is around the picture: the title, the tools, the legend.
 
 import { MEANING, SIGNS } from "./constants";
+import { BADGES } from "./draw";
 import type { Description } from "./description";
 import { attribute, button, flag, html, listen } from "./dom";
-import { wrong } from "./model";
+import { placeOf, wrong } from "./model";
 
 export type Mode = "forward" | "backward" | "both";
 
@@ -22,15 +23,28 @@ export interface Tools {
   fit(): void;
 }
 
-export function headerOf(description: Description): HTMLElement {
-  const words = html("div", { class: "nbg-words" }, html("strong", {}, description.name), html("span", {}, description.summary));
-  for (const note of description.notes) words.append(html("span", { class: "nbg-note", role: "note" }, note));
+const plain = (text: string): string => text.replace(/\s+/g, " ");
+
+/** The title, what is wrong first of all, and what else is to be said: an error in red, a finding as it is coloured, the rest in grey. */
+export function headerOf(description: Description, go: (node: string) => void): HTMLElement {
+  const { name, summary, notes, stopped, problems, verdicts } = description;
+  const words = html("div", { class: "nbg-words" }, html("strong", {}, name), html("span", {}, summary));
+  const error = stopped ? notes[0] : undefined;
+  if (error) words.append(html("span", { class: "nbg-note nbg-error", role: "alert", testid: "error" }, error));
+  const found = [...problems, ...verdicts.filter((one) => one.kind !== "sound")].find(({ text }) => !plain(error ?? "").includes(plain(text)));
+  if (found) {
+    const place = "node" in found ? found.node : placeOf(description, found.scope);
+    const banner = html(place ? "button" : "span", { class: `nbg-note nbg-finding nbg-finding-${found.kind}`, testid: "top-finding" }, found.text);
+    if (place) listen(banner, "click", () => go(place));
+    words.append(banner);
+  }
+  for (const note of error ? notes.slice(1) : notes) words.append(html("span", { class: "nbg-note", role: "note" }, note));
   return html("header", { class: "nbg-header" }, words);
 }
 
 export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
   const bar = html("div", { class: "nbg-tools", role: "toolbar", label: "View" }, modes(tools));
-  const end = html("span", { class: "nbg-group" });
+  const end = html("span", { class: "nbg-group", role: "group", label: "Place" });
   if (turns) end.append(button("⤨", "Turn: from top to bottom, or from left to right", "turn", tools.turn));
   end.append(
     button("☰", "The graph as a table (T)", "as-table", tools.showTable),
@@ -38,14 +52,28 @@ export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
     button("+", "Zoom in", "zoom-in", () => tools.scale(1.4)),
     button("Fit", "Fit the whole graph", "fit", tools.fit),
   );
-  bar.append(
+  const panels = html("span", { class: "nbg-set", role: "group", label: "Panels" },
     button("▶ Steps", "Walk through the backward, rule by rule (S)", "steps", tools.steps),
     button("", "Every backward that is remembered (H)", "history", tools.past),
     button("", "List the broadcast reductions", "reductions", tools.reductions),
     button("", "What looks wrong, and the gradients of each module", "findings", tools.findings),
-    colours(tools), search(tools), end,
   );
+  bar.append(panels, colours(tools), search(tools), end);
   return bar;
+}
+
+/** The buttons between which the arrow keys go: Tab goes to one of them, and on to what is after them all. */
+export const groupOf = (one: Element): HTMLElement[] =>
+  [...(one.closest(".nbg-group, .nbg-set")?.querySelectorAll("button") ?? [])].filter((button) => !button.hidden);
+
+/** Let Tab go to this one of its group. */
+export function rove(one: HTMLElement): void {
+  for (const other of groupOf(one)) other.tabIndex = other === one ? 0 : -1;
+}
+
+/** Say of the buttons that open something whether it is open. */
+export function press(bar: HTMLElement, open: Record<string, boolean>): void {
+  for (const [name, holds] of Object.entries(open)) attribute(bar.querySelector(`[data-testid=nbgrad-${name}]`), "aria-pressed", holds);
 }
 
 /** Show the tools that a graph has a use for, and how much there is in each; what is chosen and focused stays so. */
@@ -64,6 +92,11 @@ export function count(bar: HTMLElement, description: Description): void {
   tool("history", history.frames.length, `History (${history.frames.length})`);
   tool("reductions", true, `${reductions.some((one) => one.warning) ? "⚠ " : ""}Σ Reductions (${sums})`);
   flag(tool("findings", true, `Findings (${wrong(description)})`), "alert", wrong(description) > 0);
+  for (const group of bar.querySelectorAll(".nbg-group, .nbg-set")) {
+    const buttons = group.querySelector("button") ? groupOf(group.querySelector("button")!) : [];
+    const kept = buttons.find((one) => one.ariaChecked === "true") ?? buttons.find((one) => one.tabIndex === 0) ?? buttons[0];
+    if (kept) rove(kept);
+  }
   offer(tool("overlay", overlays.length), [["", "colour: kind"], ...overlays.map(({ key, label }) => [key, `colour: ${label}`] as const)]);
 }
 
@@ -116,7 +149,11 @@ export function legendOf(description: Description): HTMLElement {
   ];
   for (const [shown, key, meaning] of entries)
     if (shown) legend.append(html("span", {}, html("i", { class: `nbg-key nbg-key-${key}` }), meaning));
-  legend.append(html("span", { class: "nbg-help" }, "Drag to move. Click, then scroll to zoom. Arrow keys walk, S steps, F folds."));
+  for (const [kind, [sign, meaning]] of Object.entries(BADGES))
+    if (nodes.some(({ badges }) => badges.some((badge) => badge.kind === kind)))
+      legend.append(html("span", {}, html("i", { class: `nbg-key nbg-key-badge nbg-key-${kind}` }, sign), meaning));
+  if (edges.some((edge) => edge.mismatch)) legend.append(html("span", {}, html("i", { class: "nbg-key nbg-key-mismatch" }), "∇ … ≠ its shape is not that of the value"));
+  legend.append(html("span", { class: "nbg-help" }, "Drag to move. Ctrl and the wheel, or two fingers, zoom. Arrow keys walk, S steps, F folds."));
   return legend;
 }
 

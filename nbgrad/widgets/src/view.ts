@@ -1,8 +1,9 @@
 // The live view of one picture: what is drawn of it, what is selected, and what the tools do.
 
-import { Camera } from "./camera";
+import type { ZoomTransform } from "d3-zoom";
+import { Camera, READABLE } from "./camera";
 import type { Box, Picture, Step } from "./description";
-import { attribute, flag, html, listen, svg } from "./dom";
+import { attribute, button, flag, html, listen, svg } from "./dom";
 import { between, matches, reach } from "./find";
 import { folded } from "./geometry";
 import { type Keyed, Keys } from "./keys";
@@ -11,10 +12,17 @@ import { original } from "./model";
 import { ASKED, GONE, Inquiry, type Kernel } from "./numbers";
 import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, reductionsPanel } from "./panel";
 import { Player, stepPanel } from "./player";
+import { Room } from "./room";
 import { Scene, type Touched } from "./scene";
 import { tableOf } from "./table";
 import { differencePanel, Timeline } from "./timeline";
-import { count, headerOf, legendOf, type Mode, scaleOf, type Tools, toolbarOf } from "./toolbar";
+import { count, headerOf, legendOf, type Mode, press, rove, scaleOf, type Tools, toolbarOf } from "./toolbar";
+
+const AGAIN = 280; // milliseconds in which a second click follows the first one
+
+const HINT = 1400; // milliseconds in which a hint can be read
+const WHEEL = `${/Mac/.test(navigator.platform) ? "⌘" : "Ctrl"} and the wheel zoom the picture`;
+const FINGERS = "Two fingers move and zoom the picture";
 
 const PART = "Here is a part of the graph. Drag to see more; Fit shows all of it.";
 
@@ -24,21 +32,28 @@ export class View implements Touched, Keyed, Tools {
   readonly #stage = svg("svg", { class: "nbg-stage", role: "group", label: "Graph", tabindex: -1 });
   readonly #panel = html("aside", { class: "nbg-panel", testid: "details", label: "Details", tabindex: -1, hidden: "" });
   readonly #status = html("div", { class: "nbg-status", role: "status", hidden: "" });
+  readonly #hint = html("div", { class: "nbg-hint", "aria-hidden": "true", testid: "hint" });
   readonly #camera: Camera;
   readonly #map: Minimap;
   readonly #player: Player;
   readonly #timeline: Timeline;
   readonly #bar: HTMLElement;
   readonly #keys: Keys;
-  readonly #watcher: ResizeObserver;
+  readonly #room: Room;
   readonly #closed: Set<string>;
   #table: HTMLElement;
   #legendScale: HTMLElement | null = null;
   scene!: Scene; // the base with what is folded here
   chosen: SVGGElement | null = null;
   #pathFrom: string | null = null;
+  #origin: ZoomTransform | null = null; // where the reader was before being led elsewhere
+  readonly #return = button("↩ Back", "Back to where you were", "return", () => this.#goBack());
   #tool: HTMLElement | null = null; // that opened the panel
   #overlaid = "";
+  #sought = ""; // in a module that is to be unfolded
+  #asked: string[] = []; // the modules that the kernel was asked to fold or unfold
+  #hinting = 0;
+  #waiting = 0; // to move the picture: what was clicked may be clicked once more
 
   constructor(private base: Picture, private readonly kernel: Kernel | null) {
     const { description } = base;
@@ -47,15 +62,18 @@ export class View implements Touched, Keyed, Tools {
     this.#player = new Player([], (step, at) => this.#step(step, at));
     this.#timeline = new Timeline((frame, other) => this.#at(frame, other), (node) => this.node(node));
     this.#table = html("div", { hidden: "" });
-    const body = html("div", { class: "nbg-body" }, this.#stage, this.#panel, this.#table);
+    const body = html("div", { class: "nbg-body" }, this.#stage, this.#return, this.#hint, this.#panel, this.#table);
     this.#bar = toolbarOf(this, base.turned !== null || kernel !== null);
-    this.root.append(headerOf(description), this.#bar, body, this.#status, this.#player.root, this.#timeline.root, legendOf(description));
+    this.#return.className = "nbg-return";
+    this.#return.hidden = true;
+    this.root.append(headerOf(description, this.#go), this.#bar, body, this.#status, this.#player.root, this.#timeline.root, legendOf(description));
     this.#about();
     this.#camera = new Camera(
       this.#stage,
       (event) => this.#wants(event),
       (to, moving) => {
         if (!this.scene) return;
+        if (this.#origin && this.#camera.moving) this.#forget();
         attribute(this.scene.drawing.layer, "transform", to.toString());
         this.scene.titles.at(to.k);
         const room = [this.#stage.clientWidth, this.#stage.clientHeight] as const;
@@ -67,17 +85,19 @@ export class View implements Touched, Keyed, Tools {
     this.#map = new Minimap(this.#camera);
     body.append(this.#map.root);
     this.#draw();
-    // As much of a screen as is left beside what a notebook and its browser have around a cell.
-    const room = Math.min(900, Math.max(480, screen.height - 240));
-    this.root.style.setProperty("--nbg-height", `${Math.min(room, Math.max(320, this.scene.size[1] + 40))}px`);
     this.#keys = new Keys(this, [this.#player, this.#timeline, this.#map]);
     this.#listen();
-    this.#watcher = new ResizeObserver(() => this.#camera.resized(() => this.#begin()));
-    this.#watcher.observe(this.#stage);
+    this.#room = new Room(this.root, body, () => this.scene.size, () => {
+      flag(this.root, "scrolls", this.#room.scrolls);
+      if (!this.#panel.hidden) this.#lay();
+      this.#camera.resized(() => this.#begin());
+    });
   }
 
   remove(): void {
-    this.#watcher.disconnect();
+    this.#room.leave();
+    clearTimeout(this.#waiting);
+    clearTimeout(this.#hinting);
     this.#keys.stop();
     this.#player.play(false);
     this.#camera.stop();
@@ -88,21 +108,41 @@ export class View implements Touched, Keyed, Tools {
   #about(): void {
     const { description } = this.base;
     attribute(this.root, "aria-label", `${description.name}: ${description.summary}`);
-    this.root.querySelector(".nbg-header")?.replaceWith(headerOf(description));
-    this.root.querySelector(".nbg-legend")?.replaceWith(legendOf(description));
+    this.root.querySelector(".nbg-header")?.replaceWith(headerOf(description, this.#go));
+    flag(this.root, "empty", !description.nodes.length);
     count(this.#bar, description);
   }
 
   /** The kernel has another picture: of the same graph, or of what has become of it. */
   replace(base: Picture): void {
-    const anchor = this.chosen?.dataset["nodeId"] ?? "";
-    const before = this.scene.box(anchor);
+    const turned = base.direction !== this.base.direction;
+    const asked = this.#asked;
+    const kept = asked.length || turned || !this.#camera.moved ? asked : [this.chosen?.dataset["nodeId"] ?? this.#middle()];
+    this.#asked = [];
     this.base = base;
     this.#status.hidden = true;
     this.#about();
+    this.#redraw(kept, asked.length > 0);
+    this.#seek();
+  }
+
+  /** The node in the middle of what is seen. */
+  #middle(): string {
+    const { clientWidth, clientHeight } = this.#stage;
+    const [x, y] = this.#camera.place.invert([clientWidth / 2, clientHeight / 2]);
+    const far = ([, box]: [string, Box]) => Math.hypot(box.x + box.width / 2 - x, box.y + box.height / 2 - y);
+    return Object.entries(this.scene.picture.layout.nodes).sort((a, b) => far(a) - far(b))[0]?.[0] ?? "";
+  }
+
+  /** Draw once more, and let these modules, or this node, stand where they stood: all of them in sight if they were asked for. */
+  #redraw(ids: string[], all: boolean): void {
+    const [before, place] = [this.scene.around(ids), this.#camera.place];
     this.#close();
     this.#draw();
-    if (!this.#keep(anchor, before)) this.#firstLook();
+    this.#room.measure();
+    const box = this.scene.around(ids);
+    if (!before || !box) this.#firstLook();
+    else this.#camera.keep(this.scene.size, place, before, box, all);
   }
 
   #draw(): void {
@@ -121,31 +161,30 @@ export class View implements Touched, Keyed, Tools {
     table.hidden = this.#table.hidden;
     this.#table.replaceWith(table);
     this.#table = table;
+    this.root.querySelector(".nbg-legend")?.replaceWith(legendOf(this.scene.description));
     this.overlay(this.#overlaid);
     this.#timeline.replace(this.scene.description.history);
   }
 
-  /** Let a node or a module stand where it stood in the drawing before; whether there is one. */
-  #keep(id: string, before: Box | undefined): boolean {
-    const box = this.scene.box(id);
-    if (before && box) this.#camera.keep(this.scene.size, before, box);
-    return !!(before && box);
-  }
-
   // --- selection ------------------------------------------------------------------------------------------------
 
-  node(id: string): void {
+  readonly #go = (id: string): void => this.node(id);
+
+  /** Choose a node; one that was not clicked in the picture is gone to, at a scale at which it can be read. */
+  node(id: string, here = false): void {
+    if (!here) this.#leap();
     const { description, drawing } = this.scene;
     const node = this.scene.node(id);
     const element = drawing.nodes.get(node?.id ?? "");
     if (!element || !node) return;
     if (this.#pathFrom !== null && original(this.#pathFrom) !== original(id)) {
-      this.#only(between(description, this.#pathFrom, id));
+      this.#light(between(description, this.#pathFrom, id));
       this.#pathFrom = null;
     }
     const panel = nodePanel(description, node, this);
     if (this.#timeline.earlier) panel.splice(1, 0, html("p", { class: "nbg-finding" }, "What follows is of the last backward."));
     this.#choose(element, panel);
+    if (!here) this.#show(this.scene.box(node.id));
   }
 
   edge(id: string): void {
@@ -154,29 +193,70 @@ export class View implements Touched, Keyed, Tools {
     if (edge && element) this.#choose(element, edgePanel(this.scene.description, edge, this));
   }
 
-  mark(id: string): void {
+  mark(id: string, here = false): void {
+    if (!here) this.#leap();
     const edge = this.scene.edge(id);
     const element = this.scene.drawing.marks.get(id) ?? this.scene.drawing.edges.get(id);
-    if (element && edge) this.#choose(element, markPanel(this.scene.description, edge, this));
+    if (!element || !edge) return;
+    this.#choose(element, markPanel(this.scene.description, edge, this));
+    if (!here) this.#show(this.scene.boxOf(element) ?? this.scene.box(edge.target));
+  }
+
+  /** Note where the reader comes from, for the way back. */
+  #leap(): void {
+    this.#origin ??= this.#camera.place;
+  }
+
+  #show(box: Box | undefined): void {
+    if (box) this.#camera.show(box, READABLE);
+    this.#offer();
+  }
+
+  /** The way back, until the reader has found another one. */
+  #offer(): void {
+    this.#return.hidden = !this.#origin;
+  }
+
+  readonly #goBack = (): void => {
+    const origin = this.#origin;
+    this.#forget();
+    this.leave();
+    if (origin) this.#camera.glide(origin);
+  };
+
+  #forget(): void {
+    this.#origin = null;
+    this.#return.hidden = true;
   }
 
   focus(id: string, what: "ancestors" | "descendants" | "path"): void {
     this.#pathFrom = what === "path" ? id : null;
     if (what === "path") this.#say("Choose the node at the other end of the path.");
-    else this.#only(reach(this.scene.description, id, what));
+    else this.#light(reach(this.scene.description, id, what));
+  }
+
+  /** Light these alone, and show all of them. */
+  #light(ids: Set<string>): void {
+    this.#only(ids);
+    const lit = this.scene.description.nodes.filter(({ id }) => ids.has(original(id))).map(({ id }) => id);
+    if (!lit.length) return;
+    this.#leap();
+    const box = this.scene.hull(lit);
+    if (box) this.#camera.show(box);
+    this.#offer();
   }
 
   /** Fold or unfold: here if the picture holds what is needed, else by the kernel. */
   toggle(holds: string[]): void {
     const [first] = holds;
     if (first === undefined) return;
-    const before = this.scene.box(first);
     if (this.base.layout.scopes[first]) {
       if (!this.#closed.delete(first)) this.#closed.add(first);
-      this.#close();
-      this.#draw();
-      this.#keep(first, before);
-    } else if (this.kernel) this.#ask(this.kernel, { toggle: holds });
+      this.#redraw(holds, true);
+    } else if (this.kernel) {
+      this.#asked = holds;
+      this.#ask(this.kernel, { toggle: holds });
+    }
     else this.#say("What is inside this module is not in this file.");
   }
 
@@ -196,36 +276,53 @@ export class View implements Touched, Keyed, Tools {
   }
 
   reveal(box: Box | undefined): void {
-    if (box) this.#camera.reveal(box, this.#panel);
+    if (box) this.#camera.reveal(box);
   }
 
   #choose(element: SVGGElement, content: Node[]): void {
     flag(this.chosen, "chosen", false);
     this.chosen = element;
     flag(element, "chosen", true);
-    this.#open(content);
-    this.reveal(this.scene.boxOf(element));
+    this.#open(content, this.scene.boxOf(element), element.hasAttribute("aria-expanded"));
     if (this.#player.shown) this.#player.play(false);
     if (element.hasAttribute("tabindex")) this.scene.go(element);
     this.scene.paint.highlight(element);
   }
 
-  #open(content: Node[]): void {
+  #open(content: Node[], box?: Box, again = false): void {
     this.#status.hidden = this.#pathFrom === null;
     this.#tool = null;
     this.#panel.replaceChildren(closeButton(() => this.#leavePanel()), ...content);
-    this.#showPanel(true);
+    this.#showPanel(true, box, again);
     this.#panel.scrollTop = 0;
   }
 
-  /** The panel takes room from the picture; what was in the middle stays in the middle. */
-  #showPanel(shown: boolean): void {
+  /** The panel lies over the picture, which makes way for it: after a moment if a second click may follow. */
+  #showPanel(shown: boolean, box?: Box, again = false): void {
+    clearTimeout(this.#waiting);
     this.#panel.hidden = !shown;
-    this.#camera.resized(() => this.#firstLook());
+    this.#press();
+    if (again) this.#waiting = window.setTimeout(() => this.#lay(box), AGAIN);
+    else this.#lay(box);
+  }
+
+  /** Say which tools have something open. */
+  #press(): void {
+    const by = this.#panel.hidden ? undefined : this.#tool?.dataset["testid"];
+    press(this.#bar, {
+      steps: this.#player.shown, history: this.#timeline.shown, "as-table": !this.#table.hidden,
+      reductions: by === "nbgrad-reductions", findings: by === "nbgrad-findings",
+    });
+  }
+
+  #lay(box?: Box): void {
+    const { hidden, offsetWidth, offsetHeight } = this.#panel;
+    const below = offsetWidth >= this.#stage.clientWidth; // in a narrow view
+    this.#camera.beside(hidden ? [0, 0] : below ? [0, offsetHeight] : [offsetWidth, 0], box);
   }
 
   #close(): void {
-    this.#showPanel(false);
+    if (!this.#panel.hidden) this.#showPanel(false);
     this.#unchoose();
   }
 
@@ -247,7 +344,9 @@ export class View implements Touched, Keyed, Tools {
   mode = (mode: Mode): void => {
     for (const one of ["forward", "backward", "both"]) {
       flag(this.root, one, one === mode);
-      attribute(this.root.querySelector(`[data-testid=nbgrad-${one}]`), "aria-checked", one === mode);
+      const button = this.root.querySelector<HTMLElement>(`[data-testid=nbgrad-${one}]`)!;
+      attribute(button, "aria-checked", one === mode);
+      if (one === mode) rove(button);
     }
   };
 
@@ -262,7 +361,7 @@ export class View implements Touched, Keyed, Tools {
     this.#bar.querySelector<HTMLSelectElement>("[data-testid=nbgrad-overlay]")!.value = key;
     this.#legendScale?.remove();
     this.#legendScale = scaleOf(this.scene.description, key);
-    if (this.#legendScale) this.#stage.after(this.#legendScale);
+    if (this.#legendScale) this.root.querySelector(".nbg-legend")?.prepend(this.#legendScale);
     this.scene.paint.overlay(key);
   }
 
@@ -271,9 +370,30 @@ export class View implements Touched, Keyed, Tools {
     this.root.querySelector("output")!.textContent = said;
     for (const [id, element] of this.scene.drawing.nodes) flag(element, "match", found.includes(id));
     const here = found.indexOf(this.chosen?.dataset["nodeId"] ?? "");
-    if (next) this.node(found[(here + 1) % found.length] ?? "");
-    else this.reveal(this.scene.box(found[0] ?? ""));
+    if (!next) return this.reveal(this.scene.box(found[0] ?? ""));
+    const then = found[(here + 1) % found.length] ?? "";
+    this.#leap();
+    if (!this.#unfoldAround(query, then)) this.node(then);
   };
+
+  /** Unfold the module that a folded node stands for, in which something was found; whether there is something to wait for. */
+  #unfoldAround(query: string, id: string): boolean {
+    const holds = this.scene.node(id)?.holds ?? [];
+    if (!holds.length || matches({ ...this.scene.description, hidden: { nodes: [], reductions: [] } }, query)[0].includes(id)) return false;
+    const here = !!this.base.layout.scopes[holds[0] ?? ""];
+    if (!here && (!this.kernel || this.kernel.gone)) return false;
+    this.#sought = query;
+    this.toggle(holds);
+    if (here) this.#seek();
+    return true;
+  }
+
+  /** Go on to what was looked for in a module that is unfolded now. */
+  #seek(): void {
+    const query = this.#sought;
+    this.#sought = "";
+    if (query) this.search(query, true);
+  }
 
   reductions = (): void => this.#list(reductionsPanel);
   findings = (): void => this.#list(findingsPanel);
@@ -283,21 +403,25 @@ export class View implements Touched, Keyed, Tools {
     this.#close();
     this.#open(panel(this.scene.description, this));
     this.#tool = document.activeElement as HTMLElement | null;
+    this.#press();
     this.refocus(this.#panel);
   }
 
   steps = (): void => {
     if (this.#timeline.shown) this.#timeline.open(false);
     this.#player.open(!this.#player.shown);
+    this.#press();
   };
   showTable = (): void => {
     this.#table.hidden = !this.#table.hidden;
+    this.#press();
     if (this.#table.hidden) this.refocus();
-    else this.#table.focus();
+    else this.#table.focus({ preventScroll: true });
   };
   scale = (factor: number): void => this.#camera.scale(factor);
   fit = (): void => {
     if (this.#status.textContent === PART) this.#status.hidden = true; // first, for it leaves more room
+    this.#room.measure();
     this.#camera.fit();
   };
 
@@ -305,19 +429,19 @@ export class View implements Touched, Keyed, Tools {
     const direction = this.base.direction === "TB" ? "LR" : "TB";
     if (this.base.turned) {
       this.base = { ...this.base, direction, layout: this.base.turned, turned: this.base.layout };
-      this.#close();
-      this.#draw();
-      this.#firstLook();
+      this.#redraw([], false);
     } else if (this.kernel) this.#ask(this.kernel, { direction });
   };
 
   past = (): void => {
     if (this.#player.shown) this.#player.open(false);
     this.#timeline.open(!this.#timeline.shown);
+    this.#press();
   };
 
   #at(frame: number | null, other: number | null): void {
     this.overlay(frame === null ? "" : "history");
+    this.#press();
     this.scene.paint.frame(frame);
     if (frame !== null && other !== null) this.#open(differencePanel(this.scene.description, other, frame));
     else if (this.#panel.querySelector(".nbg-norms")) this.#close();
@@ -325,6 +449,7 @@ export class View implements Touched, Keyed, Tools {
 
   #step(step: Step | null, at: number): void {
     this.scene.paint.step(step, at);
+    this.#press();
     if (!step) return this.#close();
     this.#unchoose(); // it is no part of the walk
     this.#open(stepPanel(this.scene.description, step));
@@ -348,27 +473,39 @@ export class View implements Touched, Keyed, Tools {
     const look = () => this.#camera.look(this.scene.size, this.scene.box((roots[roots.length - 1] ?? nodes[0])?.id ?? ""));
     if (!look()) return;
     this.#say(PART);
+    this.#room.measure();
     look(); // the line may have taken some of the room
   }
 
+  /** The wheel, or one finger, scrolls the page that the view is in, if it can be scrolled. */
   #wants(event: Event): boolean {
-    if (event instanceof MouseEvent && event.type !== "wheel") return !event.button && !event.ctrlKey;
-    if (!(event instanceof WheelEvent)) return true;
-    // A wheel over a view that nobody has clicked scrolls the notebook.
-    return event.ctrlKey || event.metaKey || this.root.contains(document.activeElement);
+    const { scrolls } = this.#room;
+    if (event instanceof WheelEvent) return event.ctrlKey || event.metaKey || !scrolls || this.#tell(WHEEL);
+    if (event instanceof MouseEvent) return !event.button && !event.ctrlKey;
+    return (event as TouchEvent).touches.length > 1 || !scrolls || event.type !== "touchstart" || this.#tell(FINGERS);
+  }
+
+  /** Say for a moment how the picture is moved; no event is wanted that this answers. */
+  #tell(how: string): false {
+    clearTimeout(this.#hinting);
+    this.#hint.textContent = how;
+    flag(this.#hint, "shown", true);
+    this.#hinting = window.setTimeout(() => flag(this.#hint, "shown", false), HINT);
+    return false;
   }
 
   #listen(): void {
     listen(this.#stage, "click", (event) => {
       if (event.target === this.#stage) this.#close();
     });
-    // A click anywhere in the picture lets the wheel zoom; a press on a node focuses the node.
+    // The keys go on from a press anywhere in the picture; one on a node focuses the node.
     listen(this.#stage, "pointerdown", () => this.refocus(this.#stage));
   }
 
   /** Close what is open and light everything: what Escape does. */
   leave(): void {
     this.#pathFrom = null;
+    this.#forget();
     this.#only(null);
     this.#leavePanel();
   }
@@ -378,12 +515,15 @@ export class View implements Touched, Keyed, Tools {
     const inside = document.activeElement?.closest(".nbg-panel, .nbg-table");
     const back = this.chosen ?? this.#tool;
     this.#table.hidden = true;
+    this.#press();
     this.#close();
     if (inside) this.refocus(back);
   }
 
   /** The keys go on from the node that is chosen, or from the one that had the focus last. */
   refocus(to: HTMLElement | SVGElement | null = this.chosen): void {
+    this.scene.lights = false; // nothing steps back because something was closed
     (to ?? this.#stage.querySelector<SVGGElement>("[tabindex='0']"))?.focus({ preventScroll: true });
+    this.scene.lights = true;
   }
 }

@@ -1,0 +1,60 @@
+// How high the picture is: as high as it needs, and as the window has room for beside what stands around it.
+
+const [LEAST, MOST] = [320, 900];
+const LETTERS = 0.9; // smaller than this the drawing is not shown at first
+const BESIDE = 16; // pixels that the window keeps for what is above and below the view
+
+export class Room {
+  readonly #watcher: ResizeObserver;
+  #scroller: Element | null = null;
+
+  constructor(private readonly root: HTMLElement, private readonly body: HTMLElement, private readonly size: () => [number, number], changed: () => void) {
+    this.#watcher = new ResizeObserver(() => {
+      if (!root.clientWidth) return;
+      this.measure();
+      changed();
+    });
+    this.#watcher.observe(root);
+    this.#watcher.observe(body);
+  }
+
+  /** Whether the page around the view scrolls. */
+  get scrolls(): boolean {
+    const page = this.#scroller;
+    return !!page && page.scrollHeight > page.clientHeight + 1;
+  }
+
+  leave(): void {
+    this.#watcher.disconnect();
+  }
+
+  /** Fit the picture into what the lines around it, whichever are open, leave of the window. */
+  measure(): void {
+    const { root, body } = this;
+    if (!root.clientWidth) return; // it stands nowhere yet
+    if (!this.#scroller?.isConnected) {
+      this.#scroller = this.#scrolling();
+      this.#watcher.observe(this.#scroller);
+    }
+    const [width, height] = this.size();
+    const seen = Math.min(this.#scroller.clientHeight, innerHeight);
+    // A frame that is as high as what is in it, as some hosts have for each output, says nothing of the screen.
+    const whole = self === top ? seen : Math.max(seen, screen.height - 240);
+    const room = whole - (root.offsetHeight - body.offsetHeight) - BESIDE;
+    const needed = height * Math.min(1, Math.max(LETTERS, body.clientWidth / width)) + 40;
+    this.#set(`${Math.round(Math.max(Math.min(needed, room, MOST), Math.min(LEAST, Math.max(200, room))))}px`);
+  }
+
+  /** What scrolls the view, and has a height of its own: some parts of a page scroll sideways, and are as high as their content. */
+  #scrolling(): Element {
+    const high = 1e5;
+    this.#set(`${high}px`);
+    for (let one = this.root.parentElement; one; one = one.parentElement)
+      if (one.clientHeight < high && /auto|scroll/.test(getComputedStyle(one).overflowY)) return one;
+    return document.documentElement;
+  }
+
+  #set(height: string): void {
+    this.root.style.setProperty("--nbg-height", height);
+  }
+}

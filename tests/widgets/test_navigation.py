@@ -1,0 +1,335 @@
+"""Where the reader looks after each click: what was clicked stays in sight, and no click throws anybody elsewhere."""
+
+import base64
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+import nbgrad
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below
+from nbgrad.widgets.folding.outline import Outline
+from nbgrad.widgets.layout.positions import NODES, lay_out, whole
+from nbgrad.widgets.render.html_page import fragment, page, runtime
+from nbgrad.widgets.render.wire_format import packed
+from tests.lab.harness import screenshot
+from tests.widgets import graphs
+from tests.widgets.test_html_page import INSIDE, SCALE, notebook
+
+pytestmark = [pytest.mark.browser, pytest.mark.rotated(2)]
+
+
+def middle(part: Locator) -> tuple[float, float]:
+    box = part.bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def sent(picture: Any) -> str:
+    return base64.b64encode(packed(picture)).decode()
+
+
+@pytest.mark.parametrize("key", [None, "f"])
+def test_a_module_that_the_kernel_unfolds_stays_in_sight(opened: Any, stack: Any, key: str | None) -> None:
+    outline = Outline.of(stack(300))
+    chosen = first_folding(outline, NODES)
+    tab = opened(notebook(lay_out(outline, folding=chosen)))
+    tab.get_by_test_id("nbgrad-fit").click()
+    group = tab.locator(".nbg-folded").first
+    before = middle(group)
+    if key is None:
+        group.dblclick()
+    else:
+        group.focus()
+        before = middle(group)  # the focus may have brought it into sight
+        tab.keyboard.press(key)
+    (asked,) = tab.evaluate("window.asked")
+    folding = chosen.toggled(outline, asked["toggle"], NODES)
+    tab.evaluate("picture => window.assign(picture)", sent(lay_out(outline, folding=folding)))
+    expect(tab.get_by_test_id("nbgrad-scope").first).to_be_attached()
+    unfolded = tab.locator(f'[data-scope-id="{asked["toggle"][0]}"], [data-node-id="f-{asked["toggle"][0]}"]')
+    expect(unfolded).to_be_attached()
+    after = middle(unfolded)
+    stage = tab.locator(".nbg-stage").bounding_box()
+    assert stage is not None
+    assert stage["x"] <= after[0] <= stage["x"] + stage["width"]
+    assert stage["y"] <= after[1] <= stage["y"] + stage["height"]
+    assert abs(after[0] - before[0]) < stage["width"] / 2
+    screenshot(tab, "view_unfolded_in_place")
+
+
+def test_one_click_on_a_sign_folds_and_unfolds(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "signs"))
+    block = tab.get_by_test_id("nbgrad-scope").filter(has_text="1 (Block)")
+    block.locator(".nbg-fold").click()
+    folded = tab.locator(".nbg-folded")
+    expect(folded).to_have_count(1)
+    expect(folded.locator(".nbg-fold")).to_contain_text("+")
+    assert folded.evaluate(INSIDE)
+    expect(tab.get_by_test_id("nbgrad-details")).to_be_hidden()
+    screenshot(tab, "view_fold_sign")
+    at = middle(folded)
+    folded.locator(".nbg-fold").click()
+    expect(folded).to_have_count(0)
+    frame = tab.locator(".nbg-scope").last
+    assert frame.evaluate(INSIDE), "all that was unfolded is in sight"
+    assert abs(middle(frame)[0] - at[0]) < 400
+
+
+def test_a_live_picture_that_is_drawn_anew_stays_where_the_reader_looks(opened: Any, stack: Any) -> None:
+    described = stack(120, blocks=4)
+    picture = lay_out(described, folding=Folding())
+    tab = opened(notebook(picture))
+    stage = tab.locator(".nbg-stage").bounding_box()
+    assert stage is not None
+    x, y = stage["x"] + stage["width"] / 2, stage["y"] + stage["height"] / 2
+    tab.mouse.move(x, y)
+    tab.mouse.down()
+    tab.mouse.move(x + 60, y + 200, steps=4)
+    tab.mouse.up()
+    where = "() => document.querySelector('.nbg-stage > g').getAttribute('transform')"
+    before = tab.evaluate(where)
+    tab.evaluate("picture => window.assign(picture)", sent({**picture, "direction": "TB"}))
+    expect(tab.get_by_test_id("nbgrad-node").first).to_be_attached()
+    tab.wait_for_timeout(100)
+    assert tab.evaluate(where) == before
+
+
+def test_the_way_to_what_was_unfolded_is_shown_unless_motion_is_reduced(opened: Any) -> None:
+    def places(tab: Page) -> int:
+        return int(
+            tab.evaluate(
+                """async () => {
+                    const look = () => document.querySelector(".nbg-stage > g").getAttribute("transform");
+                    document.querySelector('.nbg-root').dispatchEvent(new MouseEvent("click"));
+                    const seen = new Set();
+                    for (let frame = 0; frame < 30; frame++) {
+                        await new Promise(requestAnimationFrame);
+                        seen.add(look());
+                    }
+                    return seen.size;
+                }"""
+            )
+        )
+
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "motion"))
+    tab.get_by_test_id("nbgrad-fit").click()
+    assert places(tab) == 1
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "motion"))
+    tab.emulate_media(reduced_motion="no-preference")
+    tab.get_by_test_id("nbgrad-fit").click()
+    assert places(tab) > 2
+
+
+CELL = "<!DOCTYPE html><meta charset='utf-8'><body style='margin:0'><div id='above' style='height:600px'></div>"
+
+
+def cell(picture: Any, *, inside: str = "") -> str:
+    """A page that scrolls, with a picture in it; in a part that scrolls, and has these styles."""
+    tail = "<div style='height:900px'></div></body>"
+    around = f"<div id='part' style='overflow:auto;{inside}'><div style='overflow-x:auto'>" if inside else "<div><div>"
+    return f"{CELL}{around}{fragment(picture)}</div></div>{tail}{runtime()}"
+
+
+def heights(tab: Page) -> tuple[float, float]:
+    seen = [tab.locator(one).evaluate("e => e.offsetHeight ?? e.clientHeight") for one in (".nbgrad", ".nbg-stage")]
+    return seen[0], seen[1]
+
+
+@pytest.mark.parametrize(("inside", "room"), [("", 790), ("height:560px", 560)])
+def test_the_view_is_as_high_as_what_scrolls_it(opened: Any, stack: Any, inside: str, room: int) -> None:
+    picture = lay_out(stack(60), folding=Folding())
+    picture["description"]["history"] = graphs.trained(3, 1)["history"]
+    tab = opened(cell(picture, inside=inside), size=(1440, 790))
+    tab.get_by_test_id("nbgrad-fit").click()
+    expect(tab.locator(".nbg-stage > g")).to_have_attribute("transform", re.compile("scale"))
+    whole, before = heights(tab)
+    assert room - 40 < whole < room
+    for tool in ("history", "steps"):
+        tab.get_by_test_id(f"nbgrad-{tool}").click()
+        # Picture and chart are seen together.
+        tab.wait_for_function("room => document.querySelector('.nbgrad').offsetHeight < room", arg=room)
+        whole, stage = heights(tab)
+        assert 200 <= stage < before
+        tab.keyboard.press("Escape")
+        tab.wait_for_function("before => document.querySelector('.nbg-stage').clientHeight == before", arg=before)
+    tab.evaluate("document.documentElement.scrollTop = 590")
+    tab.get_by_test_id("nbgrad-history").click()
+    assert tab.evaluate("document.documentElement.scrollTop") == 590, "the focus scrolls nothing"
+    screenshot(tab, f"view_height_{room}")
+
+
+def test_the_wheel_scrolls_the_page_and_says_how_to_zoom(opened: Any) -> None:
+    scale = "() => document.querySelector('.nbg-stage > g').getAttribute('transform')"
+    tab = opened(cell(lay_out(graphs.trained(1, 1))), size=(1200, 800))
+    tab.evaluate("document.documentElement.scrollTop = 500")
+    stage, hint = tab.locator(".nbg-stage"), tab.get_by_test_id("nbgrad-hint")
+    stage.click(position={"x": 5, "y": 150})
+    before = tab.evaluate(scale)
+    tab.mouse.wheel(0, 90)
+    expect(hint).to_have_class(re.compile("nbg-shown"))
+    expect(hint).to_contain_text("the wheel zoom")
+    screenshot(tab, "view_hint")
+    tab.wait_for_function("document.documentElement.scrollTop > 500")
+    assert tab.evaluate(scale) == before
+    tab.keyboard.down("Control")
+    tab.mouse.wheel(0, 90)
+    tab.keyboard.up("Control")
+    tab.wait_for_function(f"before => ({scale})() !== before", arg=before)
+    alone = opened(page(lay_out(graphs.shared(2)), "alone"), size=(1200, 800))
+    alone.locator(".nbg-stage").hover(position={"x": 5, "y": 150})
+    before = alone.evaluate(scale)
+    alone.mouse.wheel(0, 90)
+    alone.wait_for_function(f"before => ({scale})() !== before", arg=before)  # nothing else would scroll
+
+
+def test_banners_say_what_matters_first_in_its_colour(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.stopped()), "stopped"))
+    error = tab.get_by_test_id("nbgrad-error")
+    expect(error).to_contain_text("The cell stopped here: matmul raised RuntimeError")
+    expect(error).to_have_css("white-space-collapse", "preserve-breaks")
+    expect(tab.get_by_test_id("nbgrad-top-finding")).to_have_count(0)  # it would say the same
+    red = error.evaluate("e => getComputedStyle(e).backgroundColor")
+    tab = opened(page(lay_out(graphs.broken()), "broken"))
+    top = tab.get_by_test_id("nbgrad-top-finding")
+    expect(top).to_contain_text("NaN begins here")
+    assert top.evaluate("e => getComputedStyle(e).backgroundColor") == red
+    expect(tab.locator(".nbg-legend")).to_contain_text("≠NaN or infinity")
+    top.click()
+    expect(tab.get_by_test_id("nbgrad-details").locator("h3")).to_have_text("log")
+    screenshot(tab, "view_banner")
+    described = graphs.trained(1, 2)
+    tab = opened(page(lay_out(described, folding=folded_below(described, 1)), "folded"))
+    note = tab.get_by_role("note")
+    expect(note).to_contain_text("folded")
+    assert note.evaluate("e => getComputedStyle(e).backgroundColor") not in (red, "rgb(255, 243, 214)")
+
+
+def test_a_cell_without_a_graph_has_no_empty_canvas(opened: Any) -> None:
+    with nbgrad.AutogradGraph("nothing") as graph:
+        pass
+    content = page(lay_out(describe(graph)), "nothing") + "<i data-testid='nbgrad-node'></i>"
+    tab = opened(content)
+    expect(tab.get_by_role("note")).to_contain_text("Nothing was recorded")
+    expect(tab.locator(".nbg-stage")).to_be_hidden()
+
+
+def test_the_colour_key_lies_over_no_box(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(3, 1)), "key"))
+    for key in ("gradient", "dtype", "history"):
+        tab.get_by_test_id("nbgrad-overlay").select_option(key)
+        stage, scale = tab.locator(".nbg-stage").bounding_box(), tab.get_by_test_id("nbgrad-scale").bounding_box()
+        assert stage is not None
+        assert scale is not None
+        assert scale["y"] >= stage["y"] + stage["height"]
+
+
+def test_a_search_leads_into_folded_modules_and_back(opened: Any) -> None:
+    described = graphs.trained(1, 2)
+    inner = next(scope["id"] for scope in described["scopes"] if scope["label"] == "2 (Block)")
+    tab = opened(page({**lay_out(described), "folded": [inner]}, "search"))
+    where = "() => document.querySelector('.nbg-stage > g').getAttribute('transform')"
+    tab.get_by_test_id("nbgrad-fit").click()
+    before = tab.evaluate(where)
+    search, back = tab.get_by_test_id("nbgrad-search"), tab.get_by_test_id("nbgrad-return")
+    expect(back).to_be_hidden()
+    search.fill("2.wide.weight")
+    search.press("Enter")
+    expect(tab.get_by_test_id("nbgrad-details").locator("h3")).to_have_text("weight")
+    expect(tab.locator(".nbg-folded")).to_have_count(0)
+    chosen = tab.locator(".nbg-chosen")
+    assert chosen.evaluate(INSIDE)
+    assert 11 * tab.locator(".nbg-stage > g").evaluate(SCALE) >= 9.85
+    screenshot(tab, "view_found")
+    back.click()
+    expect(back).to_be_hidden()
+    assert tab.evaluate(where) == pytest.approx(before) or tab.evaluate(where) == before
+    tab.locator(".nbg-root").dispatch_event("click")
+    tab.get_by_test_id("nbgrad-ancestors").click()
+    expect(back).to_be_visible()
+
+
+def test_a_shortened_name_is_whole_where_it_is_read_and_searched(opened: Any) -> None:
+    name = "the_very_first_of_all_the_layers_that_anyone_ever_wrote_for_this_network"
+    with nbgrad.AutogradGraph("names") as graph:
+        leaf = nbgrad.tensor([1.0], requires_grad=True)
+        leaf.name = name
+        with nbgrad.scope(f"{name} (Linear)"):
+            (leaf * 2).tanh().sum().backward()
+    tab = opened(page(lay_out(describe(graph)), "names"))
+    leaf_box = tab.locator(".nbg-leaf")
+    drawn = leaf_box.locator(".nbg-head").text_content() or ""
+    assert drawn.startswith("the_very_first")
+    assert drawn.endswith("this_network"), "the ellipsis is in the middle"
+    expect(leaf_box).to_have_attribute("aria-label", re.compile(name))
+    expect(leaf_box.locator("title")).to_contain_text(name)
+    expect(tab.get_by_test_id("nbgrad-scope")).to_contain_text("(Linear)")
+    expect(tab.get_by_test_id("nbgrad-scope")).to_have_attribute("aria-label", re.compile(f"{name} .Linear"))
+    tab.get_by_test_id("nbgrad-search").fill("anyone_ever_wrote")
+    expect(tab.get_by_test_id("nbgrad-found")).to_have_text(re.compile(r"^[1-9]\d* found"))
+
+
+def test_what_is_folded_in_the_page_leaves_no_stale_legend_and_no_empty_frame(opened: Any) -> None:
+    tab = opened(page(whole(graphs.trained(1, 1)), "folded"))
+    legend = tab.locator(".nbg-legend")
+    expect(legend).not_to_contain_text("folded module")
+    outer = tab.locator("rect.nbg-scope").first
+    before = float(outer.get_attribute("height") or 0)
+    tab.get_by_test_id("nbgrad-scope").filter(has_text="1 (Block)").dispatch_event("dblclick")
+    expect(legend).to_contain_text("folded module")
+    assert float(outer.get_attribute("height") or 0) < before - 100
+    screenshot(tab, "view_frame_tight")
+    tab.get_by_test_id("nbgrad-scope").first.dispatch_event("dblclick")
+    expect(legend).not_to_contain_text("operation" if tab.locator(".nbg-op:not(.nbg-root)").count() == 0 else "leaf")
+
+
+def test_the_forward_shows_what_the_backward_sums(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "forward"))
+    mark = tab.get_by_test_id("nbgrad-mark").first
+    expect(mark.locator(".nbg-expansion")).to_be_hidden()
+    tab.get_by_test_id("nbgrad-forward").click()
+    expect(mark.locator(".nbg-expansion")).to_be_visible()
+    expect(mark.locator(".nbg-expansion")).to_have_text("(8,) → (16, 8)")
+    expect(mark.locator(".nbg-mark-text")).to_be_hidden()
+    screenshot(tab, "view_forward")
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_steps_over_folded_parts_say_which_rules_ran(opened: Any, by_hand: bool) -> None:
+    described = graphs.trained(1, 2)
+    rules = len(described["steps"])
+    inner = next(scope["id"] for scope in described["scopes"] if scope["label"] == "2 (Block)")
+    folding = Folding(frozenset({inner}))
+    picture = {**lay_out(described), "folded": [inner]} if by_hand else lay_out(described, folding=folding)
+    tab = opened(page(picture, "steps"))
+    tab.get_by_test_id("nbgrad-steps").click()
+    player, future = tab.get_by_test_id("nbgrad-player"), tab.locator(".nbg-node:not(.nbg-done) .nbg-rule").last
+    expect(player).to_contain_text(f"Step 1 of {rules - 3} (rule 1 of {rules}): the rule of cross_entropy")
+    expect(future).to_have_text("∇ ?")
+    expect(tab.locator(".nbg-told").first).to_contain_text("norm")
+    tab.get_by_test_id("nbgrad-next").click()
+    tab.get_by_test_id("nbgrad-next").click()
+    expect(player).to_contain_text(f"Step 3 of {rules - 3} (rules 3-6 of {rules}): ")
+    expect(player).to_contain_text("inside 2 (Block)")
+    screenshot(tab, "view_step_folded")
+    tab.get_by_test_id("nbgrad-step").press("Escape")
+    expect(tab.locator(".nbg-told")).to_have_count(0)
+    expect(tab.locator(".nbg-stage")).not_to_have_class(re.compile("nbg-focus|nbg-stepping"))
+    assert "∇ ?" not in tab.locator(".nbg-rule").all_text_contents()
+
+
+def test_a_wire_ends_on_the_side_of_its_box(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.wordy()), "ends"))
+    far = tab.evaluate(
+        """() => {
+            const shapes = document.querySelectorAll(":is(.nbg-node:not(.nbg-row), .nbg-mark) > .nbg-shape");
+            const boxes = [...shapes].map(e => e.getBBox());
+            const off = ([x, y]) => Math.min(...boxes.map(b =>
+                Math.abs(Math.max(b.x - x, x - b.x - b.width, b.y - y, y - b.y - b.height))));
+            return [...document.querySelectorAll(".nbg-tip, .nbg-back-tip")].map(e =>
+                off(e.getAttribute("points").split(" ")[0].split(",").map(Number)));
+        }"""
+    )
+    assert max(far) < 1.5
