@@ -7,6 +7,7 @@ from warnings import catch_warnings
 
 import torch
 
+from nbgrad.core.functional.grad import grad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import ATOL, RTOL, Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor
@@ -141,6 +142,18 @@ class FunctionJudge:
                 found = self.explain(got, case) or found
                 return Deviation(found.kind, f"{case.said}: {found}")
         return None
+
+
+def slope_of(value: Tensor, x: Tensor) -> Tensor:
+    """The gradient of ``value`` by ``x``, with a history, so that it can be derived again.
+
+    Raises:
+        ValueError: ``value`` does not depend on ``x``.
+    """
+    (found,) = grad(value, [x], create_graph=True, allow_unused=True)
+    if found is None:
+        raise ValueError("the value does not depend on x")
+    return found
 
 
 def _first(error: Exception) -> str:
