@@ -1,6 +1,6 @@
 """What looks at an answer: at numbers, at named values, at a function, at a graph."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from warnings import catch_warnings
@@ -134,7 +134,7 @@ class FunctionJudge:
                 with catch_warnings(action="ignore"):  # of shapes that do not pair, for one: the reason says more
                     got = answer(*case.arguments)
             except Exception as error:  # whatever the student's function raises is the answer's fault
-                return Deviation("raised", f"{case.said} raised {type(error).__name__}: {_first(error)}")
+                return raised(case.said, error)
             if got is None:
                 return Deviation("type", f"{case.said} gives None: the function has to end with return")
             found = difference(got, case.right, rtol=self.rtol, atol=ATOL)
@@ -142,6 +142,24 @@ class FunctionJudge:
                 found = self.explain(got, case) or found
                 return Deviation(found.kind, f"{case.said}: {found}")
         return None
+
+
+def is_near(got: Any, other: Any) -> bool:
+    """Whether an answer holds these numbers, in the same shape."""
+    try:
+        return difference(got, other) is None
+    except (TypeError, RuntimeError):
+        return False
+
+
+def slip(got: Any, slips: Iterable[tuple[Any, str, str]]) -> Deviation | None:
+    """What there is to say of an answer that is one of the usual wrong ones; None where it is not.
+
+    Args:
+        got: the answer.
+        slips: the numbers of each wrong answer, the kind of the fault, and the sentence.
+    """
+    return next((Deviation(kind, text) for wrong, kind, text in slips if is_near(got, wrong)), None)
 
 
 def slope_of(value: Tensor, x: Tensor) -> Tensor:
@@ -156,5 +174,21 @@ def slope_of(value: Tensor, x: Tensor) -> Tensor:
     return found
 
 
-def _first(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:200]
+def number_of(got: Any) -> float | None:
+    """The number that an answer is; None where it is no single number."""
+    try:
+        return float(numbers_of(got))
+    except (TypeError, RuntimeError, ValueError):
+        return None
+
+
+def raised(said: str, error: Exception) -> Deviation:
+    """What there is to say where a student's function raised.
+
+    Args:
+        said: how the message names the call.
+        error: what it raised.
+    """
+    return Deviation(
+        "raised", f"{said} raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+    )

@@ -7,10 +7,10 @@ import torch
 
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.ops import exp, tanh
-from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge
+from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, is_near, raised, slip
 
 AT = 2.0
 """The value of ``t`` in exercise 1."""
@@ -45,9 +45,9 @@ def _products() -> list[Case]:
 
 def _about_product(got: Any, case: Case) -> Deviation | None:
     _, a, b = case.arguments
-    if _is(got, case.right[::-1]):
+    if is_near(got, case.right[::-1]):
         return Deviation("order", "the two gradients have changed places: a gets the incoming gradient times b")
-    if _is(got, [b, a]):
+    if is_near(got, [b, a]):
         return Deviation("factor", "the incoming gradient is missing: these are the local slopes alone")
     if isinstance(got, Sequence) and len(got) == 2:
         return None
@@ -64,23 +64,14 @@ def _tanhs() -> list[Case]:
 
 def _about_tanh(got: Any, case: Case) -> Deviation | None:
     g, y = case.arguments
-    for wrong, kind, text in (
+    slips = (
         (1 - y * y, "factor", "the incoming gradient is missing: this is the local slope alone"),
         (g * (1 - tanh(y) ** 2), "numbers", "it takes the tanh of y once more: y is the result of tanh already"),
         (g * (1 - y), "numbers", "y has to be squared: the slope of tanh is 1 - y * y"),
         (g * y, "numbers", "it multiplies by the value of tanh: the slope is asked for"),
         (g * y * (1 - y), "numbers", "that is the rule of a sigmoid"),
-    ):
-        if _is(got, wrong):
-            return Deviation(kind, text)
-    return None
-
-
-def _is(got: Any, wrong: Any) -> bool:
-    try:
-        return difference(got, wrong) is None
-    except (NoNumbers, RuntimeError):
-        return False
+    )
+    return slip(got, slips)
 
 
 _RULES: dict[str, Callable[[Any], Deviation | None]] = {
@@ -115,7 +106,7 @@ def _cuts(answer: Any) -> Deviation | None:
         try:
             loss = answer(t)
         except Exception as error:  # whatever the student's function raises is the answer's fault
-            return Deviation("raised", f"loss(t) raised {type(error).__name__}: {str(error)[:200]}")
+            return raised("loss(t)", error)
         if not isinstance(loss, Tensor):
             return Deviation("type", "loss(t) has to give a tensor: does it end with return?")
         if (found := difference(loss, _value(at))) is not None:

@@ -9,6 +9,7 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import raised
 
 # 3.1: the ops of Value. What they give, and what their rules give, is compared with nbgrad's own.
 
@@ -30,7 +31,7 @@ def _values(answer: Any) -> Deviation | None:
             inputs = [answer(one) for one in at]
             result = op(*inputs)
         except Exception as error:  # whatever the student's class raises is the answer's fault
-            return Deviation("raised", f"{text} raised {type(error).__name__}: {str(error)[:200]}")
+            return raised(text, error)
         if (found := _of_op(answer, inputs, result)) is not None or (found := _of_rule(result, op, at)) is not None:
             return Deviation(found.kind, f"{text}: {found}")
     return None
@@ -55,7 +56,7 @@ def _of_rule(result: Any, op: Callable[..., Any], at: Sequence[float]) -> Deviat
     try:
         given = result.rule(_INCOMING)
     except Exception as error:  # as above
-        return Deviation("raised", f"its rule raised {type(error).__name__}: {str(error)[:200]}")
+        return raised("its rule", error)
     right = [float(numbers_of(one)) * _INCOMING for one in grad(value, leaves)]
     if not isinstance(given, tuple | list) or len(given) != len(right):
         return Deviation("shape", f"its rule has to give {len(right)} gradient{'s' * (len(right) > 1)}, as a tuple")
@@ -119,7 +120,7 @@ def _orders(answer: Any) -> Deviation | None:
         try:
             given = answer(root)
         except Exception as error:  # whatever the student's function raises is the answer's fault
-            return Deviation("raised", f"{text} raised {type(error).__name__}: {str(error)[:200]}")
+            return raised(text, error)
         if not isinstance(given, list | tuple):
             return Deviation("type", "a list of values is expected: does the function end with return?")
         if (found := _of_order(list(given), needed)) is not None:
@@ -171,7 +172,7 @@ def _checker(answer: Any) -> Deviation | None:
         try:
             said = answer(function, slope)
         except Exception as error:  # whatever the student's function raises is the answer's fault
-            return Deviation("raised", f"is_right for {text} raised {type(error).__name__}: {str(error)[:200]}")
+            return raised(f"is_right for {text}", error)
         if isinstance(said, Tensor):
             said = said.item()
         if not isinstance(said, bool):

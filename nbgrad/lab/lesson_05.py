@@ -8,6 +8,7 @@ import torch
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import raised
 from nbgrad.nn.functional import cross_entropy
 from nbgrad.nn.linear import Linear
 from nbgrad.nn.module.module import Module
@@ -76,9 +77,7 @@ def _raised(call: Callable[[], Any], said: str) -> Deviation | None:
     try:
         call()
     except Exception as error:  # whatever the student's function raises is the answer's fault
-        return Deviation(
-            "raised", f"{said} raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
-        )
+        return raised(said, error)
     return None
 
 

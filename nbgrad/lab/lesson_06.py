@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from nbgrad.core.functional.grad import grad
-from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, number_of
 from nbgrad.nn.functional import cross_entropy
 
 CLASSES = 10
@@ -19,13 +19,6 @@ def _batch(count: int, size: float) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(6)
     scores = torch.randn((count, 4), generator=generator, dtype=torch.float64) * size
     return scores, torch.randint(4, (count,), generator=generator)
-
-
-def _is(got: Any, wrong: Any) -> bool:
-    try:
-        return difference(got, wrong) is None
-    except (NoNumbers, RuntimeError):
-        return False
 
 
 # 6.1: the gradient of cross entropy.
@@ -55,9 +48,9 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
         (p / count, "offset", "that is softmax alone: at the right class a 1 is subtracted"),
         ((scores - y) / count, "numbers", "it takes the scores for probabilities: softmax is missing"),
     ):  # fmt: skip
-        if _is(got, wrong):
+        if is_near(got, wrong):
             return Deviation(kind, text)
-    if count > 1 and _is(got, p - y):
+    if count > 1 and is_near(got, p - y):
         return Deviation("factor", "the loss is a mean over the rows: each row has a share of 1 / rows")
     return None
 
@@ -78,7 +71,7 @@ def _losses() -> list[Case]:
 def _about_loss(got: Any, case: Case) -> Deviation | None:
     scores, labels = (one.data for one in case.arguments)
     each = torch.nn.functional.cross_entropy(scores, labels, reduction="none")
-    value = _number(got)
+    value = number_of(got)
     if value is None:
         return None
     if not math.isfinite(value):
@@ -94,16 +87,9 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
             "logarithm is "
          "missing"),
     ):  # fmt: skip
-        if wrong is not None and _is(value, wrong):
+        if wrong is not None and is_near(value, wrong):
             return Deviation(kind, text)
     return None
-
-
-def _number(got: Any) -> float | None:
-    try:
-        return float(numbers_of(got))
-    except (NoNumbers, RuntimeError, ValueError, TypeError):
-        return None
 
 
 # 6.3: softmax twice.
@@ -116,7 +102,7 @@ def _floor() -> float:
 
 
 def _floors(answer: Any) -> Deviation | None:
-    value, right = _number(answer), _floor()
+    value, right = number_of(answer), _floor()
     if value is None:
         return difference(answer, right)
     guess = float(torch.tensor(float(CLASSES)).log())

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from nbgrad.core.functional.grad import grad
-from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, raised, slip
 from nbgrad.nn.functional import cross_entropy
 
 NAMES = ("scores", "W2", "b2", "h", "pre", "W1", "b1", "x")
@@ -45,7 +45,7 @@ def _eight(answer: Any) -> Deviation | None:
     try:
         given = answer(*arguments)
     except Exception as error:  # whatever the student's function raises is the answer's fault
-        return Deviation("raised", f"{form} raised {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}")
+        return raised(form, error)
     if not isinstance(given, Mapping):
         return Deviation("type", f"{form} has to give a dict with the names {', '.join(NAMES)}")
     for name in NAMES:
@@ -60,20 +60,13 @@ def _eight(answer: Any) -> Deviation | None:
 def _about_part(
     name: str, given: Mapping[str, Any], right: Mapping[str, torch.Tensor], arguments: tuple[Tensor, ...]
 ) -> Deviation | None:
-    if name == "scores" and _is(given[name], right[name] * len(arguments[1])):
+    if name == "scores" and is_near(given[name], right[name] * len(arguments[1])):
         return Deviation("factor", "the loss is a mean over the rows: divide by their number")
-    if name == "pre" and _is(given[name], right["h"]):
+    if name == "pre" and is_near(given[name], right["h"]):
         return Deviation("numbers", "it is that of h: the slope of tanh is missing")
-    if name in ("b1", "b2") and _is(given[name], right[{"b1": "pre", "b2": "scores"}[name]]):
+    if name in ("b1", "b2") and is_near(given[name], right[{"b1": "pre", "b2": "scores"}[name]]):
         return Deviation("shape", "a bias was stretched over the rows: its gradient is the sum over them")
     return None
-
-
-def _is(got: Any, wrong: Any) -> bool:
-    try:
-        return difference(got, wrong) is None
-    except (NoNumbers, RuntimeError):
-        return False
 
 
 # 7.2 and 7.3: BatchNorm.
@@ -103,7 +96,7 @@ def _about_norm(got: Any, case: Case) -> Deviation | None:
     deviation = (x.var(0, unbiased=False) + _EPS).sqrt()
     normal = (x - x.mean(0)) / deviation
     unbiased = (x.var(0, unbiased=True) + _EPS).sqrt()
-    for wrong, kind, text in (
+    slips = (
         (d / deviation, "numbers", "that holds if mean and deviation were constants: both depend on x, which gives two "
          "more terms"),
         ((d - d.mean(0)) / deviation, "numbers", "the path through the deviation is missing: the term with the "
@@ -119,10 +112,8 @@ def _about_norm(got: Any, case: Case) -> Deviation | None:
         (case.right.data * deviation / unbiased, "factor", "it divides by the deviation with n - 1: BatchNorm "
             "normalizes "
          "with n"),
-    ):  # fmt: skip
-        if _is(got, wrong):
-            return Deviation(kind, text)
-    return None
+    )  # fmt: skip
+    return slip(got, slips)
 
 
 def _evaluations() -> list[Case]:
@@ -137,7 +128,7 @@ def _evaluations() -> list[Case]:
 
 def _about_evaluation(got: Any, case: Case) -> Deviation | None:
     g, x, gamma, mean, var = (one.data for one in case.arguments)
-    for wrong, kind, text in (
+    slips = (
         (_training(g, x, gamma), "numbers", "that is the backward of a training: in eval mode mean and var are "
             "constants"),
         (g * gamma / (var + _EPS), "factor", "it divides by the variance: the deviation is its square root"),
@@ -145,10 +136,8 @@ def _about_evaluation(got: Any, case: Case) -> Deviation | None:
         (g * gamma, "factor", "the division by the deviation is missing"),
         ((g - mean) * gamma / (var + _EPS).sqrt(), "offset", "a constant that is subtracted from x does not change the "
          "gradient"),
-    ):  # fmt: skip
-        if _is(got, wrong):
-            return Deviation(kind, text)
-    return None
+    )  # fmt: skip
+    return slip(got, slips)
 
 
 def _training(g: torch.Tensor, x: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:

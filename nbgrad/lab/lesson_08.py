@@ -8,10 +8,10 @@ from warnings import catch_warnings
 import torch
 
 from nbgrad.core.ops import relu, sigmoid, tanh
-from nbgrad.core.tensor.comparison import Deviation, NoNumbers, numbers_of
+from nbgrad.core.tensor.comparison import Deviation, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge
+from nbgrad.lab.judges import Case, FunctionJudge, number_of, raised
 from nbgrad.nn.functional import cross_entropy
 from nbgrad.nn.module.module import Module
 from nbgrad.optim import SGD
@@ -30,7 +30,7 @@ def _lefts() -> list[Case]:
 
 def _about_left(got: Any, case: Case) -> Deviation | None:
     (layers,) = case.arguments
-    value = _number(got)
+    value = number_of(got)
     if value is None:
         return None
     slope = case.right ** (1 / layers)
@@ -54,18 +54,11 @@ def _kept(answer: Any) -> Deviation | None:
         found = FunctionJudge(lambda case=case: [case], "kept(layers)", _about_left)(answer)  # type: ignore[misc]
         if found is not None:
             return found
-        value = _number(answer(*case.arguments))
+        value = number_of(answer(*case.arguments))
         if value is None or value <= 0 or abs(math.log(value / case.right)) > 1e-3:
             told = None if value is None else _about_left(value, case)
             return Deviation("numbers", f"{case.said}: {told or 'it is right for few layers only'}")
     return None
-
-
-def _number(got: Any) -> float | None:
-    try:
-        return float(numbers_of(got))
-    except (NoNumbers, RuntimeError, ValueError, TypeError):
-        return None
 
 
 # 8.2: the gain of an activation.
@@ -96,7 +89,7 @@ def _gains() -> list[Case]:
 
 
 def _about_gain(got: Any, case: Case) -> Deviation | None:
-    value = _number(got)
+    value = number_of(got)
     if value is None:
         return None
     square, variance = _moments(case.arguments[0])
@@ -135,8 +128,7 @@ def _cured(answer: Any) -> Deviation | None:
             scores = net(images)
             return _of_network(net, images, scores, tensor(labels))
         except Exception as error:  # whatever the student's network raises is the answer's fault
-            text = str(error).strip().partition("\n")[0][:200]
-            return Deviation("raised", f"deep({_LAYERS}) raised {type(error).__name__}: {text}")
+            return raised(f"deep({_LAYERS})", error)
 
 
 def _of_network(net: Module, images: Tensor, scores: Tensor, labels: Tensor) -> Deviation | None:

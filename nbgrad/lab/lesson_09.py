@@ -8,7 +8,7 @@ import torch
 from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, slope_of
+from nbgrad.lab.judges import Case, FunctionJudge, raised, slope_of
 from nbgrad.optim import SGD, Adam
 
 _STEPS = 4
@@ -73,9 +73,7 @@ def _walk(update: Update, form: str, memory: int) -> list[Any] | Deviation:
         try:
             given = update(w, tensor(gradient.clone()), *kept, *([step] if memory == 2 else []))
         except Exception as error:  # whatever the student's function raises is the answer's fault
-            return Deviation(
-                "raised", f"{form} raised {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
-            )
+            return raised(form, error)
         if not isinstance(given, tuple | list) or len(given) != memory + 1:
             return Deviation("shape", f"{form} has to give {memory + 1} tensors: the parameter and what is remembered")
         try:

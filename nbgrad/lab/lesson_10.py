@@ -6,22 +6,15 @@ from typing import Any
 import torch
 
 from nbgrad.core.functional.grad import grad
-from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge
+from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, is_near, raised, slip
 from nbgrad.nn.convolution import Conv2d
 from nbgrad.nn.functional import conv2d
 from nbgrad.nn.linear import Linear
 
 NAMES = ("bias", "weight", "x")
-
-
-def _is(got: Any, wrong: Any) -> bool:
-    try:
-        return difference(got, wrong) is None
-    except (NoNumbers, RuntimeError):
-        return False
 
 
 # 10.2: three gradients.
@@ -48,7 +41,7 @@ def _three(answer: Any) -> Deviation | None:
     try:
         given = answer(*arguments)
     except Exception as error:  # whatever the student's function raises is the answer's fault
-        return Deviation("raised", f"{form} raised {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}")
+        return raised(form, error)
     if not isinstance(given, Mapping):
         return Deviation("type", f"{form} has to give a dict with the names {', '.join(NAMES)}")
     for name in NAMES:
@@ -73,7 +66,7 @@ def _about_share(name: str, got: Any, arguments: tuple[Tensor, ...]) -> Deviatio
               (functional.fold(weight.reshape(4, 27).T @ g.reshape(2, 4, 16), (6, 6), 3) / 9, "factor",
                "it is a mean over the patches: a pixel gets the sum of all places where it was used")),
     }[name]  # fmt: skip
-    return next((Deviation(kind, text) for wrong, kind, text in wrongs if _is(got, wrong)), None)
+    return next((Deviation(kind, text) for wrong, kind, text in wrongs if is_near(got, wrong)), None)
 
 
 def _of_weight(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -104,7 +97,7 @@ def _counted(answer: Any) -> Deviation | None:
         }  # fmt: skip
         for name, listed in slips.items():
             for wrong, text in listed:
-                if name in answer and _is(answer[name], wrong) and wrong != right[name]:
+                if name in answer and is_near(answer[name], wrong) and wrong != right[name]:
                     return Deviation("offset" if name != "uses" else "numbers", f"the number of {name}: {text}")
     return ValuesJudge(_counts, "number")(answer)
 
@@ -135,7 +128,7 @@ def _shifted(images: torch.Tensor, right: int, down: int) -> torch.Tensor:
 def _about_move(got: Any, case: Case) -> Deviation | None:
     images, right, down = case.arguments
     data = images.data
-    for wrong, kind, text in (
+    slips = (
         (data, "zero", "nothing has moved"),
         (data.roll((down, right), (2, 3)), "row", "what leaves on one side comes in on the other: there has to be 0"),
         (_shifted(data, -right, -down), "sign", "it moves to the other side"),
@@ -146,10 +139,8 @@ def _about_move(got: Any, case: Case) -> Deviation | None:
         ),
         (_shifted(data, right, 0), "element", "it does not move down"),
         (_shifted(data, 0, down), "element", "it does not move to the right"),
-    ):
-        if _is(got, wrong):
-            return Deviation(kind, text)
-    return None
+    )
+    return slip(got, slips)
 
 
 EXERCISES = (

@@ -7,21 +7,14 @@ import torch
 
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.ops import tanh
-from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, raised, slip
 
 
 def _number(value: float) -> Tensor:
     return tensor(value, dtype=torch.float64, requires_grad=True)
-
-
-def _is(got: Any, wrong: Any) -> bool:
-    try:
-        return difference(got, wrong) is None
-    except (NoNumbers, RuntimeError):
-        return False
 
 
 # 11.1: the decay.
@@ -44,7 +37,7 @@ def _about_decay(got: Any, case: Case) -> Deviation | None:
     of_start, of_w = case.right
     if steps == 1:
         return None
-    for wrong, kind, text in (
+    slips = (
         ([of_w, of_start], "order", "the two have changed places: first the gradient of h0"),
         ([of_start, of_w / steps], "factor", "that of w is the share of one step: w is used in each of them, and the "
          "shares add up"),
@@ -52,10 +45,8 @@ def _about_decay(got: Any, case: Case) -> Deviation | None:
         ([w * steps, of_w], "numbers", "that of h0 adds the steps: factors in a row multiply"),
         ([of_start * start, of_w], "numbers", "that of h0 is the value of the last h: its slope is asked for"),
         ([of_start, steps * w ** (steps - 1)], "factor", "that of w lacks h0"),
-    ):  # fmt: skip
-        if _is(got, wrong):
-            return Deviation(kind, text)
-    return None
+    )  # fmt: skip
+    return slip(got, slips)
 
 
 # 11.2: detach.
@@ -96,7 +87,7 @@ def _of_cuts(answer: Any, form: str, every: int) -> Deviation | None:
             return Deviation("zero", "the last h has no history: it is detached after the last steps, too")
         own = float(numbers_of(grad(got, [w])[0]))
     except Exception as error:  # whatever the student's function raises is the answer's fault
-        return Deviation("raised", f"{form} raised {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}")
+        return raised(form, error)
     if count != len(_INPUTS):
         return Deviation("shape", f"the cell was called {count} times for {len(_INPUTS)} inputs")
     return _about_cuts(own, w, every)
@@ -149,7 +140,7 @@ def _about_clip(got: Any, case: Case) -> Deviation | None:
         (parts * min(1.0, limit / float(own.sum())), "factor", "the norms of the tensors are added: add their squares, "
          "then take the root"),
     ):  # fmt: skip
-        if _is(got, wrong) and not _is(wrong, case.right):
+        if is_near(got, wrong) and not is_near(wrong, case.right):
             return Deviation(kind, text)
     return None
 

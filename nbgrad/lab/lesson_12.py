@@ -7,15 +7,8 @@ import torch
 from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, raised, slip
 from nbgrad.nn.functional import scaled_dot_product_attention
-
-
-def _is(got: Any, wrong: Any) -> bool:
-    try:
-        return difference(got, wrong) is None
-    except (NoNumbers, RuntimeError):
-        return False
 
 
 def _random(generator: torch.Generator, *shape: int) -> torch.Tensor:
@@ -38,7 +31,7 @@ def _attentions() -> list[Case]:
 def _about_attention(got: Any, case: Case) -> Deviation | None:
     q, k, v = (one.data for one in case.arguments)
     scores, width = q @ k.T, q.shape[1]
-    for wrong, kind, text in (
+    slips = (
         (scores.softmax(1) @ v, "factor", "the scores are not divided by the root of the width"),
         ((scores / width).softmax(1) @ v, "factor", "the scores are divided by the width: its root is enough"),
         ((scores / len(q) ** 0.5).softmax(1) @ v, "factor", "the scores are divided by the root of the length: it "
@@ -50,10 +43,8 @@ def _about_attention(got: Any, case: Case) -> Deviation | None:
         ((scores / width**0.5).T.softmax(1) @ v, "transposed", "q and k have changed places"),
         (scores / width**0.5 @ v, "numbers", "softmax is missing"),
         ((scores / width**0.5).softmax(1), "shape", "these are the weights: the values v come last"),
-    ):  # fmt: skip
-        if _is(got, wrong):
-            return Deviation(kind, text)
-    return None
+    )  # fmt: skip
+    return slip(got, slips)
 
 
 # 12.2: the mask.
@@ -87,7 +78,7 @@ def _about_mask(got: Any, case: Case) -> Deviation | None:
         (scores.masked_fill(future, inf).softmax(0), "transposed", "softmax goes over the wrong dimension"),
         (scores.masked_fill(future, inf), "numbers", "softmax is missing"),
     ):  # fmt: skip
-        if _is(got, wrong):
+        if is_near(got, wrong):
             return Deviation(kind, text)
     try:
         if bool(numbers_of(got)[0].isnan().all()):
@@ -126,7 +117,7 @@ def _paired(answer: Any) -> Deviation | None:
                 return Deviation("type", f"{form} has to give two tensors: (inputs, targets)")
             inputs, targets = (numbers_of(one) for one in given)
         except Exception as error:  # whatever the student's function raises is the answer's fault
-            return Deviation("raised", f"{case.said} raised {type(error).__name__}: {str(error)[:200]}")
+            return raised(case.said, error)
         for name, got, right in zip(("inputs", "targets"), (inputs, targets), case.right, strict=True):
             if (found := difference(got, right)) is not None:
                 told = _about_pairs(name, got, case.right) or found
@@ -137,9 +128,9 @@ def _paired(answer: Any) -> Deviation | None:
 def _about_pairs(name: str, got: torch.Tensor, right: torch.Tensor) -> Deviation | None:
     if got.ndim == 2 and len(got) == right.shape[1] + 1:
         return Deviation("shape", f"there is one row too many: the last window has no next code ({len(got)} rows)")
-    if name == "targets" and _is(got, right[0]):
+    if name == "targets" and is_near(got, right[0]):
         return Deviation("shifted", "they are the inputs: the network would only have to copy. Each is the next code")
-    if name == "targets" and got.ndim == 1 and _is(got, right[1][:, -1]):
+    if name == "targets" and got.ndim == 1 and is_near(got, right[1][:, -1]):
         return Deviation("shape", "it is the next code after the window alone: every place of the window has a target")
     return None
 

@@ -9,6 +9,7 @@ from nbgrad.core.tensor.comparison import Deviation
 from nbgrad.core.tensor.tensor import tensor
 from nbgrad.lab import clinic
 from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import raised
 from nbgrad.nn.containers import Sequential
 from nbgrad.nn.linear import Linear
 from nbgrad.nn.normalization import LayerNorm
@@ -81,7 +82,7 @@ def _silent(answer: Any) -> Deviation | None:
         try:
             given = answer(net)
         except Exception as error:  # whatever the student's function raises is the answer's fault
-            return Deviation("raised", f"silent of {text} raised {type(error).__name__}: {str(error)[:200]}")
+            return raised(f"silent of {text}", error)
         if isinstance(given, str) or not isinstance(given, list | tuple | set):
             return Deviation("type", "a list of names is expected: does the function end with return?")
         if (found := _of_names(set(given), right, net)) is not None:
@@ -143,7 +144,7 @@ def _first(answer: Any) -> Deviation | None:
         try:
             given = answer(net, x)
         except Exception as error:  # whatever the student's function raises is the answer's fault
-            return Deviation("raised", f"first_bad of {text} raised {type(error).__name__}: {str(error)[:200]}")
+            return raised(f"first_bad of {text}", error)
         if given == right and isinstance(given, bool) is False:
             continue
         if given is not None and not isinstance(given, int):

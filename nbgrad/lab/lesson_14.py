@@ -7,19 +7,12 @@ import torch
 
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.ops import cosh, exp, sin
-from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, slope_of
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, raised, slip, slope_of
 
 Curve = Callable[[Tensor], Tensor]
-
-
-def _is(got: Any, wrong: Any) -> bool:
-    try:
-        return difference(got, wrong) is None
-    except (NoNumbers, RuntimeError):
-        return False
 
 
 # 14.1: a Newton step.
@@ -61,7 +54,7 @@ def _about_newton(got: Any, case: Case) -> Deviation | None:
         (at - second / slope, "numbers", "it is turned around: the slope is divided by the second derivative"),
         (at - slope * second, "factor", "it multiplies by the second derivative: divide"),
     ):
-        if _is(got, wrong) and abs(wrong - case.right) > 1e-3:
+        if is_near(got, wrong) and abs(wrong - case.right) > 1e-3:
             return Deviation(kind, text)
     return None
 
@@ -99,7 +92,7 @@ def _about_hessian(got: Any, case: Case) -> Deviation | None:
     surface, x = case.arguments
     leaf = tensor(x.data.clone(), requires_grad=True)
     (slope,) = grad(surface(leaf), [leaf])
-    for wrong, kind, text in (
+    slips = (
         (right.sum(0), "shape", "that is the gradient of the sum of all slopes, one number for each row: derive "
             "each slope "
          "by itself"),
@@ -108,10 +101,8 @@ def _about_hessian(got: Any, case: Case) -> Deviation | None:
         (slope, "shape", "that is the gradient: it has to be derived once more"),
         (torch.outer(numbers_of(slope), numbers_of(slope)), "numbers", "that is the gradient times itself, which is "
          "something else"),
-    ):  # fmt: skip
-        if _is(got, wrong):
-            return Deviation(kind, text)
-    return None
+    )  # fmt: skip
+    return slip(got, slips)
 
 
 # 14.3: an op of one's own.
@@ -138,7 +129,7 @@ def _op(answer: Any) -> Deviation | None:
                 return Deviation(found.kind, f"the forward: {found}")
             (own,) = grad(got, [x], tensor(g))
         except Exception as error:  # whatever the student's op raises is the answer's fault
-            return Deviation("raised", f"it raised {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}")
+            return raised("it", error)
         if (found := difference(own, slope)) is not None:
             told = _about_backward(own, g, torch.tensor(values, dtype=torch.float64)) or found
             return Deviation(told.kind, f"the backward: {told}")
@@ -146,15 +137,13 @@ def _op(answer: Any) -> Deviation | None:
 
 
 def _about_backward(own: Any, g: torch.Tensor, x: torch.Tensor) -> Deviation | None:
-    for wrong, kind, text in (
+    slips = (
         (x.tanh(), "factor", "the incoming gradient g is missing"),
         (g / x.cosh(), "numbers", "that is the slope of log at cosh(x): the slope of cosh is missing"),
         (g * x.sinh(), "numbers", "that is the slope of cosh: the slope of log is missing"),
         (g * (1 - x.tanh() ** 2), "numbers", "that is derived once too often"),
-    ):
-        if _is(own, wrong):
-            return Deviation(kind, text)
-    return None
+    )
+    return slip(own, slips)
 
 
 EXERCISES = (
