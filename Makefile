@@ -16,7 +16,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 # An environment beside it with other people's packages. It sees what .venv has.
 MODELS := .venv-models
-TOUR := notebooks/01_tour.ipynb
+TOUR := notebooks/00_tour.ipynb
 VIEW := nbgrad/widgets
 BUILD := build
 CORE := nbgrad/core
@@ -38,7 +38,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo kit write images wheels opdb sweep bench models models-small test together whole minimum tools lint types unit frontend notebooks save browser clean
+.PHONY: help setup compile lab demo kit write course images wheels opdb sweep bench models models-small test together whole minimum tools lint types unit frontend notebooks browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 write: setup ## write what is made from the code: the stubs that editors read, docs/ops.md, docs/parity.md, what the front end has of Python
 	@NBGRAD_COMPILED=0 $(PY) tools/write.py
+
+course: setup ## write the lessons from notebooks/source: the student's copies, and the solutions with their outputs (LESSONS='04 08' names some)
+	$(call step,course,$(STILL) $(PY) -m tools.course $(LESSONS))
 
 images: setup ## write the pictures of the documentation anew, docs/images: after a change of the front end
 	@$(PY) -m tools.write_images
@@ -185,17 +188,16 @@ $(VIEW)/node_modules/.package-lock.json: $(VIEW)/package.json $(VIEW)/package-lo
 # A bar of tqdm says how long something took, which no two runs have in common.
 STILL := TQDM_DISABLE=1
 
-notebooks: setup ## run the notebooks again and compare every output with the saved one
+notebooks: setup ## run the lessons: the solutions, whose outputs have to be the saved ones, and the student's copies
 	$(call step,notebooks,$(STILL) $(COMPARED))
 	$(call step,notebooks as an older processor computes,$(OLDER) $(STILL) $(COMPARED))
+	$(call step,notebooks without answers,$(STILL) $(UNANSWERED))
 
-COMPARED = $(PY) -m pytest -q --nbval --nbval-current-env --nbval-sanitize-with=tests/nbval.cfg --nbval-cell-timeout=60 \
-	--dist loadfile -n $(JOBS) notebooks/
-
-save: setup ## run the notebooks and save them with their outputs, as the notebooks check wants them
-	$(call step,save,$(STILL) $(PY) -m jupyter nbconvert --to notebook --execute --inplace --log-level=WARN \
-		--NotebookClient.store_widget_state=False --NotebookClient.record_timing=False \
-		--NotebookClient.extra_arguments=--log-level=ERROR notebooks/*.ipynb)
+NBVAL = $(PY) -m pytest -q --nbval-current-env --nbval-sanitize-with=tests/nbval.cfg --nbval-cell-timeout=60 \
+	--dist loadfile -n $(JOBS)
+COMPARED = $(NBVAL) --nbval notebooks/solutions/
+# A student's copy has no outputs to compare with: every cell of it has to run.
+UNANSWERED = $(NBVAL) --nbval-lax notebooks/*.ipynb
 
 browser: setup ## the notebooks in JupyterLab and headless Chromium, without half of the long tests; screenshots in build/screenshots
 	$(call step,browser,$(UNIT) -n $(WAITING) -m browser --sampled)

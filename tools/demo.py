@@ -1,6 +1,6 @@
 """Run a notebook without a screen and write it as one HTML page that needs nothing else, not even a network.
 
-    python tools/demo.py notebooks/01_tour.ipynb build/tour.html
+    python tools/demo.py notebooks/00_tour.ipynb build/tour.html
 
 Every view that a cell displayed stays alive in the page: its picture is taken from the widget's state and handed to the
 same front end that draws it in JupyterLab. Formulas in the text become MathML, which browsers draw by themselves.

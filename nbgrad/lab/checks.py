@@ -1,6 +1,9 @@
 """``check``, ``hint`` and the rest of what a student and a grade cell call."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from dis import get_instructions
+from types import CodeType, FunctionType
 from typing import Any
 
 from nbgrad.core.tensor.comparison import Deviation
@@ -21,7 +24,8 @@ class Outcome:
     Attributes:
         number: of the exercise.
         right: whether the answer is right.
-        kind: how it is wrong, in a word: "shape", "sign", "factor", ...; empty where it is right.
+        kind: how it is wrong, in a word: "shape", "sign", "factor", ...; "unanswered" where the ``...`` of the exercise
+            is still there; empty where it is right.
         reason: the same in a sentence, without the right answer.
     """
 
@@ -36,6 +40,8 @@ class Outcome:
     def __repr__(self) -> str:
         if self.right:
             return f"{self.number} ✓ right"
+        if self.kind == "unanswered":
+            return f"{self.number} … not answered yet: {self.reason}."
         more = (
             "" if _given.get(self.number, 0) >= len(find(self.number).hints) else f' nbgrad.lab.hint("{self.number}")'
         )
@@ -51,20 +57,52 @@ def check(number: str | float, answer: Any) -> Outcome:
             function, a graph.
 
     Returns:
-        A ``Outcome``, true where the answer is right. As the last line of a cell it is shown.
+        An ``Outcome``, true where the answer is right. As the last line of a cell it is shown.
 
     Raises:
         KeyError: there is no such exercise.
     """
     exercise = find(number)
-    if answer is ...:
-        return Outcome(
-            exercise.number, right=False, kind="type", reason="the ... is still there: write your answer in its place"
-        )
+    if reason := unanswered(answer):
+        return Outcome(exercise.number, right=False, kind="unanswered", reason=reason)
     wrong: Deviation | None = exercise.judge(answer)
     if wrong is None:
         return Outcome(exercise.number, right=True)
     return Outcome(exercise.number, right=False, kind=wrong.kind, reason=str(wrong).rstrip("."))
+
+
+def unanswered(answer: Any) -> str:
+    """Where the ``...`` of an exercise is still to be replaced; empty where it is not.
+
+    Args:
+        answer: ``...`` itself, a list, tuple or dict that has one, a function with nothing else in it, or a class that
+            has such a function.
+    """
+    parts = answer.values() if isinstance(answer, Mapping) else answer if isinstance(answer, list | tuple) else ()
+    if answer is ... or any(part is ... for part in parts):
+        return "write your answer in the place of the ..."
+    if isinstance(answer, type):
+        empty = [name for name, one in vars(answer).items() if _is_empty(getattr(one, "__func__", one))]
+        return f"{answer.__name__}.{empty[0]} is empty: write it in the place of the ..." if empty else ""
+    if any(_is_empty(part) for part in (answer, *parts)):
+        name = next(part.__name__ for part in (answer, *parts) if _is_empty(part))
+        return f"the function {name} is empty: write it in the place of the ..."
+    return ""
+
+
+def _is_empty(one: Any) -> bool:
+    """Whether this is a function that does nothing: its body is ``...``, ``pass`` or a docstring."""
+    if not isinstance(one, FunctionType):
+        return False
+    code = one.__code__
+    return not code.co_names and {step.opname for step in get_instructions(code)} <= _NOTHING and _gives_none(code)
+
+
+_NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
+
+
+def _gives_none(code: CodeType) -> bool:
+    return all(step.argval is None for step in get_instructions(code) if step.opname in ("LOAD_CONST", "RETURN_CONST"))
 
 
 def require(number: str | float, answer: Any) -> None:

@@ -1,12 +1,13 @@
 """What looks at an answer: at numbers, at named values, at a function, at a graph."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from warnings import catch_warnings
 
 import torch
 
+from nbgrad.core.functional.grad import grad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import ATOL, RTOL, Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor
@@ -133,7 +134,7 @@ class FunctionJudge:
                 with catch_warnings(action="ignore"):  # of shapes that do not pair, for one: the reason says more
                     got = answer(*case.arguments)
             except Exception as error:  # whatever the student's function raises is the answer's fault
-                return Deviation("raised", f"{case.said} raised {type(error).__name__}: {_first(error)}")
+                return raised(case.said, error)
             if got is None:
                 return Deviation("type", f"{case.said} gives None: the function has to end with return")
             found = difference(got, case.right, rtol=self.rtol, atol=ATOL)
@@ -143,5 +144,51 @@ class FunctionJudge:
         return None
 
 
-def _first(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:200]
+def is_near(got: Any, other: Any) -> bool:
+    """Whether an answer holds these numbers, in the same shape."""
+    try:
+        return difference(got, other) is None
+    except (TypeError, RuntimeError):
+        return False
+
+
+def slip(got: Any, slips: Iterable[tuple[Any, str, str]]) -> Deviation | None:
+    """What there is to say of an answer that is one of the usual wrong ones; None where it is not.
+
+    Args:
+        got: the answer.
+        slips: the numbers of each wrong answer, the kind of the fault, and the sentence.
+    """
+    return next((Deviation(kind, text) for wrong, kind, text in slips if is_near(got, wrong)), None)
+
+
+def slope_of(value: Tensor, x: Tensor) -> Tensor:
+    """The gradient of ``value`` by ``x``, with a history, so that it can be derived again.
+
+    Raises:
+        ValueError: ``value`` does not depend on ``x``.
+    """
+    (found,) = grad(value, [x], create_graph=True, allow_unused=True)
+    if found is None:
+        raise ValueError("the value does not depend on x")
+    return found
+
+
+def number_of(got: Any) -> float | None:
+    """The number that an answer is; None where it is no single number."""
+    try:
+        return float(numbers_of(got))
+    except (TypeError, RuntimeError, ValueError):
+        return None
+
+
+def raised(said: str, error: Exception) -> Deviation:
+    """What there is to say where a student's function raised.
+
+    Args:
+        said: how the message names the call.
+        error: what it raised.
+    """
+    return Deviation(
+        "raised", f"{said} raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+    )

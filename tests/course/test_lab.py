@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings
@@ -148,7 +149,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ([6.0, -4.0, None, 4.0], "type", "the gradient of c: it is None"),
         (of_graph(-1.0), "sign", "the sign of every element is wrong"),
         (of_graph(backward=False), "type", "the graph has no gradient of a, b, c, f: it needs a backward from L"),
-        (..., "type", "the ... is still there"),
+        (..., "unanswered", "write your answer in the place of the ..."),
     ],
     "1.2": [
         (lambda f, x: (f(x) - f(x + 1e-4)) / 1e-4, "sign", "the sign is wrong"),
@@ -157,7 +158,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda f, x: f(x), "numbers", "that is the value of the function there"),
         (lambda f, x: f(x + 1e-2), "numbers", "the value of the function beside the point"),
         (lambda f, x: (f(x + 0.1) - f(x)) / 0.1, "rounding", "the nudge is too large"),
-        (lambda f, x: None, "type", "gives None: the function has to end with return"),
+        (lambda f, x: print(), "type", "gives None: the function has to end with return"),
         (lambda f: 0.0, "raised", "raised TypeError"),
         (6.0, "type", "a function is expected, slope(function, x)"),
     ],
@@ -212,6 +213,14 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
 }
 
 
+for path in sorted(Path(__file__).parent.glob("answers_*.py")):
+    of_lesson = import_module(f"tests.course.{path.stem}")
+    RIGHT |= of_lesson.RIGHT
+    WRONG |= of_lesson.WRONG
+RIGHT, WRONG = (dict(sorted(one.items(), key=lambda one: [*map(int, one[0].split("."))])) for one in (RIGHT, WRONG))
+
+
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("number", "answer"), [(number, answer) for number, answers in RIGHT.items() for answer in answers]
 )
@@ -222,6 +231,7 @@ def test_the_right_answer_is_right_in_every_form(number: str, answer: Any) -> No
     lab.require(number, answer)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("number", "answer", "kind", "reason"),
     [(number, *one) for number, wrong in WRONG.items() for one in wrong],
@@ -254,6 +264,38 @@ def test_the_numbers_of_the_answers_are_not_in_the_source() -> None:
     source = "".join(path.read_text() for path in Path(lab.__file__).parent.glob("*.py"))
     for one in ([6, -4, -2, 4], [6.0, -4.0, -2.0, 4.0]):
         assert str(one)[1:-1] not in source
+
+
+def test_an_exercise_that_was_not_answered_says_so() -> None:
+    def empty(x: Any) -> Any: ...
+
+    def documented(x: Any) -> Any:
+        """Say what it does."""
+
+    class Half:
+        def __init__(self, data: Any) -> None:
+            self.data = data
+
+        def backward(self) -> None: ...
+
+    place = "write your answer in the place of the ..."
+    for number, answer, reason in (
+        ("1.1", ..., place),
+        ("1.1", {"a": 6.0, "b": ..., "c": ..., "f": ...}, place),
+        ("1.1", [1.0, ..., 2.0, 3.0], place),
+        ("1.2", empty, "the function empty is empty: write it in the place of the ..."),
+        ("1.2", documented, "the function documented is empty"),
+        ("1.2", Half, "Half.backward is empty"),
+        ("1.2", [empty, central], "the function empty is empty"),
+    ):
+        outcome = lab.check(number, answer)
+        assert outcome.kind == "unanswered"
+        assert reason in outcome.reason
+        assert repr(outcome) == f"{number} … not answered yet: {outcome.reason}."
+        with pytest.raises(lab.WrongAnswer, match="write"):
+            lab.require(number, answer)
+    assert lab.check("1.2", lambda function, x: 0.0).kind == "zero"
+    assert lab.check("1.2", print).kind != "unanswered"
 
 
 def test_hints_come_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:

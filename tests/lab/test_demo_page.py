@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 def test_the_page_of_the_tour_is_alive(page: Page, tmp_path: Path) -> None:
     target = tmp_path / "tour.html"
-    facts = build(ROOT / "notebooks" / "01_tour.ipynb", target)
+    facts = build(ROOT / "notebooks" / "00_tour.ipynb", target)
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto(target.as_uri())

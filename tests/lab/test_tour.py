@@ -7,7 +7,8 @@ from tests.lab.harness import ROOT, LabServer, NotebookPage
 
 pytestmark = pytest.mark.browser
 
-TOUR = ROOT / "notebooks" / "01_tour.ipynb"
+TOUR = ROOT / "notebooks" / "00_tour.ipynb"
+SAVED = ROOT / "notebooks" / "solutions" / "00_tour.ipynb"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
@@ -62,7 +63,7 @@ def test_the_tour_runs_and_its_graphs_are_alive(lab: NotebookPage, lab_server: L
 
 
 def test_a_saved_tour_shows_its_pictures_before_anything_runs(lab: NotebookPage, lab_server: LabServer) -> None:
-    lab.open(lab_server.add(TOUR))
+    lab.open(lab_server.add(SAVED))
     pictures = lab.outputs("image/svg+xml")
     assert len(pictures) == 3
     for cell, _ in pictures:  # Lab joins printed lines, which moves the outputs after them

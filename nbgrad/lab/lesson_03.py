@@ -1,0 +1,236 @@
+"""The exercises of lesson 3: an engine of one's own."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nbgrad.core.functional.grad import grad
+from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import raised
+
+# 3.1: the ops of Value. What they give, and what their rules give, is compared with nbgrad's own.
+
+_OPS: tuple[tuple[str, Callable[..., Any], tuple[float, ...]], ...] = (
+    ("a + b", lambda a, b: a + b, (2.0, -3.0)),
+    ("a * b", lambda a, b: a * b, (2.0, -3.0)),
+    ("a.tanh()", lambda a: a.tanh(), (0.7,)),
+    ("a.tanh()", lambda a: a.tanh(), (-1.5,)),
+)
+_INCOMING = 0.5
+"""The gradient that a rule is called with: not 1, so that a rule which forgets it is seen."""
+
+
+def _values(answer: Any) -> Deviation | None:
+    if not isinstance(answer, type):
+        return Deviation("type", "the class is expected: Value, without parentheses behind it")
+    for text, op, at in _OPS:
+        try:
+            inputs = [answer(one) for one in at]
+            result = op(*inputs)
+        except Exception as error:  # whatever the student's class raises is the answer's fault
+            return raised(text, error)
+        if (found := _of_op(answer, inputs, result)) is not None or (found := _of_rule(result, op, at)) is not None:
+            return Deviation(found.kind, f"{text}: {found}")
+    return None
+
+
+def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
+    """Whether the result of an op is a value that knows where it comes from."""
+    if not isinstance(result, cls):
+        what = "None: the method has to end with return" if result is None else f"a {type(result).__name__}"
+        return Deviation("type", f"it gives {what}, where a {cls.__name__} is expected")
+    parents = list(getattr(result, "parents", ()))
+    if len(parents) != len(inputs) or any(one is not other for one, other in zip(parents, inputs, strict=True)):
+        return Deviation("shape", f"its parents have to be the {len(inputs)} inputs, in their order")
+    return None if callable(getattr(result, "rule", None)) else Deviation("type", "it has no rule")
+
+
+def _of_rule(result: Any, op: Callable[..., Any], at: Sequence[float]) -> Deviation | None:
+    leaves = [tensor(one, requires_grad=True) for one in at]
+    value = op(*leaves)
+    if (found := difference(result.data, value)) is not None:
+        return Deviation(found.kind, f"the data: {found}")
+    try:
+        given = result.rule(_INCOMING)
+    except Exception as error:  # as above
+        return raised("its rule", error)
+    right = [float(numbers_of(one)) * _INCOMING for one in grad(value, leaves)]
+    if not isinstance(given, tuple | list) or len(given) != len(right):
+        return Deviation("shape", f"its rule has to give {len(right)} gradient{'s' * (len(right) > 1)}, as a tuple")
+    if _same(given, [one / _INCOMING for one in right]):
+        return Deviation("factor", "its rule forgets the incoming gradient g: it gives the local slope alone")
+    if len(right) == 2 and right[0] != right[1] and _same(given, right[::-1]):
+        return Deviation("order", "the two gradients of its rule have changed places")
+    found = difference(list(given), right)
+    return None if found is None else Deviation(found.kind, f"what its rule gives: {found}")
+
+
+def _same(given: Any, right: Any) -> bool:
+    try:
+        return difference(list(given), right) is None
+    except (NoNumbers, TypeError, RuntimeError):
+        return False
+
+
+# 3.2: a topological order.
+
+
+class Node:
+    """A value of a graph to be ordered: it has parents and nothing else."""
+
+    def __init__(self, name: str, *parents: "Node") -> None:
+        self.name, self.parents = name, parents
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _graphs() -> list[tuple[str, list[Node]]]:
+    a, b = Node("a"), Node("b")
+    c = Node("c", a, b)
+    d = Node("d", c)
+    chain = [a, b, c, d]
+    x = Node("x")
+    y = Node("y", x)
+    z = Node("z", x, y)
+    short = [x, y, z]
+    t = Node("t")
+    square = Node("square", t, t)
+    power = Node("power", t)
+    total = Node("total", square, power)
+    rng, layers = random.Random(3), [Node("n0"), Node("n1")]
+    for number in range(2, 14):
+        layers.append(Node(f"n{number}", layers[-1], rng.choice(layers)))
+    return [
+        ("a chain", chain),
+        ("a shortcut around y", short),
+        ("t used three times", [t, square, power, total]),
+        ("a random graph", layers),
+    ]
+
+
+def _orders(answer: Any) -> Deviation | None:
+    if not callable(answer):
+        return Deviation("type", "a function is expected, topological(root): give it without parentheses")
+    for text, nodes in _graphs():
+        root, needed = nodes[-1], _above(nodes[-1])
+        try:
+            given = answer(root)
+        except Exception as error:  # whatever the student's function raises is the answer's fault
+            return raised(text, error)
+        if not isinstance(given, list | tuple):
+            return Deviation("type", "a list of values is expected: does the function end with return?")
+        if (found := _of_order(list(given), needed)) is not None:
+            return Deviation(found.kind, f"{text}: {found}")
+    return None
+
+
+def _above(root: Node) -> set[Node]:
+    return {root}.union(*map(_above, root.parents))
+
+
+def _of_order(given: list[Any], needed: set[Node]) -> Deviation | None:
+    if len(set(map(id, given))) < len(given):
+        twice = next(one for at, one in enumerate(given) if one in given[:at])
+        return Deviation("element", f"{twice} is in the list more than once: remember which values were visited")
+    if len(given) < len(needed):
+        missing = sorted(repr(one) for one in needed - set(given))
+        return Deviation("shape", f"{', '.join(missing)} is missing: each value that the root depends on is needed")
+    place = {one: at for at, one in enumerate(given)}
+    wrong = [(one, parent) for one in given for parent in one.parents if place[parent] > place[one]]
+    if not wrong:
+        return None
+    if all(place[parent] > place[one] for one in given for parent in one.parents):
+        return Deviation("order", "the list is turned around: the root comes last, and each value after its parents")
+    return Deviation("order", f"{wrong[0][0]} comes before {wrong[0][1]}, which is its parent: add a value to the list "
+                     "only after all of its parents")  # fmt: skip
+
+
+# 3.3: a random check.
+
+_CLAIMS: tuple[tuple[str, Callable[[float], float], Callable[[float], float], bool], ...] = (
+    ("x * x with 2 * x", lambda x: x * x, lambda x: 2 * x, True),
+    ("tanh(x) with 1 - tanh(x) ** 2", math.tanh, lambda x: 1 - math.tanh(x) ** 2, True),
+    ("exp(x) with exp(x)", math.exp, math.exp, True),
+    ("1000 * x with 1000", lambda x: 1000 * x, lambda _: 1000.0, True),
+    ("x * x with x", lambda x: x * x, lambda x: x, False),
+    ("x ** 3 with -3 * x * x", lambda x: x**3, lambda x: -3 * x * x, False),
+    ("tanh(x) with 1 - tanh(x)", math.tanh, lambda x: 1 - math.tanh(x), False),
+    ("sin(x) with 1.02 * cos(x)", math.sin, lambda x: 1.02 * math.cos(x), False),
+    ("abs(x) with 1", abs, lambda _: 1.0, False),
+    ("max(x, 0) with 0", lambda x: max(x, 0.0), lambda _: 0.0, False),
+)
+
+
+def _checker(answer: Any) -> Deviation | None:
+    if not callable(answer):
+        return Deviation("type", "a function is expected, is_right(function, slope): give it without parentheses")
+    for text, function, slope, right in _CLAIMS:
+        try:
+            said = answer(function, slope)
+        except Exception as error:  # whatever the student's function raises is the answer's fault
+            return raised(f"is_right for {text}", error)
+        if isinstance(said, Tensor):
+            said = said.item()
+        if not isinstance(said, bool):
+            return Deviation("type", "True or False is expected: does the function end with return?")
+        if said is right:
+            continue
+        if right:
+            return Deviation("rounding", f"it refuses {text}, which is right: two numbers by nudging never agree "
+                f"in the "
+                             "last digits. Allow an error in proportion to the slope")  # fmt: skip
+        if text.startswith(("abs", "max")):
+            return Deviation("element", f"it accepts {text}, which is wrong for half of all x: draw random points "
+                f"of both "
+                             "signs, and several of them")  # fmt: skip
+        if "1.02" in text:
+            return Deviation("rounding", f"it accepts {text}, which is 2 % off: an error by nudging is much smaller")
+        return Deviation("numbers", f"it accepts {text}, which is wrong")
+    return None
+
+
+EXERCISES = (
+    Exercise(
+        "3.1",
+        "The ops of Value",
+        "Complete the class Value: a + b, a * b and a.tanh() give a new Value with its data, with parents, the "
+        "tuple of "
+        "its inputs, and with rule, a function that takes the incoming gradient g and gives a tuple with one gradient "
+        "for each parent. __add__ is there as an example. Give the class: Value.",
+        _values,
+        (
+            "Look at __add__: what does it give to Value(...) besides the data?",
+            "The rules are those of exercise 2.2: a product gives g times the other factor.",
+            "tanh has one parent, so (self,), and its rule gives a tuple of one: (g * slope,). Compute the value "
+            "first.",
+        ),
+    ),
+    Exercise(
+        "3.2",
+        "A topological order",
+        "Write topological(root): the list of all values that root depends on, each once, each after its parents, and "
+        "root as the last one. A value has the attribute parents.",
+        _orders,
+        (
+            "Which value can be put into the list first? One that has no parents.",
+            "Write an inner function visit(value): it visits the parents, and only then appends the value.",
+            "A value that is reached on two ways is visited twice. Keep a set of those that are done.",
+        ),
+    ),
+    Exercise(
+        "3.3",
+        "A random check",
+        "Write is_right(function, slope): True if slope(x) is the slope of function(x) for numbers x, False if not. "
+        "Compare it with nudges at random points.",
+        _checker,
+        (
+            "You wrote the nudge in exercise 1.2.",
+            "One point is not enough: a slope may be right for positive x only. random.uniform(-2, 2), 20 times.",
+            "Call them equal if the difference is below a thousandth of 1 + abs(slope(x)).",
+        ),
+    ),
+)

@@ -1,0 +1,261 @@
+"""The exercises of lesson 5: the five lines that train a network."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import raised
+from nbgrad.nn.functional import cross_entropy
+from nbgrad.nn.linear import Linear
+from nbgrad.nn.module.module import Module
+from nbgrad.optim import SGD
+
+# 5.1: without zero_grad.
+
+START, SLOPE, RATE, STEPS = 10.0, 3.0, 0.1, 4
+"""A parameter, the slope of its loss, which is the same everywhere, the rate, and how many steps are made."""
+
+
+def _walk(*, clears: bool) -> list[float]:
+    w = tensor(START, dtype=torch.float64, requires_grad=True)
+    optimizer = SGD([w], lr=RATE)
+    places = []
+    for _ in range(STEPS):
+        if clears:
+            optimizer.zero_grad()
+        (w * SLOPE).backward()
+        optimizer.step()
+        places.append(float(numbers_of(w)))
+    return places
+
+
+def _walks(answer: Any) -> Deviation | None:
+    right = _walk(clears=False)
+    found = difference(answer, right)
+    if found is None:
+        return None
+    try:
+        given = numbers_of(answer)
+    except TypeError:
+        return found
+    for wrong, kind, text in (
+        (_walk(clears=True), "numbers", "these are the values with zero_grad: without it each step uses the sum of all "
+         "gradients so far"),
+        ([2 * START - one for one in right], "sign", "w goes up: a step goes against the gradient"),
+        ([START, *right[:-1]], "shifted", "the list begins with the value before the first step: give those after "
+            "each"),
+        ([START - one for one in right], "offset", "these are the distances from the beginning: give the values of w"),
+        ([before - after for before, after in zip([START, *right], right, strict=False)], "offset",
+         "these are the lengths of the steps: give the values of w after them"),
+    ):  # fmt: skip
+        if given.shape == (STEPS,) and difference(given, wrong) is None:
+            return Deviation(kind, text)
+    return found
+
+
+# 5.2 and 5.3 look at what a function does to a small network.
+
+
+def _network() -> Module:
+    generator = torch.Generator().manual_seed(5)
+    net = Linear(6, 3)
+    for one in net.parameters():
+        one.data.copy_(torch.randn(tuple(one.shape), generator=generator))
+    return net
+
+
+def _data(count: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(55)
+    return tensor(torch.randn((count, 6), generator=generator)), tensor(torch.randint(3, (count,), generator=generator))
+
+
+def _raised(call: Callable[[], Any], said: str) -> Deviation | None:
+    try:
+        call()
+    except Exception as error:  # whatever the student's function raises is the answer's fault
+        return raised(said, error)
+    return None
+
+
+# 5.2: accumulate on purpose.
+
+_COUNT, _CHUNKS = 24, 4
+
+
+def _gradients_of(loss: Callable[[Module, Tensor, Tensor], Tensor], images: Tensor, labels: Tensor) -> torch.Tensor:
+    net = _network()
+    loss(net, images, labels).backward()
+    return _flat(net)
+
+
+def _flat(net: Module) -> torch.Tensor:
+    parts = [torch.zeros(tuple(one.shape)) if one.grad is None else numbers_of(one.grad) for one in net.parameters()]
+    return torch.cat([one.flatten() for one in parts])
+
+
+class _Watched(Module):
+    """A network that notes how many images it was given at once."""
+
+    def __init__(self, net: Module) -> None:
+        super().__init__()
+        self.net = net
+        self.seen: list[int] = []
+
+    def forward(self, images: Tensor) -> Any:
+        self.seen.append(len(images))
+        return self.net(images)
+
+
+def _accumulates(answer: Any) -> Deviation | None:
+    if not callable(answer):
+        return Deviation("type", "a function is expected, accumulate(model, images, labels, chunks)")
+    images, labels = _data(_COUNT)
+    net = _network()
+    watched = _Watched(net)
+    said = f"accumulate(model, images, labels, {_CHUNKS})"
+    if (found := _raised(lambda: answer(watched, images, labels, _CHUNKS), said)) is not None:
+        return found
+    if not watched.seen:
+        return Deviation("zero", f"{said} never calls the model")
+    size = _COUNT // _CHUNKS
+    if max(watched.seen) > size:
+        return Deviation("shape", f"the model got {max(watched.seen)} images at once: with {_CHUNKS} chunks of "
+            f"{_COUNT} "
+                         f"it may be {size}")  # fmt: skip
+    return _of_gradient(_flat(net), images, labels)
+
+
+def _of_gradient(got: torch.Tensor, images: Tensor, labels: Tensor) -> Deviation | None:
+    size = _COUNT // _CHUNKS
+    mean = _gradients_of(lambda model, x, y: cross_entropy(model(x), y), images, labels)
+    last = _gradients_of(lambda model, x, y: cross_entropy(model(x), y), images[-size:], labels[-size:])
+    if not got.any():
+        return Deviation(
+            "zero", "the parameters have no gradient afterwards: is there a backward, and no zero_grad after it?"
+        )
+    if difference(got, mean) is None:
+        return None
+    if difference(got, last) is None or difference(got, last / _CHUNKS) is None:
+        return Deviation("row", "only the gradient of the last chunk is there: nothing may clear it between two chunks")
+    if difference(got, mean * _CHUNKS) is None:
+        return Deviation("factor", f"the gradient is {_CHUNKS} times too large: each chunk's loss is a mean over "
+            f"its own "
+                         "images, and their sum is not the mean over all")  # fmt: skip
+    if difference(got, mean * _COUNT) is None:
+        return Deviation("factor", "the gradient is that of a sum over all images: the loss is their mean")
+    if difference(got, mean / _CHUNKS) is None:
+        return Deviation("factor", f"the gradient is {_CHUNKS} times too small: it is divided twice")
+    found = difference(got, mean)
+    return None if found is None else Deviation(found.kind, f"the gradient: {found}")
+
+
+# 5.3: repair a loop.
+
+_Line = Callable[[Module, Any, Tensor, Tensor], None]
+
+
+def _trained(lines: str, steps: int = 3) -> torch.Tensor:
+    """The parameters after some steps of a loop: z is zero_grad, f the forward and the loss, b backward, s step."""
+    net = _network()
+    optimizer = SGD(net.parameters(), lr=0.5)
+    images, labels = _data(_COUNT)
+    loss = None
+    for _ in range(steps):
+        for line in lines:
+            if line == "z":
+                optimizer.zero_grad()
+            elif line == "f":
+                loss = cross_entropy(net(images), labels)
+            elif line == "b" and loss is not None:
+                loss.backward()
+            elif line == "s":
+                optimizer.step()
+    return torch.cat([numbers_of(one).flatten() for one in net.parameters()])
+
+
+_WRONG = (
+    ("", "zero", "the parameters do not move: step has to come after backward, and zero_grad not in between"),
+    ("fbs", "factor", "the gradients of earlier steps are still there: clear them once in each step"),
+    ("sfzb", "shifted", "step comes before backward: it uses the gradient of the step before"),
+    ("fbszs", "factor", "there is one step too many"),
+    ("zfbss", "factor", "it steps twice with one gradient"),
+)
+
+
+def _repaired(answer: Any) -> Deviation | None:
+    if not callable(answer):
+        return Deviation("type", "a function is expected, train_step(model, optimizer, images, labels)")
+    net = _network()
+    optimizer = SGD(net.parameters(), lr=0.5)
+    images, labels = _data(_COUNT)
+    said = "train_step(model, optimizer, images, labels)"
+    losses = []
+    for _ in range(3):
+        before = _loss(net, images, labels)
+        if (found := _raised(lambda: losses.append(answer(net, optimizer, images, labels)), said)) is not None:
+            return found
+        if losses[-1] is None:
+            return Deviation("type", f"{said} gives None: it has to return the loss")
+        if (found := difference(losses[-1], before)) is not None and len(losses) == 1:
+            return Deviation(found.kind, f"the loss that it returns is not the cross entropy of the batch: {found}")
+    got = torch.cat([numbers_of(one).flatten() for one in net.parameters()])
+    if difference(got, _trained("zfbs")) is None:
+        return None
+    for lines, kind, text in _WRONG:
+        if difference(got, _trained(lines)) is None:
+            return Deviation(kind, text)
+    return Deviation(
+        "numbers", "after three steps the parameters are not those of forward, loss, zero_grad, backward, step"
+    )
+
+
+def _loss(net: Module, images: Tensor, labels: Tensor) -> float:
+    return float(numbers_of(cross_entropy(net(images), labels)))
+
+
+EXERCISES = (
+    Exercise(
+        "5.1",
+        "A loop without zero_grad",
+        f"A parameter w begins at {START:g}; its loss is {SLOPE:g} * w, and SGD has lr={RATE:g}. Somebody forgot "
+        f"zero_grad. Give the values of w after each of the first {STEPS} steps: a list.",
+        _walks,
+        (
+            "The slope is the same everywhere. Which number is in w.grad after the second backward?",
+            "Each step goes lr times what is in w.grad, and that grows from step to step.",
+            "The steps are 1, 2, 3, 4 times as long as the first one.",
+        ),
+    ),
+    Exercise(
+        "5.2",
+        "Accumulate on purpose",
+        "A batch does not fit into memory. Write accumulate(model, images, labels, chunks): it leaves in the "
+        ".grad of the "
+        "parameters the gradient of the mean cross entropy over all images, but gives the model one of so many equal "
+        "chunks at a time.",
+        _accumulates,
+        (
+            "What adds up the gradients of several backwards, without any further line?",
+            "Each chunk: forward, loss, backward. No zero_grad between two chunks.",
+            "The mean over all images is the mean of the chunks' means: divide each loss by the number of chunks.",
+        ),
+    ),
+    Exercise(
+        "5.3",
+        "Repair a shuffled loop",
+        "Write train_step(model, optimizer, images, labels): one step of training with the cross entropy, which "
+        "returns "
+        "the loss. Its lines got shuffled: optimizer.step(); loss = nn.functional.cross_entropy(scores, labels); "
+        "optimizer.zero_grad(); scores = model(images); loss.backward(); return loss.",
+        _repaired,
+        (
+            "Which line needs which result? backward needs the loss, and the loss needs the scores.",
+            "step moves the parameters by what is in .grad. What has to be there?",
+            "zero_grad comes anywhere before backward, but not between backward and step.",
+        ),
+    ),
+)

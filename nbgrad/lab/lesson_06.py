@@ -1,0 +1,165 @@
+"""The exercises of lesson 6: loss functions."""
+
+import math
+from typing import Any
+
+import torch
+
+from nbgrad.core.functional.grad import grad
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
+from nbgrad.core.tensor.tensor import tensor
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, number_of
+from nbgrad.nn.functional import cross_entropy
+
+CLASSES = 10
+
+
+def _batch(count: int, size: float) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(6)
+    scores = torch.randn((count, 4), generator=generator, dtype=torch.float64) * size
+    return scores, torch.randint(4, (count,), generator=generator)
+
+
+# 6.1: the gradient of cross entropy.
+
+
+def _slopes() -> list[Case]:
+    cases = []
+    for count, size in ((1, 1.0), (5, 2.0)):
+        scores, labels = _batch(count, size)
+        leaf = tensor(scores.clone(), requires_grad=True)
+        (right,) = grad(cross_entropy(leaf, tensor(labels)), [leaf])
+        cases.append(Case((tensor(scores), tensor(labels)), right, f"gradient(scores, labels) for {count} rows"))
+    return cases
+
+
+def _about_slope(got: Any, case: Case) -> Deviation | None:
+    scores, labels = (one.data for one in case.arguments)
+    p, count = scores.softmax(1), len(labels)
+    y = torch.nn.functional.one_hot(labels, scores.shape[1])
+    for wrong, kind, text in (
+        (y - p, "sign", "it is y - p, and not divided by the number of rows: the scores of the right class should "
+            "rise, "
+         "so their gradient is negative"),
+        ((y - p) / count, "sign", "it is y - p: the scores of the right class should rise, so their gradient is "
+            "negative"),
+        (p, "offset", "that is softmax alone: at the right class a 1 is subtracted"),
+        (p / count, "offset", "that is softmax alone: at the right class a 1 is subtracted"),
+        ((scores - y) / count, "numbers", "it takes the scores for probabilities: softmax is missing"),
+    ):  # fmt: skip
+        if is_near(got, wrong):
+            return Deviation(kind, text)
+    if count > 1 and is_near(got, p - y):
+        return Deviation("factor", "the loss is a mean over the rows: each row has a share of 1 / rows")
+    return None
+
+
+# 6.2: without overflow.
+
+
+def _losses() -> list[Case]:
+    cases = []
+    for count, size in ((1, 1.0), (5, 2.0), (5, 1000.0), (5, -2000.0)):
+        scores, labels = _batch(count, size)
+        right = cross_entropy(tensor(scores), tensor(labels))
+        said = f"loss(scores, labels) for {count} rows of scores of size {abs(size):g}"
+        cases.append(Case((tensor(scores), tensor(labels)), right, said))
+    return cases
+
+
+def _about_loss(got: Any, case: Case) -> Deviation | None:
+    scores, labels = (one.data for one in case.arguments)
+    each = torch.nn.functional.cross_entropy(scores, labels, reduction="none")
+    value = number_of(got)
+    if value is None:
+        return None
+    if not math.isfinite(value):
+        return Deviation("not finite", "it is NaN or Inf: exp overflowed, or log got a 0. Subtract the largest "
+            "score of each "
+                         "row before exp")  # fmt: skip
+    chosen = scores.gather(1, labels[:, None])[:, 0]
+    for wrong, kind, text in (
+        (-each.mean(), "sign", "the sign is wrong: a loss is minus the logarithm of a probability"),
+        (each.sum() if len(labels) > 1 else None, "factor", "it is the sum over the rows: the loss is their mean"),
+        (-chosen.mean(), "offset", "it is minus the score of the right class: the logarithm of the sum is missing"),
+        (-scores.softmax(1).gather(1, labels[:, None]).mean(), "numbers", "it is the mean probability: its "
+            "logarithm is "
+         "missing"),
+    ):  # fmt: skip
+        if wrong is not None and is_near(value, wrong):
+            return Deviation(kind, text)
+    return None
+
+
+# 6.3: softmax twice.
+
+
+def _floor() -> float:
+    """The smallest cross entropy where the scores are probabilities already: a 1 at the right class."""
+    best = torch.eye(CLASSES, dtype=torch.float64)[:1]
+    return float(numbers_of(cross_entropy(tensor(best), tensor(torch.tensor([0])))))
+
+
+def _floors(answer: Any) -> Deviation | None:
+    value, right = number_of(answer), _floor()
+    if value is None:
+        return difference(answer, right)
+    guess = float(torch.tensor(float(CLASSES)).log())
+    for wrong, kind, text in (
+        (0.0, "zero", "that is the smallest loss of scores without a limit: probabilities cannot be larger than 1"),
+        (
+            guess,
+            "numbers",
+            "that is the loss of a guess, where all scores are equal: here the network is sure and right",
+        ),
+        (1.0, "numbers", "that is the largest probability, and not yet a loss: put it through the second softmax"),
+        (-right, "sign", "a loss is minus the logarithm of a probability"),
+        (2.718281828**-right, "numbers", "that is the probability after the second softmax: take minus its logarithm"),
+    ):
+        if abs(value - wrong) < 2e-3:
+            return Deviation(kind, text)
+    return difference(value, right, rtol=5e-3)
+
+
+EXERCISES = (
+    Exercise(
+        "6.1",
+        "Derive p - y",
+        "Write gradient(scores, labels): the gradient of the cross entropy (the mean over the rows) by the scores, "
+        "without a backward. scores has shape (rows, classes), labels has shape (rows,) and says the right class.",
+        FunctionJudge(_slopes, "gradient(scores, labels)", _about_slope),
+        (
+            "For one row the loss is log(sum(exp(scores))) - scores[label]. Derive both terms by one score.",
+            "The first term gives exp(score) / sum(exp(scores)): that is softmax, p. The second gives 1 at the label.",
+            "So p - y, with y = 1 at the label and 0 elsewhere. And each row has only a share in the mean.",
+        ),
+    ),
+    Exercise(
+        "6.2",
+        "A loss that does not overflow",
+        "Write loss(scores, labels): the cross entropy, the mean over the rows, of exp, log and sums alone. It "
+        "has to be "
+        "right for scores such as 1000 and -2000 too.",
+        FunctionJudge(_losses, "loss(scores, labels)", _about_loss),
+        (
+            "exp(1000) is infinite. By which number may all scores of a row be lowered, without a change of softmax?",
+            "Subtract the largest score of each row: then the largest exp is 1. Keep the dimension: amax(1, "
+            "keepdim=True).",
+            "log(p) = score - log(sum(exp(scores))): compute it without p, since log(0) is infinite too.",
+        ),
+    ),
+    Exercise(
+        "6.3",
+        "Softmax twice",
+        "A network ends with a softmax, and is trained with cross_entropy, which has one inside. Suppose it is "
+        "perfect: "
+        f"its softmax gives 1 for the right one of {CLASSES} classes and 0 for the others. Give the loss.",
+        _floors,
+        (
+            "The second softmax gets a 1 and nine zeros as its scores.",
+            "exp(1) / (exp(1) + 9 * exp(0)) is the probability of the right class after it.",
+            "The loss is minus the logarithm of that.",
+        ),
+    ),
+)

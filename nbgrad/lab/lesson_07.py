@@ -1,0 +1,191 @@
+"""The exercises of lesson 7: the backward of a network and of BatchNorm, by hand."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from nbgrad.core.functional.grad import grad
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, raised, slip
+from nbgrad.nn.functional import cross_entropy
+
+NAMES = ("scores", "W2", "b2", "h", "pre", "W1", "b1", "x")
+
+
+def _random(generator: torch.Generator, *shape: int) -> Tensor:
+    return tensor(torch.randn(shape, generator=generator, dtype=torch.float64), requires_grad=True)
+
+
+# 7.1: eight gradients.
+
+
+def _mlp() -> tuple[tuple[Tensor, ...], dict[str, torch.Tensor]]:
+    """The arguments of the student's function, and the right gradients by name."""
+    generator = torch.Generator().manual_seed(7)
+    x, w1, b1 = _random(generator, 6, 5), _random(generator, 5, 4), _random(generator, 4)
+    w2, b2 = _random(generator, 4, 3), _random(generator, 3)
+    labels = tensor(torch.randint(3, (6,), generator=generator))
+    pre = x @ w1 + b1
+    h = pre.tanh()
+    scores = h @ w2 + b2
+    found = grad(cross_entropy(scores, labels), [scores, w2, b2, h, pre, w1, b1, x])
+    right = {name: numbers_of(one) for name, one in zip(NAMES, found, strict=True)}
+    constants = tuple(tensor(one.data.clone()) for one in (x, labels, w1, b1, w2, b2))
+    return constants, right
+
+
+def _eight(answer: Any) -> Deviation | None:
+    form = "by_hand(x, labels, W1, b1, W2, b2)"
+    if not callable(answer):
+        return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
+    arguments, right = _mlp()
+    try:
+        given = answer(*arguments)
+    except Exception as error:  # whatever the student's function raises is the answer's fault
+        return raised(form, error)
+    if not isinstance(given, Mapping):
+        return Deviation("type", f"{form} has to give a dict with the names {', '.join(NAMES)}")
+    for name in NAMES:
+        if name not in given or given[name] is ...:
+            return Deviation("type", f"the gradient of {name} is missing")
+        if (found := difference(given[name], right[name])) is not None:
+            told = _about_part(name, given, right, arguments) or found
+            return Deviation(told.kind, f"the gradient of {name}: {told}")
+    return None
+
+
+def _about_part(
+    name: str, given: Mapping[str, Any], right: Mapping[str, torch.Tensor], arguments: tuple[Tensor, ...]
+) -> Deviation | None:
+    if name == "scores" and is_near(given[name], right[name] * len(arguments[1])):
+        return Deviation("factor", "the loss is a mean over the rows: divide by their number")
+    if name == "pre" and is_near(given[name], right["h"]):
+        return Deviation("numbers", "it is that of h: the slope of tanh is missing")
+    if name in ("b1", "b2") and is_near(given[name], right[{"b1": "pre", "b2": "scores"}[name]]):
+        return Deviation("shape", "a bias was stretched over the rows: its gradient is the sum over them")
+    return None
+
+
+# 7.2 and 7.3: BatchNorm.
+
+_EPS = 1e-5
+
+
+def _norms() -> list[Case]:
+    cases = []
+    for rows, columns in ((4, 1), (8, 3)):
+        generator = torch.Generator().manual_seed(72)
+        x, g, gamma = _random(generator, rows, columns), _random(generator, rows, columns), _random(generator, columns)
+        y = _normalized(x) * gamma
+        (right,) = grad(y, [x], g.detach())
+        arguments = tuple(tensor(one.data.clone()) for one in (g, x, gamma))
+        cases.append(Case(arguments, right, f"backward(g, x, gamma) for shape ({rows}, {columns})"))
+    return cases
+
+
+def _normalized(x: Tensor) -> Tensor:
+    return (x - x.mean(0)) / (x.var(0, unbiased=False) + _EPS).sqrt()
+
+
+def _about_norm(got: Any, case: Case) -> Deviation | None:
+    g, x, gamma = (one.data for one in case.arguments)
+    d = g * gamma
+    deviation = (x.var(0, unbiased=False) + _EPS).sqrt()
+    normal = (x - x.mean(0)) / deviation
+    unbiased = (x.var(0, unbiased=True) + _EPS).sqrt()
+    slips = (
+        (d / deviation, "numbers", "that holds if mean and deviation were constants: both depend on x, which gives two "
+         "more terms"),
+        ((d - d.mean(0)) / deviation, "numbers", "the path through the deviation is missing: the term with the "
+            "mean of g "
+         "times the normalized x"),
+        ((d - normal * (d * normal).mean(0)) / deviation, "numbers", "the path through the mean is missing: the "
+            "mean of "
+         "g is subtracted"),
+        ((d - d.sum(0) - normal * (d * normal).sum(0)) / deviation, "factor", "the two terms are means over the rows, "
+         "and not sums"),
+        (case.right.data / gamma, "factor", "gamma is missing"),
+        (case.right.data * deviation, "factor", "the division by the deviation is missing"),
+        (case.right.data * deviation / unbiased, "factor", "it divides by the deviation with n - 1: BatchNorm "
+            "normalizes "
+         "with n"),
+    )  # fmt: skip
+    return slip(got, slips)
+
+
+def _evaluations() -> list[Case]:
+    generator = torch.Generator().manual_seed(73)
+    g, x, gamma = _random(generator, 5, 3), _random(generator, 5, 3), _random(generator, 3)
+    mean, var = _random(generator, 3), (_random(generator, 3) ** 2).detach()
+    y = (x - mean.detach()) / (var + _EPS).sqrt() * gamma
+    (right,) = grad(y, [x], g.detach())
+    arguments = tuple(tensor(one.data.clone()) for one in (g, x, gamma, mean, var))
+    return [Case(arguments, right, "evaluation(g, x, gamma, mean, var)")]
+
+
+def _about_evaluation(got: Any, case: Case) -> Deviation | None:
+    g, x, gamma, mean, var = (one.data for one in case.arguments)
+    slips = (
+        (_training(g, x, gamma), "numbers", "that is the backward of a training: in eval mode mean and var are "
+            "constants"),
+        (g * gamma / (var + _EPS), "factor", "it divides by the variance: the deviation is its square root"),
+        (g / (var + _EPS).sqrt(), "factor", "gamma is missing"),
+        (g * gamma, "factor", "the division by the deviation is missing"),
+        ((g - mean) * gamma / (var + _EPS).sqrt(), "offset", "a constant that is subtracted from x does not change the "
+         "gradient"),
+    )  # fmt: skip
+    return slip(got, slips)
+
+
+def _training(g: torch.Tensor, x: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
+    leaf = tensor(x.clone(), requires_grad=True)
+    (found,) = grad(_normalized(leaf) * tensor(gamma), [leaf], tensor(g))
+    return numbers_of(found)
+
+
+EXERCISES = (
+    Exercise(
+        "7.1",
+        "Eight gradients by hand",
+        "The network is pre = x @ W1 + b1, h = tanh(pre), scores = h @ W2 + b2, and the loss is the cross entropy of "
+        "scores and labels, the mean over the rows. Write by_hand(x, labels, W1, b1, W2, b2), which gives a dict "
+        "with the "
+        f"gradients of {', '.join(NAMES)}, without a backward.",
+        _eight,
+        (
+            "Begin with scores: that is exercise 6.1. Then go back line by line, with one rule for each.",
+            "For y = a @ B the gradient of a is g @ B.T and that of B is a.T @ g. Look at the shapes: only one "
+            "way fits.",
+            "A bias is summed over the rows. tanh multiplies by 1 - h * h.",
+        ),
+    ),
+    Exercise(
+        "7.2",
+        "BatchNorm in one line",
+        "Write backward(g, x, gamma): the gradient of x for y = gamma * (x - mean) / deviation, with the mean of each "
+        "column of x, and deviation = sqrt(var + 1e-5) with the variance that divides by n. g is the gradient of y.",
+        FunctionJudge(_norms, "backward(g, x, gamma)", _about_norm),
+        (
+            "x is used three times: by the difference, by the mean and by the deviation. Three gradients add up.",
+            "With d = g * gamma and the normalized n = (x - mean) / deviation, the first share is d / deviation.",
+            "The other two take something away from d: its own mean, and n times the mean of d * n. All means are over "
+            "the rows.",
+        ),
+    ),
+    Exercise(
+        "7.3",
+        "BatchNorm that is not trained",
+        "In eval mode BatchNorm uses a stored mean and variance. Write evaluation(g, x, gamma, mean, var): the "
+        "gradient "
+        "of x for y = gamma * (x - mean) / sqrt(var + 1e-5).",
+        FunctionJudge(_evaluations, "evaluation(g, x, gamma, mean, var)", _about_evaluation),
+        (
+            "Which of the three uses of x are left, if mean and var are constants?",
+            "Only the difference. What does each row of y depend on now?",
+            "A product with two constants: gamma, and one divided by the deviation.",
+        ),
+    ),
+)

@@ -1,0 +1,232 @@
+"""The exercises of lesson 8: gradients that vanish, gradients that explode, and a network of fifty layers."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+from warnings import catch_warnings
+
+import torch
+
+from nbgrad.core.ops import relu, sigmoid, tanh
+from nbgrad.core.tensor.comparison import Deviation, numbers_of
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import Case, FunctionJudge, number_of, raised
+from nbgrad.nn.functional import cross_entropy
+from nbgrad.nn.module.module import Module
+from nbgrad.optim import SGD
+
+# 8.1: what is left after some sigmoids.
+
+
+def _lefts() -> list[Case]:
+    cases = []
+    for layers in (1, 2, 4, 12):
+        x = tensor(0.0, dtype=torch.float64, requires_grad=True)
+        sigmoid(x).backward()
+        cases.append(Case((layers,), float(numbers_of(x.grad)) ** layers, f"kept({layers})"))
+    return cases
+
+
+def _about_left(got: Any, case: Case) -> Deviation | None:
+    (layers,) = case.arguments
+    value = number_of(got)
+    if value is None:
+        return None
+    slope = case.right ** (1 / layers)
+    for wrong, kind, text in (
+        (0.5**layers, "numbers", "it takes the value of a sigmoid at 0: the gradient is multiplied by its slope there"),
+        (1 / case.right, "factor", "it grows with the number of layers: what is left is less after each of them"),
+        (slope * layers, "numbers", "the slopes of layers in a row are multiplied, and not added"),
+        (slope / layers, "numbers", "it is divided by the number of layers: each layer multiplies once more"),
+        (1 - case.right, "offset", "that is the share that is lost: the share that is left is asked for"),
+    ):
+        if math.isclose(value, wrong, rel_tol=1e-3):
+            return Deviation(kind, text)
+    return None
+
+
+def _kept(answer: Any) -> Deviation | None:
+    # Twelve layers leave less than the tolerance that suits other exercises: here the logarithms are compared.
+    if not callable(answer):
+        return FunctionJudge(_lefts, "kept(layers)")(answer)
+    for case in _lefts():
+        found = FunctionJudge(lambda case=case: [case], "kept(layers)", _about_left)(answer)  # type: ignore[misc]
+        if found is not None:
+            return found
+        value = number_of(answer(*case.arguments))
+        if value is None or value <= 0 or abs(math.log(value / case.right)) > 1e-3:
+            told = None if value is None else _about_left(value, case)
+            return Deviation("numbers", f"{case.said}: {told or 'it is right for few layers only'}")
+    return None
+
+
+# 8.2: the gain of an activation.
+
+_ACTIVATIONS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("relu", relu),
+    ("the identity", lambda z: z),
+    ("tanh", tanh),
+    ("sigmoid", sigmoid),
+    ("the sign, times two", lambda z: z.sign() * 2),
+)
+_CLOSE = 0.03
+"""How far a gain that was measured on random numbers may be off."""
+
+
+def _moments(activation: Callable[[Any], Any]) -> tuple[float, float]:
+    """The mean of the squares of what an activation gives for normal numbers, and its variance."""
+    z = torch.linspace(-9, 9, 20001, dtype=torch.float64)
+    weight = torch.exp(-z * z / 2)
+    weight /= weight.sum()
+    value = numbers_of(activation(tensor(z)))
+    square, mean = float((weight * value * value).sum()), float((weight * value).sum())
+    return square, square - mean * mean
+
+
+def _gains() -> list[Case]:
+    return [Case((one,), _moments(one)[0] ** -0.5, f"gain({name})") for name, one in _ACTIVATIONS]
+
+
+def _about_gain(got: Any, case: Case) -> Deviation | None:
+    value = number_of(got)
+    if value is None:
+        return None
+    square, variance = _moments(case.arguments[0])
+    for wrong, kind, text in (
+        (variance**-0.5, "offset", "it is made of the variance: a layer's inputs need not have the mean 0, and the "
+         "mean counts too. Take the mean of the squares"),
+        (square**0.5, "factor", "it is turned around: an activation that makes values smaller needs a larger gain"),
+        (1 / square, "factor", "a square root is missing: the mean square is in squared units"),
+        (square, "factor", "that is the mean square itself: which factor brings it back to 1?"),
+    ):  # fmt: skip
+        if math.isclose(value, wrong, rel_tol=_CLOSE):
+            return Deviation(kind, text)
+    return None
+
+
+# 8.3: fifty layers.
+
+_LAYERS, _WIDTH = 50, 32
+
+
+def _cured(answer: Any) -> Deviation | None:
+    if isinstance(answer, Module):
+        return Deviation("type", "a function that makes the network is expected, deep(layers), not a network")
+    if not callable(answer):
+        return Deviation("type", "a function is expected, deep(layers): give it without parentheses behind its name")
+    generator = torch.Generator().manual_seed(83)
+    x = torch.rand((64, 64), generator=generator, dtype=torch.float64)
+    labels = torch.randint(10, (64,), generator=generator)
+    with catch_warnings(action="ignore"):
+        try:
+            net = answer(_LAYERS)
+            if not isinstance(net, Module):
+                return Deviation("type", f"deep({_LAYERS}) has to give a network, a Module: is there a return?")
+            kind = next((one.dtype for one in net.parameters()), torch.float64)
+            images = tensor(x.to(kind))
+            scores = net(images)
+            return _of_network(net, images, scores, tensor(labels))
+        except Exception as error:  # whatever the student's network raises is the answer's fault
+            return raised(f"deep({_LAYERS})", error)
+
+
+def _of_network(net: Module, images: Tensor, scores: Tensor, labels: Tensor) -> Deviation | None:
+    if tuple(scores.shape) != (64, 10):
+        return Deviation("shape", f"for images of shape (64, 64) it gives {tuple(scores.shape)}: (64, 10) is expected")
+    inner = [one for one in net.parameters() if tuple(one.shape) == (_WIDTH, _WIDTH)]
+    if len(inner) < _LAYERS:
+        return Deviation(
+            "shape", f"it has {len(inner)} weights of shape ({_WIDTH}, {_WIDTH}): one in each of {_LAYERS} layers is "
+            "expected, so that the network is still the one to cure"
+        )  # fmt: skip
+    size = float((numbers_of(scores) ** 2).mean() ** 0.5)
+    if not size < 100:
+        return Deviation(
+            "not finite" if not math.isfinite(size) else "factor",
+            f"the scores of a fresh network have the size {size:.1e}: the values still grow from block to block",
+        )
+    cross_entropy(scores, labels).backward()
+    sizes = [0.0 if one.grad is None else float(numbers_of(one.grad).norm()) for one in inner]
+    if (dead := sizes.count(0.0)) > 0:
+        return Deviation("zero", f"{dead} of the {_LAYERS} layers get no gradient at all: they cannot learn")
+    if max(sizes) / min(sizes) > 1e4:
+        return Deviation("row", "the largest gradient of a layer is more than 10,000 times the smallest")
+    if not _goes_around(net, images, inner):
+        return Deviation(
+            "element", "with the weights of the layers at 0 nothing of the image arrives: keep a way around"
+        )
+    return _after_steps(net, images, labels)
+
+
+def _goes_around(net: Module, images: Tensor, inner: "list[Any]") -> bool:
+    """Whether the image reaches the scores past the layers."""
+    kept = [numbers_of(one).clone() for one in inner]
+    for one in inner:
+        one.data.zero_()
+    scores = numbers_of(net(images))
+    for one, old in zip(inner, kept, strict=True):
+        one.data.copy_(old)
+    return bool(scores.std(0).max() > 1e-6)
+
+
+def _after_steps(net: Module, images: Tensor, labels: Tensor) -> Deviation | None:
+    """Train a little, as the lesson does."""
+    optimizer = SGD(net.parameters(), lr=0.01, momentum=0.9)
+    losses = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = cross_entropy(net(images), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(float(numbers_of(loss)))
+    if not all(map(math.isfinite, losses)):
+        step = next(at for at, one in enumerate(losses) if not math.isfinite(one))
+        return Deviation("not finite", f"after {step} steps of training the loss is NaN or Inf")
+    if losses[-1] > losses[0] + 1:
+        return Deviation("numbers", "in twenty steps the loss rises: the first values are still too large")
+    return None
+
+
+EXERCISES = (
+    Exercise(
+        "8.1",
+        "What is left of a gradient",
+        "Write kept(layers): at most which share of a gradient is left after so many sigmoids in a row? "
+        "For example, kept(1) is what one sigmoid leaves at most.",
+        _kept,
+        (
+            "Each sigmoid multiplies the gradient by its slope. Where is a sigmoid steepest?",
+            "With h = sigmoid(x) the slope is h * (1 - h). For which h between 0 and 1 is that largest?",
+            "Factors in a row multiply: a power of the number of layers.",
+        ),
+    ),
+    Exercise(
+        "8.2",
+        "Measure the gain",
+        "Write gain(activation): by which factor do weights have to be larger than for no activation at all, so that "
+        "the mean square of the values stays the same? Measure it: give the activation 100,000 normal numbers or more, "
+        f"as nbgrad.randn makes them, and see what becomes of their mean square. An answer may be off by {_CLOSE:.0%}.",
+        FunctionJudge(_gains, "gain(activation)", _about_gain, rtol=_CLOSE),
+        (
+            "Normal numbers have the mean square 1. Which mean square do they have after the activation?",
+            "Weights that are g times larger make the values g times larger, and their mean square g * g times.",
+            "So g * g times the mean square after the activation has to be 1.",
+        ),
+    ),
+    Exercise(
+        "8.3",
+        "Fifty layers",
+        f"Write deep(layers): a network that takes images of 64 numbers and gives 10 scores, with so many layers of "
+        f"nn.Linear({_WIDTH}, {_WIDTH}) and ReLU, each with a way around it. With {_LAYERS} layers its values may not "
+        "explode, each layer has to get a gradient, and twenty steps of SGD with lr=0.01 and momentum=0.9 may not end "
+        "in NaN.",
+        _cured,
+        (
+            "x + f(x) is larger than x. By how much, after fifty times? Print the size of the values after each block.",
+            "What f adds has to be small beside x: either f(x) is small, or what f gets is brought to size 1 first.",
+            "Two usual cures: multiply f(x) by a small number such as 1 / layers, or begin the body of each block with "
+            "nn.LayerNorm, which brings its input to size 1.",
+        ),
+    ),
+)

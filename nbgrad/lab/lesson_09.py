@@ -1,0 +1,210 @@
+"""The exercises of lesson 9: optimizers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.tensor import tensor
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import Case, FunctionJudge, raised, slope_of
+from nbgrad.optim import SGD, Adam
+
+_STEPS = 4
+LR, BETA = 0.1, 0.9
+BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
+
+Update = Callable[..., Sequence[Any]]
+"""Takes the parameter, its gradient, what the optimizer remembers, and perhaps the number of the step."""
+
+
+def _gradients() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(9)
+    return torch.randn((_STEPS, 3), generator=generator, dtype=torch.float64) * torch.tensor([1.0, 10.0, 0.01])
+
+
+def _by(optimizer: Callable[[Any], Any]) -> list[torch.Tensor]:
+    """The parameter after each step of one of nbgrad's optimizers."""
+    w = tensor(torch.ones(3, dtype=torch.float64), requires_grad=True)
+    steps = optimizer([w])
+    places = []
+    for gradient in _gradients():
+        w.grad = tensor(gradient.clone())
+        steps.step()
+        places.append(numbers_of(w).clone())
+    return places
+
+
+def _judged(answer: Any, form: str, memory: int, right: list[torch.Tensor], wrongs: Any) -> Deviation | None:
+    """Whether an update gives the right parameters, step by step.
+
+    Args:
+        answer: of the student.
+        form: how the function is written.
+        memory: how many tensors it remembers from step to step.
+        right: the parameter after each step.
+        wrongs: the usual mistakes: an update each, with the kind and the text of what is to be said.
+    """
+    if not callable(answer):
+        return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
+    places = _walk(answer, form, memory)
+    if isinstance(places, Deviation):
+        return places
+    at = next((at for at, (got, one) in enumerate(zip(places, right, strict=True)) if difference(got, one)), None)
+    if at is None:
+        return None
+    for wrong, kind, text in wrongs:
+        walked = _walk(wrong, form, memory)
+        if not isinstance(walked, Deviation) and all(
+            difference(got, one) is None for got, one in zip(places, walked, strict=True)
+        ):
+            return Deviation(kind, text)
+    found = difference(places[at], right[at])
+    text = f"after step {at + 1} the parameter is wrong: {found}"
+    return None if found is None else Deviation(found.kind, text)
+
+
+def _walk(update: Update, form: str, memory: int) -> list[Any] | Deviation:
+    w = tensor(torch.ones(3, dtype=torch.float64))
+    kept = [tensor(torch.zeros(3, dtype=torch.float64)) for _ in range(memory)]
+    places: list[Any] = []
+    for step, gradient in enumerate(_gradients(), 1):
+        try:
+            given = update(w, tensor(gradient.clone()), *kept, *([step] if memory == 2 else []))
+        except Exception as error:  # whatever the student's function raises is the answer's fault
+            return raised(form, error)
+        if not isinstance(given, tuple | list) or len(given) != memory + 1:
+            return Deviation("shape", f"{form} has to give {memory + 1} tensors: the parameter and what is remembered")
+        try:
+            w, *kept = (tensor(numbers_of(one)) for one in given)
+        except NoNumbers as error:
+            return Deviation("type", f"{form}: {error}")
+        if any(one.shape != (3,) for one in (w, *kept)):
+            return Deviation(
+                "shape", f"each tensor has to keep its shape (3,), and {[tuple(one.shape) for one in (w, *kept)]} came"
+            )
+        places.append(w.clone())
+    return places
+
+
+# 9.2: momentum.
+
+
+def _momentum(answer: Any) -> Deviation | None:
+    right = _by(lambda parameters: SGD(parameters, lr=LR, momentum=BETA))
+    return _judged(answer, "momentum(w, g, v)", 1, right, _WRONG_MOMENTUM)
+
+
+_WRONG_MOMENTUM: tuple[tuple[Update, str, str], ...] = (
+    (lambda w, g, v: (w - LR * g, v), "numbers", "that is plain SGD: the velocity has no effect"),
+    (lambda w, g, v: (w + LR * (BETA * v + g), BETA * v + g), "sign", "it goes along the gradient: a step goes "
+        "against it"),
+    (lambda w, g, v: (w - LR * (BETA * v + (1 - BETA) * g), BETA * v + (1 - BETA) * g), "factor", "the gradient "
+        "comes in "
+     "with 1 - beta: here it comes in whole"),
+    (lambda w, g, v: (w - LR * v, BETA * v + g), "shifted", "it steps with the old velocity: update v first"),
+    (lambda w, g, v: (w - LR * (v + g), v + g), "factor", "the velocity never fades: beta is missing"),
+    (lambda w, g, v: (w - (BETA * v + g), BETA * v + g), "factor", "the learning rate is missing"),
+)  # fmt: skip
+
+
+# 9.3: Adam.
+
+
+def _adam(answer: Any) -> Deviation | None:
+    right = _by(lambda parameters: Adam(parameters, lr=LR, betas=(BETA1, BETA2), eps=EPS))
+    return _judged(answer, "adam(w, g, m, v, t)", 2, right, _WRONG_ADAM)
+
+
+def _adam_like(*, corrects: bool = True, root: bool = True, squares: bool = True, sign: float = 1.0) -> Update:
+    def update(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
+        m = BETA1 * m + (1 - BETA1) * g
+        v = BETA2 * v + (1 - BETA2) * (g * g if squares else g.abs())
+        mean, square = (m / (1 - BETA1**t), v / (1 - BETA2**t)) if corrects else (m, v)
+        return w - sign * LR * mean / ((square**0.5 if root else square) + EPS), m, v
+
+    return update
+
+
+_WRONG_ADAM: tuple[tuple[Update, str, str], ...] = (
+    (_adam_like(corrects=False), "factor", "the correction of the first steps is missing: m and v begin at 0, so "
+        "divide "
+     "by 1 - beta ** t"),
+    (_adam_like(root=False), "numbers", "the root is missing: v is a mean of squares"),
+    (_adam_like(squares=False), "numbers", "v is a mean of the squares of the gradients"),
+    (_adam_like(sign=-1.0), "sign", "it goes along the gradient: a step goes against it"),
+    (lambda w, g, m, v, t: (w - LR * g, m, v), "numbers", "that is plain SGD: m and v have no effect"),  # noqa: ARG005
+)  # fmt: skip
+
+
+# 9.1: the largest rate.
+
+
+def _largest() -> list[Case]:
+    cases = []
+    for curvature in (1.0, 4.0, 50.0):
+        w = tensor(1.0, dtype=torch.float64, requires_grad=True)
+        second = slope_of(slope_of(w * w * (curvature / 2), w), w)
+        cases.append(Case((curvature,), 2 / float(numbers_of(second)), f"largest_rate({curvature:g})"))
+    return cases
+
+
+def _about_rate(got: Any, case: Case) -> Deviation | None:
+    (curvature,) = case.arguments
+    for wrong, kind, text in (
+        (1 / curvature, "factor", "with this rate one step goes straight to the lowest point: it may be larger"),
+        (curvature / 2, "order", "it grows with the curvature: a steeper valley needs shorter steps"),
+        (curvature, "order", "it grows with the curvature: a steeper valley needs shorter steps"),
+        (2 / curvature**0.5, "numbers", "there is no root in it: look at the factor 1 - rate * curvature"),
+        (2 / curvature**2, "numbers", "there is no square in it: look at the factor 1 - rate * curvature"),
+    ):
+        try:
+            if difference(got, wrong) is None and abs(wrong - case.right) > 1e-3:
+                return Deviation(kind, text)
+        except (NoNumbers, RuntimeError):
+            return None
+    return None
+
+
+EXERCISES = (
+    Exercise(
+        "9.2",
+        "Momentum",
+        f"Write momentum(w, g, v): one step of SGD with lr={LR:g} and momentum {BETA:g}. It gets the parameter, its "
+        "gradient and the velocity, and gives the new parameter and the new velocity, as a tuple (w, v).",
+        _momentum,
+        (
+            "The velocity is a sum of all gradients so far, in which older ones count less and less.",
+            "The new velocity is beta times the old one, plus the gradient.",
+            "Then the parameter moves by minus lr times the new velocity.",
+        ),
+    ),
+    Exercise(
+        "9.3",
+        "Adam",
+        f"Write adam(w, g, m, v, t): one step of Adam with lr={LR:g}, betas {BETA1:g} and {BETA2:g}, eps {EPS:g}. "
+        f"m is the "
+        "mean of the gradients, v the mean of their squares, t the number of the step, from 1. Give the new (w, m, v).",
+        _adam,
+        (
+            "Both means fade: m = beta1 * m + (1 - beta1) * g, and the same for v with g * g and beta2.",
+            "m and v begin at 0, so they are too small in the first steps: divide them by 1 - beta ** t (not in "
+            "place).",
+            "The step is lr * corrected m / (sqrt(corrected v) + eps).",
+        ),
+    ),
+    Exercise(
+        "9.1",
+        "A rate that is too large",
+        "The loss is curvature / 2 * w * w, so its gradient is curvature * w. Write largest_rate(curvature): the "
+        "learning "
+        "rate of plain gradient descent above which w grows instead of falling.",
+        FunctionJudge(_largest, "largest_rate(curvature)", _about_rate),
+        (
+            "Write one step: w - rate * curvature * w. By which factor is w multiplied?",
+            "w falls as long as that factor lies between -1 and 1.",
+            "1 - rate * curvature = -1 is the border.",
+        ),
+    ),
+)

@@ -1,0 +1,190 @@
+"""The exercises of lesson 10: convolution."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from nbgrad.core.functional.grad import grad
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, is_near, raised, slip
+from nbgrad.nn.convolution import Conv2d
+from nbgrad.nn.functional import conv2d
+from nbgrad.nn.linear import Linear
+
+NAMES = ("bias", "weight", "x")
+
+
+# 10.2: three gradients.
+
+
+def _convolution() -> tuple[tuple[Tensor, ...], dict[str, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(10)
+    shapes = ((2, 3, 6, 6), (4, 3, 3, 3), (4,))
+    x, weight, bias = (
+        tensor(torch.randn(shape, generator=generator, dtype=torch.float64), requires_grad=True) for shape in shapes
+    )
+    y = conv2d(x, weight, bias)
+    g = tensor(torch.randn(tuple(y.shape), generator=generator, dtype=torch.float64))
+    found = grad(y, [bias, weight, x], g)
+    right = {name: numbers_of(one) for name, one in zip(NAMES, found, strict=True)}
+    return (g, x.detach(), weight.detach()), right
+
+
+def _three(answer: Any) -> Deviation | None:
+    form = "by_hand(g, x, weight)"
+    if not callable(answer):
+        return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
+    arguments, right = _convolution()
+    try:
+        given = answer(*arguments)
+    except Exception as error:  # whatever the student's function raises is the answer's fault
+        return raised(form, error)
+    if not isinstance(given, Mapping):
+        return Deviation("type", f"{form} has to give a dict with the names {', '.join(NAMES)}")
+    for name in NAMES:
+        if name not in given or given[name] is ...:
+            return Deviation("type", f"the gradient of {name} is missing")
+        if (found := difference(given[name], right[name])) is not None:
+            told = _about_share(name, given[name], arguments) or found
+            return Deviation(told.kind, f"the gradient of {name}: {told}")
+    return None
+
+
+def _about_share(name: str, got: Any, arguments: tuple[Tensor, ...]) -> Deviation | None:
+    g, x, weight = (one.data for one in arguments)
+    functional = torch.nn.functional
+    flipped = weight.transpose(0, 1)
+    wrongs = {
+        "bias": ((g.sum((0, 2, 3)) / len(g), "factor", "it is a mean over the images: all of them add up"),
+                 (g.mean((0, 2, 3)), "factor", "it is a mean over images and places: all of them add up")),
+        "weight": ((_of_weight(g[:1], x[:1]), "row", "that is the share of the first image alone: sum over the images"),
+                   (_of_weight(g, x) / len(g), "factor", "it is a mean over the images: all of them add up")),
+        "x": ((functional.conv2d(g, flipped, padding=2), "numbers", "the kernel has to be turned by half a circle"),
+              (functional.fold(weight.reshape(4, 27).T @ g.reshape(2, 4, 16), (6, 6), 3) / 9, "factor",
+               "it is a mean over the patches: a pixel gets the sum of all places where it was used")),
+    }[name]  # fmt: skip
+    return next((Deviation(kind, text) for wrong, kind, text in wrongs if is_near(got, wrong)), None)
+
+
+def _of_weight(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    columns = torch.nn.functional.unfold(x, 3)
+    return (g.reshape(len(g), 4, 16) @ columns.transpose(1, 2)).sum(0).reshape(4, 3, 3, 3)
+
+
+# 10.3: sharing.
+
+
+def _counts() -> dict[str, Any]:
+    layer = Conv2d(1, 16, 3, padding=1)
+    out = layer(tensor(torch.zeros(1, 1, 8, 8)))
+    full = Linear(64, out.numel())
+    count = [sum(one.numel() for one in module.parameters()) for module in (layer, full)]
+    return {"conv": count[0], "linear": count[1], "uses": out.shape[2] * out.shape[3]}
+
+
+def _counted(answer: Any) -> Deviation | None:
+    if isinstance(answer, Mapping):
+        right, slips = _counts(), {
+            "conv": ((144, "the bias of each kernel is missing"), (145, "each of the 16 kernels has a bias of its own"),
+                     (10, "that is one kernel, and there are 16")),
+            "linear": ((65536, "the bias of each output is missing"), (1040, "that is a layer with 16 outputs: the "
+                       "convolution has 16 numbers at each place")),
+            "uses": ((36, "that is without padding: with padding=1 the kernel lies on every pixel"),
+                     (9, "that is the number of weights in a kernel: count the places that it lies on")),
+        }  # fmt: skip
+        for name, listed in slips.items():
+            for wrong, text in listed:
+                if name in answer and is_near(answer[name], wrong) and wrong != right[name]:
+                    return Deviation("offset" if name != "uses" else "numbers", f"the number of {name}: {text}")
+    return ValuesJudge(_counts, "number")(answer)
+
+
+# 10.1: move the digits.
+
+
+def _moves() -> list[Case]:
+    generator = torch.Generator().manual_seed(103)
+    images = tensor(torch.rand((2, 1, 8, 8), generator=generator, dtype=torch.float64) + 0.1)
+    cases = []
+    for right, down in ((1, 0), (0, 2), (2, 1), (-1, 0), (0, -3), (0, 0)):
+        said = f"moved(images, {right}, {down})"
+        cases.append(Case((images, right, down), _shifted(images.data, right, down), said))
+    return cases
+
+
+def _shifted(images: torch.Tensor, right: int, down: int) -> torch.Tensor:
+    rolled = images.roll((down, right), (2, 3)).clone()
+    for amount, dim in ((down, 2), (right, 3)):
+        if amount > 0:
+            rolled.narrow(dim, 0, amount).zero_()
+        elif amount < 0:
+            rolled.narrow(dim, images.shape[dim] + amount, -amount).zero_()
+    return rolled
+
+
+def _about_move(got: Any, case: Case) -> Deviation | None:
+    images, right, down = case.arguments
+    data = images.data
+    slips = (
+        (data, "zero", "nothing has moved"),
+        (data.roll((down, right), (2, 3)), "row", "what leaves on one side comes in on the other: there has to be 0"),
+        (_shifted(data, -right, -down), "sign", "it moves to the other side"),
+        (
+            _shifted(data, down, right),
+            "transposed",
+            "right and down have changed places: the last dimension is the width",
+        ),
+        (_shifted(data, right, 0), "element", "it does not move down"),
+        (_shifted(data, 0, down), "element", "it does not move to the right"),
+    )
+    return slip(got, slips)
+
+
+EXERCISES = (
+    Exercise(
+        "10.2",
+        "Three gradients",
+        "y = conv2d(x, weight, bias), with x of shape (2, 3, 6, 6), weight of shape (4, 3, 3, 3) and no padding. Write "
+        "by_hand(g, x, weight), which gives a dict with the gradients of bias, weight and x. g is the gradient of "
+        "y, of "
+        "shape (2, 4, 4, 4).",
+        _three,
+        (
+            "The bias is stretched over images, height and width. Sum over those.",
+            "As a product, Y = W @ X with X = unfold(x, kernel_size=3) of shape (2, 27, 16). Reshape g to (2, 4, 16): "
+            "the gradient of W is g @ X.T, summed over the images.",
+            "The gradient of X is W.T @ g, and fold(..., output_size=(6, 6), kernel_size=3) adds its columns back to "
+            "where they were cut out.",
+        ),
+    ),
+    Exercise(
+        "10.3",
+        "Count the sharing",
+        "Conv2d(1, 16, 3, padding=1) turns an image of 8 * 8 into 16 * 8 * 8 numbers. Give as a dict: conv, how many "
+        "parameters it has; linear, how many a Linear layer from 64 to as many numbers has; uses, on how many "
+        "places of "
+        "one image each weight of a kernel is used. Biases count.",
+        _counted,
+        (
+            "A kernel has 3 * 3 weights for its one input channel, and a bias.",
+            "A Linear layer has a weight for each pair of an input and an output, and a bias for each output.",
+            "With padding=1 the kernel is laid on each pixel of the image.",
+        ),
+    ),
+    Exercise(
+        "10.1",
+        "Move the digits",
+        "Write moved(images, right, down): images of shape (N, 1, 8, 8), moved by so many pixels to the right and "
+        "down; "
+        "negative numbers move to the left and up. What comes in from outside is 0.",
+        FunctionJudge(_moves, "moved(images, right, down)", _about_move),
+        (
+            "torch.roll lets what leaves come in on the other side. What do you have to do with that?",
+            "nn.functional.pad(images, (left, right, top, bottom)) adds zeros, and negative numbers cut off.",
+            "Moving to the right by k: add k columns on the left, and cut k off on the right.",
+        ),
+    ),
+)

@@ -1,0 +1,189 @@
+"""The exercises of lesson 11: recurrent networks, and a backward through time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from nbgrad.core.functional.grad import grad
+from nbgrad.core.ops import tanh
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, raised, slip
+
+
+def _number(value: float) -> Tensor:
+    return tensor(value, dtype=torch.float64, requires_grad=True)
+
+
+# 11.1: the decay.
+
+
+def _decays() -> list[Case]:
+    cases = []
+    for at, start, steps in ((0.5, 4.0, 1), (0.5, 4.0, 3), (-1.5, 1.0, 4), (0.9, 2.0, 20)):
+        w, first = _number(at), _number(start)
+        h = first
+        for _ in range(steps):
+            h = w * h
+        right = [float(numbers_of(one)) for one in grad(h, [first, w])]
+        cases.append(Case((at, start, steps), right, f"decay(w={at:g}, h0={start:g}, steps={steps})"))
+    return cases
+
+
+def _about_decay(got: Any, case: Case) -> Deviation | None:
+    w, start, steps = case.arguments
+    of_start, of_w = case.right
+    if steps == 1:
+        return None
+    slips = (
+        ([of_w, of_start], "order", "the two have changed places: first the gradient of h0"),
+        ([of_start, of_w / steps], "factor", "that of w is the share of one step: w is used in each of them, and the "
+         "shares add up"),
+        ([w ** (steps - 1), of_w], "shifted", "that of h0 is one step too short"),
+        ([w * steps, of_w], "numbers", "that of h0 adds the steps: factors in a row multiply"),
+        ([of_start * start, of_w], "numbers", "that of h0 is the value of the last h: its slope is asked for"),
+        ([of_start, steps * w ** (steps - 1)], "factor", "that of w lacks h0"),
+    )  # fmt: skip
+    return slip(got, slips)
+
+
+# 11.2: detach.
+
+
+def _run(w: Tensor, inputs: Sequence[float], every: int) -> Tensor:
+    h = tensor(0.3, dtype=torch.float64)
+    for at, x in enumerate(inputs):
+        if at and at % every == 0:
+            h = h.detach()
+        h = tanh(w * h + x)
+    return h
+
+
+def _truncated(answer: Any) -> Deviation | None:
+    form = "truncated(cell, h, inputs, every)"
+    if not callable(answer):
+        return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
+    return next((found for every in (3, 5) if (found := _of_cuts(answer, form, every)) is not None), None)
+
+
+_INPUTS = (0.5, -0.2, 0.8, 0.1, -0.4, 0.3, 0.6, -0.1)
+
+
+def _of_cuts(answer: Any, form: str, every: int) -> Deviation | None:
+    w, count = _number(1.2), 0
+
+    def cell(x: Any, h: Any) -> Any:
+        nonlocal count
+        count += 1
+        return tanh(w * h + x)
+
+    try:
+        got = answer(cell, tensor(0.3, dtype=torch.float64), list(_INPUTS), every)
+        if (found := difference(got, _run(w, _INPUTS, every))) is not None:
+            return Deviation(found.kind, f"the last h: {found}")
+        if not (isinstance(got, Tensor) and got.requires_grad):
+            return Deviation("zero", "the last h has no history: it is detached after the last steps, too")
+        own = float(numbers_of(grad(got, [w])[0]))
+    except Exception as error:  # whatever the student's function raises is the answer's fault
+        return raised(form, error)
+    if count != len(_INPUTS):
+        return Deviation("shape", f"the cell was called {count} times for {len(_INPUTS)} inputs")
+    return _about_cuts(own, w, every)
+
+
+def _about_cuts(own: float, w: Tensor, every: int) -> Deviation | None:
+    whole, right, last = (float(numbers_of(grad(_run(w, _INPUTS, one), [w])[0])) for one in (100, every, 1))
+    if abs(own - right) < 1e-9:
+        return None
+    if abs(own - whole) < 1e-9:
+        return Deviation("offset", "the gradient still goes through all steps: nothing is detached")
+    if abs(own - last) < 1e-9:
+        return Deviation("element", "the gradient goes through the last step only: h is detached before each step")
+    places = f"before the steps {every}, {2 * every}, ..., counted from 0"
+    text = f"with every={every} h is detached in other places: {places}"
+    return Deviation("shifted", text)
+
+
+# 11.3: clip.
+
+
+def _clips() -> list[Case]:
+    generator = torch.Generator().manual_seed(11)
+    cases = []
+    for size, limit in ((10.0, 1.0), (0.1, 5.0), (3.0, 2.0)):
+        parts = [torch.randn((2, 3), generator=generator, dtype=torch.float64) * size for _ in range(2)]
+        norm = float(torch.stack(parts).norm())
+        right = torch.stack(parts) * min(1.0, limit / norm)
+        small = " (which is below the limit)" if norm < limit else ""
+        cases.append(
+            Case(([tensor(one) for one in parts], limit), right, f"clip of gradients of norm {norm:.3g}{small}")
+        )
+    return cases
+
+
+def _about_clip(got: Any, case: Case) -> Deviation | None:
+    parts = torch.stack([one.data for one in case.arguments[0]])
+    limit, norm = case.arguments[1], float(parts.norm())
+    own = parts.flatten(1).norm(dim=1)[:, None, None]
+    for wrong, kind, text in (
+        (parts, "factor", "nothing is clipped"),
+        (parts * limit / norm, "factor", "short gradients become longer: only those above the limit are changed"),
+        (parts.clamp(-limit, limit), "numbers", "each number is cut off by itself: that turns the direction. Multiply "
+         "all by one factor"),
+        (parts * (limit / own).clamp(max=1), "row", "each tensor is clipped by its own norm: the norm is that of all "
+         "together"),
+        (parts * min(1.0, limit / norm**2), "factor", "it divides by the square of the norm: take the root of the "
+            "sum of "
+         "squares"),
+        (parts * min(1.0, limit / float(own.sum())), "factor", "the norms of the tensors are added: add their squares, "
+         "then take the root"),
+    ):  # fmt: skip
+        if is_near(got, wrong) and not is_near(wrong, case.right):
+            return Deviation(kind, text)
+    return None
+
+
+EXERCISES = (
+    Exercise(
+        "11.1",
+        "Predict the decay",
+        "In each step h becomes w * h, beginning with h0. Write decay(w, h0, steps), which gives two gradients of the "
+        "last h, without a backward: (by h0, by w).",
+        FunctionJudge(_decays, "decay(w, h0, steps)", _about_decay),
+        (
+            "Write the last h as a formula, for 2 and for 3 steps.",
+            "It is w ** steps * h0. By h0 that is easy.",
+            "By w: the power comes down as a factor. That factor counts the places where w was used.",
+        ),
+    ),
+    Exercise(
+        "11.2",
+        "Detach",
+        "Write truncated(cell, h, inputs, every): it runs h = cell(x, h) for each x of inputs and gives the last "
+        "h. Before "
+        "the steps every, 2 * every, 3 * every, ..., counted from 0, it cuts the path through h.",
+        _truncated,
+        (
+            "Which method gives the same value without a history?",
+            "enumerate(inputs) counts the steps. When is a number a multiple of every?",
+            "h = h.detach() before the cell, if step % every == 0. Not after the last step: the result needs its "
+            "history.",
+        ),
+    ),
+    Exercise(
+        "11.3",
+        "Clip",
+        "Write clip(gradients, limit): it gets a list of tensors and gives a list of the same shapes. If the norm "
+        "of all "
+        "their numbers together is above the limit, all are multiplied by one factor so that it becomes the limit. "
+        "Otherwise they stay as they are.",
+        FunctionJudge(_clips, "clip(gradients, limit)", _about_clip),
+        (
+            "The norm of all together: the root of the sum of the squares of all numbers of all tensors.",
+            "The factor is limit / norm.",
+            "If that factor is above 1, it is 1.",
+        ),
+    ),
+)

@@ -1,0 +1,178 @@
+"""The exercises of lesson 12: attention, and a small transformer."""
+
+from typing import Any
+
+import torch
+
+from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.tensor import tensor
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, raised, slip
+from nbgrad.nn.functional import scaled_dot_product_attention
+
+
+def _random(generator: torch.Generator, *shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+# 12.1: attention.
+
+
+def _attentions() -> list[Case]:
+    generator = torch.Generator().manual_seed(12)
+    cases = []
+    for length, width in ((3, 4), (5, 16)):
+        parts = [tensor(_random(generator, length, width) * 2) for _ in range(3)]
+        right = scaled_dot_product_attention(parts[0], parts[1], parts[2])
+        cases.append(Case(tuple(parts), numbers_of(right), f"attention(q, k, v) of shape ({length}, {width})"))
+    return cases
+
+
+def _about_attention(got: Any, case: Case) -> Deviation | None:
+    q, k, v = (one.data for one in case.arguments)
+    scores, width = q @ k.T, q.shape[1]
+    slips = (
+        (scores.softmax(1) @ v, "factor", "the scores are not divided by the root of the width"),
+        ((scores / width).softmax(1) @ v, "factor", "the scores are divided by the width: its root is enough"),
+        ((scores / len(q) ** 0.5).softmax(1) @ v, "factor", "the scores are divided by the root of the length: it "
+            "is the "
+         "width of q and k that makes them large"),
+        ((scores / width**0.5).softmax(0) @ v, "transposed", "softmax goes over the wrong dimension: the weights "
+            "of each "
+         "row have the sum 1"),
+        ((scores / width**0.5).T.softmax(1) @ v, "transposed", "q and k have changed places"),
+        (scores / width**0.5 @ v, "numbers", "softmax is missing"),
+        ((scores / width**0.5).softmax(1), "shape", "these are the weights: the values v come last"),
+    )  # fmt: skip
+    return slip(got, slips)
+
+
+# 12.2: the mask.
+
+
+def _masks() -> list[Case]:
+    generator = torch.Generator().manual_seed(122)
+    cases = []
+    for length in (3, 5):
+        scores = _random(generator, length, length)
+        future = torch.ones(length, length, dtype=torch.bool).triu(1)
+        right = scores.masked_fill(future, float("-inf")).softmax(1)
+        cases.append(Case((tensor(scores),), right, f"causal(scores) of shape ({length}, {length})"))
+    return cases
+
+
+def _about_mask(got: Any, case: Case) -> Deviation | None:
+    (scores,) = (one.data for one in case.arguments)
+    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    inf = float("-inf")
+    for wrong, kind, text in (
+        (scores.softmax(1).masked_fill(future, 0), "factor", "it masks after softmax: the rows no longer have the "
+            "sum 1"),
+        (scores.masked_fill(future, 0).softmax(1), "numbers", "a score of 0 is not forbidden: exp(0) is 1. Minus "
+            "infinity "
+         "is what softmax makes 0 of"),
+        (scores.masked_fill(future.T, inf).softmax(1), "transposed", "it forbids the past: row i may look at the "
+            "columns "
+         "up to i"),
+        (scores.softmax(1), "offset", "nothing is masked"),
+        (scores.masked_fill(future, inf).softmax(0), "transposed", "softmax goes over the wrong dimension"),
+        (scores.masked_fill(future, inf), "numbers", "softmax is missing"),
+    ):  # fmt: skip
+        if is_near(got, wrong):
+            return Deviation(kind, text)
+    try:
+        if bool(numbers_of(got)[0].isnan().all()):
+            return Deviation("not finite", "the first row is NaN: it may look at itself. Forbid only what lies "
+                "right of "
+                             "the diagonal")  # fmt: skip
+    except (NoNumbers, RuntimeError, IndexError):
+        return None
+    return None
+
+
+# 12.3: pairs of inputs and targets.
+
+_LENGTH = 4
+
+
+def _pairs() -> list[Case]:
+    cases = []
+    for count in (5, 9):
+        codes = (torch.arange(count) * 7 + 3) % 11
+        places = range(count - _LENGTH)
+        inputs = torch.stack([codes[at : at + _LENGTH] for at in places])
+        targets = torch.stack([codes[at + 1 : at + 1 + _LENGTH] for at in places])
+        cases.append(Case((tensor(codes), _LENGTH), torch.stack([inputs, targets]), f"pairs of {count} codes"))
+    return cases
+
+
+def _paired(answer: Any) -> Deviation | None:
+    form = "pairs(codes, length)"
+    if not callable(answer):
+        return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
+    for case in _pairs():
+        try:
+            given = answer(*case.arguments)
+            if not isinstance(given, tuple | list) or len(given) != 2:
+                return Deviation("type", f"{form} has to give two tensors: (inputs, targets)")
+            inputs, targets = (numbers_of(one) for one in given)
+        except Exception as error:  # whatever the student's function raises is the answer's fault
+            return raised(case.said, error)
+        for name, got, right in zip(("inputs", "targets"), (inputs, targets), case.right, strict=True):
+            if (found := difference(got, right)) is not None:
+                told = _about_pairs(name, got, case.right) or found
+                return Deviation(told.kind, f"{case.said}: the {name}: {told}")
+    return None
+
+
+def _about_pairs(name: str, got: torch.Tensor, right: torch.Tensor) -> Deviation | None:
+    if got.ndim == 2 and len(got) == right.shape[1] + 1:
+        return Deviation("shape", f"there is one row too many: the last window has no next code ({len(got)} rows)")
+    if name == "targets" and is_near(got, right[0]):
+        return Deviation("shifted", "they are the inputs: the network would only have to copy. Each is the next code")
+    if name == "targets" and got.ndim == 1 and is_near(got, right[1][:, -1]):
+        return Deviation("shape", "it is the next code after the window alone: every place of the window has a target")
+    return None
+
+
+EXERCISES = (
+    Exercise(
+        "12.1",
+        "Attention",
+        "Write attention(q, k, v), for three tensors of shape (length, width): each row of q is compared with all rows "
+        "of k, the scores become weights with the sum 1 in each row, and the result is the weighted sum of the rows of "
+        "v. Divide the scores by what keeps them at size 1.",
+        FunctionJudge(_attentions, "attention(q, k, v)", _about_attention),
+        (
+            "All products of rows at once: q @ k.T has a row for each query and a column for each key.",
+            "softmax over the last dimension, then @ v.",
+            "A sum of width products of numbers of size 1 has the size sqrt(width).",
+        ),
+    ),
+    Exercise(
+        "12.2",
+        "The mask",
+        "Write causal(scores): the weights for scores of shape (length, length), so that row i gives no weight to the "
+        "columns after i, and each row has the sum 1.",
+        FunctionJudge(_masks, "causal(scores)", _about_mask),
+        (
+            "Mask before softmax, so that the rest has the sum 1.",
+            "exp of which score is 0?",
+            "nbgrad.ones(n, n).triu(1).bool() is True right of the diagonal; scores.masked_fill(mask, value) fills it.",
+        ),
+    ),
+    Exercise(
+        "12.3",
+        "Inputs and targets",
+        "Write pairs(codes, length): from a tensor of codes, the characters of a text, make the two tensors (inputs, "
+        "targets) of shape (windows, length). The rows of inputs are all windows that have a next code; the target of "
+        "each place is the code that follows it.",
+        _paired,
+        (
+            "With 5 codes and a length of 4 there is one window: the codes 0 to 3. What are its four targets?",
+            "The targets are the same windows, one place further.",
+            "Stack codes[at : at + length] for all at, and codes[at + 1 : at + 1 + length]. The last at is "
+            "len(codes) - length - 1.",
+        ),
+    ),
+)

@@ -1,0 +1,209 @@
+"""The exercises of lesson 13: a clinic for networks."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from nbgrad.core.tensor.comparison import Deviation
+from nbgrad.core.tensor.tensor import tensor
+from nbgrad.lab import clinic
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import raised
+from nbgrad.nn.containers import Sequential
+from nbgrad.nn.linear import Linear
+from nbgrad.nn.normalization import LayerNorm
+
+KINDS = {
+    "accumulated gradients", "broadcast", "divergence", "eval mode", "loss input", "nan", "no optimizer", "no step",
+    "saturated", "unreached", "unregistered", "vanishing",
+}  # fmt: skip
+"""The diagnoses that there are, in the words of the findings."""
+
+
+# 13.1: diagnose.
+
+
+def _diagnosed(answer: Any) -> Deviation | None:
+    if not isinstance(answer, Mapping):
+        return Deviation("type", "a dict is expected: a diagnosis for each letter, as {'a': 'nan', 'b': ...}")
+    letters = clinic.names()
+    if lacking := [letter for letter in letters if letter not in answer]:
+        return Deviation("shape", f"a diagnosis of {', '.join(lacking)} is missing")
+    said = {letter: str(answer[letter]).strip().lower() for letter in letters}
+    if unknown := sorted(set(said.values()) - KINDS):
+        return Deviation("type", f"{unknown[0]!r} is no diagnosis: there are {', '.join(sorted(KINDS))}")
+    has = {letter: clinic.admit(letter).findings & KINDS for letter in letters}
+    wrong = [letter for letter in letters if said[letter] not in has[letter]]
+    if not wrong:
+        return None
+    for one in wrong:
+        for other in wrong:
+            if one < other and said[one] in has[other] and said[other] in has[one]:
+                return Deviation("order", f"the diagnoses of {one} and {other} have changed places")
+    if len(set(said.values())) == 1:
+        return Deviation("numbers", "every patient got one diagnosis: they have different faults")
+    kind = "element" if len(wrong) == 1 else "numbers"
+    return Deviation(kind, f"{len(wrong)} of {len(letters)} are wrong: look again at {', '.join(wrong)}")
+
+
+# 13.2: parameters without a gradient. Any network with named_parameters is a case, torch's too.
+
+
+def _networks() -> list[tuple[str, Any, Callable[[Any], None], list[str]]]:
+    own = Sequential(Linear(3, 4), LayerNorm(4), Linear(4, 2))
+    own[2].weight.requires_grad_(False)
+    modules = torch.nn.ModuleDict({"used": torch.nn.Linear(3, 2), "idle": torch.nn.Linear(3, 2)})
+    dead = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    with torch.no_grad():
+        dead[0].bias.fill_(-100)  # type: ignore[operator]
+
+    def through_own(net: Any) -> None:
+        net[2](net[0](tensor(torch.ones(5, 3)))).sum().backward()
+
+    def through_used(net: Any) -> None:
+        net["used"](torch.ones(5, 3)).sum().backward()
+
+    def through_dead(net: Any) -> None:
+        net(torch.ones(5, 3)).sum().backward()
+
+    return [
+        ("a network that leaves a layer out", own, through_own, ["1.weight", "1.bias"]),
+        ("a torch network with an idle layer", modules, through_used, ["idle.weight", "idle.bias"]),
+        ("a torch network with a dead layer", dead, through_dead, ["0.weight", "0.bias", "2.weight"]),
+    ]
+
+
+def _silent(answer: Any) -> Deviation | None:
+    if not callable(answer):
+        return Deviation("type", "a function is expected, silent(net): give it without parentheses behind its name")
+    for text, net, learn, right in _networks():
+        learn(net)
+        try:
+            given = answer(net)
+        except Exception as error:  # whatever the student's function raises is the answer's fault
+            return raised(f"silent of {text}", error)
+        if isinstance(given, str) or not isinstance(given, list | tuple | set):
+            return Deviation("type", "a list of names is expected: does the function end with return?")
+        if (found := _of_names(set(given), right, net)) is not None:
+            return Deviation(found.kind, f"silent of {text}: {found}")
+    return None
+
+
+def _of_names(given: set[Any], right: list[str], net: Any) -> Deviation | None:
+    parameters = dict(net.named_parameters())
+    if given == set(right):
+        return None
+    if strangers := [one for one in given if one not in parameters]:
+        return Deviation("type", f"{strangers[0]!r} is no name of a parameter: named_parameters() gives them")
+    if given == set(parameters) - set(right):
+        return Deviation("order", "these are the parameters that did get a gradient")
+    zeros = {name for name in right if parameters[name].grad is not None}
+    if zeros and given == set(right) - zeros:
+        return Deviation("zero", "a gradient that is 0 everywhere is none, too: such a parameter learns nothing")
+    frozen = {name for name, one in parameters.items() if not one.requires_grad}
+    if given == set(right) | frozen:
+        return Deviation("element", "a parameter that is frozen, with requires_grad=False, is meant to get none")
+    missing, many = set(right) - given, given - set(right)
+    text = f"{len(missing)} names are missing, and {len(many)} are too many"
+    return Deviation("element", text)
+
+
+# 13.3: where a NaN begins, in a torch network.
+
+
+class _Root(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sqrt()
+
+
+class _Inverse(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 1 / x
+
+
+def _sick() -> list[tuple[str, Any, torch.Tensor, int | None]]:
+    linear = torch.nn.Linear(3, 3)
+    with torch.no_grad():
+        linear.weight.copy_(-torch.eye(3))
+        linear.bias.zero_()
+    nets = torch.nn.Sequential
+    relu, tanh = torch.nn.ReLU(), torch.nn.Tanh()
+    return [
+        ("a root in the middle", nets(linear, _Root(), tanh, linear), torch.ones(2, 3), 1),
+        ("an infinity that tanh hides", nets(linear, relu, _Inverse(), tanh, linear), torch.ones(2, 3), 2),
+        ("an input that is NaN already", nets(linear, tanh), torch.full((2, 3), float("nan")), 0),
+        ("a healthy network", nets(linear, tanh, linear), torch.ones(2, 3), None),
+    ]
+
+
+def _first(answer: Any) -> Deviation | None:
+    if not callable(answer):
+        return Deviation("type", "a function is expected, first_bad(net, x): give it without parentheses")
+    for text, net, x, right in _sick():
+        try:
+            given = answer(net, x)
+        except Exception as error:  # whatever the student's function raises is the answer's fault
+            return raised(f"first_bad of {text}", error)
+        if given == right and isinstance(given, bool) is False:
+            continue
+        if given is not None and not isinstance(given, int):
+            return Deviation("type", f"the number of a layer is expected, and not a {type(given).__name__}")
+        return _about_place(text, given, right, len(net))
+    return None
+
+
+def _about_place(text: str, given: int | None, right: int | None, count: int) -> Deviation:
+    if right is None:
+        return Deviation("type", f"{text} has no bad layer: None is expected")
+    if given is None:
+        what = "Inf counts, and not NaN alone" if "infinity" in text else "it says that there is none"
+        return Deviation("not finite", f"{text}: {what}")
+    if given == right + 1:
+        return Deviation("shifted", f"{text}: it is one layer too far: layers are counted from 0")
+    if given == count - 1:
+        return Deviation("order", f"{text}: that is the last bad layer: the first one is asked for")
+    return Deviation("numbers", f"{text}: it begins in another layer")
+
+
+EXERCISES = (
+    Exercise(
+        "13.1",
+        "Twelve diagnoses",
+        "Give a diagnosis for each of the patients a to l: a dict from the letter to one of these words: "
+        f"{', '.join(sorted(KINDS))}.",
+        _diagnosed,
+        (
+            "Look at the loss first: does it fall, stay, grow, or is it NaN? Then at the gradients and the updates.",
+            "A parameter with a gradient and no update belongs to no optimizer, or there is no step. One without a "
+            "gradient was not reached, or the model does not know it.",
+            "clinic.admit('a').source shows the code. Only then look at the findings: clinic.admit('a').graph.",
+        ),
+    ),
+    Exercise(
+        "13.2",
+        "Who gets no gradient?",
+        "Write silent(net): the list of the names of all parameters that learn nothing from the last backward, "
+        "although "
+        "they require a gradient: their .grad is None, or 0 everywhere. It has to work for torch's modules as well.",
+        _silent,
+        (
+            "named_parameters() gives pairs of a name and a parameter, in nbgrad as in torch.",
+            "A frozen parameter has requires_grad=False: leave it out.",
+            "parameter.grad is None or not parameter.grad.any()",
+        ),
+    ),
+    Exercise(
+        "13.3",
+        "Where does it begin?",
+        "Write first_bad(net, x) for a torch.nn.Sequential: the number of the first layer, from 0, whose result "
+        "has a NaN "
+        "or an Inf; None if there is none.",
+        _first,
+        (
+            "A Sequential can be iterated: for number, layer in enumerate(net).",
+            "Feed the result of each layer to the next one, and look at it in between.",
+            "torch.isfinite(x).all() is False for a NaN and for an Inf.",
+        ),
+    ),
+)

@@ -1,0 +1,189 @@
+"""The exercises of lesson 14: gradients of gradients, and an op of one's own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from nbgrad.core.functional.grad import grad
+from nbgrad.core.ops import cosh, exp, sin
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, raised, slip, slope_of
+
+Curve = Callable[[Tensor], Tensor]
+
+
+# 14.1: a Newton step.
+
+_CURVES: tuple[tuple[str, Curve, float], ...] = (
+    ("x ** 4 + x", lambda x: x**4 + x, 1.5),
+    ("exp(x) - 2 * x", lambda x: exp(x) - 2 * x, 2.0),
+    ("(x - 3) ** 2", lambda x: (x - 3) ** 2, -1.0),
+)
+
+
+def _derivatives(curve: Curve, at: float) -> tuple[float, float, float]:
+    """The value of a function, its slope and its second derivative."""
+    x = tensor(at, dtype=torch.float64, requires_grad=True)
+    value = curve(x)
+    slope = slope_of(value, x)
+    second = slope_of(slope, x)
+    return float(numbers_of(value)), float(numbers_of(slope)), float(numbers_of(second))
+
+
+def _newtons() -> list[Case]:
+    cases = []
+    for text, curve, at in _CURVES:
+        _, slope, second = _derivatives(curve, at)
+        x = tensor(at, dtype=torch.float64, requires_grad=True)
+        cases.append(Case((curve, x), at - slope / second, f"newton(lambda x: {text}, x) at x = {at:g}"))
+    return cases
+
+
+def _about_newton(got: Any, case: Case) -> Deviation | None:
+    curve, x = case.arguments
+    at = float(numbers_of(x))
+    value, slope, second = _derivatives(curve, at)
+    for wrong, kind, text in (
+        (at + slope / second, "sign", "it goes uphill: the step is taken away"),
+        (at - slope, "factor", "that is a gradient step: divide the slope by the second derivative"),
+        (at - value / slope, "numbers", "that looks for a place where the function is 0: here its slope has to be 0"),
+        (slope / second, "offset", "that is the length of the step: give the new x"),
+        (at - second / slope, "numbers", "it is turned around: the slope is divided by the second derivative"),
+        (at - slope * second, "factor", "it multiplies by the second derivative: divide"),
+    ):
+        if is_near(got, wrong) and abs(wrong - case.right) > 1e-3:
+            return Deviation(kind, text)
+    return None
+
+
+# 14.2: a Hessian.
+
+
+def _wavy(x: Tensor) -> Tensor:
+    return x[0] * x[0] * x[1] + sin(x[1] * x[2]) + exp(x[2])
+
+
+def _bowl(x: Tensor) -> Tensor:
+    return x[0] * x[1] * 3 + x[0] ** 3
+
+
+_SURFACES: tuple[tuple[str, Curve, list[float]], ...] = (
+    ("a function of two numbers", _bowl, [1.5, 2.0]),
+    ("a function of three numbers", _wavy, [0.5, -1.0, 0.3]),
+)
+
+
+def _hessians() -> list[Case]:
+    cases = []
+    for text, surface, at in _SURFACES:
+        x = tensor(at, dtype=torch.float64, requires_grad=True)
+        slope = slope_of(surface(x), x)
+        rows = [numbers_of(grad(slope[row], [x], retain_graph=True)[0]) for row in range(len(at))]
+        given = tensor(at, dtype=torch.float64, requires_grad=True)
+        cases.append(Case((surface, given), torch.stack(rows), f"hessian of {text}"))
+    return cases
+
+
+def _about_hessian(got: Any, case: Case) -> Deviation | None:
+    right = numbers_of(case.right)
+    surface, x = case.arguments
+    leaf = tensor(x.data.clone(), requires_grad=True)
+    (slope,) = grad(surface(leaf), [leaf])
+    slips = (
+        (right.sum(0), "shape", "that is the gradient of the sum of all slopes, one number for each row: derive "
+            "each slope "
+         "by itself"),
+        (right.diagonal(), "shape", "that is the diagonal alone: each slope is derived by every number of x"),
+        (right.diagonal().diag(), "element", "only the diagonal is there: each slope is derived by every number of x"),
+        (slope, "shape", "that is the gradient: it has to be derived once more"),
+        (torch.outer(numbers_of(slope), numbers_of(slope)), "numbers", "that is the gradient times itself, which is "
+         "something else"),
+    )  # fmt: skip
+    return slip(got, slips)
+
+
+# 14.3: an op of one's own.
+
+
+def _log_cosh(x: Tensor) -> Tensor:
+    return cosh(x).log()
+
+
+def _op(answer: Any) -> Deviation | None:
+    apply = getattr(answer, "apply", answer)
+    if isinstance(answer, type) and apply is answer:
+        return Deviation("type", "the class has no apply: is it a subclass of nbgrad.Function?")
+    if not callable(apply):
+        return Deviation("type", "the class is expected, LogCosh, or its apply")
+    for values in ([0.5, -1.0, 2.0], [0.0, 3.0]):
+        x = tensor(values, dtype=torch.float64, requires_grad=True)
+        g = torch.linspace(0.5, 2, len(values), dtype=torch.float64)
+        right = _log_cosh(x)
+        (slope,) = grad(right, [x], tensor(g))
+        try:
+            got = apply(x)
+            if (found := difference(got, right)) is not None:
+                return Deviation(found.kind, f"the forward: {found}")
+            (own,) = grad(got, [x], tensor(g))
+        except Exception as error:  # whatever the student's op raises is the answer's fault
+            return raised("it", error)
+        if (found := difference(own, slope)) is not None:
+            told = _about_backward(own, g, torch.tensor(values, dtype=torch.float64)) or found
+            return Deviation(told.kind, f"the backward: {told}")
+    return None
+
+
+def _about_backward(own: Any, g: torch.Tensor, x: torch.Tensor) -> Deviation | None:
+    slips = (
+        (x.tanh(), "factor", "the incoming gradient g is missing"),
+        (g / x.cosh(), "numbers", "that is the slope of log at cosh(x): the slope of cosh is missing"),
+        (g * x.sinh(), "numbers", "that is the slope of cosh: the slope of log is missing"),
+        (g * (1 - x.tanh() ** 2), "numbers", "that is derived once too often"),
+    )
+    return slip(own, slips)
+
+
+EXERCISES = (
+    Exercise(
+        "14.1",
+        "A Newton step",
+        "Write newton(function, x): the place that one Newton step leads to from x, in search of a minimum: x "
+        "minus the "
+        "slope divided by the second derivative. x is a tensor of one number with requires_grad.",
+        FunctionJudge(_newtons, "newton(function, x)", _about_newton),
+        (
+            "nbgrad.grad(y, x) gives a tuple with the gradient. What does it need so that it can be derived again?",
+            "With create_graph=True the slope has a history. Its gradient by x is the second derivative.",
+            "(slope,) = nbgrad.grad(function(x), x, create_graph=True), then the same for slope.",
+        ),
+    ),
+    Exercise(
+        "14.2",
+        "A Hessian",
+        "Write hessian(function, x): the table of second derivatives of a function that gives one number, for x "
+        "of shape "
+        "(n,) with requires_grad. Row i has the gradient of slope i.",
+        FunctionJudge(_hessians, "hessian(function, x)", _about_hessian),
+        (
+            "The gradient has n numbers. Each of them has a gradient of its own, of shape (n,).",
+            "One grad with create_graph=True, then one for each slope[i].",
+            "A graph is freed after a grad: retain_graph=True keeps it for the next row. nbgrad.stack joins the rows.",
+        ),
+    ),
+    Exercise(
+        "14.3",
+        "An op of your own",
+        "Write the class LogCosh, a subclass of nbgrad.Function: forward(ctx, x) gives log(cosh(x)), and "
+        "backward(ctx, g) "
+        "the gradient of x. Give the class. Try it with nbgrad.gradcheck first.",
+        _op,
+        (
+            "forward keeps what backward needs: ctx.save_for_backward(x); (x,) = ctx.saved_tensors brings it back.",
+            "The chain rule: the slope of log at cosh(x), times the slope of cosh.",
+            "The slope of log(u) is 1 / u, that of cosh(x) is sinh(x), and sinh(x) / cosh(x) has a name.",
+        ),
+    ),
+)

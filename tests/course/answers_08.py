@@ -1,0 +1,83 @@
+"""Answers to the exercises of lesson 8, right ones in several forms and the usual wrong ones."""
+
+from typing import Any
+
+import nbgrad
+from nbgrad import nn
+
+
+def gain(activation: Any, power: float = -0.5, *, variance: bool = False) -> Any:
+    nbgrad.manual_seed(1)
+    values = activation(nbgrad.randn(400_000))
+    return (values.var() if variance else (values**2).mean()).item() ** power
+
+
+class Around(nn.Module):
+    def __init__(self, body: nn.Module, factor: float) -> None:
+        super().__init__()
+        self.body, self.factor = body, factor
+
+    def forward(self, x: Any) -> Any:
+        return x + self.body(x) * self.factor
+
+
+def deep(layers: int, block: Any = nn.Residual, body: Any = (), last: Any = 10) -> nn.Module:
+    nbgrad.manual_seed(0)
+    blocks = [block(nn.Sequential(*(one() for one in body), nn.Linear(32, 32), nn.ReLU())) for _ in range(layers)]
+    return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), *blocks, nn.Linear(32, last))
+
+
+def normalized(layers: int) -> nn.Module:
+    return deep(layers, body=(lambda: nn.LayerNorm(32),))
+
+
+def weak(layers: int) -> nn.Module:
+    return deep(layers, lambda body: Around(body, 1 / layers))
+
+
+def kaiming(layers: int) -> nn.Module:
+    def begin(module: nn.Module) -> None:
+        if isinstance(module, nn.Linear):
+            nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+
+    return deep(layers).apply(begin)
+
+
+RIGHT: dict[str, list[Any]] = {
+    "8.1": [
+        lambda layers: 0.25**layers,
+        lambda layers: nbgrad.tensor(0.25, dtype=nbgrad.float64) ** layers,
+        lambda layers: 1 / 4**layers,
+    ],
+    "8.2": [gain, lambda activation: gain(activation, 0.5) ** -1],
+    "8.3": [normalized, weak, lambda layers: weak(layers).to(nbgrad.float64)],
+}
+
+WRONG: dict[str, list[tuple[Any, str, str]]] = {
+    "8.1": [
+        (lambda layers: 0.5**layers, "numbers", "kept(1): it takes the value of a sigmoid at 0"),
+        (lambda layers: 0.25 * layers, "numbers", "kept(2): the slopes of layers in a row are multiplied"),
+        (lambda layers: 0.25 / layers, "numbers", "kept(2): it is divided by the number of layers"),
+        (lambda layers: 4.0**layers, "factor", "kept(1): it grows with the number of layers"),
+        (lambda layers: 1 - 0.25**layers, "offset", "kept(1): that is the share that is lost"),
+        (lambda layers: 0.25 ** min(layers, 7), "numbers", "kept(12): it is right for few layers only"),
+        (0.25, "type", "a function is expected, kept(layers)"),
+    ],
+    "8.2": [
+        (lambda activation: gain(activation, variance=True), "offset", "gain(relu): it is made of the variance"),
+        (lambda activation: gain(activation, 0.5), "factor", "gain(relu): it is turned around"),
+        (lambda activation: gain(activation, -1), "factor", "gain(relu): a square root is missing"),
+        (lambda activation: gain(activation, 1), "factor", "gain(relu): that is the mean square itself"),
+        (lambda activation: print(), "type", "gives None"),
+    ],
+    "8.3": [
+        (deep, "factor", "the values still grow from block to block"),
+        (kaiming, "factor", "the values still grow from block to block"),
+        (lambda layers: normalized(10), "shape", "it has 10 weights of shape (32, 32)"),
+        (lambda layers: deep(layers, nn.Sequential), "row", "more than 10,000 times the smallest"),
+        (lambda layers: deep(layers, lambda body: Around(body, 0.0)), "zero", "layers get no gradient at all"),
+        (lambda layers: deep(layers, body=(lambda: nn.LayerNorm(32),), last=3), "shape", "(64, 10) is expected"),
+        (lambda layers: nn.Linear(3, 3), "raised", "raised"),
+        (normalized(50), "type", "a function that makes the network is expected"),
+    ],
+}

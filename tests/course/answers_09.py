@@ -1,0 +1,60 @@
+"""Answers to the exercises of lesson 9, right ones in several forms and the usual wrong ones."""
+
+from typing import Any
+
+import nbgrad
+
+
+def momentum(w: Any, g: Any, v: Any, *, lr: float = 0.1, beta: float = 0.9, own: float = 1.0) -> Any:
+    v = beta * v + own * g
+    return w - lr * v, v
+
+
+def adam(w: Any, g: Any, m: Any, v: Any, t: int, power: float = 0.5) -> Any:
+    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+    return w - 0.1 * (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)) ** power + 1e-8), m, v
+
+
+def uncorrected(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
+    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+    return w - 0.1 * m / (v**0.5 + 1e-8), m, v
+
+
+RIGHT: dict[str, list[Any]] = {
+    "9.2": [momentum, lambda w, g, v: [one.numpy() for one in momentum(w, g, v)]],
+    "9.3": [adam, lambda *five: [one.numpy() for one in adam(*five)]],
+    "9.1": [lambda curvature: 2 / curvature, lambda curvature: nbgrad.tensor(2 / curvature)],
+}
+
+WRONG: dict[str, list[tuple[Any, str, str]]] = {
+    "9.2": [
+        (lambda w, g, v: momentum(w, g, v, lr=-0.1), "sign", "it goes along the gradient"),
+        (lambda w, g, v: momentum(w, g, v, own=0.1), "factor", "the gradient comes in with 1 - beta"),
+        (lambda w, g, v: (w - 0.1 * v, 0.9 * v + g), "shifted", "it steps with the old velocity"),
+        (lambda w, g, v: (w - 0.1 * g, v), "numbers", "that is plain SGD"),
+        (lambda w, g, v: momentum(w, g, v, beta=1.0), "factor", "the velocity never fades"),
+        (lambda w, g, v: momentum(w, g, v, lr=1.0), "factor", "the learning rate is missing"),
+        (lambda w, g, v: momentum(w, g, v)[0], "shape", "has to give 2 tensors"),
+        (lambda w, g: w - g, "raised", "raised TypeError"),
+    ],
+    "9.3": [
+        (uncorrected, "factor", "the correction of the first steps is missing"),
+        (lambda *five: adam(*five, power=1.0), "numbers", "the root is missing"),
+        (
+            lambda w, g, m, v, t: (2 * w - adam(w, g, m, v, t)[0], *adam(w, g, m, v, t)[1:]),
+            "sign",
+            "along the gradient",
+        ),
+        (lambda w, g, m, v, t: (w - 0.1 * g, m, v), "numbers", "that is plain SGD"),
+        (lambda *five: adam(*five)[:2], "shape", "has to give 3 tensors"),
+        (lambda *five: (adam(*five)[0].sum(), *adam(*five)[1:]), "shape", "each tensor has to keep its shape"),
+        (3, "type", "a function is expected"),
+    ],
+    "9.1": [
+        (lambda curvature: 1 / curvature, "factor", "one step goes straight to the lowest point"),
+        (lambda curvature: curvature / 2, "order", "it grows with the curvature"),
+        (lambda curvature: 2 / curvature**0.5, "numbers", "there is no root in it"),
+        (lambda curvature: 2 / curvature**2, "numbers", "there is no square in it"),
+        (lambda curvature: -2 / curvature, "sign", "the sign is wrong"),
+    ],
+}

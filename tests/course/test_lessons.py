@@ -1,0 +1,164 @@
+"""The lessons: they are written from their sources, and each has the parts that the course promises."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+
+from nbgrad.lab.exercise import of_lesson
+from tools import course
+
+pytestmark = pytest.mark.once
+
+SOURCES = course.lessons()
+LESSONS = [one for one in SOURCES if of_lesson(int(one.name[:2]))]
+"""Those with exercises; the tour has none."""
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [path.stem for path in paths]
+
+
+def without_outputs(notebook: NotebookNode) -> NotebookNode:
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.update(outputs=[], execution_count=None)
+    return notebook
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=names(SOURCES))
+@pytest.mark.parametrize("solved", [False, True])
+def test_what_is_written_is_what_the_source_says(source: Path, *, solved: bool) -> None:
+    folder = course.SOLUTIONS if solved else course.STUDENT
+    written = nbformat.read(folder / f"{source.stem}.ipynb", as_version=4)
+    nbformat.validate(written)
+    if not solved:
+        assert not any(cell.get("outputs") or cell.get("execution_count") for cell in written.cells)
+    assert without_outputs(written) == course.build(source.read_text("utf-8"), solved=solved), "make course"
+
+
+def test_there_are_no_other_notebooks() -> None:
+    for folder in (course.STUDENT, course.SOLUTIONS):
+        assert names(sorted(folder.glob("*.ipynb"))) == names(SOURCES)
+
+
+@pytest.mark.parametrize("source", LESSONS, ids=names(LESSONS))
+def test_a_lesson_has_its_parts(source: Path) -> None:
+    text = source.read_text("utf-8")
+    lesson = int(source.name[:2])
+    assert "**You will be able to**" in text.partition("```")[0]
+    assert re.search(r"^## Summary$", text, re.MULTILINE)
+    numbers = list(of_lesson(lesson))
+    assert len(numbers) >= 3
+    for form in (r"^\{exercise ([\d.]+)\}$", r"^```python exercise ([\d.]+)$", r"^```python check ([\d.]+)$"):
+        assert re.findall(form, text, re.MULTILINE) == numbers, form
+    assert re.findall(r'^lab\.check\("([\d.]+)"', text, re.MULTILINE) == numbers
+
+
+@pytest.mark.parametrize("source", LESSONS, ids=names(LESSONS))
+def test_a_prediction_comes_before_its_result_and_the_answer_after(source: Path) -> None:
+    text = source.read_text("utf-8")
+    asked = [(int(one[1]), one.start()) for one in re.finditer(r"\*\*Predict (\d)\.\*\*", text)]
+    folded = r"<details><summary>Answer to prediction (\d)</summary>"
+    answered = [(int(one[1]), one.start()) for one in re.finditer(folded, text)]
+    assert len(asked) >= 3
+    assert [number for number, _ in asked] == [number for number, _ in answered] == list(range(1, len(asked) + 1))
+    for (_, question), (_, answer) in zip(asked, answered, strict=True):
+        assert re.search(r"^```python", text[question:answer], re.MULTILINE), "a cell shows the result in between"
+
+
+@pytest.mark.parametrize("source", LESSONS, ids=names(LESSONS))
+def test_no_solution_is_in_the_copy_of_a_student(source: Path) -> None:
+    text = source.read_text("utf-8")
+    student = "\n".join(cell.source for cell in course.build(text, solved=False).cells)
+    assert "SOLUTION" not in student
+    assert "HIDDEN" not in student
+    assert "lab.require" not in student
+    solved = course.build(text, solved=True)
+    graded = [cell.metadata.nbgrader.grade_id for cell in solved.cells if "nbgrader" in cell.metadata]
+    assert graded == [f"{kind}-{one.replace('.', '-')}" for one in of_lesson(int(source.name[:2])) for kind in KINDS]
+    shown = "\n".join(cell.source for cell in solved.cells)
+    own = of_lesson(int(source.name[:2]))
+    assert all(f"### Exercise {number}: {one.title}" in shown for number, one in own.items())
+
+
+KINDS = ("exercise", "check")
+
+SOURCE = """# A lesson
+
+**You will be able to** [add](../01_slope.ipynb).
+
++++
+
+{exercise 1.2}
+
+```python exercise 1.2
+def slope(function, x):
+    ...
+    ### BEGIN SOLUTION
+    return 1
+    ### END SOLUTION
+```
+
+```python check 1.2
+lab.check("1.2", slope)
+```
+
+```python proof
+assert 1
+```
+
+```python raises
+1 / 0
+```
+"""
+
+
+def test_a_source_becomes_two_notebooks() -> None:
+    student, solved = (course.build(SOURCE, solved=solved) for solved in (False, True))
+    assert [cell.source for cell in student.cells if cell.cell_type == "code"] == [
+        "def slope(function, x):\n    ...\n    # your answer",
+        'lab.check("1.2", slope)',
+        "1 / 0",
+    ]
+    texts = [cell.source for cell in student.cells if cell.cell_type == "markdown"]
+    assert texts[0] == "# A lesson\n\n**You will be able to** [add](01_slope.ipynb)."
+    assert texts[1].startswith("### Exercise 1.2: A slope by nudging\n\nWrite slope(function, x)")
+    assert texts[1].count("<details><summary>Hint") == 3
+    code = [cell for cell in solved.cells if cell.cell_type == "code"]
+    assert [cell.source for cell in code] == [
+        "def slope(function, x):\n    ...\n    ### BEGIN SOLUTION\n    return 1\n    ### END SOLUTION",
+        '### BEGIN HIDDEN TESTS\nlab.require("1.2", slope)\n### END HIDDEN TESTS\nlab.check("1.2", slope)',
+        "assert 1",
+        "1 / 0",
+    ]
+    assert [cell.metadata for cell in code][2:] == [{"tags": ["proof"]}, {"tags": ["raises-exception"]}]
+    exercise, check = (cell.metadata.nbgrader for cell in code[:2])
+    assert (exercise.solution, exercise.grade, exercise.locked) == (True, False, False)
+    assert (check.solution, check.grade, check.locked, check.points) == (False, True, True, 1)
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ("```python wrong\n```\n", "'wrong': there are exercise, check, proof, raises"),
+        ("```python exercise\n```\n", "there are exercise"),
+        ("```python exercise 1.1\nx = ...\n```\n", "1.1 has no ### BEGIN SOLUTION"),
+        ("```python check 1.1\nx = 1\n```\n", "the check of 1.1 has to call lab.check once"),
+    ],
+)
+def test_a_source_that_is_wrong_says_so(block: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        course.build(block, solved=True)
+
+
+def test_names_choose_lessons(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    written: list[tuple[str, bool]] = []
+    monkeypatch.setattr(course, "write", lambda source, *, runs: written.append((source.stem, runs)))
+    course.main(["01", "04", "--no-run"])
+    assert written == [("01_slope", False), ("04_broadcasting", False)]
+    assert "01_slope: 0 s" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r"no lesson begins with 99: 00_tour, 01_slope"):
+        course.main(["99"])

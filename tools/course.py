@@ -1,0 +1,194 @@
+"""Write the lessons from their sources: the student's copies, and the solutions with their outputs.
+
+    python -m tools.course               all lessons
+    python -m tools.course 01_slope 04   these, by the beginning of their names
+    python -m tools.course --no-run      the student's copies only
+
+A source, ``notebooks/source/NN_name.md``, is Markdown. A block of code that begins with ```` ```python ```` is a cell,
+and the text between two of them is a cell too; words behind ``python`` say more of it:
+
+- ``exercise 1.2``: a cell that the student completes. What stands between ``### BEGIN SOLUTION`` and
+  ``### END SOLUTION`` is in the solutions only; the rest has a ``...`` and runs as it is;
+- ``check 1.2``: the cell below it, with a call of ``lab.check``;
+- ``proof``: a cell of the solutions only, which asserts what the text says of the outputs;
+- ``raises``: a cell that is meant to fail.
+
+A line ``{exercise 1.2}`` becomes the title, the task and the folded hints that ``nbgrad.lab`` has of the exercise. A
+line ``+++`` ends a cell of text. A link to another lesson is ``../02_backward.ipynb``.
+
+The solutions are sources for nbgrader as they are: the cells of exercises have its metadata and its marks, and those
+of checks a hidden test that fails for a wrong answer.
+"""
+
+import argparse
+import re
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from nbgrad.core.files import replace_file
+from nbgrad.lab.exercise import find
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "notebooks" / "source"
+STUDENT = ROOT / "notebooks"
+SOLUTIONS = ROOT / "notebooks" / "solutions"
+
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python", "pygments_lexer": "ipython3"},
+}
+_TAGS = {"raises": "raises-exception", "proof": "proof"}
+WORDS = ("exercise", "check", "proof", "raises")
+
+_FENCE = re.compile(r"^```python(?P<words>[^\n`]*)\n(?P<code>.*?)^```$\n?", re.MULTILINE | re.DOTALL)
+_SOLUTION = re.compile(r"(?ms)^(?P<indent>[ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION(?:\n|\Z)")
+_EXERCISE = re.compile(r"^\{exercise (?P<number>[\d.]+)\}$", re.MULTILINE)
+
+
+def lessons() -> list[Path]:
+    """The sources of all lessons, the first one first."""
+    return sorted(SOURCE.glob("*.md"))
+
+
+def build(text: str, *, solved: bool) -> NotebookNode:
+    """The notebook of a lesson, without outputs.
+
+    Args:
+        text: its source.
+        solved: whether it is the one with the solutions.
+
+    Raises:
+        ValueError: a block of code has words that this module does not know, or an exercise lacks its solution.
+        KeyError: ``nbgrad.lab`` has no exercise of a number that the source names.
+    """
+    cells: list[NotebookNode] = []
+    end = 0
+    for found in _FENCE.finditer(text):
+        cells += _texts(text[end : found.start()])
+        cell = _code(found["code"].rstrip("\n"), found["words"].split(), solved=solved)
+        if cell is not None:
+            cells.append(cell)
+        end = found.end()
+    cells += _texts(text[end:])
+    for place, cell in enumerate(cells):
+        cell["id"] = f"cell-{place:02}"
+    return new_notebook(cells=cells, metadata=METADATA)  # type: ignore[no-any-return]
+
+
+def _texts(text: str) -> list[NotebookNode]:
+    """The cells of a text between two blocks of code."""
+    written = _EXERCISE.sub(lambda found: exercise_text(found["number"]), text)
+    written = written.replace("](../", "](")  # a source lies one folder below the student's copies
+    parts = re.split(r"^\+\+\+$", written, flags=re.MULTILINE)
+    return [new_markdown_cell(part.strip()) for part in parts if part.strip()]
+
+
+def exercise_text(number: str) -> str:
+    """The title of an exercise, what to do, and the hints, each folded into the one before."""
+    exercise = find(number)
+    hints = ""
+    for step, hint in reversed(list(enumerate(exercise.hints, 1))):
+        inner = f"\n\n{hints}" if hints else ""
+        hints = f"<details><summary>Hint {step}</summary>\n\n{_escaped(hint)}{inner}\n\n</details>"
+    return f"### Exercise {number}: {exercise.title}\n\n{_escaped(exercise.task)}\n\n{hints}"
+
+
+def _escaped(text: str) -> str:
+    """A sentence of ``nbgrad.lab`` as Markdown: a star, an underscore or a bracket in it is meant as it stands."""
+    return re.sub(r"([*_\[\]<>#`$])", r"\\\1", text)
+
+
+def _code(code: str, words: list[str], *, solved: bool) -> NotebookNode | None:
+    kind, *numbers = words or [""]
+    graded = kind in ("exercise", "check")
+    if (kind and kind not in WORDS) or len(numbers) != graded:
+        raise ValueError(f"a block of code has the words {' '.join(words)!r}: there are {', '.join(WORDS)}")
+    if kind == "proof" and not solved:
+        return None
+    metadata: dict[str, object] = {"tags": [_TAGS[kind]]} if kind in _TAGS else {}
+    if graded:
+        metadata = {"nbgrader": _grading(kind, numbers[0])}
+        code = (_exercise if kind == "exercise" else _check)(code, numbers[0], solved=solved)
+    return new_code_cell(code, metadata=metadata)  # type: ignore[no-any-return]
+
+
+def _exercise(code: str, number: str, *, solved: bool) -> str:
+    if not _SOLUTION.search(code):
+        raise ValueError(f"exercise {number} has no ### BEGIN SOLUTION and ### END SOLUTION")
+    return code if solved else _SOLUTION.sub(r"\g<indent># your answer\n", code + "\n").rstrip("\n")
+
+
+def _check(code: str, number: str, *, solved: bool) -> str:
+    calls = [line for line in code.split("\n") if line.startswith("lab.check(")]
+    if len(calls) != 1:
+        raise ValueError(f"the check of {number} has to call lab.check once, on a line of its own")
+    hidden = calls[0].replace("lab.check(", "lab.require(", 1)
+    return f"### BEGIN HIDDEN TESTS\n{hidden}\n### END HIDDEN TESTS\n{code}" if solved else code
+
+
+def _grading(kind: str, number: str) -> dict[str, object]:
+    """What nbgrader wants to know of a cell."""
+    own = {"grade": kind == "check", "locked": kind == "check", "solution": kind == "exercise", "task": False}
+    points = {"points": 1} if kind == "check" else {}
+    return {"schema_version": 3, "grade_id": f"{kind}-{number.replace('.', '-')}", **own, **points}
+
+
+def run(notebook: NotebookNode, folder: Path) -> None:
+    """Run every cell and keep the outputs in the notebook.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: a cell failed that is not meant to.
+    """
+    client = NotebookClient(
+        notebook,
+        timeout=120,
+        kernel_name="python3",
+        store_widget_state=False,
+        record_timing=False,
+        resources={"metadata": {"path": folder}},
+        extra_arguments=["--log-level=ERROR"],  # the kernel else warns that it talks over loopback
+    )
+    client.execute()
+    notebook.metadata = nbformat.from_dict(METADATA)
+
+
+def write(source: Path, *, runs: bool = True) -> None:
+    """Write the student's copy of a lesson and, if ``runs``, the solutions with their outputs."""
+    text = source.read_text("utf-8")
+    _save(build(text, solved=False), STUDENT / f"{source.stem}.ipynb")
+    if runs:
+        solved = build(text, solved=True)
+        run(solved, SOLUTIONS)
+        _save(solved, SOLUTIONS / f"{source.stem}.ipynb")
+
+
+def _save(notebook: NotebookNode, target: Path) -> None:
+    target.parent.mkdir(exist_ok=True)
+    written = nbformat.writes(notebook) + "\n"
+    replace_file(target, lambda file: file.write_text(written, "utf-8"))
+
+
+def main(arguments: list[str]) -> None:
+    """Write the lessons that the arguments name, or all."""
+    parser = argparse.ArgumentParser(description="Write the lessons from their sources.")
+    parser.add_argument("names", nargs="*", help="how the names of the lessons begin; default: all")
+    parser.add_argument("--no-run", action="store_true", help="write the student's copies only")
+    chosen = parser.parse_args(arguments)
+    found = [one for one in lessons() if not chosen.names or one.name.startswith(tuple(chosen.names))]
+    if not found:
+        known = ", ".join(one.stem for one in lessons())
+        raise SystemExit(f"no lesson begins with {' or '.join(chosen.names)}: {known}")
+    for source in found:
+        start = time.perf_counter()
+        write(source, runs=not chosen.no_run)
+        print(f"{source.stem}: {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
