@@ -1,5 +1,9 @@
-"""Which cases of a test function run where there is no time for all of them."""
+"""Which cases of a test function run where there is no time for all of them.
 
+``python -m tests.sampling 3 FILE ...`` prints the files whose turn it is, one in three.
+"""
+
+import argparse
 import subprocess
 from pathlib import Path
 from zlib import crc32
@@ -37,3 +41,17 @@ def turn_of_commit(root: Path) -> int:
     except (OSError, subprocess.CalledProcessError):
         return 0
     return int(said.stdout[:8], 16)
+
+
+def main() -> None:
+    """Print the files whose turn it is."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("one_in", type=int, metavar="N")
+    parser.add_argument("files", nargs="+", metavar="FILE")
+    options = parser.parse_args()
+    run = rotated("files", len(options.files), options.one_in, turn_of_commit(Path.cwd()))
+    print(*(file for place, file in enumerate(options.files) if place in run))
+
+
+if __name__ == "__main__":
+    main()

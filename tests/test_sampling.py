@@ -149,3 +149,13 @@ def test_every_row_is_compared_with_torch_each_time() -> None:
     assert not {"sampled", "rotated"} & marks.keys()
     assert list(test_rows.every_row.args[1]) == list(OPS.values())
     assert any(mark == test_rows.every_row.mark for mark in compared.pytestmark)
+
+
+def test_files_take_turns() -> None:
+    def named(one_in: int) -> list[str]:
+        program = [sys.executable, "-m", "tests.sampling", str(one_in), *"abcdefg"]
+        return subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+
+    assert named(1) == list("abcdefg")
+    assert len(named(3)) in (2, 3)
+    assert set(named(3)) < set("abcdefg")

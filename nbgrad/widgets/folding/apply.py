@@ -202,10 +202,7 @@ def _fold_note(scopes: list[Scope], hidden: int) -> str:
     loops = sum(map(iterates, scopes))
     many = [(len(scopes) - loops, "module call"), (loops, "iteration")]
     what = " and ".join(counted(one, noun) for one, noun in many if one)
-    return (
-        f"{what} {'is' if len(scopes) == 1 else 'are'} folded, holding "
-        f"{counted(hidden, 'node')}."
-    )
+    return f"{what} {'is' if len(scopes) == 1 else 'are'} folded, holding {counted(hidden, 'node')}."
 
 
 def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduction], run: Run | None) -> Node:
