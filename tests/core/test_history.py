@@ -126,6 +126,22 @@ def test_the_step_after_the_first_frames_and_some_of_the_others_is_measured(
     assert [names[key] for key in graph.update.ratios] == ["weight", "bias", "weight", "bias"]
 
 
+def test_the_steps_of_large_parameters_are_measured_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nbgrad.core.graph import optimizers
+
+    monkeypatch.setattr(optimizers, "LARGE", 64)
+    nets = [torch.nn.Linear(4, 3), torch.nn.Linear(4, 4)]  # of 60 bytes and of 80
+    for net, measured in zip(nets, (list(range(1, 9)), [1, 9]), strict=True):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        with AutogradGraph() as graph:
+            for _ in range(10):
+                optimizer.zero_grad()
+                net(torch.ones(2, 4)).sum().backward()
+                optimizer.step()
+        found = [frame.number for frame in graph.history if any(one.update for one in frame.parameters)]
+        assert [number for number in found if number <= 8 or number in measured] == measured
+
+
 def test_a_step_after_several_backwards_belongs_to_the_first_that_waits_for_one() -> None:
     graph, expected = trained(40, each=2)
     assert graph.update is not None

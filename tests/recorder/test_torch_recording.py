@@ -6,6 +6,8 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -98,6 +100,63 @@ def test_every_op_and_leaf_of_the_last_backward_has_a_gradient(program: Program)
     without = [record for record in graph.records if record.kind != "constant" and record.gradient is None]
     assert not [record.op.name for record in without if record.op]
     assert all(record.name in ("w", None) for record in without if record.op is None)
+
+
+def facts(graph: AutogradGraph) -> tuple[Any, ...]:
+    """What a graph without tensors knows of its last backward, without the numbers that records go by."""
+    rank = {record.id: place for place, record in enumerate(graph.records)}
+    undone = {} if graph.frame is None else graph.frame.reductions
+    sums = {(rank[key], at): one for (key, at), one in undone.items() if key in rank}
+    reached = [record.kind for record in graph.records if record.id in set(graph.listener.uses.reached)]
+    records = [one for frame in graph.history for one in frame.records]
+    norms = [(one.op, one.shape, one.gradient and float(f"{one.gradient:.6g}")) for one in records]  # of other layouts
+    return len(rank), sums, reached, norms
+
+
+def without_tensors(run: Callable[[], Any], *, hooks: bool) -> tuple[Any, ...]:
+    """The facts of what ``run`` does; with ``hooks``, as a graph around it needs every gradient."""
+    with AutogradGraph(watch=True) if hooks else nullcontext(), AutogradGraph(watch=False) as graph:
+        torch.manual_seed(0)
+        run()
+    return facts(graph)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
+def test_a_graph_without_tensors_knows_the_same_without_a_hook(program: Program) -> None:
+    assert without_tensors(program, hooks=False) == without_tensors(program, hooks=True)
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.filterwarnings("ignore")  # torch's own, of functions that it will drop
+@pytest.mark.parametrize("name", [name for name in opdb.cases() if not name.endswith(opdb.COMPLEX)])
+def test_of_an_op_of_torchs_database_it_knows_the_same_without_a_hook(name: str) -> None:
+    entry = opdb.entries()[name]
+    sample = opdb.samples_of(entry, torch.float64)[0]
+    found = without_tensors(partial(run, entry, sample), hooks=False)
+    assert repr(found) == repr(without_tensors(partial(run, entry, sample), hooks=True))  # a NaN is like another
+
+
+def test_a_graph_without_tensors_sees_what_a_hook_of_the_users_left_of_a_gradient() -> None:
+    x = torch.ones(2, requires_grad=True)
+    x.register_hook(lambda gradient: 3 * gradient)
+    with AutogradGraph(watch=False) as graph:
+        for _ in range(2):  # the second is added to the first
+            (x * 2).sum().backward()
+    norms = [one.gradient for frame in graph.history for one in frame.records if one.kind == "leaf"]
+    assert norms == pytest.approx([6 * 2**0.5] * 2)
+
+
+def test_a_graph_without_tensors_sees_a_gradient_that_is_gone_when_the_backward_ends() -> None:
+    x = torch.ones(2, requires_grad=True)
+
+    def drop(leaf: torch.Tensor) -> None:
+        leaf.grad = None
+
+    x.register_post_accumulate_grad_hook(drop)
+    with AutogradGraph(watch=False) as graph:
+        (x * 2).sum().backward()
+    assert x.grad is None
+    assert [one.gradient for one in graph.history[0].records if one.kind == "leaf"] == pytest.approx([2 * 2**0.5])
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)

@@ -4,11 +4,13 @@ from nbgrad.core.engine.node cimport Node, Vertex
 # What every op and every rule tells is told without a look at the attributes of the class.
 cdef class Observer:
     cpdef bint follows_torch(self)
+    cpdef bint follows_gradients(self)
     cpdef object on_call(self, object op, tuple args)
     cpdef object on_result(self, object op, tuple args, dict settings, tuple results, object node)
     cpdef object on_record(self, Node node, tuple args, object out)
     cpdef object on_torch_record(self, Node node, tuple args, object out)
     cpdef object on_torch_left_out(self, object name, bint records)
+    cpdef object on_torch_passed(self, Node node, list reductions)
     cpdef object on_gradient(self, Vertex origin, object gradient, bint lone)
     cpdef object on_rule(self, Node node, Py_ssize_t position, object gradient, object reduced, object reduction)
 

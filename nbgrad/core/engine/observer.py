@@ -89,6 +89,13 @@ class Observer:
         """
         return False
 
+    def follows_gradients(self) -> bool:
+        """Whether it needs the gradients that pass in a backward of torch's; if not, those of the leaves are enough.
+
+        Then ``on_torch_passed`` may stand for ``on_rule`` and ``on_gradient`` of what an op made.
+        """
+        return True
+
     def on_call(self, op: OpInfo, args: tuple[Any, ...]) -> None:
         """``op`` is about to run on ``args``, recorded or not. What this raises goes to the caller of the op."""
 
@@ -130,6 +137,12 @@ class Observer:
         """The rule of input ``position`` gave ``gradient``; ``reduced`` is it after undoing a broadcast, if any.
 
         ``reduction`` says what was summed. Where the rule itself has summed, the two are one tensor.
+        """
+
+    def on_torch_passed(self, node: Node, reductions: list[tuple[int, Any]]) -> None:
+        """A backward of torch's, which ends now, came by ``node``.
+
+        ``reductions``: the positions of the inputs that were stretched, each with the sum that undid it.
         """
 
     def on_backward_end(self) -> None:

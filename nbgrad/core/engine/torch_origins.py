@@ -40,7 +40,7 @@ def leaf_of(tensor: torch.Tensor) -> Leaf:
     known = _leaves.get(key)
     if known is not None and known[1]() is tensor:
         leaf: Leaf = known[0]
-        if leaf.shape == tensor.shape and leaf.dtype is tensor.dtype:  # its data may have been replaced
+        if leaf.dtype is tensor.dtype and leaf.shape == tensor.shape:  # its data may have been replaced
             return leaf
     return _new_leaf(key, tensor)
 

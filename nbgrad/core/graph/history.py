@@ -49,7 +49,9 @@ class HistoryRecord(NamedTuple):
             that of the values as they are, after a step that has followed.
         update: the norm of what the first step of an optimizer that ended after that backward changed, in units of the
             norm of the values before it; None where no step came, where the values were zero, and where copies of them
-            do not fit into the budget. It is measured after the first 8 backwards, then after one frame of two to four.
+            do not fit into the budget. It is measured after the first 8 backwards, then after one frame of two to four;
+            of an optimizer that holds more than 8 MiB of parameters after the first backward, and then the 9th, the
+            17th and so on, as far as these are frames.
             Of LBFGS it is what a whole ``step`` changed, for each backward in it.
     """
 

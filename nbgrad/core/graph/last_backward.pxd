@@ -1,5 +1,6 @@
 cimport cython
 from nbgrad.core.engine.node cimport raw_of
+from nbgrad.core.engine.torch_origins cimport Tensor
 from nbgrad.core.graph.stats cimport held_by
 
 cdef long long _SMALL_BYTES
@@ -12,7 +13,7 @@ cdef class Values:
     cdef dict _held
     cdef long long _room
     @cython.locals(size="long long")
-    cpdef object add(self, object id, object data)
+    cpdef object add(self, object id, Tensor data)
 
 @cython.final
 cdef class Kept:
@@ -27,7 +28,7 @@ cdef class Kept:
     cdef set _counted
     cdef list _lone
     @cython.locals(shelf=list)
-    cpdef object keep(self, object id, Py_ssize_t position, object data, long long size, object receiver=*, bint leaf=*)
+    cpdef object keep(self, object id, Py_ssize_t position, Tensor data, long long size, object receiver=*, bint leaf=*)
     cpdef object lone(self, object id)
     @cython.locals(at=Py_ssize_t, shelf=list)
     cpdef bint changed(self)

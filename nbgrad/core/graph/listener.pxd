@@ -3,6 +3,7 @@ from nbgrad.core.engine.call_site cimport FrameType, in_a_function, tensor_varia
 from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, TensorBase, Vertex, raw_of, record_id
 from nbgrad.core.engine.observer cimport Observer
 from nbgrad.core.engine.state cimport Scope, State, recording
+from nbgrad.core.engine.torch_origins cimport Tensor as RawTensor
 from nbgrad.core.graph.changes cimport Changes
 from nbgrad.core.graph.facts cimport Notes, Ran, facts_of
 from nbgrad.core.graph.last_backward cimport FrameRecorder
@@ -24,6 +25,7 @@ cdef class Listener(Observer):
     cdef public object failure
     cdef public object _frames
     cdef public dict left_out
+    cdef dict _met
     cdef public object history
     cdef public Py_ssize_t _limit
     cdef public Notes notes
@@ -34,10 +36,14 @@ cdef class Listener(Observer):
     cdef public object uses
 
     cpdef bint follows_torch(self)
+    cpdef bint follows_gradients(self)
     @cython.locals(state=State, ops=dict, outer=dict, sources=list, tensor=TensorBase, origin=Vertex, scope=Scope)
     cpdef object on_record(self, Node node, tuple args, object out)
-    @cython.locals(ops=dict, outer=dict, edges=list, sources=list, origin=Vertex, scope=Scope, position=Py_ssize_t)
+    @cython.locals(ops=dict, outer=dict, edges=list, sources=list, origin=Vertex, scope=Scope, position=Py_ssize_t, made=RawTensor)
     cpdef object on_torch_record(self, Node node, tuple args, object out)
+    cdef object _other(self, object arg)
+    @cython.locals(met=tuple)
+    cdef object _constant(self, object data)
     cpdef object on_torch_left_out(self, object name, bint records)
     @cython.locals(op=OpInfo)
     cdef object _keep(self, Node node, list sources, object device, Scope scope)
@@ -45,6 +51,8 @@ cdef class Listener(Observer):
     cpdef object on_result(self, object op, tuple args, dict settings, tuple results, object node)
     @cython.locals(running=FrameRecorder, size="long long")
     cpdef object on_gradient(self, Vertex origin, object gradient, bint lone)
+    @cython.locals(running=FrameRecorder)
+    cpdef object on_torch_passed(self, Node node, list reductions)
     @cython.locals(running=FrameRecorder, origin=Vertex, size="long long", shown="long long")
     cpdef object on_rule(self, Node node, Py_ssize_t position, object gradient, object reduced, object reduction)
     @cython.locals(recorder=FrameRecorder, frame=FrameType)
@@ -56,3 +64,6 @@ cdef class Listener(Observer):
     @cython.locals(ran=Ran, ops=dict, used=set, fresh='long long')
     cpdef object _sweep(self)
     cpdef object name_variables(self, dict namespace)
+
+@cython.locals(ran=Ran, found=set, waiting=list)
+cdef set _reached(object roots, dict ops)

@@ -79,6 +79,7 @@ class Listener(Observer):
         self.ops: dict[int, Ran] = {}  # a record is made of it when somebody asks
         self.outer: dict[int, Outer] = {}  # leaves, constants, and ops that ran before
         self.constants: dict[Any, tuple[ref[Any], int]] = {}
+        self._met: dict[int, tuple[ref[Any], int, torch.Size, int]] = {}  # the same by the id of the tensor
         self.left_out: dict[str, bool] = {}  # torch's first ops that were not recorded, and if gradients were on
         self._limit = 256  # of a short program every op is known, also one whose result is gone
         # The op that ran last, that at the end of the last backward, and that at the end of the one before it.
@@ -93,6 +94,10 @@ class Listener(Observer):
     def follows_torch(self) -> bool:
         """It keeps facts, which torch's ops have too."""
         return True
+
+    def follows_gradients(self) -> bool:
+        """Only if it keeps them."""
+        return self.watch
 
     # Ops.
 
@@ -143,7 +148,8 @@ class Listener(Observer):
             self._keep(node, sources, node.device or _CPU, scope)
             return
         node.place = user_place()
-        self._keep(node, sources, _CPU if out.is_cpu else out.device, scope)
+        made = out
+        self._keep(node, sources, _CPU if made.is_cpu else made.device, scope)
         if self.watch and few(node.shape) and type(out) in _PLAIN:
             self.notes.values.add(node.seq, out.detach())
 
@@ -196,6 +202,11 @@ class Listener(Observer):
 
     def _constant(self, data: "torch.Tensor | np.ndarray[Any, Any]") -> int:
         """The id of the record of a raw tensor or array: one for all uses of the same memory."""
+        # Most constants are used by many ops, as a batch is: one that lies where it did is known by itself.
+        met = self._met.get(id(data))
+        if met is not None and met[0]() is data and met[1] == data.data_ptr() and met[2] == data.shape:  # noqa: SIM102
+            if met[3] in self.outer:
+                return met[3]
         shape, dtype, device = tuple(data.shape), data.dtype, _CPU
         if isinstance(data, torch.Tensor):
             device = data.device
@@ -211,6 +222,8 @@ class Listener(Observer):
             self.outer[found] = Outer("constant", shape, dtype, device)
             if isinstance(data, torch.Tensor):
                 self.uses.constant(found, data)
+                if type(key) is tuple:
+                    self._met[id(data)] = (self.constants[key][0], key[0], data.shape, found)
             if self.watch and few(shape):
                 small = torch.tensor(data) if isinstance(data, np.ndarray) else data
                 if not small.is_inference():
@@ -231,6 +244,7 @@ class Listener(Observer):
         self.ops = ops
         self.outer = {id: one for id, one in self.outer.copy().items() if id in used}
         self.constants = {key: value for key, value in self.constants.copy().items() if value[1] in self.outer}
+        self._met = {key: met for key, met in self._met.copy().items() if met[3] in self.outer}
         self.uses.behind = {id: cuts for id, cuts in self.uses.behind.copy().items() if id in self.outer}
         kept = self.ops.keys() | self.outer.keys()
         notes.values.keep(kept)
@@ -363,6 +377,15 @@ class Listener(Observer):
         else:
             running.gradient(id, gradient, size, isinstance(origin, Leaf))
 
+    def on_torch_passed(self, node: Node, reductions: list[tuple[int, Any]]) -> None:
+        """Remember that it was reached, and the reductions that undid its broadcasts."""
+        running = self.running
+        if running is None:
+            return
+        running.arrived.append(node.seq)
+        for position, reduction in reductions:
+            running.reductions[node.seq, position] = reduction
+
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
         """Keep what a rule gave its input, and the reduction that undid a broadcast."""
         running = self.running
@@ -378,7 +401,10 @@ class Listener(Observer):
             size = nbytes_of(origin.shape, origin.dtype)
             # One that is smaller than what the op made may be a window into its gradient, as that of cat is; what later
             # rules make of a window may be one too.
-            if running.windows or (reduction is None and (node.outputs or size < nbytes_of(node.shape, node.dtype))):
+            may_be = reduction is None and (
+                node.outputs or (origin.shape != node.shape and size < nbytes_of(node.shape, node.dtype))
+            )
+            if running.windows or may_be:
                 shown, size = size, held_by(raw_of(reduced), size)
                 running.windows = running.windows or size > shown
             running.contribution(node.seq, position, reduced, size, receiver, isinstance(origin, Leaf))
@@ -409,7 +435,7 @@ class Listener(Observer):
         """Drop all facts, and every tensor: the graph has taken what it shows."""
         self.notes.values.keep(())
         self.updates.drop()  # a step may have been interrupted
-        self.ops, self.outer, self.constants, self.running = {}, {}, {}, None
+        self.ops, self.outer, self.constants, self._met, self.running = {}, {}, {}, {}, None
 
     def name_variables(self, namespace: dict[str, Any]) -> None:
         """Remember the variables in ``namespace`` as the names of the tensors they hold."""

@@ -18,6 +18,14 @@ LOOP = 3
 """So many rounds are a loop; with fewer of them one may show that a gradient comes again."""
 
 
+LARGE = 8 << 20
+"""If an optimizer holds more bytes of parameters than that, its step is measured less often: a copy of them and three
+norms take longer than the rest of a frame, and not so much less than the step of a network that sees few numbers."""
+
+RARELY = 8
+"""Then of the steps that wait one of so many is measured, the first among them."""
+
+
 class Stepper(Protocol):
     """The questions that a graph asks of an optimizer.
 
@@ -93,17 +101,22 @@ class UpdateRecorder:
         if evaluates and self._seen:
             self._turn()
         if self.waiting or evaluates:
-            self._copy(params)
+            self._copy(params, evaluates)
 
-    def _copy(self, params: Sequence[Tensor]) -> None:
-        """Remember where ``params`` are, those that were not measured yet, if all of these fit into the budget."""
+    def _copy(self, params: Sequence[Tensor], evaluates: bool) -> None:
+        """Remember where ``params`` are, those that were not measured yet, if all of these fit into the budget.
+
+        Large ones not in every step that waits.
+        """
         origins = [origin_of(param) for param in params]
         pairs = zip(origins, params, strict=True)
         found = {record_id(origin): param.data for origin, param in pairs if origin is not None}
         found = {id: data for id, data in found.items() if id not in self._seen and countable(data)}
-        if sum(data.nbytes for data in found.values()) <= self._budget:
+        size = sum(data.nbytes for data in found.values())
+        picked = size <= LARGE or evaluates or any(number % RARELY == 1 for number in self.waiting)
+        if picked and size <= self._budget:
             self._before = {id: (data, data.clone()) for id, data in found.items()}
-        else:  # the same will not fit after the next backward
+        else:  # not these, for the backwards that wait
             self._seen |= found.keys()
 
     def drop(self) -> None:

@@ -1,4 +1,5 @@
 cimport cython
+from nbgrad.core.engine.torch_origins cimport Tensor
 
 cdef long long _FEW
 cdef dict _SIZES
@@ -7,4 +8,4 @@ cdef dict _SIZES
 cdef long long count_of(object shape)
 cpdef bint few(object shape)
 cpdef long long nbytes_of(object shape, object dtype)
-cpdef long long held_by(object data, long long size)
+cpdef long long held_by(Tensor data, long long size)

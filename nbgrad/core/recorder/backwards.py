@@ -16,10 +16,12 @@ from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State
 from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of, owner_of
-from nbgrad.core.recorder.functions import unlisted
+from nbgrad.core.recorder.functions import Unlisted, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, origin_in
 
 RawTensor = torch.Tensor
+_processes: Any = torch.distributed.is_initialized if torch.distributed.is_available() else bool
+"""Whether others may change a gradient before it is a ``.grad``, as torch's DistributedDataParallel does."""
 
 
 class Target:
@@ -99,6 +101,92 @@ def register(hooks: Any, hook: Any) -> tuple[Any, Any]:
 torchs_register: Any = _HookMixin._register_hook
 
 
+class Foreseen:
+    """A backward of torch's of which no gradient but those of the leaves is asked for: it needs no hook.
+
+    That holds where every op in it is of a row of the table and has one output: it gives each of its inputs a gradient.
+    What our nodes know of the ops is enough then, and a leaf without a ``.grad`` has none but that of this backward.
+
+    Attributes:
+        nodes: the ops that it will come by.
+        leaves: the tensors that it will give a ``.grad``, each after its origin.
+    """
+
+    __slots__ = ("leaves", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.leaves: list[Any] = []
+
+    def reaches(self, roots: list[Any]) -> bool:
+        """Go from ``roots`` to all that leads there; False where more than that has to be seen."""
+        seen: set[Any] = set(roots)
+        stack: list[Any] = list(roots)
+        while stack:
+            origin = stack.pop()
+            if type(origin) is Leaf:
+                if not self._ends_at(origin):
+                    return False
+                continue
+            if type(origin) is not Node:
+                return False
+            node: Node = origin
+            op: OpInfo = node.op
+            if node.outputs or type(op) is Unlisted:
+                return False
+            self.nodes.append(node)
+            for edge in node.edges:
+                if edge is not None and edge not in seen:
+                    seen.add(edge)
+                    stack.append(edge)
+        return True
+
+    def _ends_at(self, leaf: Leaf) -> bool:
+        """Whether the ``.grad`` of ``leaf`` will be what this backward alone brings."""
+        tensor = leaf.ref()
+        if tensor is None or tensor.grad is not None or tensor._post_accumulate_grad_hooks:
+            return False
+        self.leaves += (leaf, tensor)
+        return True
+
+    def tell(self, observers: list[Observer]) -> None:
+        """The backward is complete: tell what it came by."""
+        observer: Observer
+        for node in self.nodes:
+            found = _sums_of(node)
+            for observer in observers:
+                observer.on_torch_passed(node, found)
+        for at in range(0, len(self.leaves), 2):
+            gradient = self.leaves[at + 1].grad
+            if gradient is not None:
+                for observer in observers:
+                    observer.on_gradient(self.leaves[at], gradient, False)
+
+
+def _sums_of(node: Node) -> list[tuple[int, Any]]:
+    """For each input of ``node`` that was stretched, its position and the sum that undoes it."""
+    found: list[tuple[int, Any]] = []
+    op: OpInfo = node.op
+    if op.broadcasts or op.sums:
+        for position in range(len(node.edges)):
+            origin = node.edges[position]
+            if origin is not None:
+                undone = _sum_of(node, position, origin.shape)
+                if undone is not None:
+                    found.append((position, undone))
+    return found
+
+
+def _sum_of(node: Node, position: int, shape: Any) -> Any:
+    """The sum that gives an input of that ``shape`` its gradient, where the op itself stretches it; None for none."""
+    op: OpInfo = node.op
+    if position in op.broadcasts:
+        return reduction(tuple(node.shape), tuple(shape)) if node.shape != shape else None
+    if op.sums and op.inputs[position] in op.sums:
+        return op.sums[op.inputs[position]](tuple(node.shape), tuple(shape))
+    return None
+
+
 class TorchBackward:
     """One backward of torch's.
 
@@ -121,6 +209,17 @@ class TorchBackward:
         self.waiting: dict[Any, tuple[Target, Any]] = {}  # what a lone target is to get, by its origin
         self.leaves: dict[Any, Any] = {}  # the gradients of leaves that arrived
         self.inside: dict[Any, Any] = {}  # what backwards inside of this one have brought to leaves
+
+    def foreseen(self, begun: list[tuple[Any, Any]]) -> Foreseen | None:
+        """What it will do, if that can be said before and no observer asks for more."""
+        if not self.accumulates or self.records or _processes():
+            return None
+        observer: Observer
+        for observer in self.observers:
+            if observer.follows_gradients():
+                return None
+        found = Foreseen()
+        return found if found.reaches([origin for origin, _ in begun]) else None
 
     def begin(self, roots: list[Any]) -> None:
         """Hook every node that leads to ``roots``, nodes of torch's."""
@@ -235,20 +334,17 @@ class TorchBackward:
             held = None if target.waits and gradient.shape == target.origin.shape else gradient
             self.waiting[target.origin] = (target, held)
             return
-        self.told(target, gradient, _reduced(gradient, target.origin.shape))
+        origin: Any = target.origin
+        self.told(target, gradient, _reduced(gradient, origin.shape))
 
     def told(self, target: Target, gradient: Any, reduced: Any) -> None:
         """Tell the observers what a rule gave; where the op itself stretched the input, that too is a reduction."""
         node: Node = target.node
-        op: OpInfo = node.op
-        position, undone = target.position, None
+        position = target.position
         if gradient is not reduced and gradient.shape != reduced.shape:
             undone = reduction(tuple(gradient.shape), tuple(reduced.shape))
-        elif position in op.broadcasts:
-            if node.shape != reduced.shape:  # torch's rule has summed
-                undone = reduction(tuple(node.shape), tuple(reduced.shape))
-        elif op.sums and op.inputs[position] in op.sums:
-            undone = op.sums[op.inputs[position]](tuple(node.shape), tuple(reduced.shape))
+        else:  # torch's rule may have summed
+            undone = _sum_of(node, position, reduced.shape)
         observer: Observer
         for observer in self.observers:
             observer.on_rule(node, position, gradient, reduced, undone)
@@ -295,7 +391,8 @@ def _hooked(leaf: Leaf) -> bool:
 
 
 def _reduced(gradient: Any, shape: Any) -> Any:
-    if gradient.is_nested or gradient.shape == shape:  # of a nested one no broadcast is known
+    made = gradient
+    if made.is_nested or made.shape == shape:  # of a nested one no broadcast is known
         return gradient
     return sum_to(gradient, gradient.shape, shape)
 
@@ -351,28 +448,39 @@ def recorded(
     for root in roots:
         if isinstance(root, RawTensor) and not root.requires_grad:
             return _refused(root, run, roots, args, kwargs)
-    seeds, _, _, inputs = args[:4]
-    nodes = [_edge(root)[0] for root in roots]
-    begun: list[tuple[Origin, Any]] = [(_root(root, state), seed) for root, seed in zip(roots, seeds, strict=False)]
+    begun: list[tuple[Origin, Any]] = [(_root(root, state), seed) for root, seed in zip(roots, args[0], strict=False)]
     observer: Observer
     for observer in walk.observers:
         observer.on_backward_begin(begun)
-    for origin, _ in begun:
-        walk.counts[origin] = 1
     try:
-        try:
-            walk.begin(nodes)
+        foreseen = None if args[3] else walk.foreseen(begun)
+        if foreseen is None:
+            result = _hooked_run(walk, begun, run, roots, args, kwargs)
+        else:
             result = run(roots, *args, **kwargs)
-            if inputs and not walk.accumulates:
-                walk.captured(inputs, result)
-        finally:
-            walk.end()
+            foreseen.tell(walk.observers)
     except Exception as error:
         for observer in walk.observers:
             observer.on_backward_error(begun[0][0], error)
         raise
     for observer in walk.observers:
         observer.on_backward_end()
+    return result
+
+
+def _hooked_run(
+    walk: TorchBackward, begun: list[tuple[Origin, Any]], run: Callable[..., Any], roots: Any, args: Any, kwargs: Any
+) -> Any:
+    """What ``run`` gives, with a hook on every node for as long as it takes."""
+    for origin, _ in begun:
+        walk.counts[origin] = 1
+    try:
+        walk.begin([_edge(root)[0] for root in roots])
+        result = run(roots, *args, **kwargs)
+        if args[3] and not walk.accumulates:
+            walk.captured(args[3], result)
+    finally:
+        walk.end()
     return result
 
 

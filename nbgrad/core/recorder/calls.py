@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nbgrad.core.backend.function_mode import take_off
 from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
@@ -18,11 +19,11 @@ from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, cal
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, origin_in
 from nbgrad.core.tensor.filled import Filled
 
-RawTensor = torch.Tensor
 _records = torch.is_grad_enabled
 _level = torch._C._functorch.maybe_current_level
 _push = torch._C._push_on_torch_function_stack
 _NONE: dict[str, Any] = {}
+_PLAIN, _INNER, _CUT = PLAIN, INNER, CUT  # compiled to numbers of C's
 NESTED = torch.nested._internal.nested_tensor.NestedTensor
 """Its lengths are no numbers. So its ops are known as those of C++ are, by the nodes of torch's graph."""
 
@@ -35,14 +36,24 @@ class TorchCalls:
     ) -> Any:
         """Run ``function``, and tell whoever observes, if torch recorded what it did."""
         known: Called | None = KNOWN.get(function)
-        if known is None:
-            known = called(function)
+        return self._run(called(function) if known is None else known, function, types, args, kwargs)
+
+    def _run(
+        self,
+        known: Called,
+        function: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+    ) -> Any:
+        """The same, of what is ``known`` of it: torch's method has no types of C's, this one has."""
         state = current()
+        kind = known.kind
         # Inside torch.func tensors belong to its levels; Filled runs ops of ours.
-        told = known.kind != PLAIN and bool(state.observers) and _level() is None
+        told = kind != _PLAIN and bool(state.observers) and _level() is None
         told = told and NESTED not in types and Filled not in types
-        if told and known.kind < CUT and _records() and not state.inference and _any_learns(args, kwargs):
-            if known.kind == INNER:
+        if told and kind < _CUT and _records() and not state.inference and _any_learns(args, kwargs):
+            if kind == _INNER:
                 return self._again(known.inner, args, kwargs)
             return _recorded(known, function, args, kwargs, state)
         result = function(*args, **kwargs) if kwargs else function(*args)  # one line for all: a trace has its number
@@ -64,7 +75,7 @@ def _left_out(known: Called, args: tuple[Any, ...], kwargs: dict[str, Any] | Non
     observers = torch_followers(state.observers)
     observer: Observer
     if known.kind >= CUT:
-        if not args or not isinstance(args[0], RawTensor):
+        if not args or not isinstance(args[0], Tensor):
             return
         for observer in observers:
             if known.kind == CUT:
@@ -86,8 +97,9 @@ def _left_out(known: Called, args: tuple[Any, ...], kwargs: dict[str, Any] | Non
 def _any_learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
     """Whether a gradient goes to one of the tensors that a function is given."""
     for arg in args:
-        if isinstance(arg, RawTensor):
-            if arg.requires_grad:
+        if isinstance(arg, Tensor):
+            tensor = arg
+            if tensor.requires_grad:
                 return True
         elif isinstance(arg, list | tuple):
             for one in tensors_in(arg):
@@ -116,7 +128,7 @@ def _recorded(
     observer: Observer
     for observer in observers:
         observer.on_call(op, inputs)
-        if known.changes and args and isinstance(args[0], RawTensor):
+        if known.changes and args and isinstance(args[0], Tensor):
             observer.on_overwrite(args[0])
     try:
         result = function(*args, **kwargs) if kwargs else function(*args)
@@ -133,7 +145,7 @@ def _tell(
 ) -> None:
     """Make ``node`` the origin of ``out``, and tell the observers of the op, if torch recorded it."""
     results: list[Any] = []
-    if isinstance(out, RawTensor):
+    if isinstance(out, Tensor):
         if (known.changes and _through_view(node.op.name, out._base, state)) or not _one(node, out):
             if not out.requires_grad:
                 _unrecorded(observers, node, inputs, [out])
@@ -160,7 +172,7 @@ def _unrecorded(observers: list[Observer], node: Node, inputs: tuple[Any, ...], 
 
 def _edges(inputs: tuple[Any, ...], state: State) -> list[Any]:
     """The origins of the inputs that a gradient goes to; None for the others."""
-    return [origin_in(one, state) if isinstance(one, RawTensor) and one.requires_grad else None for one in inputs]
+    return [origin_in(one, state) if isinstance(one, Tensor) else None for one in inputs]
 
 
 def _one(node: Node, out: Any) -> bool:

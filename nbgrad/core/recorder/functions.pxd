@@ -17,5 +17,7 @@ cdef class Called:
 
     @cython.locals(row=OpInfo, missing=Py_ssize_t)
     cpdef tuple arguments(self, tuple args, dict kwargs)
+    @cython.locals(places=tuple, inputs=list, needed=Py_ssize_t, at=Py_ssize_t, wanted=list)
+    cdef tuple _named(self, OpInfo row, tuple names, tuple args, dict kwargs)
 
 cpdef list tensors_in(object value)

@@ -129,7 +129,7 @@ class Called:
         self.row = row
         self.swapped = swapped
         self.names = names
-        self.places: dict[tuple[Any, ...], tuple[list[int], list[tuple[str, int]]]] = {}
+        self.places: dict[Any, tuple[list[int], list[tuple[str, int]]]] = {}
         self.inner = inner
         self.assigns = name == "setitem"
         self.changes = self.assigns or name.endswith("_")
@@ -161,17 +161,20 @@ class Called:
         self, row: Op, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[OpInfo, tuple[Any, ...], dict[str, Any]]:
         """The same by the names of the arguments."""
-        key = (len(args), *kwargs)
+        key = (len(args), *kwargs) if kwargs else len(args)
         places = self.places.get(key)
         if places is None:
             unnamed = ("",) * (len(args) - len(names))
             places = self.places[key] = _places(row, (*names[: len(args)], *unnamed, *kwargs))
-        values = (*args, *kwargs.values())
-        inputs = tuple([values[at] if at >= 0 else None for at in places[0]])
-        for position in range(row.arity - row.optional):
-            if inputs[position] is None:
+        values = (*args, *kwargs.values()) if kwargs else args
+        inputs: list[Any] = []
+        needed = row.arity - row.optional
+        for at in places[0]:
+            value = values[at] if at >= 0 else None
+            if value is None and len(inputs) < needed:
                 raise TypeError("an input is missing")
-        return row, inputs, {name: values[at] for name, at in places[1]}
+            inputs.append(value)
+        return row, tuple(inputs), {name: values[at] for name, at in places[1]}
 
 
 def _places(row: Op, given: tuple[str, ...]) -> tuple[list[int], list[tuple[str, int]]]:

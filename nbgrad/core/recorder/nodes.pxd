@@ -1,4 +1,11 @@
+cimport cython
 from nbgrad.core.engine.node cimport Leaf, Node, Output, Vertex
 from nbgrad.core.engine.state cimport State
+from nbgrad.core.engine.torch_origins cimport Tensor, leaf_of
 
-cpdef object origin_in(object tensor, State state)
+cdef object _TENSOR
+cdef object _PARAMETER
+
+cpdef object origin_in(Tensor tensor, State state)
+@cython.locals(leaf=Leaf)
+cdef object _leaf(Tensor tensor, State state)

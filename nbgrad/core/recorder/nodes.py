@@ -16,13 +16,14 @@ from nbgrad.core.recorder.functions import unlisted
 
 _functions: Any = torch._C._functions
 ACCUMULATES = _functions.AccumulateGrad
+_TENSOR, _PARAMETER = torch.Tensor, torch.nn.Parameter
 
 
 def origin_in(tensor: torch.Tensor, state: State) -> Origin | None:
-    """Where ``tensor``, which requires grad, came from; an unknown op of torch's becomes known by it."""
+    """Where ``tensor`` came from; an unknown op of torch's becomes known by it. None where it needs no gradient."""
     made: Any = tensor.grad_fn
     if made is None:
-        return _leaf(tensor, state)
+        return _leaf(tensor, state) if tensor.requires_grad else None
     known = made.metadata.get(KEY)
     if known is None:
         adopt(made, state)
@@ -32,7 +33,8 @@ def origin_in(tensor: torch.Tensor, state: State) -> Origin | None:
 
 def _leaf(tensor: torch.Tensor, state: State) -> Leaf | None:
     """The leaf of ``tensor``; of a parameter it has the name that a module around calls it by."""
-    if is_lazy(tensor):
+    kind: Any = type(tensor)
+    if kind is not _TENSOR and kind is not _PARAMETER and is_lazy(tensor):
         return None  # it has no shape yet
     leaf = leaf_of(tensor)
     if leaf.name is None and leaf.kind == "parameter":
