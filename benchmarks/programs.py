@@ -110,10 +110,10 @@ STEPS: dict[str, tuple[Callable[[Any], networks.Step], str]] = {
 }
 
 
-def step_as_program(make: Callable[[Any], networks.Step], backend: str) -> Contender:
+def step_as_program(make: Callable[[Any], networks.Step], backend: str, level: str = "exact") -> Contender:
     """A training step compiled by nbgrad, with its optimizer."""
     step = make(nbgrad)
-    run = nbgrad.compile(step.cleared_after, backend=backend)
+    run = nbgrad.compile(step.cleared_after, backend=backend, level=level)
     run()
     return Contender(lambda _: run())
 
@@ -133,6 +133,7 @@ for name, (make, title) in STEPS.items():
     case.contenders["nbgrad"] = partial(networks.stepping, make, nbgrad)
     for backend in backends():
         case.contenders[f"nbgrad {backend}"] = partial(step_as_program, make, backend)
+    case.contenders["nbgrad reassociate"] = partial(step_as_program, make, "replay", "reassociate")
     case.absent |= dict.fromkeys(PEERS, "measured in the case without programs, or written in other words")
 
 COLD = Case(
