@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensor,
     FakeTensorMode,
+    in_kernel_invocation_manager,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -65,6 +66,19 @@ class _Witness(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's h
         return func(*args, **kwargs)
 
 
+class _Views(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's has no types
+    """Gives a view of a fake tensor without all that torch's own mode looks at."""
+
+    def __init__(self, fakes: "Fakes") -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.fakes = fakes
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not torch.ops.aten.as_strided.default:  # torch asks for the device on its way
+            return func(*args, **(kwargs or {}))
+        return self.fakes.view(*args)
+
+
 def _moved(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
     """The memory of the running statistics that a normalization moves, of which torch's schemas do not tell."""
     names = [argument.name for argument in schema.arguments]
@@ -112,34 +126,116 @@ class FakeMemory:
         return self._storage.nbytes()
 
 
+class _Made(NamedTuple):
+    """How a tensor that a call returns is made again: as one of its arguments, as a view of it, or in new memory.
+
+    Attributes:
+        of: which tensor among the arguments it is, or a view of; None for memory of its own.
+        itself: whether it is that argument.
+        shape, stride, dtype, device: of the tensor.
+        offset: where a view begins in the memory.
+    """
+
+    of: int | None
+    itself: bool
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    offset: int
+
+
+class _Known(NamedTuple):
+    """What a call did.
+
+    Attributes:
+        kind: the type of its result; None for a single tensor.
+        parts: the tensors in the result.
+        writes: which tensors among the arguments it changed.
+        random: whether it drew random numbers.
+    """
+
+    kind: Any
+    parts: list[_Made | None]
+    writes: list[int]
+    random: bool
+
+
+_KNOWN: dict[Hashable, _Known] = {}
+"""The calls that some trace has run: the result of an equal one is made from this. See ``_key``."""
+
+_KEPT = 8192
+"""So many calls are known at most."""
+
+
 class Fakes:
     """Makes fake tensors and runs torch functions on them.
 
-    Calls with equal functions, shapes, strides, types and settings are run once: the result of the others is made from
-    that of the first.
+    Calls with equal functions, shapes, strides, types and settings are run once: the results of the others are made
+    from those of the first, in this trace and in later ones.
     """
 
     def __init__(self) -> None:
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
-        self._known: dict[Hashable, tuple[bool, list[tuple[Any, ...]], bool]] = {}
+        self._memory: dict[int, torch.UntypedStorage] = {}
+        self._views = _Views(self)
+        self._plain: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._attributes: dict[torch.device, dict[str, Any]] = {}
+        self._settings = (
+            torch.get_default_device(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch._C._get_mkldnn_enabled(),
+            torch._C._get_cudnn_enabled(),
+        )
 
     def of(self, data: torch.Tensor) -> torch.Tensor:
         """A fake tensor like ``data``. Tensors that share memory have fakes that do."""
         with warnings.catch_warnings(), torch._C.DisableTorchFunction():
             warnings.simplefilter("ignore")
-            fake: torch.Tensor = self.mode.from_tensor(data.detach())
+            return self._of(data.detach())
+
+    def _of(self, data: torch.Tensor) -> torch.Tensor:
+        if data.layout is not torch.strided or data.is_quantized or data.is_nested or data.is_inference():
+            fake: torch.Tensor = self.mode.from_tensor(data)
+            return fake
+        for turned, turn in ((data.is_conj(), torch._conj), (data.is_neg(), torch._neg_view)):
+            if turned:
+                with self.mode:
+                    return turn(self._of(turn(data)))
+        if type(data) is not torch.Tensor or data.device.type == "meta":
+            raise TypeError(f"{type(data).__name__} on {data.device} has no numbers that a program could compute with")
+        memory = data.untyped_storage()
+        twin = self._memory.get(memory._cdata)
+        if twin is None:
+            twin = torch.empty(memory.nbytes(), dtype=torch.uint8, device="meta").untyped_storage()
+            self._memory[memory._cdata] = twin
+        like = torch.empty(0, dtype=data.dtype, device="meta")
+        like.set_(twin, data.storage_offset(), data.shape, data.stride())
+        return self._wrapped(like, data.device)
+
+    def _wrapped(self, like: torch.Tensor, device: torch.device) -> torch.Tensor:
+        """The fake tensor over a tensor of torch's device meta, which has the same memory.
+
+        torch's own constructor is called once for each device. It sets attributes, which the others have as well.
+        """
+        attributes = self._attributes.get(device)
+        if attributes is None:
+            fake: torch.Tensor = FakeTensor(self.mode, like, device)
+            self._attributes[device] = dict(vars(fake))
+        else:
+            fake = torch.Tensor._make_subclass(
+                FakeTensor, like, False, dispatch_device=True, device_for_backend_keys=device
+            )
+            vars(fake).update(attributes)
+        torch._C._set_throw_on_mutable_data_ptr(fake)
+        self._plain[id(fake)] = (fake, like)
         return fake
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeRun:
         """Call ``function`` on fake tensors."""
-        key = _key(function, args, kwargs)
-        if key is not None and (known := self._known.get(key)) is not None:
-            alone, kinds, random = known
-            made = [
-                FakeTensor(self.mode, torch.empty_strided(shape, stride, dtype=dtype, device="meta"), device)
-                for shape, stride, dtype, device in kinds
-            ]
-            return FakeRun(made[0] if alone else tuple(made), (), random)
+        key, given = self._key(function, args, kwargs)
+        if key is not None and (known := _KNOWN.get(key)) is not None:
+            return self._again(known, given)
         witness, logs = _Witness(), not _LOG.disabled
         _LOG.disabled = True  # torch writes the traceback of every error, also of one that is caught
         try:
@@ -148,32 +244,107 @@ class Fakes:
                 result = function(*args, **kwargs)
         finally:
             _LOG.disabled = not logs
-        given = [one for one in leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-        writes = tuple(one for one in given if storage_of(one) in witness.written)
-        if key is not None and not writes:
-            self._keep(key, result, given, witness.random)
+        if not given:
+            given = [one for one in leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        writes = tuple(one for one in given if storage_of(one) in witness.written) if witness.written else ()
+        if key is not None and (not writes or self._key(function, args, kwargs)[0] == key):  # their shapes stayed
+            self._keep(
+                key,
+                result,
+                given,
+                [place for place, one in enumerate(given) if any(one is other for other in writes)],
+                witness.random,
+            )
         return FakeRun(result, writes, witness.random)
 
-    def _keep(self, key: Hashable, result: Any, given: list[torch.Tensor], random: bool) -> None:
-        """Remember a result whose tensors have memory of their own."""
+    def _again(self, known: _Known, given: list[torch.Tensor]) -> FakeRun:
+        """The result of a call that is known, on these tensors."""
+        written: tuple[torch.Tensor, ...] = ()
+        if known.writes:
+            storages = {storage_of(given[place]) for place in known.writes}
+            written = tuple(one for one in given if storage_of(one) in storages)
+            if not torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.ADInplaceOrView):
+                torch.autograd.graph.increment_version([given[place] for place in known.writes])
+        parts = [None if one is None else self._made(one, given) for one in known.parts]
+        return FakeRun(parts[0] if known.kind is None else known.kind(parts), written, known.random)
+
+    def _made(self, one: _Made, given: list[torch.Tensor]) -> torch.Tensor:
+        """A tensor of a result."""
+        if one.of is None:
+            like = torch.empty_strided(one.shape, one.stride, dtype=one.dtype, device="meta")
+            return self._wrapped(like, one.device)
+        source = given[one.of]
+        if one.itself:
+            return source
+        # torch's autograd makes the view around what ``view`` gives: it has a base, and counts changes with it.
+        with self._views:
+            return torch.as_strided(source, one.shape, one.stride, one.offset)
+
+    def view(self, source: torch.Tensor, shape: tuple[int, ...], stride: tuple[int, ...], offset: int) -> torch.Tensor:
+        """A fake tensor with the memory of another one."""
+        known = self._plain.get(id(source))
+        if known is not None:
+            like = torch.as_strided(known[1], shape, stride, offset)
+        else:
+            with in_kernel_invocation_manager(self.mode):
+                like = torch.as_strided(source, shape, stride, offset)
+        return self._wrapped(like, source.device)
+
+    @staticmethod
+    def _keep(key: Hashable, result: Any, given: list[torch.Tensor], written: list[int], random: bool) -> None:
+        """Remember a call of which it can be said how each tensor of the result is made, and what it changed."""
         alone = isinstance(result, torch.Tensor)
-        made = [result] if alone else result if type(result) is tuple else []
-        storages = {storage_of(one) for one in given}
-        fresh = all(
-            isinstance(one, FakeTensor)
-            and one.layout is torch.strided
-            and storage_of(one) not in storages
-            and one.storage_offset() == 0
-            and not one.is_conj()
-            and not one.is_neg()
-            for one in made
-        )
-        if made and fresh and len({storage_of(one) for one in made}) == len(made):
-            self._known[key] = (
-                alone,
-                [(tuple(one.shape), one.stride(), one.dtype, one.device) for one in made],
-                random,
-            )
+        if not alone and not isinstance(result, list | tuple):
+            return
+        parts: list[_Made | None] = []
+        fresh: set[int] = set()
+        held = [storage_of(one) for one in given]
+        if written and len(set(held)) < len(held):
+            return
+        for one in [result] if alone else result:
+            if one is None:
+                parts.append(None)
+                continue
+            made = _how(one, given, held) if isinstance(one, FakeTensor) and one.layout is torch.strided else None
+            if made is None or (made.of is None and storage_of(one) in fresh):
+                return
+            fresh.add(storage_of(one))
+            parts.append(made)
+        if len(_KNOWN) >= _KEPT:
+            _KNOWN.clear()
+        _KNOWN[key] = _Known(None if alone else type(result), parts, written, random)
+
+    def _key(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Hashable, list[torch.Tensor]]:
+        """What the result of a call depends on, None where that cannot be said; and the tensors among the arguments."""
+        given: list[torch.Tensor] = []
+        if any_enabled():  # autocast
+            return None, given
+        try:
+            parts = tuple([_part(one, given) for one in args])
+            named = tuple([(name, _part(one, given)) for name, one in kwargs.items()]) if kwargs else ()
+            modes = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype())
+            key = (function, parts, named, modes, self._settings)
+            hash(key)
+        except TypeError:
+            return None, []
+        return key, given
+
+
+def _how(one: torch.Tensor, given: list[torch.Tensor], held: list[int]) -> _Made | None:
+    """How a tensor of a result is made from the tensors among the arguments; None where that cannot be said."""
+    if one.is_conj() or one.is_neg():
+        return None
+    storage = storage_of(one)
+    count = held.count(storage)
+    form = (tuple(one.shape), one.stride(), one.dtype, one.device, int(one.storage_offset()))
+    if not count:
+        return None if form[-1] else _Made(None, False, *form)
+    source = given[held.index(storage)]
+    if count > 1 or (source.dtype, source.device) != (one.dtype, one.device):
+        return None
+    return _Made(held.index(storage), one is source, *form)
 
 
 def is_fake(data: object) -> bool:
@@ -181,32 +352,28 @@ def is_fake(data: object) -> bool:
     return isinstance(data, FakeTensor)
 
 
-def _key(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
-    """What the result of a call depends on; None where that cannot be said."""
-    if any_enabled():  # autocast
-        return None
-    try:
-        key = (function, _part(args), _part(kwargs), torch.get_default_dtype())
-        hash(key)
-    except TypeError:
-        return None
-    return key
-
-
-def _part(given: Any) -> Hashable:
+def _part(given: Any, tensors: list[torch.Tensor]) -> Hashable:  # noqa: PLR0911  # a case for each type
+    """An argument as a part of a key; the tensors in it are appended to ``tensors``."""
     if isinstance(given, torch.Tensor):
         if given.layout is not torch.strided or given.is_conj() or given.is_neg():
             raise TypeError
-        return (tuple(given.shape), given.stride(), given.dtype, given.device)
+        tensors.append(given)
+        return (given.shape, given.stride(), given.dtype, given.device, given.storage_offset())
+    kind = type(given)
+    if kind in _SIMPLE:
+        return (kind, given)
     if isinstance(given, list | tuple):
-        return (type(given), *map(_part, given))
+        return (kind, *[_part(one, tensors) for one in given])
     if isinstance(given, dict):
-        return tuple((name, _part(one)) for name, one in given.items())
+        return tuple([(name, _part(one, tensors)) for name, one in given.items()])
     if isinstance(given, slice):
         return ("slice", given.start, given.stop, given.step)
     if isinstance(given, Number):  # it may be another one in each run
         return Number
-    return (type(given), given)
+    return (kind, given)
+
+
+_SIMPLE = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device))
 
 
 def without_fakes(structure: Any) -> Any:

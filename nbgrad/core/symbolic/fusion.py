@@ -41,6 +41,8 @@ PRICES = {
     "tanh": (4.1, 3.1),
     **dict.fromkeys(("erf", "special_erf"), (1.7, 4.2)),
     **dict.fromkeys(("sin", "cos"), (1.5, 2.6)),
+    **dict.fromkeys(("gelu", "gelu_backward"), (1.7, 6.0)),
+    **dict.fromkeys(("native_layer_norm", "native_layer_norm_backward"), (0.5, 1.2)),
 }
 """The nanoseconds that an element takes in a kernel of torch, and in a step of a nest."""
 
@@ -48,7 +50,7 @@ CHEAP = (0.15, 0.1)
 """The same of every other function."""
 
 ROW = 40.0
-"""The nanoseconds that a row of softmax takes besides its elements, in a nest."""
+"""The nanoseconds that a row of softmax or a layer norm takes besides its elements, in a nest."""
 
 LONGEST = 4000
 """So many steps become one nest at most: the time to arrange them grows with their number."""
@@ -282,7 +284,8 @@ class _Fusion:
             elements = max(one.numel for one in (*part.inputs, *part.results))
             theirs, own = PRICES.get(name_in_place(part.step), CHEAP)
             torchs += CALL + elements * theirs * 1e-9 / max(1, min(self.threads, elements // GRAIN))
-            rows = _rows(part.results[0]) if "softmax" in part.step.name else 0
+            by_row = "softmax" in part.step.name or "layer_norm" in part.step.name
+            rows = _rows(part.results[0]) if by_row else 0
             ours += (elements * own + rows * ROW) * 1e-9
         return ours < 0.9 * torchs
 

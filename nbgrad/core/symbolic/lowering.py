@@ -281,6 +281,41 @@ def _(low: Lowering, _: ProgramStep, x: Any, inplace: bool = False) -> int | flo
     return low.apply("mul", _operand(x), low.apply("sigmoid", _operand(x)))
 
 
+@_rule("gelu")
+def _(low: Lowering, _: ProgramStep, x: Any, *, approximate: str = "none") -> int | float:
+    half, inner = low.apply("mul", _operand(x), 0.5), _within(low, x, approximate)
+    return low.apply("mul", half, low.apply("add", inner, 1.0))
+
+
+@_rule("gelu_backward")
+def _(low: Lowering, _: ProgramStep, grad: Any, x: Any, *, approximate: str = "none") -> int | float:
+    """The gradient times the part below x, plus x times the slope of that part."""
+    value, inner = _operand(x), _within(low, x, approximate)
+    below = low.apply("mul", low.apply("add", inner, 1.0), 0.5)
+    square = low.apply("mul", value, value)
+    if approximate == "tanh":
+        slope = low.apply("sub", 1.0, low.apply("mul", inner, inner))
+        stretch = low.apply("add", low.apply("mul", square, 3 * _GELU_CUBE * _GELU_TANH), _GELU_TANH)
+        slope = low.apply("mul", low.apply("mul", slope, stretch), 0.5)
+    else:
+        slope = low.apply("mul", low.apply("exp", low.apply("mul", square, -0.5)), 1 / math.sqrt(2 * math.pi))
+    return low.apply("mul", _operand(grad), low.apply("add", below, low.apply("mul", value, slope)))
+
+
+_GELU_TANH, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+
+
+def _within(low: Lowering, x: Any, approximate: str) -> int | float:
+    """The function of a gelu that goes from -1 to 1."""
+    value = _operand(x)
+    if approximate == "none":
+        return low.apply("erf", low.apply("mul", value, math.sqrt(0.5)))
+    if approximate != "tanh":
+        raise KernelError(f"gelu with approximate={approximate!r}")
+    cube = low.apply("mul", low.apply("mul", low.apply("mul", value, value), value), _GELU_CUBE)
+    return low.apply("tanh", low.apply("mul", low.apply("add", value, cube), _GELU_TANH))
+
+
 @_rule("ones_like")
 def _(_: Lowering, step: ProgramStep, x: Any, **settings: Any) -> float:
     return _constant(step, x, settings, 1.0)
@@ -403,3 +438,59 @@ def _(low: Lowering, _: ProgramStep, grad: Any, y: Any, dim: Any, dtype: Any) ->
         raise KernelError(f"a gradient of log_softmax in {dtype}")
     total = low.builder.sum(_tensor(low, grad), _dims(y, dim))
     return low.apply("sub", _operand(grad), low.apply("mul", low.apply("exp", _operand(y)), total))
+
+
+@_rule("native_layer_norm")
+def _(
+    low: Lowering, _: ProgramStep, x: Any, shape: Any, weight: Any, bias: Any, eps: float
+) -> tuple[int | float, int | float, int | float]:
+    value, dims, count = _tensor(low, x), _last(x, shape), float(math.prod(shape))
+    mean = low.apply("div", low.builder.sum(value, dims), count)
+    centred = low.apply("sub", value, mean)
+    square = low.kernel_value(low.apply("mul", centred, centred), x.shape)
+    variance = low.apply("div", low.builder.sum(square, dims), count)
+    scale = low.apply("rsqrt", low.apply("add", variance, float(eps)))
+    found = low.apply("mul", centred, scale)
+    if weight is not None:
+        found = low.apply("mul", found, _operand(weight))
+    if bias is not None:
+        found = low.apply("add", found, _operand(bias))
+    return found, mean, scale
+
+
+@_rule("native_layer_norm_backward")
+def _(
+    low: Lowering,
+    _: ProgramStep,
+    grad: Any,
+    x: Any,
+    shape: Any,
+    mean: Any,
+    scale: Any,
+    weight: Any,
+    bias: Any,  # noqa: ARG001  # its gradient needs it not
+    wanted: Sequence[bool],
+) -> tuple[int | float, ...]:
+    dims, count = _last(x, shape), float(math.prod(shape))
+    rows = [dim for dim in range(len(x.shape)) if dim not in dims]
+    normed = low.apply("mul", low.apply("sub", _tensor(low, x), _operand(mean)), _operand(scale))
+    given = _tensor(low, grad)
+    found: list[int | float] = []
+    if wanted[0]:
+        scaled = given if weight is None else low.kernel_value(low.apply("mul", given, _operand(weight)), x.shape)
+        along = low.kernel_value(low.apply("mul", scaled, normed), x.shape)
+        average = low.apply("div", low.builder.sum(scaled, dims), count)
+        part = low.apply("div", low.builder.sum(along, dims), count)
+        left = low.apply("sub", low.apply("sub", scaled, average), low.apply("mul", normed, part))
+        found.append(low.apply("mul", left, _operand(scale)))
+    if wanted[1]:
+        found.append(low.builder.sum(low.kernel_value(low.apply("mul", given, normed), x.shape), rows))
+    if wanted[2]:
+        found.append(low.builder.sum(given, rows))
+    return tuple(found)
+
+
+def _last(x: _Of, shape: Sequence[int]) -> list[int]:
+    """The dimensions that a layer norm works on."""
+    rank = len(x.shape)
+    return list(range(rank - len(shape), rank))

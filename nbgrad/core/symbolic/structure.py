@@ -1,23 +1,32 @@
 """Nested arguments: lists, tuples and dicts of values, walked and rebuilt."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+_NESTED = (list, tuple, dict, slice)
 
-def leaves(structure: Any) -> Iterator[Any]:
+
+def leaves(structure: Any) -> list[Any]:
     """The values in nested lists, tuples, dicts and slices, from left to right."""
-    if isinstance(structure, list | tuple) and not isinstance(structure, torch.Size):
-        for part in structure:
-            yield from leaves(part)
-    elif isinstance(structure, dict):
+    found: list[Any] = []
+    _collect(structure, found)
+    return found
+
+
+def _collect(structure: Any, found: list[Any]) -> None:
+    kind = type(structure)  # isinstance would ask a tensor for its class, which takes longer
+    if not issubclass(kind, _NESTED) or kind is torch.Size:
+        found.append(structure)
+    elif issubclass(kind, dict):
         for part in structure.values():
-            yield from leaves(part)
-    elif isinstance(structure, slice):
-        yield from (structure.start, structure.stop, structure.step)
+            _collect(part, found)
+    elif kind is slice:
+        found += (structure.start, structure.stop, structure.step)
     else:
-        yield structure
+        for part in structure:
+            _collect(part, found)
 
 
 def first_places(given: list[Any]) -> tuple[int, ...]:
@@ -27,14 +36,15 @@ def first_places(given: list[Any]) -> tuple[int, ...]:
 
 def mapped(change: Callable[[Any], Any], structure: Any) -> Any:
     """The same structure with ``change(value)`` in place of each value."""
-    if isinstance(structure, list | tuple) and not isinstance(structure, torch.Size):
-        parts = [mapped(change, part) for part in structure]
-        if type(structure) in (list, tuple):
-            return type(structure)(parts)
-        # A namedtuple takes its fields one by one, one of torch's return types a sequence.
-        return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
-    if isinstance(structure, dict):
+    kind = type(structure)
+    if not issubclass(kind, _NESTED) or kind is torch.Size:
+        return change(structure)
+    if kind is tuple or kind is list:
+        return kind([mapped(change, part) for part in structure])
+    if issubclass(kind, dict):
         return {key: mapped(change, part) for key, part in structure.items()}
-    if isinstance(structure, slice):
+    if kind is slice:
         return slice(change(structure.start), change(structure.stop), change(structure.step))
-    return change(structure)
+    parts = [mapped(change, part) for part in structure]
+    # A namedtuple takes its fields one by one, one of torch's return types a sequence.
+    return kind(*parts) if hasattr(structure, "_fields") else kind(parts)

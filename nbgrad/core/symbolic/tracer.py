@@ -75,6 +75,7 @@ class Tracer(TorchFunctionMode):
         self.watch = TraceObserver(self)
         self._numbers = count()
         self._values: dict[int, Value] = {}
+        self._names: dict[Any, str] = {}
         self._held: list[torch.Tensor] = []  # an id belongs to one tensor as long as that lives
         self._twins: dict[int, torch.Tensor] = {}
         self._originals: dict[int, torch.Tensor] = {}
@@ -353,15 +354,18 @@ class Tracer(TorchFunctionMode):
 
     # ---------------------------------------------------------------------------------------------- calls of torch
 
-    def __torch_function__(
+    def __torch_function__(  # noqa: PLR0911  # a case for each kind of function
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        ours = next((one for one in leaves((args, kwargs)) if isinstance(one, TensorBase)), None)
-        if ours is not None:  # a function of torch on a tensor of nbgrad runs rows, which call torch again
-            with self:
-                return type(ours).__torch_function__(func, types, args, kwargs)  # type: ignore[attr-defined]
-        name = name_of(func)
+        name = self._name(func)
+        if name in _QUIET and len(args) == 1 and is_fake(args[0]) and name != "untyped_storage":
+            return func(*args, **kwargs)
+        given = leaves((args, kwargs))
+        for one in given:
+            if issubclass(type(one), TensorBase):  # a function of torch on nbgrad's tensor runs rows, which call torch
+                with self:
+                    return type(one).__torch_function__(func, types, args, kwargs)
         if name == "untyped_storage" and is_fake(args[0]) and args[0].layout is torch.strided:
             return FakeMemory(args[0])
         if name in _QUIET:
@@ -371,7 +375,7 @@ class Tracer(TorchFunctionMode):
             return func(*asked, **named)
         if name == "data_ptr":  # tells whether two tensors share memory
             return storage_of(args[0])
-        if name in _READS_NUMBERS and any(isinstance(one, torch.Tensor) for one in leaves((args, kwargs))):
+        if name in _READS_NUMBERS and any(isinstance(one, torch.Tensor) for one in given):
             raise _needs_numbers(name, _READS_NUMBERS[name])
         fake_args, fake_kwargs = mapped(self._fake, args), mapped(self._fake, kwargs)
         try:
@@ -379,6 +383,15 @@ class Tracer(TorchFunctionMode):
         except NEEDS_NUMBERS:
             raise _sized_by_numbers(name) from None
         return self._write(func, fake_args, fake_kwargs, ran)
+
+    def _name(self, function: Callable[..., Any]) -> str:
+        try:
+            name = self._names.get(function)
+        except TypeError:  # it cannot be hashed
+            return name_of(function)
+        if name is None:
+            name = self._names[function] = name_of(function)
+        return name
 
     def _fake(self, given: Any) -> Any:
         if isinstance(given, torch.Tensor):

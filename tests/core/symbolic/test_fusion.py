@@ -178,6 +178,45 @@ def test_inputs_that_lie_otherwise_are_copied_first(backend: str) -> None:
     torch.testing.assert_close(run([x], [])[0], (x + 1) * 2 - x)
 
 
+COMPOSED: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
+    "gelu": (nbgrad.nn.functional.gelu, [(40, 33)]),
+    "gelu_tanh": (lambda x: nbgrad.nn.functional.gelu(x, approximate="tanh"), [(40, 33)]),
+    "layer_norm": (lambda x, w, b: nbgrad.layer_norm(x, (33,), w, b), [(4, 10, 33), (33,), (33,)]),
+    "layer_norm_two": (lambda x, w, b: nbgrad.layer_norm(x, (10, 33), w, b), [(4, 10, 33), (10, 33), (10, 33)]),
+    "layer_norm_bare": (lambda x: nbgrad.layer_norm(x, (33,)), [(7, 33)]),
+}
+"""Functions that several operations of a nest make, and the shapes of their arguments."""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", COMPOSED)
+def test_the_error_of_a_composed_function_and_its_gradient_is_no_larger_than_torchs(
+    name: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    always(monkeypatch)
+    function, shapes = COMPOSED[name]
+
+    def loss(*args: Any) -> Any:
+        made = function(*args)
+        return made, (made * made * 0.5 + made).sum()
+
+    def whole(*args: Any) -> Any:
+        made, total = loss(*args)
+        return [made, *nbgrad.autograd.grad(total, args)]
+
+    generator = torch.Generator().manual_seed(0)
+    given = [torch.randn(shape, generator=generator) * 2 for shape in shapes]
+    program = nbgrad.trace(whole, *(nbgrad.tensor(one, requires_grad=True) for one in given))
+    assert not [one for one in names(program) if "gelu" in one or "layer_norm" in one]
+    found = nbgrad.symbolic.BACKENDS[backend](program)(given, [])
+    eager = whole(*(nbgrad.tensor(one, requires_grad=True) for one in given))
+    right = whole(*(nbgrad.tensor(one.double(), requires_grad=True) for one in given))
+    for one, torchs, wanted in zip(found, eager, right, strict=True):
+        size = float(wanted.data.abs().max())
+        ours, theirs = (float((each - wanted.data).abs().max()) for each in (one, torchs.data))
+        assert ours <= 2 * theirs + 2**-23 * size, (ours, theirs, size)
+
+
 @pytest.mark.skipif(interpreter.available(), reason="the interpreter is there")
 def test_without_the_compiled_core_fused_says_so() -> None:
     with pytest.raises(KernelError, match="run `make compile`"):

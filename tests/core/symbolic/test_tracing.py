@@ -1,11 +1,14 @@
 """What a trace sees, what it refuses, and that it leaves everything as it was."""
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
 import nbgrad
+from nbgrad.core.symbolic import fake
 from nbgrad.core.symbolic.program import Program, trace
 from nbgrad.symbolic import Spec, TraceError
 
@@ -321,3 +324,44 @@ def test_attention_takes_the_kernel_that_it_takes_without_a_trace() -> None:
     assert any("flash_attention" in step.name for step in program.steps)
     for found, expected in zip(program(x), function(x), strict=True):
         assert torch.equal(found.data, expected.data)
+
+
+def test_equal_calls_of_torch_run_once_in_all_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Any] = []
+    start = fake._Witness.__init__
+
+    def counted(self: Any) -> None:
+        ran.append(self)
+        start(self)
+
+    def stacked(depth: int) -> Callable[[Any], Any]:
+        def function(x: Any) -> Any:
+            for _ in range(depth):
+                x = (x.reshape(6, 4).T @ x.unflatten(0, (4, 6))[0, 0].expand(6, 4)).flatten()[:12].repeat(2)
+            return x
+
+        return function
+
+    monkeypatch.setattr(fake._Witness, "__init__", counted)
+    monkeypatch.setattr(fake, "_KNOWN", {})
+    first = trace(stacked(2), Spec((24,)))
+    once = len(ran)
+    assert 0 < once <= len(first)
+    assert len(trace(stacked(20), Spec((24,)))) == 10 * len(first)
+    assert len(ran) == once
+
+
+def test_a_later_trace_writes_down_what_the_first_one_did() -> None:
+    def function(x: Any) -> Any:
+        target = x.clone()
+        view = target[1:]
+        view.abs_().mul_(x[1:])
+        target.t().add_(1.0)
+        return (target * view.sum()).sum()
+
+    x = nbgrad.tensor(torch.randn(3, 3), requires_grad=True)
+    first, second = trace(function, x).grad(), trace(function, x).grad()
+    assert [str(step) for step in first.steps] == [str(step) for step in second.steps]
+    function(x).backward()
+    for program in (first, second):
+        torch.testing.assert_close(program(x)[1][0].data, x.grad.data)

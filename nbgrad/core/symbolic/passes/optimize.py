@@ -10,6 +10,7 @@ from nbgrad.core.symbolic.passes.constants import fold_constants
 from nbgrad.core.symbolic.passes.contract import contract_products
 from nbgrad.core.symbolic.passes.dead_code import remove_dead_code
 from nbgrad.core.symbolic.passes.functional import undo_in_place, work_in_place
+from nbgrad.core.symbolic.passes.layout import channels_last
 from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed
 from nbgrad.core.symbolic.passes.updates import fold_updates, run_updates_early
 
@@ -33,7 +34,7 @@ LEVELS: dict[str, tuple[Pass, ...]] = {"exact": EXACT, "reassociate": REASSOCIAT
 
 LAST: dict[str, tuple[Pass, ...]] = {
     "exact": (run_updates_early, work_in_place),
-    "reassociate": (contract_products, fold_updates, run_updates_early, work_in_place),
+    "reassociate": (contract_products, fold_updates, channels_last, run_updates_early, work_in_place),
 }
 """The passes that are applied once, after all others."""
 

@@ -1,0 +1,44 @@
+"""Random networks of images, with channels last: a step has eager's numbers and the strides that it had."""
+
+from copy import deepcopy
+from random import Random
+from typing import Any
+
+import torch
+
+import nbgrad
+from nbgrad.core.symbolic.structure import leaves
+from tests.core.symbolic.image_networks import drawn, step_of
+
+CASES = 25
+
+
+def check(random: Random) -> None:
+    """Compare two steps of one network, compiled and eager."""
+    network, x, images_too = drawn(random)
+    other = deepcopy(network)
+    torch.manual_seed(0)
+    eager = [made(step_of(network, images_too), network, x) for _ in range(2)]
+    torch.manual_seed(0)
+    run = nbgrad.compile(step_of(other, images_too), backend="replay", level="reassociate")
+    for right in eager:
+        found = made(run, other, x)
+        assert len(found) == len(right)
+        for one, wanted in zip(found, right, strict=True):
+            error = float((one.double() - wanted.double()).norm())  # a batch norm of few numbers enlarges it
+            assert error <= 1e-3 * float(wanted.double().norm()) + 1e-4, (error, one.shape)
+            assert one.stride() == wanted.stride()
+    run.program.check()
+    if any(map(_moves, run.program.notes)):
+        assert not any(map(_moves, run.program.optimize("reassociate").notes[len(run.program.notes) :]))
+
+
+def made(step: Any, network: Any, x: torch.Tensor) -> list[torch.Tensor]:
+    """What a step gives, and what it leaves in the network."""
+    found = [one.data for one in leaves(step(nbgrad.tensor(x)))]
+    found += [one.grad.data for one in network.parameters()]
+    return found + [one.data.clone() for one in network.state_dict().values()]
+
+
+def _moves(one: Any) -> bool:
+    return bool(one.rule == "channels last")
