@@ -3,6 +3,7 @@
     python -m tools.course               all lessons
     python -m tools.course 01_slope 04   these, by the beginning of their names
     python -m tools.course --no-run      the student's copies only
+    python -m tools.course --text        keep the saved outputs, after a change of text alone
 
 A source, ``notebooks/source/NN_name.md``, is Markdown. A block of code that begins with ```` ```python ```` is a cell,
 and the text between two of them is a cell too; words behind ``python`` say more of it:
@@ -158,14 +159,39 @@ def run(notebook: NotebookNode, folder: Path) -> None:
     notebook.metadata = nbformat.from_dict(METADATA)
 
 
-def write(source: Path, *, runs: bool = True) -> None:
-    """Write the student's copy of a lesson and, if ``runs``, the solutions with their outputs."""
+def write(source: Path, how: str = "run") -> None:
+    """Write the student's copy of a lesson, and the solutions.
+
+    Args:
+        source: of the lesson.
+        how: the outputs of the solutions come about: "run" runs every cell, "text" keeps the saved outputs, "none"
+            writes no solutions.
+
+    Raises:
+        ValueError: the saved outputs shall be kept, and the code has changed.
+    """
     text = source.read_text("utf-8")
+    solved, target = build(text, solved=True), SOLUTIONS / f"{source.stem}.ipynb"
+    if how == "text":
+        keep_outputs(solved, nbformat.read(target, as_version=4))
     _save(build(text, solved=False), STUDENT / f"{source.stem}.ipynb")
-    if runs:
-        solved = build(text, solved=True)
+    if how == "run":
         run(solved, SOLUTIONS)
-        _save(solved, SOLUTIONS / f"{source.stem}.ipynb")
+    if how != "none":
+        _save(solved, target)
+
+
+def keep_outputs(notebook: NotebookNode, saved: NotebookNode) -> None:
+    """Give the cells of a notebook the outputs that were saved with the same cells.
+
+    Raises:
+        ValueError: their code is not the same.
+    """
+    new, old = ([cell for cell in one.cells if cell.cell_type == "code"] for one in (notebook, saved))
+    if [cell.source for cell in new] != [cell.source for cell in old]:
+        raise ValueError("the code of the lesson has changed: its cells have to run again, without --text")
+    for cell, other in zip(new, old, strict=True):
+        cell.update(outputs=other.outputs, execution_count=other.execution_count)
 
 
 def _save(notebook: NotebookNode, target: Path) -> None:
@@ -178,7 +204,10 @@ def main(arguments: list[str]) -> None:
     """Write the lessons that the arguments name, or all."""
     parser = argparse.ArgumentParser(description="Write the lessons from their sources.")
     parser.add_argument("names", nargs="*", help="how the names of the lessons begin; default: all")
-    parser.add_argument("--no-run", action="store_true", help="write the student's copies only")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--no-run", dest="how", action="store_const", const="none", help="write the student's copies only")
+    how.add_argument("--text", dest="how", action="store_const", const="text", help="keep the saved outputs")
+    parser.set_defaults(how="run")
     chosen = parser.parse_args(arguments)
     found = [one for one in lessons() if not chosen.names or one.name.startswith(tuple(chosen.names))]
     if not found:
@@ -186,7 +215,7 @@ def main(arguments: list[str]) -> None:
         raise SystemExit(f"no lesson begins with {' or '.join(chosen.names)}: {known}")
     for source in found:
         start = time.perf_counter()
-        write(source, runs=not chosen.no_run)
+        write(source, chosen.how)
         print(f"{source.stem}: {time.perf_counter() - start:.0f} s", flush=True)
 
 

@@ -61,11 +61,13 @@ class Patient:
         shown = " ".join(f"{self.losses[at]:.3g}" for at in range(0, len(self.losses), max(1, len(self.losses) // 5)))
         lines = [f"patient {self.name}: {len(self.losses)} steps, loss {shown} ... {self.losses[-1]:.3g}"]
         frames = list(self.graph.history)
-        if frames:
-            for row in frames[-1].parameters:
-                gradient = "no gradient" if row.gradient is None else f"gradient {row.gradient:.1e}"
-                update = "" if row.update is None else f", update {row.update:.1e} of its size"
-                lines.append(f"  {row.name} {tuple(row.shape)}: {gradient}{update}")
+        for at, row in enumerate(frames[-1].parameters if frames else ()):
+            gradient = "no gradient" if row.gradient is None else f"gradient {row.gradient:.1e}"
+            # The history has the updates of some of the steps: the last one that it has.
+            updates = [one.parameters[at].update for one in frames if len(one.parameters) > at]
+            known = [update for update in updates if update is not None]
+            update = f"update {known[-1]:.1e} of its size" if known else "no update"
+            lines.append(f"  {row.name} {tuple(row.shape)}: {gradient}, {update}")
         return "\n".join(lines)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat import NotebookNode
+from nbformat.v4 import new_output
 
 from nbgrad.lab.exercise import of_lesson
 from tools import course
@@ -155,10 +156,25 @@ def test_a_source_that_is_wrong_says_so(block: str, message: str) -> None:
 
 
 def test_names_choose_lessons(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    written: list[tuple[str, bool]] = []
-    monkeypatch.setattr(course, "write", lambda source, *, runs: written.append((source.stem, runs)))
+    written: list[tuple[str, str]] = []
+    monkeypatch.setattr(course, "write", lambda source, how: written.append((source.stem, how)))
     course.main(["01", "04", "--no-run"])
-    assert written == [("01_slope", False), ("04_broadcasting", False)]
+    course.main(["05", "--text"])
+    course.main(["06"])
+    assert written == [("01_slope", "none"), ("04_broadcasting", "none"), ("05_loop", "text"), ("06_losses", "run")]
     assert "01_slope: 0 s" in capsys.readouterr().out
     with pytest.raises(SystemExit, match=r"no lesson begins with 99: 00_tour, 01_slope"):
         course.main(["99"])
+
+
+def test_a_change_of_text_keeps_the_outputs_and_one_of_code_does_not() -> None:
+    saved = course.build(SOURCE, solved=True)
+    code = [cell for cell in saved.cells if cell.cell_type == "code"]
+    for number, cell in enumerate(code, 1):
+        cell.update(outputs=[new_output("stream", text=f"{number}")], execution_count=number)
+    changed = course.build(SOURCE.replace("# A lesson", "# A short lesson"), solved=True)
+    course.keep_outputs(changed, saved)
+    assert changed.cells[0].source.startswith("# A short lesson")
+    assert [cell for cell in changed.cells if cell.cell_type == "code"] == code
+    with pytest.raises(ValueError, match="the code of the lesson has changed"):
+        course.keep_outputs(course.build(SOURCE.replace("assert 1", "assert 2"), solved=True), saved)
