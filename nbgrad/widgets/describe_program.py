@@ -162,6 +162,7 @@ class _Drawing:
             holds=[],
             norms=[],
             past="",
+            bars=None,
         )
         self.nodes.append(node)
         return id_
