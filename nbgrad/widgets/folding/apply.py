@@ -215,6 +215,11 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         {"term": "Folded", "text": f"{counted(len(ops), 'op')}, {counted(len(inside) - len(ops), 'tensor')}"},
         {"term": "Ops", "text": "\n".join(f"{name} × {count}" for name, count in counts.most_common(40))},
     ]
+    if own := [one for one in inside if one["kind"] == "parameter" and one["rule"] is not None]:
+        rows = [f"{one['label'][0]} {' '.join(one['label'][1:2])} {one['rule']}" for one in own]
+        more = [f"and {len(rows) - 2 * _ENDS:,} more"] if len(rows) > 2 * _ENDS + 1 else []
+        told = "\n".join([*rows[:_ENDS], *more, *rows[-_ENDS:]] if more else rows)
+        details.append({"term": "Gradients of parameters", "text": told})
     if reductions:
         texts = Counter(reduction["text"] for reduction in reductions)
         rows = [f"{text}" + (f"  × {count}" if count > 1 else "") for text, count in texts.most_common(40)]
@@ -237,11 +242,6 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         details.insert(0, {"term": "Each of them", "text": text})
         if loop:
             details.insert(1, {"term": "Iterations", "text": _iterations(scopes, inside)})
-    if own := [one for one in inside if one["kind"] == "parameter" and one["rule"] is not None]:
-        rows = [f"{one['label'][0]} {' '.join(one['label'][1:2])} {one['rule']}" for one in own]
-        more = [f"and {len(rows) - 2 * _ENDS:,} more"] if len(rows) > 2 * _ENDS + 1 else []
-        told = "\n".join([*rows[:_ENDS], *more, *rows[-_ENDS:]] if more else rows)
-        details.append({"term": "Gradients of parameters", "text": told})
     levels = [node["levels"] for node in inside]
     past = "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True)))
     return {
