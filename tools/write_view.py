@@ -91,6 +91,8 @@ def constants() -> str:
         "TIP_LENGTH": (curves.TIP_LENGTH, "How long an arrow head is."),
         "TIP_SIDE": (curves.TIP_SIDE, "How wide it is to each side of its wire."),
         "BEHIND": (card.BEHIND, "So much is seen of the boxes behind a folded one."),
+        "BAR": (card.BAR, "How wide a bar of a small chart is, with the gap behind it."),
+        "BAR_HEIGHT": (card.BAR_HEIGHT, "How high the highest one is."),
         "TOGETHER": (card.TOGETHER, "A line and the gradient behind it have at most so many letters."),
         "WIDE": (tensor_summary.WIDE, "A list of numbers is broken after so many letters."),
     }

@@ -107,6 +107,7 @@ def outline(graph: AutogradGraph) -> Outline:
             "holds": [],
             "norms": history.norms.get(record.id, []),
             "past": history.levels.get(record.id, ""),
+            "bars": None,
         }
         rests[id] = NodeRest(record, saved.get(record.id), more, walk)
         nodes.append(node)

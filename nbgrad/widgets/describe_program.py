@@ -164,6 +164,7 @@ class _Drawing:
             holds=[],
             norms=[],
             past="",
+            bars=None,
         )
         self.nodes.append(node)
         return id_

@@ -51,6 +51,7 @@ class Sketch:
             "holds": [],
             "norms": [],
             "past": "",
+            "bars": None,
         }
         self.nodes.append(node)
         return node["id"]

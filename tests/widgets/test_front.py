@@ -284,6 +284,7 @@ def test_of_other_boxes_than_the_root_an_earlier_frame_shows_no_value(opened: An
     tab.get_by_test_id("nbgrad-history").click()
     tab.keyboard.press("ArrowLeft")
     expect(w).not_to_contain_text("value ")
+    expect(w).to_contain_text("not kept")  # the box keeps the room
     expect(w).not_to_have_attribute("aria-label", re.compile("value "))
     w.click()
     expect(details(tab)).to_contain_text("of the last backward")

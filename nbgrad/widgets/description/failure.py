@@ -113,6 +113,7 @@ def _node(id: str, kind: Kind, label: list[str], details: list[Detail]) -> Node:
     return Node(
         id=id, kind=kind, root=False, label=label, full="", about="", row=None, rule=None, scope=None, op=None,
         details=details, value=None, gradient=None, badges=[], levels={}, holds=[], norms=[], past="",
+            bars=None,
     )  # fmt: skip
 
 

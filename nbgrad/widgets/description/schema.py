@@ -86,6 +86,13 @@ class Badge(TypedDict):
     text: str
 
 
+class Bars(TypedDict):
+    """A small chart of gradient norms, on the logarithmic scale that the colours have too."""
+
+    heights: str  # a letter for each bar: "A" the smallest of all to "Z", "-" none
+    text: str  # what the bars are: it is read aloud
+
+
 class Node(TypedDict):
     """An op (with the tensor it made) or a tensor that no recorded op made."""
 
@@ -107,6 +114,7 @@ class Node(TypedDict):
     holds: list[str]  # ids of the module calls that a folded node stands for
     norms: list[str]  # the norm of its gradient in each frame; empty where there are too many to be written out
     past: str  # the same as levels, a character for each frame: "A" the smallest of all to "Z", "-" none
+    bars: Bars | None  # of what is in a folded node
 
 
 class Reduction(TypedDict):

@@ -16,6 +16,7 @@ from nbgrad.widgets.description.sanitize import LINE, clipped, with_clipped_deta
 from nbgrad.widgets.description.schema import Chart, Description, Detail, Edge, Given, History, Node, Reduction, Scope
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.walk import Stop
+from nbgrad.widgets.folding.bars import bars_of
 from nbgrad.widgets.folding.cards import carded
 from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below, homes, necessary
 from nbgrad.widgets.folding.folded import hidden_by
@@ -213,6 +214,11 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         {"term": "Folded", "text": f"{counted(len(ops), 'op')}, {counted(len(inside) - len(ops), 'tensor')}"},
         {"term": "Ops", "text": "\n".join(f"{name} × {count}" for name, count in counts.most_common(40))},
     ]
+    if own := [one for one in inside if one["kind"] == "parameter" and one["rule"] is not None]:
+        rows = [f"{one['label'][0]} {' '.join(one['label'][1:2])} {one['rule']}" for one in own]
+        more = [f"and {len(rows) - 2 * _ENDS:,} more"] if len(rows) > 2 * _ENDS + 1 else []
+        told = "\n".join([*rows[:_ENDS], *more, *rows[-_ENDS:]] if more else rows)
+        details.append({"term": "Gradients of parameters", "text": told})
     if reductions:
         texts = Counter(reduction["text"] for reduction in reductions)
         rows = [f"{text}" + (f"  × {count}" if count > 1 else "") for text, count in texts.most_common(40)]
@@ -236,6 +242,7 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         if loop:
             details.insert(1, {"term": "Iterations", "text": _iterations(scopes, inside)})
     levels = [node["levels"] for node in inside]
+    past = "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True)))
     return {
         "id": _folded_id(scopes[0]["id"]),
         "kind": "folded",
@@ -254,7 +261,8 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         "levels": {key: max([level.get(key, 0.0) for level in levels]) for key in ("gradient", "saved", "time")},
         "holds": [scope["id"] for scope in scopes],
         "norms": [],
-        "past": "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True))),
+        "past": past,
+        "bars": bars_of(scopes, inside, past),
     }
 
 

@@ -43,7 +43,7 @@ def concealed(outline: Outline, nodes: Collection[str], note: str) -> Outline:
 def _node(node: Node, *, hidden: bool) -> Node:
     levels = {key: level for key, level in node["levels"].items() if key not in _TELLING}
     rule = f"∇ {UNKNOWN}" if hidden else node["rule"]
-    return {**node, "rule": rule, "levels": levels, "norms": [], "past": ""}
+    return {**node, "rule": rule, "levels": levels, "norms": [], "past": "", "bars": None}
 
 
 def _edge(edge: Edge) -> Edge:

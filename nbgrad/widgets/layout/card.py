@@ -20,6 +20,9 @@ TOGETHER = 36
 
 _GAP = 10.0
 
+BAR, BAR_HEIGHT = 3.0, 10.0
+"""How wide a bar of a small chart is with the gap behind it, and how high the highest one."""
+
 
 class Card(NamedTuple):
     """The texts of a box or of a row.
@@ -30,6 +33,7 @@ class Card(NamedTuple):
         lines: below it.
         rule: the lines of the gradient.
         beside: whether that is one line, which stands at the right end of the last one.
+        charted: on which line the bars stand, at the right end: 0 is the first one.
     """
 
     head: str
@@ -37,6 +41,7 @@ class Card(NamedTuple):
     lines: list[str]
     rule: list[str]
     beside: bool
+    charted: int
 
     @classmethod
     def of(cls, node: Node) -> Self:
@@ -50,7 +55,7 @@ class Card(NamedTuple):
         rule = [] if node["rule"] is None else broken(node["rule"])
         last = lines[-1] if lines else f"{head} {tail}" if row else None
         beside = len(rule) == 1 and last is not None and len(last) + len(rule[0]) <= TOGETHER
-        return cls(head, tail, lines, rule, beside)
+        return cls(head, tail, lines, rule, beside, int(len(lines) > beside))
 
     @property
     def below(self) -> int:
@@ -81,6 +86,8 @@ def measured(node: Node) -> Measured:
     if node["root"]:
         head += 16  # its marker
     widths = [head, *(text_width(line, LINE_SIZE) for line in card.lines)]
+    if node["bars"] is not None:
+        widths[card.charted] += _GAP + BAR * len(node["bars"]["heights"])
     after = 0.0
     if card.rule:
         whole, after = gradient_width(card.rule[0], LINE_SIZE, bold=True)
@@ -98,3 +105,8 @@ def measured(node: Node) -> Measured:
     if row:
         return Measured(width, ROW_HEIGHT + LINE_HEIGHT * card.below + 2, after)
     return Measured(width, HEAD_HEIGHT + LINE_HEIGHT * card.below + 2 * PAD_Y, after)
+
+
+def bar_height(letter: str) -> float:
+    """How high the bar of a letter is: the smallest one can be seen."""
+    return round(1 + (BAR_HEIGHT - 1) * (ord(letter) - ord("A")) / 25, 1)

@@ -13,6 +13,7 @@ from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.schema import Box, Edge, Layout, Node, Picture, Scope
 from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, WIDER, gradient_width, text_width, wrap
 from nbgrad.widgets.layout.card import (
+    BAR,
     BEHIND,
     HEAD_HEIGHT,
     HEAD_SIZE,
@@ -22,6 +23,7 @@ from nbgrad.widgets.layout.card import (
     PAD_Y,
     ROW_HEIGHT,
     Card,
+    bar_height,
 )
 from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, sides, tip, tip_points
 from nbgrad.widgets.layout.positions import LABEL_HEIGHT, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, label_lines, mark_text
@@ -197,7 +199,8 @@ def _scope_label(scope: Scope, box: Box, wide: float) -> Iterator[str]:
 def _node(node: Node, box: Box, rule: float | None) -> Iterator[str]:
     """A node; the line of its gradient is ``rule`` pixels wide after its sign."""
     kind = node["kind"]
-    title = f"{lines_of(node)[0]} ({LEGEND[kind]})"
+    bars = "" if node["bars"] is None else f"; bars: {node['bars']['text']}"
+    title = f"{lines_of(node)[0]} ({LEGEND[kind]}){bars}"
     yield f"<g>{_title(title)}"
     if kind == "folded":
         box = {**box, "width": box["width"] - BEHIND, "height": box["height"] - BEHIND}
@@ -231,6 +234,8 @@ def _card(node: Node, box: Box, rule: float | None) -> Iterator[str]:
     bold = node["kind"] in ("op", "folded", "failed")
     head = _text(card.head, (left + 16 * node["root"], y), LINE_SIZE if row else HEAD_SIZE, "ink", bold=bold)
     yield head.removesuffix("</text>") + f"{tail}</text>"
+    if node["bars"] is not None:
+        yield _bars(node["bars"]["heights"], right, y + card.charted * (HEAD_HEIGHT - 1))
     y += (ROW_HEIGHT if row else HEAD_HEIGHT) - 1
     for line in card.lines:
         yield _text(line, (left, y), LINE_SIZE, "muted")
@@ -244,6 +249,17 @@ def _card(node: Node, box: Box, rule: float | None) -> Iterator[str]:
         for line in rest:
             y += LINE_HEIGHT
             yield _text(line, (left, y), LINE_SIZE, "rule", bold=True)
+
+
+def _bars(heights: str, right: float, foot: float) -> str:
+    """The bars of a small chart, which stand at ``foot`` and end at ``right``."""
+    left = right - BAR * len(heights)
+    d = "".join(
+        f"M{_n(left + BAR * at)} {_n(foot)}h{_n(BAR - 1)}v{_n(-high)}h{_n(1 - BAR)}z"
+        for at, letter in enumerate(heights)
+        if letter != "-" and (high := bar_height(letter))
+    )
+    return f'<path class="nbgs-rule" d="{d}" fill="{INKS["rule"][0]}"/>'
 
 
 def _shape(kind: str, box: Box) -> list[str]:

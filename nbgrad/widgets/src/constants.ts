@@ -35,6 +35,12 @@ export const TIP_SIDE = 3.2;
 /** So much is seen of the boxes behind a folded one. */
 export const BEHIND = 5;
 
+/** How wide a bar of a small chart is, with the gap behind it. */
+export const BAR = 3;
+
+/** How high the highest one is. */
+export const BAR_HEIGHT = 10;
+
 /** A line and the gradient behind it have at most so many letters. */
 export const TOGETHER = 36;
 

@@ -44,6 +44,11 @@ export interface Badge {
   text: string;
 }
 
+export interface Bars {
+  heights: string;
+  text: string;
+}
+
 export interface Node {
   id: string;
   kind: Kind;
@@ -63,6 +68,7 @@ export interface Node {
   holds: string[];
   norms: string[];
   past: string;
+  bars: Bars | null;
 }
 
 export interface Reduction {

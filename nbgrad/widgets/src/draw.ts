@@ -1,7 +1,7 @@
 // Picture -> SVG elements, with the same shapes as svg.py; the colours are in graph.css.
 
-import { APART, BEHIND, MEANING, TOGETHER, WIDE } from "./constants";
-import type { Box, Edge, Layout, Node as GraphNode, Picture } from "./description";
+import { APART, BAR, BAR_HEIGHT, BEHIND, MEANING, TOGETHER, WIDE } from "./constants";
+import type { Bars, Box, Edge, Layout, Node as GraphNode, Picture } from "./description";
 import { attribute, svg } from "./dom";
 import { beside, path, sides, tip } from "./geometry";
 import { lines as linesOf } from "./model";
@@ -123,7 +123,7 @@ const meaning = (node: GraphNode): string => MEANING[node.kind] + (node.root ? "
 
 /** What is read aloud of a box. */
 export const spoken = (node: GraphNode): string =>
-  `${[...linesOf(node), ...(node.rule ? [`gradient ${node.rule}`] : []), ...node.badges.map((badge) => badge.text)].join(", ")} (${meaning(node)})`;
+  `${[...linesOf(node), ...(node.rule ? [`gradient ${node.rule}`] : []), ...(node.bars ? [`bars: ${node.bars.text}`] : []), ...node.badges.map((badge) => badge.text)].join(", ")} (${meaning(node)})`;
 
 function nodeGroup(node: GraphNode, whole: Box): SVGGElement {
   const behind = node.kind === "folded" ? BEHIND : 0;
@@ -160,19 +160,28 @@ function card(node: GraphNode, box: Box): SVGElement[] {
   let y = box.y + (row ? 12 : 18);
   const head = text(node.label[0] ?? "", left + (node.root ? 16 : 0), y, "nbg-head");
   if (tail) head.append(svg("tspan", { class: "nbg-tail", dx: 6 }, tail));
-  const parts = [head];
+  const parts: SVGElement[] = [head];
+  const [under, single] = [node.label.length - from, node.rule !== null && broken(node.rule).length === 1];
+  const last = under ? node.label[node.label.length - 1] : row ? `${node.label[0]} ${tail}` : undefined;
+  const beside = single && last !== undefined && last.length + node.rule!.length <= TOGETHER;
+  if (node.bars) parts.push(bars(node.bars, right, y + (under > Number(beside) ? 16 : 0)));
   y += row ? 14 : 16;
   for (let at = from; at < node.label.length; at++, y += 14) parts.push(svg("text", { class: "nbg-line", x: left, y, "data-line": at }, node.label[at] ?? ""));
   if (node.rule === null) return parts;
-  const last = node.label.length > from ? node.label[node.label.length - 1] : row ? `${node.label[0]} ${tail}` : undefined;
-  const lines = broken(node.rule);
-  const beside = lines.length === 1 && last !== undefined && last.length + node.rule.length <= TOGETHER;
   if (beside) y -= 14;
-  for (const line of lines) {
+  for (const line of broken(node.rule)) {
     parts.push(text(line, beside ? right : left, y, `nbg-rule ${beside ? "nbg-end" : ""}`));
     y += 14;
   }
   return parts;
+}
+
+/** A small chart that stands at `foot` and ends at `right`. */
+function bars({ heights, text }: Bars, right: number, foot: number): SVGElement {
+  const left = right - BAR * heights.length;
+  const bar = (letter: string, at: number) => `M${left + BAR * at} ${foot}h${BAR - 1}v${-1 - ((BAR_HEIGHT - 1) * (letter.charCodeAt(0) - 65)) / 25}h${1 - BAR}z`;
+  const d = [...heights].map((letter, at) => (letter === "-" ? "" : bar(letter, at))).join("");
+  return svg("path", { class: "nbg-minibars", d, "aria-hidden": "true" }, svg("title", {}, text));
 }
 
 /** A list of numbers in as many lines as it takes, broken after a comma. */

@@ -135,7 +135,7 @@ function standIn(id: string, scope: Scope, inside: GraphNode[]): GraphNode {
   return {
     id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds], full: scope.full, about: "", row: null, rule: null,
     scope: scope.parent, op: null, details: [{ term: "Folded", text: scope.folds }], value: null, gradient: null,
-    badges: inside.flatMap((node) => node.badges), levels, holds: [scope.id], norms: [], past: most(inside.map((node) => node.past)),
+    badges: inside.flatMap((node) => node.badges), levels, holds: [scope.id], norms: [], past: most(inside.map((node) => node.past)), bars: null,
   };
 }
 

@@ -116,6 +116,7 @@ export class Paint {
 function past(node: GraphNode, at: number, frame: Frame | undefined): GraphNode {
   const first = node.label.findIndex((line, at) => at > 0 && line.startsWith("value "));
   const numbers = (line: string, at: number) => first > 0 && at >= first && (at === first || !line.startsWith("use "));
-  const label = node.label.map((line, at) => (!numbers(line, at) ? line : node.root && at === first ? (frame?.value ?? "") : ""));
+  const then = (node.root && frame?.value) || "not kept"; // the room for the numbers stays
+  const label = node.label.map((line, at) => (!numbers(line, at) ? line : at === first ? then : ""));
   return { ...node, label, rule: node.rule && `∇ ${node.norms[at] ? `norm ${node.norms[at]}` : ""}${node.id.includes(".") ? " in all" : ""}` };
 }
