@@ -80,6 +80,7 @@ export class View implements Touched, Keyed, Tools {
     this.#draw();
     this.#keys = new Keys(this, [this.#player, this.#timeline]);
     this.#listen();
+    this.#press();
     this.#room = new Room(this.root, body, () => this.scene.size, () => {
       flag(this.root, "scrolls", this.#room.scrolls);
       if (!this.#panel.hidden) this.#lay();
