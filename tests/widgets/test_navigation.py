@@ -333,3 +333,36 @@ def test_a_wire_ends_on_the_side_of_its_box(opened: Any) -> None:
         }"""
     )
     assert max(far) < 1.5
+
+
+CLICKS = """async () => {
+    const stage = document.querySelector(".nbg-stage").getBoundingClientRect();
+    for (let at = 0; at < 8; at++) {
+        const seen = [...document.querySelectorAll(".nbg-op")].filter(one => {
+            const { left, right, top, bottom } = one.getBoundingClientRect();
+            return left > stage.left && right < stage.right && top > stage.top && bottom < stage.bottom;
+        });
+        seen[at % seen.length].dispatchEvent(new MouseEvent("click", { detail: 1, bubbles: true }));
+        await new Promise(requestAnimationFrame);
+        await new Promise(resolve => setTimeout(resolve, 20));
+    }
+}"""
+
+
+def test_a_click_among_300_boxes_is_answered_at_once(opened: Any, stack: Any) -> None:
+    tab = opened(page(lay_out(stack(250), folding=Folding()), "answered"))
+    assert tab.locator(".nbg-node").count() == 300
+    stage = tab.locator(".nbg-stage")
+    width = stage.evaluate("e => e.clientWidth")
+    session = tab.context.new_cdp_session(tab)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})  # not the time in which the machine does others
+
+    def worked() -> float:
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
+
+    before = worked()
+    tab.evaluate(CLICKS)
+    assert (worked() - before) / 8 < 0.1  # seconds
+    expect(tab.get_by_test_id("nbgrad-details")).to_be_visible()
+    assert stage.evaluate("e => e.clientWidth") == width, "the panel lies over it"
