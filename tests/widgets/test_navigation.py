@@ -78,6 +78,21 @@ def test_one_click_on_a_sign_folds_and_unfolds(opened: Any) -> None:
     assert abs(middle(frame)[0] - at[0]) < 400
 
 
+def test_the_panel_of_the_first_click_takes_no_second_one(opened: Any) -> None:
+    described = graphs.trained(1, 2)
+    tab = opened(notebook(lay_out(described, folding=folded_below(described, 0))))
+    tab.get_by_test_id("nbgrad-fit").click()
+    stage, group = tab.locator(".nbg-stage").bounding_box(), tab.locator(".nbg-folded")
+    assert stage is not None
+    x, y = middle(group)
+    tab.mouse.move(stage["x"] + 6, stage["y"] + 6)
+    tab.mouse.down()
+    tab.mouse.move(stage["x"] + 6 + (stage["x"] + stage["width"] - 120 - x), stage["y"] + 6, steps=3)
+    tab.mouse.up()
+    group.dblclick()  # where the panel is to be
+    assert tab.evaluate("window.asked.length") == 1
+
+
 def test_a_live_picture_that_is_drawn_anew_stays_where_the_reader_looks(opened: Any, stack: Any) -> None:
     described = stack(120, blocks=4)
     picture = lay_out(described, folding=Folding())
