@@ -335,6 +335,19 @@ def test_steps_over_folded_parts_say_which_rules_ran(opened: Any, by_hand: bool)
     assert "∇ ?" not in tab.locator(".nbg-rule").all_text_contents()
 
 
+def test_the_formula_of_a_step_says_the_names_of_the_cell(opened: Any) -> None:
+    with nbgrad.AutogradGraph("names") as graph:
+        x, w = nbgrad.tensor([1.0, 2.0]), nbgrad.tensor([0.5, -1.0], requires_grad=True)
+        (x * w).tanh().sum().backward()
+    tab = opened(page(lay_out(describe(graph)), "names"))
+    tab.get_by_test_id("nbgrad-steps").click()
+    panel = tab.get_by_test_id("nbgrad-details")
+    expect(panel).to_contain_text("gradient of the result of tanh: here the input x")
+    for _ in range(2):
+        tab.get_by_test_id("nbgrad-next").click()
+    expect(panel).to_contain_text("gradient of w: here the input b")
+
+
 def test_a_wire_ends_on_the_side_of_its_box(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.wordy()), "ends"))
     far = tab.evaluate(
