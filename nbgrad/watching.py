@@ -224,7 +224,7 @@ class Watch(Observer):
         except Exception as error:  # raised here, it would break a backward that is done
             self._stop()
             warn_here(
-                f"{self!r} could not go on and has ended: {type(error).__name__}: {error}. What you run goes on; "
+                f"{self!r} could not draw and has ended: {type(error).__name__}: {error}. What you run goes on; "
                 "nbgrad.watch(model) begins anew."
             )
 

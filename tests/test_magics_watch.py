@@ -292,3 +292,18 @@ def test_in_a_kernel_it_sees_the_cells_that_follow() -> None:
     assert "image/svg+xml" in outputs[3][0]
     assert outputs[4][0]["text/plain"] == "True"
     assert outputs[5][0]["text/plain"] == "<watch of Sequential: 10 backwards, closed>"
+
+
+def test_the_step_and_its_loss_are_said_as_they_come(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(shell, f"{NET}\nlive = nbgrad.watch(net, every=100)")
+    live, lines = shell.user_ns["live"], []
+    monkeypatch.setattr(live.view, "send", lambda content, _buffers=None: lines.append(content["live"]))
+    monkeypatch.setattr("nbgrad.watching._TOLD", 0.0)
+    run(shell, LOOP)
+    assert [line.split(",")[0] for line in lines] == [f"step {number}" for number in range(1, 6)]
+    loss, norm = shell.user_ns["loss"].item(), torch.stack([p.grad.data.norm() for p in live._model().parameters()])
+    assert lines[-1] == f"step 5, loss {loss:.4g}, gradient norm {norm.norm().item():.4g}"
+    monkeypatch.setattr("nbgrad.watching._TOLD", 100.0)
+    run(shell, LOOP)
+    assert len(lines) <= 6, "and no more often than a reader can see"
+    live.close()

@@ -137,17 +137,6 @@ def test_in_a_narrow_view_the_panel_covers_no_chosen_node(opened: Any, mlp: Desc
 
 @pytest.mark.browser
 @pytest.mark.rotated(2)
-def test_a_wheel_over_an_untouched_view_scrolls_the_page(opened: Any, mlp: Description) -> None:
-    tab = opened(page(lay_out(mlp), "mlp"))
-    before = transform(tab)
-    tab.mouse.move(300, 400)
-    tab.mouse.wheel(0, 200)
-    tab.wait_for_timeout(100)
-    assert transform(tab) == before
-
-
-@pytest.mark.browser
-@pytest.mark.rotated(2)
 def test_the_keyboard_alone_is_enough(opened: Any, small: Description) -> None:
     tab = opened(page(lay_out(small), "small"))
     tab.get_by_test_id("nbgrad-fit").focus()

@@ -132,15 +132,16 @@ function nodeGroup(node: GraphNode, whole: Box): SVGGElement {
     class: `nbg-node nbg-${node.kind} ${node.row === null ? "" : "nbg-row"} ${node.root ? "nbg-root" : ""} ${node.badges[0] ? `nbg-has-${node.badges[0].kind}` : ""}`,
     role: "button", tabindex: -1, label: spoken(node), testid: "node", "data-node-id": node.id,
   });
-  if (node.kind === "folded") attribute(group, "aria-expanded", "false");
+  const folded = node.kind === "folded";
+  if (folded) attribute(group, "aria-expanded", "false");
   group.append(svg("title", {}, `${linesOf(node)[0]} (${meaning(node)})`), ...shape(node, box));
   if (node.root) {
     const [x, y] = [box.x + 15, box.y + 14];
     group.append(svg("polygon", { class: "nbg-sign", points: `${x - 5},${y + 4} ${x},${y - 5} ${x + 5},${y + 4}` }));
   }
   group.append(...card(node, box));
-  if (node.kind === "folded")
-    group.append(svg("g", { class: "nbg-fold" }, svg("title", {}, "Unfold"), svg("circle", { cx: box.x, cy: box.y, r: 8 }), text("+", box.x, box.y + 4.5, "")));
+  if (folded)
+    group.append(svg("g", { class: "nbg-fold" }, svg("circle", { cx: box.x, cy: box.y, r: 8 }), svg("path", { class: "nbg-plus", d: `M${box.x - 4} ${box.y}h8m-4 -4v8` })));
   node.badges.slice(0, 3).forEach((badge, at) => {
     const [x, y] = [box.x + box.width - 4 - 17 * at, box.y];
     group.append(svg("g", { class: `nbg-badge nbg-badge-${badge.kind}` }, svg("title", {}, badge.text),

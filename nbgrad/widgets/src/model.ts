@@ -31,6 +31,15 @@ export function scopePath(description: Description, scope: string | null): strin
 export const placeOf = ({ nodes }: Description, scope: string | null): string | null =>
   nodes.find((node) => scope && (node.scope === scope || node.holds.includes(scope)))?.id ?? null;
 
+/** What the cell calls an input of an op; empty if that is no other name, or nothing is known of it. */
+export function called(description: Description, id: string, input: string): string {
+  const edge = description.edges.find((one) => one.input === input && original(one.target) === original(id));
+  const source = edge && nodeOf(description, edge.source);
+  const [name = "", made] = (source?.label[0] ?? "").split(" = ");
+  const whose = made === undefined && (source?.kind === "op" || source?.kind === "folded") ? `the result of ${name}` : name;
+  return whose === input ? "" : whose;
+}
+
 /** What the line says of a step: which it is of those that are drawn and, where some are drawn as one, of all rules that ran. */
 export function stepTitle(steps: Step[], at: number): string {
   const step = steps[at - 1];

@@ -4,7 +4,7 @@ import { MEANING } from "./constants";
 import type { Description, Edge, Node as GraphNode } from "./description";
 import { button, html, listen, prose } from "./dom";
 import { formula } from "./formula";
-import { lines, name, nodeOf, original, placeOf, scopePath, wrong } from "./model";
+import { called, lines, name, nodeOf, original, placeOf, scopePath, wrong } from "./model";
 import type { Inquiry } from "./numbers";
 import { lookOf } from "./tensor_plot";
 
@@ -35,7 +35,7 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   const op = node.op === null ? undefined : description.ops[node.op];
   if (op?.what) parts.push(html("p", {}, ...prose(op.what)));
   if (op?.why) parts.push(html("p", { class: "nbg-why" }, ...prose(op.why)));
-  if (op && node.kind !== "outside") parts.push(...formulas(op.formulas));
+  if (op && node.kind !== "outside") parts.push(...formulas(description, node.id, op.formulas));
   const rows = html("dl");
   for (const { term, text } of told.details) {
     const [first = "", latex = ""] = text.split("\n");
@@ -60,10 +60,15 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   return parts;
 }
 
-export function formulas(all: { of: string; latex: string; mathml: string }[], only?: string): Node[] {
+/** Formulas of an op, each with what the cell calls the input, and the op itself. */
+export function formulas(description: Description, id: string, all: { of: string; latex: string; mathml: string }[], only?: string): Node[] {
+  const told = (of: string) => {
+    const name = called(description, id, of);
+    return `gradient of ${name || of}${name && `: here the input ${of}`}`;
+  };
   return all
     .filter((item) => only === undefined || item.of === only)
-    .map((item) => html("div", { class: "nbg-formula" }, html("span", {}, item.of ? `gradient of ${item.of}` : "value"), formula(item)));
+    .map((item) => html("div", { class: "nbg-formula" }, html("span", {}, item.of ? told(item.of) : "value"), formula(item)));
 }
 
 export function edgePanel(description: Description, edge: Edge, select: Selection): Node[] {
@@ -74,7 +79,7 @@ export function edgePanel(description: Description, edge: Edge, select: Selectio
   parts.push(rows);
   if (edge.mismatch) parts.push(html("p", { class: "nbg-finding nbg-finding-failed" }, edge.mismatch));
   const op = description.ops[nodeOf(description, edge.target)?.op ?? ""];
-  if (op && edge.input) parts.push(...formulas(op.formulas, edge.input));
+  if (op && edge.input) parts.push(...formulas(description, edge.target, op.formulas, edge.input));
   if (edge.reduction) parts.push(...sum(edge));
   return [...parts, ...ends(description, edge, select)];
 }

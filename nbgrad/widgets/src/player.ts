@@ -91,7 +91,7 @@ export function stepPanel(description: Description, step: Step): Node[] {
   parts.push(html("h4", {}, "Incoming gradient"), html("p", {}, step.incoming), html("h4", {}, "Local rule"));
   const inputs = new Set(step.given.map((given) => description.edges.find((edge) => edge.id === given.edge)?.input));
   const rules = op ? op.formulas.filter((item) => item.of && inputs.has(item.of)) : [];
-  parts.push(...(rules.length ? formulas(rules) : [html("p", {}, node?.kind === "folded" ? "Unfold the module to see its rules." : "")]));
+  parts.push(...(rules.length ? formulas(description, step.node, rules) : [html("p", {}, node?.kind === "folded" ? "Unfold the module to see its rules." : "")]));
   parts.push(html("h4", {}, "Outgoing contributions"));
   const list = html("ul", { class: "nbg-given", testid: "given" });
   for (const given of step.given) {

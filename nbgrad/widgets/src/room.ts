@@ -42,7 +42,7 @@ export class Room {
     const whole = self === top ? seen : Math.max(seen, screen.height - 240);
     const room = whole - (root.offsetHeight - body.offsetHeight) - BESIDE;
     const needed = height * Math.min(1, Math.max(LETTERS, body.clientWidth / width)) + 40;
-    this.#set(`${Math.round(Math.max(Math.min(needed, room, MOST), Math.min(LEAST, Math.max(200, room))))}px`);
+    this.#set(`${Math.round(Math.max(Math.min(needed, room, MOST), Math.min(LEAST, Math.max(160, room))))}px`);
   }
 
   /** What scrolls the view, and has a height of its own: some parts of a page scroll sideways, and are as high as their content. */

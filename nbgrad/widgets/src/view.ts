@@ -87,6 +87,7 @@ export class View implements Touched, Keyed, Tools {
     this.#draw();
     this.#keys = new Keys(this, [this.#player, this.#timeline, this.#map]);
     this.#listen();
+    this.#press();
     this.#room = new Room(this.root, body, () => this.scene.size, () => {
       flag(this.root, "scrolls", this.#room.scrolls);
       if (!this.#panel.hidden) this.#lay();
@@ -297,13 +298,17 @@ export class View implements Touched, Keyed, Tools {
     this.#panel.scrollTop = 0;
   }
 
-  /** The panel lies over the picture, which makes way for it: after a moment if a second click may follow. */
+  /** The panel lies over the picture, which makes way for it: after a moment, in which a second click goes through it, if one may follow. */
   #showPanel(shown: boolean, box?: Box, again = false): void {
     clearTimeout(this.#waiting);
     this.#panel.hidden = !shown;
     this.#press();
-    if (again) this.#waiting = window.setTimeout(() => this.#lay(box), AGAIN);
-    else this.#lay(box);
+    flag(this.#panel, "through", again);
+    if (!again) return this.#lay(box);
+    this.#waiting = window.setTimeout(() => {
+      flag(this.#panel, "through", false);
+      this.#lay(box);
+    }, AGAIN);
   }
 
   /** Say which tools have something open. */
