@@ -84,7 +84,7 @@ def test_the_panel_of_the_first_click_takes_no_second_one(opened: Any) -> None:
     tab.get_by_test_id("nbgrad-fit").click()
     stage, group = tab.locator(".nbg-stage").bounding_box(), tab.locator(".nbg-folded")
     assert stage is not None
-    x, y = middle(group)
+    x, _ = middle(group)
     tab.mouse.move(stage["x"] + 6, stage["y"] + 6)
     tab.mouse.down()
     tab.mouse.move(stage["x"] + 6 + (stage["x"] + stage["width"] - 120 - x), stage["y"] + 6, steps=3)
