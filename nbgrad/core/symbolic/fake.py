@@ -145,7 +145,7 @@ class _Made(NamedTuple):
     offset: int
 
 
-class _Known(NamedTuple):
+class _KnownCall(NamedTuple):
     """What a call did.
 
     Attributes:
@@ -161,7 +161,7 @@ class _Known(NamedTuple):
     random: bool
 
 
-_KNOWN: dict[Hashable, _Known] = {}
+_KNOWN: dict[Hashable, _KnownCall] = {}
 """The calls that some trace has run: the result of an equal one is made from this. See ``_key``."""
 
 _KEPT = 8192
@@ -257,7 +257,7 @@ class Fakes:
             )
         return FakeRun(result, writes, witness.random)
 
-    def _again(self, known: _Known, given: list[torch.Tensor]) -> FakeRun:
+    def _again(self, known: _KnownCall, given: list[torch.Tensor]) -> FakeRun:
         """The result of a call that is known, on these tensors."""
         written: tuple[torch.Tensor, ...] = ()
         if known.writes:
@@ -312,7 +312,7 @@ class Fakes:
             parts.append(made)
         if len(_KNOWN) >= _KEPT:
             _KNOWN.clear()
-        _KNOWN[key] = _Known(None if alone else type(result), parts, written, random)
+        _KNOWN[key] = _KnownCall(None if alone else type(result), parts, written, random)
 
     def _key(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
