@@ -110,7 +110,7 @@ STEPS: dict[str, tuple[Callable[[Any], networks.Step], str]] = {
 }
 
 
-def step_as_program(make: Callable[[Any], networks.Step], backend: str, level: str = "exact") -> Contender:
+def step_as_program(make: Callable[[Any], networks.Step], backend: str, level: Any = "exact") -> Contender:
     """A training step compiled by nbgrad, with its optimizer."""
     step = make(nbgrad)
     run = nbgrad.compile(step.cleared_after, backend=backend, level=level)
