@@ -195,15 +195,15 @@ class Fakes:
             return self._of(data.detach())
 
     def _of(self, data: torch.Tensor) -> torch.Tensor:
-        if data.layout is not torch.strided or data.is_quantized or data.is_nested or data.is_inference():
+        plain = type(data) is torch.Tensor and data.layout is torch.strided and data.device.type != "meta"
+        if not plain or data.is_quantized or data.is_nested or data.is_inference():
             fake: torch.Tensor = self.mode.from_tensor(data)
             return fake
         for turned, turn in ((data.is_conj(), torch._conj), (data.is_neg(), torch._neg_view)):
             if turned:
+                unturned = self._of(turn(data))
                 with self.mode:
-                    return turn(self._of(turn(data)))
-        if type(data) is not torch.Tensor or data.device.type == "meta":
-            raise TypeError(f"{type(data).__name__} on {data.device} has no numbers that a program could compute with")
+                    return turn(unturned)
         memory = data.untyped_storage()
         twin = self._memory.get(memory._cdata)
         if twin is None:
