@@ -48,6 +48,8 @@ def _eight(answer: Any) -> Deviation | None:
         return raised(form, error)
     if not isinstance(given, Mapping):
         return Deviation("type", f"{form} has to give a dict with the names {', '.join(NAMES)}")
+    if all(one is ... for one in given.values()):
+        return Deviation("unanswered", "write the gradients where the ... are")
     for name in NAMES:
         if name not in given or given[name] is ...:
             return Deviation("type", f"the gradient of {name} is missing")

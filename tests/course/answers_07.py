@@ -86,6 +86,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (altered(pre=lambda d: d["h"]), "numbers", "the slope of tanh is missing"),
         (altered(x=lambda d: -d["x"]), "sign", "the gradient of x: the sign of every element"),
         (altered(W1=lambda d: ...), "type", "the gradient of W1 is missing"),
+        (lambda *arguments: dict.fromkeys(by_hand(*arguments), ...), "unanswered", "where the ... are"),
         (lambda *arguments: list(by_hand(*arguments).values()), "type", "has to give a dict"),
         (lambda x, *others: x @ x, "raised", "raised RuntimeError"),
     ],

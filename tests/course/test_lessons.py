@@ -1,5 +1,6 @@
 """The lessons: they are written from their sources, and each has the parts that the course promises."""
 
+import math
 import re
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
+import nbgrad
+from nbgrad import lab
+from nbgrad.lab import clinic
 from nbgrad.lab.exercise import of_lesson
 from tools import course
 
@@ -83,6 +87,17 @@ def test_no_solution_is_in_the_copy_of_a_student(source: Path) -> None:
     shown = "\n".join(cell.source for cell in solved.cells)
     own = of_lesson(int(source.name[:2]))
     assert all(f"### Exercise {number}: {one.title}" in shown for number, one in own.items())
+
+
+@pytest.mark.parametrize("source", LESSONS, ids=names(LESSONS))
+def test_an_exercise_that_was_not_answered_runs_and_its_check_says_so(source: Path) -> None:
+    cells = course.build(source.read_text("utf-8"), solved=False).cells
+    graded = [cell for cell in cells if "nbgrader" in cell.metadata]
+    for exercise, check in zip(graded[::2], graded[1::2], strict=True):
+        space = {"nbgrad": nbgrad, "nn": nbgrad.nn, "lab": lab, "clinic": clinic, "math": math}
+        exec(exercise.source, space)
+        found = eval(check.source, space)
+        assert repr(found).startswith(f"{found.number} … not answered yet: ")
 
 
 KINDS = ("exercise", "check")
