@@ -208,7 +208,7 @@ def test_a_module_of_one_op_is_open() -> None:
 def test_how_large_a_picture_will_be_is_known_before(name: str, in_one_column: None) -> None:
     described = {**SMALL, **LARGE}[name]()
     for folding in (Folding(), first_folding(described, NODES)):
-        layout = lay_out(described, limit=WHOLE, folding=folding)["layout"]
+        layout = lay_out(described, limit=WHOLE, direction="TB", folding=folding)["layout"]
         size = extent(described, homes({one["id"]: one for one in described["scopes"]}, folding, runs(described)))
         assert 85 <= layout["height"] / size.rows <= 210, "points a row"
         assert layout["width"] / size.columns <= 360 or not folding.closed, "points a column"
