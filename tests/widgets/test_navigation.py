@@ -343,10 +343,10 @@ def test_the_formula_of_a_step_says_the_names_of_the_cell(opened: Any) -> None:
     tab = opened(page(lay_out(describe(graph)), "names"))
     tab.get_by_test_id("nbgrad-steps").click()
     panel = tab.get_by_test_id("nbgrad-details")
-    expect(panel).to_contain_text("gradient of the result of tanh: here the input x")
+    expect(panel).to_contain_text("gradient of the result of tanh, the input “x”")
     for _ in range(2):
         tab.get_by_test_id("nbgrad-next").click()
-    expect(panel).to_contain_text("gradient of w: here the input b")
+    expect(panel).to_contain_text("gradient of w, the input “b”")
 
 
 def test_a_wire_ends_on_the_side_of_its_box(opened: Any) -> None:
