@@ -2,10 +2,11 @@
 
 import base64
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 import nbgrad
 from nbgrad.widgets.describe import describe
@@ -342,10 +343,10 @@ def test_the_formula_of_a_step_says_the_names_of_the_cell(opened: Any) -> None:
     tab = opened(page(lay_out(describe(graph)), "names"))
     tab.get_by_test_id("nbgrad-steps").click()
     panel = tab.get_by_test_id("nbgrad-details")
-    expect(panel).to_contain_text("gradient of the result of tanh: here the input x")
+    expect(panel).to_contain_text("gradient of the result of tanh, the input “x”")
     for _ in range(2):
         tab.get_by_test_id("nbgrad-next").click()
-    expect(panel).to_contain_text("gradient of w: here the input b")
+    expect(panel).to_contain_text("gradient of w, the input “b”")
 
 
 def test_a_wire_ends_on_the_side_of_its_box(opened: Any) -> None:
@@ -394,3 +395,35 @@ def test_a_click_among_300_boxes_is_answered_at_once(opened: Any, stack: Any) ->
     assert (worked() - before) / 8 < 0.1  # seconds
     expect(tab.get_by_test_id("nbgrad-details")).to_be_visible()
     assert stage.evaluate("e => e.clientWidth") == width, "the panel lies over it"
+
+
+def test_one_finger_scrolls_the_page_and_two_move_the_picture(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(cell(lay_out(graphs.trained(1, 1))), encoding="utf-8")
+    context = browser.new_context(has_touch=True, viewport={"width": 390, "height": 760}, reduced_motion="reduce")
+    tab = context.new_page()
+    tab.goto(file.as_uri())
+    where = "() => document.querySelector('.nbg-stage > g')?.getAttribute('transform')"
+    tab.wait_for_function(where)
+    tab.evaluate("document.documentElement.scrollTop = 600")
+    stage, hint = tab.locator(".nbg-stage"), tab.get_by_test_id("nbgrad-hint")
+    expect(stage).to_have_css("touch-action", "pan-x pan-y")
+    box = stage.bounding_box()
+    assert box is not None
+    session, before = context.new_cdp_session(tab), tab.evaluate(where)
+
+    def touch(kind: str, *points: tuple[float, float]) -> None:
+        at = [{"x": box["x"] + x, "y": box["y"] + y, "id": number} for number, (x, y) in enumerate(points)]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": at})
+
+    touch("touchStart", (100, 150))
+    expect(hint).not_to_have_class(re.compile("nbg-shown"))  # a tap says nothing
+    touch("touchMove", (100, 120))
+    expect(hint).to_contain_text("Two fingers")
+    touch("touchEnd")
+    assert tab.evaluate(where) == before
+    touch("touchStart", (100, 150), (200, 150))
+    touch("touchMove", (80, 150), (240, 150))
+    touch("touchEnd")
+    assert tab.evaluate(where) != before
+    context.close()

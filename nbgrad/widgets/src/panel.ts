@@ -64,7 +64,7 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
 export function formulas(description: Description, id: string, all: { of: string; latex: string; mathml: string }[], only?: string): Node[] {
   const told = (of: string) => {
     const name = called(description, id, of);
-    return `gradient of ${name || of}${name && `: here the input ${of}`}`;
+    return `gradient of ${name || of}${name && `, the input “${of}”`}`;
   };
   return all
     .filter((item) => only === undefined || item.of === only)

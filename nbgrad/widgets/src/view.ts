@@ -487,7 +487,7 @@ export class View implements Touched, Keyed, Tools {
     const { scrolls } = this.#room;
     if (event instanceof WheelEvent) return event.ctrlKey || event.metaKey || !scrolls || this.#tell(WHEEL);
     if (event instanceof MouseEvent) return !event.button && !event.ctrlKey;
-    return (event as TouchEvent).touches.length > 1 || !scrolls || event.type !== "touchstart" || this.#tell(FINGERS);
+    return (event as TouchEvent).touches.length > 1 || !scrolls;
   }
 
   /** Say for a moment how the picture is moved; no event is wanted that this answers. */
@@ -503,6 +503,7 @@ export class View implements Touched, Keyed, Tools {
     listen(this.#stage, "click", (event) => {
       if (event.target === this.#stage) this.#close();
     });
+    this.#stage.addEventListener("touchmove", ({ touches }) => void (touches.length > 1 || !this.#room.scrolls || this.#tell(FINGERS)), { passive: true });
     // The keys go on from a press anywhere in the picture; one on a node focuses the node.
     listen(this.#stage, "pointerdown", () => this.refocus(this.#stage));
   }
