@@ -145,7 +145,7 @@ whole: tools setup compile ## the same with every case each time, the declared m
 	$(call step,unit (older processor),$(OLDER) $(UNIT) -m $(AGAIN))
 	$(call step,unit (AVX2 and two threads),$(AVX2) $(UNIT) -m $(AGAIN))
 	@$(MAKE) --no-print-directory minimum OLDEST=tests
-	@$(MAKE) --no-print-directory notebooks LESSONS=1
+	@$(MAKE) --no-print-directory notebooks TURNS=1
 	$(call step,browser,$(UNIT) -n $(WAITING) -m browser)
 
 # nbval is for the notebooks, and takes seconds to import in every process.
@@ -189,7 +189,7 @@ $(VIEW)/node_modules/.package-lock.json: $(VIEW)/package.json $(VIEW)/package-lo
 # A bar of tqdm says how long something took, which no two runs have in common.
 STILL := TQDM_DISABLE=1
 
-notebooks: setup ## run the lessons: the solutions, whose outputs have to be the saved ones, and one in LESSONS of the student's copies
+notebooks: setup ## run the lessons: the solutions, whose outputs have to be the saved ones, and one in TURNS of the student's copies
 	$(call step,notebooks,$(STILL) $(COMPARED) notebooks/solutions/)
 	$(call step,notebooks as an older processor computes,$(OLDER) $(STILL) $(COMPARED) $(call turn,notebooks/solutions))
 	$(call step,notebooks without answers,$(STILL) $(UNANSWERED) $(call turn,notebooks))
@@ -200,8 +200,8 @@ COMPARED = $(NBVAL) --nbval
 # A student's copy has no outputs to compare with: every cell of it has to run.
 UNANSWERED = $(NBVAL) --nbval-lax
 # What runs a second time takes turns by the commit.
-LESSONS := 3
-turn = $$($(PY) -m tests.sampling $(LESSONS) $(1)/*.ipynb)
+TURNS := 3
+turn = $$($(PY) -m tests.sampling $(TURNS) $(1)/*.ipynb)
 
 browser: setup ## the notebooks in JupyterLab and headless Chromium, without half of the long tests; screenshots in build/screenshots
 	$(call step,browser,$(UNIT) -n $(WAITING) -m browser --sampled)
