@@ -126,7 +126,7 @@ class FakeMemory:
         return self._storage.nbytes()
 
 
-class _Made(NamedTuple):
+class _MadeTensor(NamedTuple):
     """How a tensor that a call returns is made again: as one of its arguments, as a view of it, or in new memory.
 
     Attributes:
@@ -156,7 +156,7 @@ class _KnownCall(NamedTuple):
     """
 
     kind: Any
-    parts: list[_Made | None]
+    parts: list[_MadeTensor | None]
     writes: list[int]
     random: bool
 
@@ -268,7 +268,7 @@ class Fakes:
         parts = [None if one is None else self._made(one, given) for one in known.parts]
         return FakeRun(parts[0] if known.kind is None else known.kind(parts), written, known.random)
 
-    def _made(self, one: _Made, given: list[torch.Tensor]) -> torch.Tensor:
+    def _made(self, one: _MadeTensor, given: list[torch.Tensor]) -> torch.Tensor:
         """A tensor of a result."""
         if one.of is None:
             like = torch.empty_strided(one.shape, one.stride, dtype=one.dtype, device="meta")
@@ -296,7 +296,7 @@ class Fakes:
         alone = isinstance(result, torch.Tensor)
         if not alone and not isinstance(result, list | tuple):
             return
-        parts: list[_Made | None] = []
+        parts: list[_MadeTensor | None] = []
         fresh: set[int] = set()
         held = [storage_of(one) for one in given]
         if written and len(set(held)) < len(held):
@@ -332,7 +332,7 @@ class Fakes:
         return key, given
 
 
-def _how(one: torch.Tensor, given: list[torch.Tensor], held: list[int]) -> _Made | None:
+def _how(one: torch.Tensor, given: list[torch.Tensor], held: list[int]) -> _MadeTensor | None:
     """How a tensor of a result is made from the tensors among the arguments; None where that cannot be said."""
     if one.is_conj() or one.is_neg():
         return None
@@ -340,11 +340,11 @@ def _how(one: torch.Tensor, given: list[torch.Tensor], held: list[int]) -> _Made
     count = held.count(storage)
     form = (tuple(one.shape), one.stride(), one.dtype, one.device, int(one.storage_offset()))
     if not count:
-        return None if form[-1] else _Made(None, False, *form)
+        return None if form[-1] else _MadeTensor(None, False, *form)
     source = given[held.index(storage)]
     if count > 1 or (source.dtype, source.device) != (one.dtype, one.device):
         return None
-    return _Made(held.index(storage), one is source, *form)
+    return _MadeTensor(held.index(storage), one is source, *form)
 
 
 def is_fake(data: object) -> bool:
