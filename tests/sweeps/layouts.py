@@ -24,9 +24,10 @@ def check(random: Random) -> None:
     for right in eager:
         found = made(run, other, x)
         assert len(found) == len(right)
+        largest = max(1.0, *(float(one.double().norm()) for one in right))  # a bias before a batch norm gets noise
         for one, wanted in zip(found, right, strict=True):
             error = float((one.double() - wanted.double()).norm())  # a batch norm of few numbers enlarges it
-            assert error <= 1e-3 * float(wanted.double().norm()) + 1e-4, (error, one.shape)
+            assert error <= 1e-3 * float(wanted.double().norm()) + 1e-4 * largest, (error, one.shape)
             assert one.stride() == wanted.stride()
     run.program.check()
     if any(map(_moves, run.program.notes)):

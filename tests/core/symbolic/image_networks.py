@@ -33,7 +33,7 @@ def drawn(random: Random) -> tuple[Network, torch.Tensor, bool]:
     """A network, images for it, and whether the images require a gradient."""
     torch.manual_seed(random.randrange(2**31))
     channels, size = random.choice((1, 3, 4, 8)), random.choice((5, 8, 12))
-    x = torch.randn(random.choice((1, 2, 5)), channels, size, size)
+    x = torch.randn(random.choice((2, 3, 5)), channels, size, size)
     layers: list[Any] = []
     besides: set[int] = set()
     for _ in range(random.randint(1, 5)):
