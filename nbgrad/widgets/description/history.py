@@ -90,14 +90,15 @@ def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str])
 def _loss(frames: list[HistoryFrame], roots: list[str]) -> Chart | None:
     """The curve of the losses: on a logarithmic scale where they are all above zero and far apart."""
     losses = np.array([np.nan if frame.loss is None else frame.loss for frame in frames])
-    known = losses[np.isfinite(losses)]
+    finite = np.where(np.isfinite(losses), losses, np.nan)
+    known = finite[np.isfinite(finite)]
     if known.size < 2 or len(roots) != 1:
         return None
     low, high = float(known.min()), float(known.max())
     far = 0 < 10 * low < high
-    ends = [np.log10(low), np.log10(high)] if far else [low, high]
-    scaled = np.log10(np.where(losses > 0, losses, np.nan)) if far else np.where(np.isfinite(losses), losses, np.nan)
-    heights = np.full(len(losses), 0.5) if low == high else (scaled - ends[0]) / (ends[1] - ends[0])
+    # The difference of two halves is finite, even if that of the two numbers is not.
+    scaled, (first, last) = (np.log10(finite), np.log10([low, high])) if far else (finite / 2, (low / 2, high / 2))
+    heights = np.full(len(losses), 0.5) if first == last else (scaled - first) / (last - first)
     curve = Curve(
         node=roots[0],
         label="loss",
