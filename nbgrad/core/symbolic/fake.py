@@ -177,7 +177,8 @@ class Fakes:
 
     def __init__(self) -> None:
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
-        self._memory: dict[int, torch.UntypedStorage] = {}
+        # Each with its fake. The real one is held, so that no other memory gets its address while this exists.
+        self._memory: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         self._views = _Views(self)
         self._plain: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._attributes: dict[torch.device, dict[str, Any]] = {}
@@ -197,18 +198,18 @@ class Fakes:
     def _of(self, data: torch.Tensor) -> torch.Tensor:
         plain = type(data) is torch.Tensor and data.layout is torch.strided and data.device.type != "meta"
         if not plain or data.is_quantized or data.is_nested or data.is_inference():
-            fake: torch.Tensor = self.mode.from_tensor(data)
-            return fake
+            made: torch.Tensor = self.mode.from_tensor(data)
+            return made
         for turned, turn in ((data.is_conj(), torch._conj), (data.is_neg(), torch._neg_view)):
             if turned:
                 unturned = self._of(turn(data))
                 with self.mode:
                     return turn(unturned)
         memory = data.untyped_storage()
-        twin = self._memory.get(memory._cdata)
-        if twin is None:
-            twin = torch.empty(memory.nbytes(), dtype=torch.uint8, device="meta").untyped_storage()
-            self._memory[memory._cdata] = twin
+        if memory._cdata not in self._memory:
+            fake = torch.empty(memory.nbytes(), dtype=torch.uint8, device="meta")
+            self._memory[memory._cdata] = memory, fake.untyped_storage()
+        twin = self._memory[memory._cdata][1]
         like = torch.empty(0, dtype=data.dtype, device="meta")
         like.set_(twin, data.storage_offset(), data.shape, data.stride())
         return self._wrapped(like, data.device)

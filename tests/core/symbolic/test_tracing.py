@@ -9,6 +9,7 @@ import torch
 
 import nbgrad
 from nbgrad.core.symbolic import fake
+from nbgrad.core.symbolic.fake import Fakes, storage_of
 from nbgrad.core.symbolic.program import Program, trace
 from nbgrad.symbolic import Spec, TraceError
 
@@ -365,3 +366,11 @@ def test_a_later_trace_writes_down_what_the_first_one_did() -> None:
     function(x).backward()
     for program in (first, second):
         torch.testing.assert_close(program(x)[1][0].data, x.grad.data)
+
+
+def test_tensors_that_follow_each_other_in_memory_do_not_share_it() -> None:
+    fakes = Fakes()
+    made = [fakes.of(torch.empty(3)) for _ in range(20)]  # each real one is freed before the next is made
+    assert len({storage_of(one) for one in made}) == len(made)
+    base = torch.empty(6)
+    assert storage_of(fakes.of(base[2:])) == storage_of(fakes.of(base))
