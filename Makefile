@@ -154,7 +154,7 @@ UNIT = $(PY) -m pytest -q -p no:nbval --dist loadscope -n $(JOBS)
 FIRST = $(shell [ -e $(COMPILED) ] && echo 1 || echo 0)
 # The sources, the packages and the pages are the same each time: their tests run once.
 AGAIN := "not browser and not once"
-SOME := --functions 2 --sample 24
+SOME := --functions 3 --sample 24
 # The tests whose numbers depend on the kernels that a processor gets.
 KERNELS := tests/core/test_rows.py tests/core/test_autocast.py tests/core/test_gemm.py tests/core/test_recurrent.py \
 	tests/core/test_attention.py tests/core/test_convolution.py tests/core/test_pooling.py tests/core/test_linalg.py \

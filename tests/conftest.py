@@ -116,11 +116,15 @@ def not_their_turn(file: str, tests: list[pytest.Item], options: argparse.Namesp
     if options.sample == 1 and not options.sampled:
         return []
     left: list[pytest.Item] = []
-    numbers = {test: test.get_closest_marker("rotated").args[0] for test in tests}  # type: ignore[union-attr]
-    for number in sorted(set(numbers.values())):
-        group = [test for test in tests if numbers[test] == number]
-        run = rotated(f"{file} {number}", len(group), max(options.sample, number), options.turn)
-        left += [test for position, test in enumerate(group) if position not in run]
+    # The tests that need one thing, which takes long to make, count as one.
+    together: defaultdict[int, defaultdict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
+    for test in tests:
+        mark = test.get_closest_marker("rotated")
+        assert mark is not None
+        together[mark.args[0]][mark.kwargs.get("together", test.nodeid)].append(test)
+    for number, groups in sorted(together.items()):
+        run = rotated(f"{file} {number}", len(groups), max(options.sample, number), options.turn)
+        left += [test for position, group in enumerate(groups.values()) if position not in run for test in group]
     return left
 
 

@@ -177,6 +177,7 @@ def test_a_step_takes_no_more_memory_than_torchs(name: str) -> None:
     assert 0 < memory.program_peak(name, None).highest <= theirs.highest
 
 
+@pytest.mark.rotated(3)
 def test_pictures_are_timed_and_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"gpt": lambda: view.gpt(2), "rnn": lambda: view.rnn(3), "large": lambda: view.large(33, 10)}
     monkeypatch.setattr(view, "GRAPHS", {name: (make, name) for name, make in small.items()})
@@ -314,7 +315,7 @@ def test_a_call_that_takes_too_long_is_interrupted() -> None:
         time.sleep(10)
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(3)
 def test_the_command_writes_tables_and_ratios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["facts", "--rounds", "2", "--threads", "1", "--output", str(tmp_path)]) == 0
     written = (tmp_path / "bench.md").read_text()

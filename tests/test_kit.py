@@ -45,7 +45,7 @@ def start(kit: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=own)
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(3)
 def test_a_kit_is_installed_once_and_keeps_what_a_student_wrote(kit: Path) -> None:
     first = start(kit, "--no-lab")
     assert first.returncode == 0, first.stderr

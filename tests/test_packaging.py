@@ -195,7 +195,7 @@ def test_a_package_index_gets_no_link_that_leads_nowhere_and_both_licences(plain
         assert len(licences) == 2
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(3)
 def test_the_tests_run_from_the_source_distribution(tmp_path: Path) -> None:
     """They find their helpers, their data and the scripts that they test."""
     copy = tmp_path / "project"
@@ -239,6 +239,7 @@ def test_the_tests_run_from_the_source_distribution(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
+@pytest.mark.rotated(3, together="compiled wheel")
 def test_with_a_compiler_the_wheel_holds_what_was_compiled_too(compiled: Path) -> None:
     assert not compiled.name.endswith("-any.whl")
     made = {f"nbgrad/core/{name.replace('.', '/')}{SUFFIX}" for name in COMPILED}
@@ -247,6 +248,7 @@ def test_with_a_compiler_the_wheel_holds_what_was_compiled_too(compiled: Path) -
         assert list(json.loads(archive.read("nbgrad/core/compiled.json"))) == COMPILED
 
 
+@pytest.mark.rotated(3, together="compiled wheel")
 def test_the_compiled_wheel_runs_compiled_and_as_it_is_told(installed: Path) -> None:
     assert answer(run(installed), installed) == "True False None"
     assert answer(run(installed, NBGRAD_COMPILED="1"), installed) == "True False None"
@@ -256,7 +258,7 @@ def test_the_compiled_wheel_runs_compiled_and_as_it_is_told(installed: Path) -> 
     assert "NBGRAD_COMPILED is 'no'" in run(installed, NBGRAD_COMPILED="no").stderr
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(3, together="compiled wheel")
 def test_a_source_that_changed_after_it_was_compiled_runs_plain_and_says_so(site: Path) -> None:
     for name in ("dispatch/table.py", "engine/node.pxd"):
         with (site / "nbgrad" / "core" / name).open("a", encoding="utf-8") as file:
@@ -270,7 +272,7 @@ def test_a_source_that_changed_after_it_was_compiled_runs_plain_and_says_so(site
     assert f"ImportError: NBGRAD_COMPILED=1 asks for the compiled core, but {why}" in refused.stderr
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(3, together="compiled wheel")
 def test_a_part_that_was_not_compiled_makes_all_of_it_plain(site: Path) -> None:
     (site / "nbgrad" / "core" / "engine" / f"node{SUFFIX}").unlink()
     result = run(site)
@@ -278,7 +280,7 @@ def test_a_part_that_was_not_compiled_makes_all_of_it_plain(site: Path) -> None:
     assert "RuntimeWarning" in result.stderr
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(3)
 def test_a_compiler_that_fails_at_one_file_leaves_nothing_half_compiled(source: Path, tmp_path: Path) -> None:
     compiler = shutil.which("cc")
     if compiler is None or os.name == "nt":

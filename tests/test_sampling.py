@@ -30,6 +30,11 @@ def test_each(case):
 def test_one():
     pass
 
+@pytest.mark.rotated(2, together="made once")
+@pytest.mark.parametrize("case", range(2))
+def test_long_alike(case):
+    pass
+
 @pytest.mark.rotated(3)
 @pytest.mark.parametrize("case", range(2))
 def test_long(case):
@@ -113,7 +118,7 @@ def ran(folder: Path, *options: str) -> tuple[dict[str, set[int]], str]:
 def test_sampled_leaves_out_cases_of_the_marked_tests_alone(tmp_path: Path, processes: int) -> None:
     cases, said = ran(tmp_path, "--sampled", "--turn", "3", "-n", str(processes))
     long = [("test_long", 0), ("test_long", 1), ("test_longer", 0)]
-    assert cases.keys() - {"test_long", "test_longer"} == {"test_many", "test_each", "test_one"}
+    assert cases.keys() - {"test_long", "test_longer", "test_long_alike"} == {"test_many", "test_each", "test_one"}
     run = sampling.rotated("test_cases.py 3", 3, 3, 3)
     assert [place for place, (name, case) in enumerate(long) if case in cases.get(name, ())] == sorted(run)
     assert len(run) == 1
@@ -122,13 +127,18 @@ def test_sampled_leaves_out_cases_of_the_marked_tests_alone(tmp_path: Path, proc
     assert "--turn 3 picks the same ones again" in said
 
 
+def test_tests_that_need_one_thing_take_turns_as_one(tmp_path: Path) -> None:
+    turns = [ran(tmp_path, "--sampled", "--turn", str(turn))[0].get("test_long_alike") for turn in (3, 4)]
+    assert sorted(turns, key=bool) == [None, {0, 1}]
+
+
 def test_sample_leaves_out_cases_of_all_tests_and_without_it_all_run(tmp_path: Path) -> None:
     cases, _ = ran(tmp_path, "--sample", "10", "--sampled", "--turn", "3")
     for name in ("test_many", "test_each"):
         assert cases[name] == sampling.chosen(f"test_cases.py::{name}", 21, 10, 3)
     assert cases["test_one"] == {0}
     cases, said = ran(tmp_path)
-    every = {"test_many": {*range(21)}, "test_each": {*range(21)}, "test_one": {0}}
+    every = {"test_many": {*range(21)}, "test_each": {*range(21)}, "test_one": {0}, "test_long_alike": {0, 1}}
     assert cases == {**every, "test_long": {0, 1}, "test_longer": {0}}
     assert "picks the same" not in said
 

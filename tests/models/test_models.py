@@ -39,11 +39,13 @@ CONVERTED = {
 }
 
 
+@pytest.mark.rotated(3, together="wrong programs")
 @pytest.mark.parametrize("program", RECORDED)
 def test_what_is_wrong_is_reported(ran: Ran, program: str) -> None:
     assert [result.recorded for result in ran.results if result.program == program] == [RECORDED[program]]
 
 
+@pytest.mark.rotated(3, together="wrong programs")
 @pytest.mark.parametrize("program", CONVERTED)
 def test_what_is_wrong_when_converted_is_reported(ran: Ran, program: str) -> None:
     (result,) = [result for result in ran.results if result.program == program]
@@ -58,7 +60,7 @@ def test_a_program_that_is_not_the_same_twice_is_noted(ran: Ran) -> None:
     assert [result.program for result in ran.results if result.note] == ["random_itself"]
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(3)
 def test_time_and_memory_are_measured() -> None:
     (right,) = run("tests.models.wrong", ["--only", "right"]).results
     assert right.time is not None

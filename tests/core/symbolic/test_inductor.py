@@ -56,6 +56,7 @@ def losses(kind: str, backend: str | None) -> list[float]:
     return [*found, *net[1].running_mean.data.tolist()]
 
 
+@pytest.mark.rotated(3)
 @needs_compiler
 @pytest.mark.parametrize("kind", ["loss", "step"])
 def test_training_is_the_same(kind: str) -> None:
