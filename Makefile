@@ -132,7 +132,7 @@ together: setup
 	@$(MAKE) --no-print-directory -j $(JOBS) TOGETHER=1 types frontend $(BUILD)/minimum/installed.txt $(MODELS)/.small
 
 # Of the tests marked `sampled` or `rotated` a part runs. What a second run of the tests could find is less: it takes some
-# cases of half of them. Which ones the commit says: tests/sampling.py. `make whole` takes them all, one difference at a
+# cases of a third of them. Which ones the commit says: tests/sampling.py. `make whole` takes them all, one difference at a
 # time.
 unit: setup compile ## the tests that need no browser: on the compiled core; some on the plain one and as other processors run them
 	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser" --sampled)
