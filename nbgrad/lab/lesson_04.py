@@ -144,7 +144,7 @@ def _losses() -> list[Case]:
         prediction = tensor(torch.randn((count, 1), generator=generator, dtype=torch.float64))
         target = tensor(torch.randn(count, generator=generator, dtype=torch.float64))
         right = ((prediction.data.flatten() - target.data) ** 2).mean()
-        cases.append(Case((prediction, target), right, f"loss of predictions ({count}, 1) and targets ({count},)"))
+        cases.append(Case((prediction, target), right, f"repaired for predictions ({count}, 1) and targets ({count},)"))
     return cases
 
 
@@ -171,7 +171,7 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
 def _repaired(answer: Any) -> Deviation | None:
     if isinstance(answer, AutogradGraph):
         return _no_table(answer)
-    return FunctionJudge(_losses, "loss(prediction, target)", _about_loss)(answer)
+    return FunctionJudge(_losses, "repaired(prediction, target)", _about_loss)(answer)
 
 
 def _no_table(graph: AutogradGraph) -> Deviation | None:
@@ -221,8 +221,8 @@ EXERCISES = (
         "4.3",
         "Find the (N, 1) bug",
         "def loss(prediction, target): return ((prediction - target) ** 2).mean() learns badly: predictions have shape "
-        "(N, 1), targets (N,). Write loss(prediction, target) that is right for them. A recorded graph of the repaired "
-        "loss is an answer too.",
+        "(N, 1), targets (N,). Write repaired(prediction, target), which is right for them. A recorded graph of the "
+        "repaired loss is an answer too.",
         _repaired,
         (
             "Print the shape of prediction - target.",

@@ -112,9 +112,11 @@ _LAYERS, _WIDTH = 50, 32
 
 def _cured(answer: Any) -> Deviation | None:
     if isinstance(answer, Module):
-        return Deviation("type", "a function that makes the network is expected, deep(layers), not a network")
+        return Deviation("type", "a function that makes the network is expected, deep_cured(layers), not a network")
     if not callable(answer):
-        return Deviation("type", "a function is expected, deep(layers): give it without parentheses behind its name")
+        return Deviation(
+            "type", "a function is expected, deep_cured(layers): give it without parentheses behind its name"
+        )
     generator = torch.Generator().manual_seed(83)
     x = torch.rand((64, 64), generator=generator, dtype=torch.float64)
     labels = torch.randint(10, (64,), generator=generator)
@@ -122,13 +124,13 @@ def _cured(answer: Any) -> Deviation | None:
         try:
             net = answer(_LAYERS)
             if not isinstance(net, Module):
-                return Deviation("type", f"deep({_LAYERS}) has to give a network, a Module: is there a return?")
+                return Deviation("type", f"deep_cured({_LAYERS}) has to give a network, a Module: is there a return?")
             kind = next((one.dtype for one in net.parameters()), torch.float64)
             images = tensor(x.to(kind))
             scores = net(images)
             return _of_network(net, images, scores, tensor(labels))
         except Exception as error:  # whatever the student's network raises is the answer's fault
-            return raised(f"deep({_LAYERS})", error)
+            return raised(f"deep_cured({_LAYERS})", error)
 
 
 def _of_network(net: Module, images: Tensor, scores: Tensor, labels: Tensor) -> Deviation | None:
@@ -217,8 +219,8 @@ EXERCISES = (
     Exercise(
         "8.3",
         "Fifty layers",
-        f"Write deep(layers): a network that takes images of 64 numbers and gives 10 scores, with so many layers of "
-        f"nn.Linear({_WIDTH}, {_WIDTH}) and ReLU, each with a way around it. With {_LAYERS} layers its values may not "
+        f"Write deep_cured(layers): a network that takes images of 64 numbers and gives 10 scores, with so many layers "
+        f"of nn.Linear({_WIDTH}, {_WIDTH}) and ReLU, each with a way around it. With {_LAYERS} layers its values may not "
         "explode, each layer has to get a gradient, and twenty steps of SGD with lr=0.01 and momentum=0.9 may not end "
         "in NaN.",
         _cured,
