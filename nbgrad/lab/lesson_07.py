@@ -168,7 +168,8 @@ EXERCISES = (
         "7.2",
         "BatchNorm in one line",
         "Write bn_backward(g, x, gamma): the gradient of x for y = gamma * (x - mean) / deviation, with the mean of "
-        "each column of x, and deviation = sqrt(var + 1e-5) with the variance that divides by n. g is the gradient of y.",
+        "each column of x, and deviation = sqrt(var + 1e-5) with the variance that divides by n. g is the gradient "
+        "of y.",
         FunctionJudge(_norms, "bn_backward(g, x, gamma)", _about_norm),
         (
             "x is used three times: by the difference, by the mean and by the deviation. Three gradients add up.",

@@ -129,7 +129,6 @@ RIGHT: dict[str, list[Any]] = {
         lambda prediction, target: ((prediction.squeeze(-1) - target) ** 2).mean(),
         lambda prediction, target: ((prediction - target.unsqueeze(1)) ** 2).mean(),
         lambda prediction, target: nbgrad.nn.functional.mse_loss(prediction[:, 0], target),
-        lambda prediction, target: float(((prediction[:, 0] - target) ** 2).mean()),
         repaired_graph(),
     ],
 }
@@ -201,6 +200,11 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda gradient, shape: -unbroadcast(gradient, shape), "sign", "the sign of every element is wrong"),
         (lambda gradient, shape: unbroadcast(gradient, shape).T, "transposed", "it is transposed"),
         (lambda gradient, shape: gradient.sum(), "shape", "a sum over dimensions is too many"),
+        (
+            lambda gradient, shape: gradient.sum(tuple(range(gradient.ndim - len(shape)))),
+            "shape",
+            "all numbers are added up. sum with an empty tuple of dimensions does that too",
+        ),
         (lambda gradient, shape: gradient.reshape(shape), "raised", "raised RuntimeError"),
         (lambda gradient, shape: print, "type", "it is a builtin_function_or_method, where numbers are expected"),
     ],
@@ -212,6 +216,23 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ),
         (lambda prediction, target: ((prediction[:, 0] - target) ** 2).sum(), "factor", "the loss is their mean"),
         (lambda prediction, target: (prediction[:, 0] - target).mean(), "numbers", "they have to be squared"),
+        (lambda prediction, target: ((prediction[:, 0] - target) ** 2).mean() * 0.5, "factor", "it is half of what"),
+        (lambda prediction, target: ((prediction[:, 0] - target) ** 2).mean() * 2, "factor", "it is twice what"),
+        (
+            lambda prediction, target: ((prediction[:, 0] - target) ** 2).mean().item(),
+            "zero",
+            "the number is right, but no gradient reaches prediction: item, float and detach",
+        ),
+        (
+            lambda prediction, target: ((prediction.detach()[:, 0] - target) ** 2).mean(),
+            "zero",
+            "the number is right, but no gradient reaches prediction",
+        ),
+        (
+            lambda prediction, target: ((prediction[:, 0] - target).detach() * (prediction[:, 0] - target)).mean(),
+            "factor",
+            "the number is right, but its gradient by prediction is not",
+        ),
         (lambda prediction, target: (prediction[:, 0] - target) ** 2, "shape", "a mean over a dimension is missing"),
         (lambda prediction, target: ((prediction - target) ** 2).sum(), "shape", "each prediction with every target"),
         (repaired_graph(broken=True), "shape", "sub at tests/course/test_lab.py"),
