@@ -158,8 +158,7 @@ EXERCISES = (
     Exercise(
         "1.1",
         "Four gradients by hand",
-        "L = (a * b + c) * f with a = 2, b = -3, c = 10, f = -2. Give the gradients of L by a, b, c and f, as a "
-        "dict. A recorded graph with its backward is an answer too.",
+        "L = (a * b + c) * f with a = 2, b = -3, c = 10, f = -2. Give the gradients of L by a, b, c and f, as a dict.",
         _by_hand,
         (
             "Begin at L and go back box by box. What does L change by, if f changes by a little and the rest stays?",

@@ -250,8 +250,7 @@ EXERCISES = (
         "4.3",
         "Find the (N, 1) bug",
         "def loss(prediction, target): return ((prediction - target) ** 2).mean() learns badly: predictions have shape "
-        "(N, 1), targets (N,). Write repaired(prediction, target), which is right for them. A recorded graph of the "
-        "repaired loss is an answer too.",
+        "(N, 1), targets (N,). Write repaired(prediction, target), which is right for them.",
         _repaired,
         (
             "Print the shape of prediction - target.",
