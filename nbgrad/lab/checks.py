@@ -41,11 +41,16 @@ class Outcome:
         if self.right:
             return f"{self.number} ✓ right"
         if self.kind == "unanswered":
-            return f"{self.number} … not answered yet: {self.reason}."
+            return f"{self.number} … not answered yet: {_sentence(self.reason)}"
         more = (
             "" if _given.get(self.number, 0) >= len(find(self.number).hints) else f' nbgrad.lab.hint("{self.number}")'
         )
-        return f"{self.number} ✗ not yet: {self.reason}.{f' A hint:{more}' if more else ''}"
+        return f"{self.number} ✗ not yet: {_sentence(self.reason)}{f' A hint:{more}' if more else ''}"
+
+
+def _sentence(reason: str) -> str:
+    """A reason with the one mark at its end: a question and ``...`` have theirs."""
+    return reason if reason.endswith((".", "?", "!")) else f"{reason}."
 
 
 def check(number: str | float, answer: Any) -> Outcome:
@@ -68,7 +73,7 @@ def check(number: str | float, answer: Any) -> Outcome:
     wrong: Deviation | None = exercise.judge(answer)
     if wrong is None:
         return Outcome(exercise.number, right=True)
-    return Outcome(exercise.number, right=False, kind=wrong.kind, reason=str(wrong).rstrip("."))
+    return Outcome(exercise.number, right=False, kind=wrong.kind, reason=str(wrong))
 
 
 def unanswered(answer: Any) -> str:

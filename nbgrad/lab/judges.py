@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 from warnings import catch_warnings
 
-import torch
-
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import ATOL, RTOL, Deviation, difference, numbers_of
@@ -31,7 +29,9 @@ class NumbersJudge:
 
 @dataclass(frozen=True)
 class ValuesJudge:
-    """Judges several values with names: a dict, a list or a tensor in the order of the names, or a graph's gradients.
+    """Judges several values with names: a dict, or a graph's gradients.
+
+    A list is refused, also with the right numbers: the cells below read the values by their names.
 
     Attributes:
         right: computes them, by name; it is called when an answer is checked.
@@ -69,7 +69,7 @@ class ValuesJudge:
 
 
 def named(answer: Any, names: Sequence[str], what: str) -> "dict[str, Any] | Deviation":
-    """An answer as a dict of ``names``, or what is wrong with its form."""
+    """The values of an answer by ``names``, or what is wrong with its form."""
     listed = ", ".join(names)
     if isinstance(answer, AutogradGraph) and what == "gradient":
         found = {record.name: record.gradient for record in answer.records if record.gradient is not None}
@@ -82,16 +82,7 @@ def named(answer: Any, names: Sequence[str], what: str) -> "dict[str, Any] | Dev
         if lacking:
             return Deviation("type", f"{', '.join(lacking)} is missing: the names are {listed}")
         return {name: answer[name] for name in names}
-    if isinstance(answer, torch.Tensor | Tensor) and answer.ndim == 0:
-        answer = answer.reshape(1)
-    try:
-        parts = list(answer)
-    except TypeError:
-        return Deviation("type", f"{len(names)} values are expected, in the order {listed}, or a dict of them")
-    if len(parts) != len(names):
-        count = len(parts)
-        return Deviation("shape", f"{count} values were given, and {len(names)} are expected, in the order {listed}")
-    return dict(zip(names, parts, strict=True))
+    return Deviation("type", f"a dict with the names {listed} is expected: the cells below read it by these names")
 
 
 @dataclass(frozen=True)
@@ -139,9 +130,17 @@ class FunctionJudge:
                 return Deviation("type", f"{case.said} gives None: the function has to end with return")
             found = difference(got, case.right, rtol=self.rtol, atol=ATOL)
             if found is not None:
-                found = self.explain(got, case) or found
+                if not self._only_the_shape(found, got, case):
+                    found = self.explain(got, case) or found
                 return Deviation(found.kind, f"{case.said}: {found}")
         return None
+
+    def _only_the_shape(self, found: Deviation, got: Any, case: Case) -> bool:
+        """Whether the numbers are right, and nothing but their shape is wrong: then there is no more to say of them."""
+        if found.kind != "shape":
+            return False
+        given, right = numbers_of(got), numbers_of(case.right)
+        return given.numel() == right.numel() and difference(given.reshape(right.shape), right, rtol=self.rtol) is None
 
 
 def is_near(got: Any, other: Any) -> bool:

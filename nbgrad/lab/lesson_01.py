@@ -10,7 +10,7 @@ from nbgrad.core.ops import exp, sin
 from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, named
+from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, is_near, named
 
 START = {"a": 2.0, "b": -3.0, "c": 10.0, "f": -2.0}
 """The values that the lesson begins with."""
@@ -31,6 +31,30 @@ def _gradients() -> dict[str, float]:
     leaves = _leaves()
     found = grad(_loss(**leaves), list(leaves.values()))
     return {name: float(numbers_of(one)) for name, one in zip(leaves, found, strict=True)}
+
+
+# 1.1: four gradients by hand.
+
+
+def _by_hand(answer: Any) -> Deviation | None:
+    judge = ValuesJudge(_gradients, "gradient")
+    found = judge(answer)
+    if found is None or found.kind in ("type", "order"):
+        return found
+    given, right = named(answer, list(START), "gradient"), _gradients()
+    assert not isinstance(given, Deviation)
+    start, loss = START, _loss(**START)
+    for name, wrong, kind, text in (
+        ("f", loss, "numbers", "that is L itself: f gets the other factor"),
+        ("c", right["c"] / start["f"], "factor", "it lacks the factor f, which the product hands on with its gradient"),
+        ("a", right["a"] / start["f"], "factor", "it lacks the factor f: e has a gradient already, and a gets a "
+         "multiple of that"),
+        ("b", right["b"] / start["f"], "factor", "it lacks the factor f: e has a gradient already, and b gets a "
+         "multiple of that"),
+    ):  # fmt: skip
+        if is_near(given[name], wrong):
+            return Deviation(kind, f"the gradient of {name}: {text}")
+    return found
 
 
 # 1.2: a slope by nudging.
@@ -95,6 +119,9 @@ def _rises(answer: Any) -> Deviation | None:
         return Deviation("zero", "the values are still those of the beginning: move each of them")
     if (idle := [name for name, by in zip(START, moved, strict=True) if not by]) and after > before:
         return Deviation("element", f"L rises, but {', '.join(idle)} did not move: move all four along their gradients")
+    for rate, what in ((1.0, "gradients"), (None, "steps")):
+        if _is_a_multiple(list(values.values()), slopes, rate):
+            return Deviation("offset", f"these are the {what}: {_ADDED[what]}")
     length = sum(by * slope for by, slope in zip(moved, slopes, strict=True)) / sum(slope * slope for slope in slopes)
     if length < 0:
         return Deviation("sign", f"L went from {before:g} down to {after:g}: these steps go against the gradients")
@@ -113,13 +140,26 @@ def _rises(answer: Any) -> Deviation | None:
     return None if after > before else Deviation("numbers", f"L did not rise: it was {before:g} and is {after:g}")
 
 
+_ADDED = {
+    "gradients": "the new value is the old one plus the rate times the gradient",
+    "steps": "add each to its old value",
+}
+
+
+def _is_a_multiple(values: list[float], slopes: list[float], rate: float | None) -> bool:
+    """Whether the values are the gradients times ``rate``, or times any one rate where that is None."""
+    if rate is None:
+        along = sum(value * slope for value, slope in zip(values, slopes, strict=True))
+        rate = along / sum(slope * slope for slope in slopes)
+    return bool(rate) and difference(values, [rate * slope for slope in slopes], rtol=1e-2, atol=1e-6) is None
+
+
 EXERCISES = (
     Exercise(
         "1.1",
         "Four gradients by hand",
-        "L = (a * b + c) * f with a = 2, b = -3, c = 10, f = -2. Give the gradients of L by a, b, c and f: as a dict, "
-        "as a list in this order, or as a tensor. A recorded graph with its backward is an answer too.",
-        ValuesJudge(_gradients, "gradient"),
+        "L = (a * b + c) * f with a = 2, b = -3, c = 10, f = -2. Give the gradients of L by a, b, c and f, as a dict.",
+        _by_hand,
         (
             "Begin at L and go back box by box. What does L change by, if f changes by a little and the rest stays?",
             "A product hands on the incoming gradient times the other factor; a sum hands it on as it is.",
@@ -141,7 +181,7 @@ EXERCISES = (
         "1.3",
         "Make L rise",
         "Move a, b, c and f a little so that L rises: each by one rate times its own gradient, with a rate of "
-        f"{RATE} or less. Give the four new values: as a dict, as a list in the order a, b, c, f, or as a tensor.",
+        f"{RATE} or less. Give the four new values, as a dict.",
         _rises,
         (
             "A gradient says by how much L rises, if its value grows by a little. What of a value whose gradient is "

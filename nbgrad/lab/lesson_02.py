@@ -100,15 +100,15 @@ def _rules(answer: Any) -> Deviation | None:
 
 def _cuts(answer: Any) -> Deviation | None:
     if not callable(answer):
-        return Deviation("type", "a function is expected, loss(t): give it without parentheses behind its name")
+        return Deviation("type", "a function is expected, cut(t): give it without parentheses behind its name")
     for at in (2.0, -0.5):
         t = _number(at)
         try:
             loss = answer(t)
         except Exception as error:  # whatever the student's function raises is the answer's fault
-            return raised("loss(t)", error)
+            return raised("cut(t)", error)
         if not isinstance(loss, Tensor):
-            return Deviation("type", "loss(t) has to give a tensor: does it end with return?")
+            return Deviation("type", "cut(t) has to give a tensor: does it end with return?")
         if (found := difference(loss, _value(at))) is not None:
             return Deviation(found.kind, f"the value of the loss has to stay what it was, and at t = {at:g} {found}")
         if not loss.requires_grad:
@@ -150,7 +150,7 @@ EXERCISES = (
         "Step by hand",
         "loss = t * t + exp(t) with t = 2. Three contributions come back to t: one through exp, and one for each "
         "side of t * t. Give the three and their sum, the gradient of t: a dict with the names exp, mul_a, mul_b and "
-        "t, or a list in this order.",
+        "t.",
         ValuesJudge(_shares, "contribution"),
         (
             "The add hands 1 on to both of its inputs. So mul and exp begin with the incoming gradient 1.",
@@ -174,7 +174,7 @@ EXERCISES = (
     Exercise(
         "2.3",
         "Cut one path",
-        "Write loss(t): it gives t * t + exp(t), with the same value as before, but no gradient flows through exp. So "
+        "Write cut(t): it gives t * t + exp(t), with the same value as before, but no gradient flows through exp. So "
         "the gradient of t is that of t * t alone.",
         _cuts,
         (

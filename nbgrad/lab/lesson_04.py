@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from nbgrad.core.engine.broadcast import reduction
+from nbgrad.core.functional.grad import grad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
-from nbgrad.core.tensor.tensor import tensor
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge
+from nbgrad.lab.judges import Case, FunctionJudge, is_near
 
 MARKS = {
     "bias": ((3, 4), (4,)),
@@ -126,6 +127,12 @@ def _unbroadcasts() -> list[Case]:
 
 def _about_sums(got: Any, case: Case) -> Deviation | None:
     gradient, own = case.arguments
+    if gradient.numel() > 1 and own and is_near(got, gradient.data.sum()):
+        return Deviation(
+            "shape",
+            "a sum over dimensions is too many: all numbers are added up. sum with an empty tuple of dimensions does "
+            "that too",
+        )
     terms = gradient.numel() // max(1, prod(own))
     try:
         mean = terms > 1 and difference(numbers_of(got) * terms, case.right) is None
@@ -141,10 +148,11 @@ def _losses() -> list[Case]:
     generator = torch.Generator().manual_seed(43)
     cases = []
     for count in (5, 1, 8):
-        prediction = tensor(torch.randn((count, 1), generator=generator, dtype=torch.float64))
+        values = torch.randn((count, 1), generator=generator, dtype=torch.float64)
+        prediction = tensor(values, requires_grad=True)
         target = tensor(torch.randn(count, generator=generator, dtype=torch.float64))
-        right = ((prediction.data.flatten() - target.data) ** 2).mean()
-        cases.append(Case((prediction, target), right, f"loss of predictions ({count}, 1) and targets ({count},)"))
+        right = ((values.flatten() - target.data) ** 2).mean()
+        cases.append(Case((prediction, target), right, f"repaired for predictions ({count}, 1) and targets ({count},)"))
     return cases
 
 
@@ -165,13 +173,34 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
         return Deviation("factor", "it is the sum over all predictions: the loss is their mean")
     if len(target) > 1 and difference(got, own.mean()) is None:
         return Deviation("numbers", "it is the mean of the differences: they have to be squared")
+    for factor, words in ((2, "half of"), (0.5, "twice")):
+        if is_near(got, case.right / factor):
+            return Deviation("factor", f"it is {words} what it should be: the mean of the squares, without a factor")
     return None
 
 
 def _repaired(answer: Any) -> Deviation | None:
     if isinstance(answer, AutogradGraph):
         return _no_table(answer)
-    return FunctionJudge(_losses, "loss(prediction, target)", _about_loss)(answer)
+    found = FunctionJudge(_losses, "repaired(prediction, target)", _about_loss)(answer)
+    return _history(answer) if found is None else found
+
+
+def _history(answer: Any) -> Deviation | None:
+    """Whether a loss with the right number can be trained with: the gradient of the prediction is right too."""
+    for case in _losses():
+        prediction, target = case.arguments
+        loss = answer(prediction, target)
+        slope = None
+        if isinstance(loss, Tensor) and loss.requires_grad:
+            (slope,) = grad(loss, [prediction], allow_unused=True)
+        if slope is None:
+            text = "the number is right, but no gradient reaches prediction"
+            return Deviation("zero", f"{case.said}: {text}: item, float and detach leave the number alone")
+        (right,) = grad(((prediction.squeeze(-1) - target) ** 2).mean(), [prediction])
+        if (found := difference(slope, right)) is not None:
+            return Deviation(found.kind, f"{case.said}: the number is right, but its gradient by prediction is not")
+    return None
 
 
 def _no_table(graph: AutogradGraph) -> Deviation | None:
@@ -193,10 +222,10 @@ EXERCISES = (
     Exercise(
         "4.1",
         "Predict four marks",
-        "x has shape (3, 4). Over which dimensions does the backward sum for bias of shape (4,) in x + bias, for scale "
-        "of shape (3, 1) in x * scale, for gain of shape () in x * gain; and for shift of shape (3, 1) in x + shift, "
-        "where x has shape (2, 3, 4)? Give the marks in the order bias, scale, shift, gain, each as a tuple of "
-        "dimensions or as the text 'sum dim 0'; or a dict.",
+        "x has shape (3, 4). Over which dimensions does the backward sum for bias of shape (4,) in x + bias; for scale "
+        "of shape (3, 1) in x * scale; for shift of shape (3, 1) in x + shift, where x has shape (2, 3, 4) for once; "
+        "and for gain of shape () in x * gain? Give a dict, or a list in this order; each mark is a tuple of "
+        "dimensions or the text 'sum dim 0'.",
         _marks,
         (
             "Write the two shapes below each other, right-aligned. Where is the smaller one stretched?",
@@ -221,8 +250,7 @@ EXERCISES = (
         "4.3",
         "Find the (N, 1) bug",
         "def loss(prediction, target): return ((prediction - target) ** 2).mean() learns badly: predictions have shape "
-        "(N, 1), targets (N,). Write loss(prediction, target) that is right for them. A recorded graph of the repaired "
-        "loss is an answer too.",
+        "(N, 1), targets (N,). Write repaired(prediction, target), which is right for them.",
         _repaired,
         (
             "Print the shape of prediction - target.",

@@ -63,7 +63,7 @@ def _losses() -> list[Case]:
     for count, size in ((1, 1.0), (5, 2.0), (5, 1000.0), (5, -2000.0)):
         scores, labels = _batch(count, size)
         right = cross_entropy(tensor(scores), tensor(labels))
-        said = f"loss(scores, labels) for {count} rows of scores of size {abs(size):g}"
+        said = f"stable_loss(scores, labels) for {count} rows of scores of size {abs(size):g}"
         cases.append(Case((tensor(scores), tensor(labels)), right, said))
     return cases
 
@@ -138,10 +138,10 @@ EXERCISES = (
     Exercise(
         "6.2",
         "A loss that does not overflow",
-        "Write loss(scores, labels): the cross entropy, the mean over the rows, of exp, log and sums alone. It "
+        "Write stable_loss(scores, labels): the cross entropy, the mean over the rows, of exp, log and sums alone. It "
         "has to be "
         "right for scores such as 1000 and -2000 too.",
-        FunctionJudge(_losses, "loss(scores, labels)", _about_loss),
+        FunctionJudge(_losses, "stable_loss(scores, labels)", _about_loss),
         (
             "exp(1000) is infinite. By which number may all scores of a row be lowered, without a change of softmax?",
             "Subtract the largest score of each row: then the largest exp is 1. Keep the dimension: amax(1, "

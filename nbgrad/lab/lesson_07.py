@@ -84,7 +84,7 @@ def _norms() -> list[Case]:
         y = _normalized(x) * gamma
         (right,) = grad(y, [x], g.detach())
         arguments = tuple(tensor(one.data.clone()) for one in (g, x, gamma))
-        cases.append(Case(arguments, right, f"backward(g, x, gamma) for shape ({rows}, {columns})"))
+        cases.append(Case(arguments, right, f"bn_backward(g, x, gamma) for shape ({rows}, {columns})"))
     return cases
 
 
@@ -125,7 +125,7 @@ def _evaluations() -> list[Case]:
     y = (x - mean.detach()) / (var + _EPS).sqrt() * gamma
     (right,) = grad(y, [x], g.detach())
     arguments = tuple(tensor(one.data.clone()) for one in (g, x, gamma, mean, var))
-    return [Case(arguments, right, "evaluation(g, x, gamma, mean, var)")]
+    return [Case(arguments, right, "bn_evaluation(g, x, gamma, mean, var)")]
 
 
 def _about_evaluation(got: Any, case: Case) -> Deviation | None:
@@ -167,9 +167,10 @@ EXERCISES = (
     Exercise(
         "7.2",
         "BatchNorm in one line",
-        "Write backward(g, x, gamma): the gradient of x for y = gamma * (x - mean) / deviation, with the mean of each "
-        "column of x, and deviation = sqrt(var + 1e-5) with the variance that divides by n. g is the gradient of y.",
-        FunctionJudge(_norms, "backward(g, x, gamma)", _about_norm),
+        "Write bn_backward(g, x, gamma): the gradient of x for y = gamma * (x - mean) / deviation, with the mean of "
+        "each column of x, and deviation = sqrt(var + 1e-5) with the variance that divides by n. g is the gradient "
+        "of y.",
+        FunctionJudge(_norms, "bn_backward(g, x, gamma)", _about_norm),
         (
             "x is used three times: by the difference, by the mean and by the deviation. Three gradients add up.",
             "With d = g * gamma and the normalized n = (x - mean) / deviation, the first share is d / deviation.",
@@ -180,10 +181,10 @@ EXERCISES = (
     Exercise(
         "7.3",
         "BatchNorm that is not trained",
-        "In eval mode BatchNorm uses a stored mean and variance. Write evaluation(g, x, gamma, mean, var): the "
+        "In eval mode BatchNorm uses a stored mean and variance. Write bn_evaluation(g, x, gamma, mean, var): the "
         "gradient "
         "of x for y = gamma * (x - mean) / sqrt(var + 1e-5).",
-        FunctionJudge(_evaluations, "evaluation(g, x, gamma, mean, var)", _about_evaluation),
+        FunctionJudge(_evaluations, "bn_evaluation(g, x, gamma, mean, var)", _about_evaluation),
         (
             "Which of the three uses of x are left, if mean and var are constants?",
             "Only the difference. What does each row of y depend on now?",

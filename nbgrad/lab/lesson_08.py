@@ -7,6 +7,7 @@ from warnings import catch_warnings
 
 import torch
 
+from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.ops import relu, sigmoid, tanh
 from nbgrad.core.tensor.comparison import Deviation, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
@@ -21,7 +22,7 @@ from nbgrad.optim import SGD
 
 def _lefts() -> list[Case]:
     cases = []
-    for layers in (1, 2, 4, 12):
+    for layers in (1, 3, 4, 12):
         x = tensor(0.0, dtype=torch.float64, requires_grad=True)
         sigmoid(x).backward()
         cases.append(Case((layers,), float(numbers_of(x.grad)) ** layers, f"kept({layers})"))
@@ -34,16 +35,32 @@ def _about_left(got: Any, case: Case) -> Deviation | None:
     if value is None:
         return None
     slope = case.right ** (1 / layers)
+    if layers > 1 and math.isclose(value, slope, rel_tol=1e-3):
+        return Deviation("numbers", "it is what one sigmoid leaves: it has to depend on the number of layers")
     for wrong, kind, text in (
         (0.5**layers, "numbers", "it takes the value of a sigmoid at 0: the gradient is multiplied by its slope there"),
         (1 / case.right, "factor", "it grows with the number of layers: what is left is less after each of them"),
         (slope * layers, "numbers", "the slopes of layers in a row are multiplied, and not added"),
         (slope / layers, "numbers", "it is divided by the number of layers: each layer multiplies once more"),
+        (0.5 ** (layers + 1), "numbers", "h alone stands before the power: parentheses are missing around the slope, "
+         "(h * (1 - h))"),
+        (_in_a_row(layers), "numbers", "that is what is left from x = 0, where only the first sigmoid is at its "
+         "steepest. At most is asked for: each at its steepest"),
         (1 - case.right, "offset", "that is the share that is lost: the share that is left is asked for"),
-    ):
+    ):  # fmt: skip
         if math.isclose(value, wrong, rel_tol=1e-3):
             return Deviation(kind, text)
     return None
+
+
+def _in_a_row(layers: int) -> float:
+    """What so many sigmoids leave, each with the value of the one before; the first one gets 0."""
+    x = tensor(0.0, dtype=torch.float64, requires_grad=True)
+    h = x
+    for _ in range(layers):
+        h = sigmoid(h)
+    h.backward()
+    return float(numbers_of(x.grad))
 
 
 def _kept(answer: Any) -> Deviation | None:
@@ -64,14 +81,18 @@ def _kept(answer: Any) -> Deviation | None:
 # 8.2: the gain of an activation.
 
 _ACTIVATIONS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("the identity", lambda z: z),  # the first one: it tells whether the numbers are normal ones
     ("relu", relu),
-    ("the identity", lambda z: z),
     ("tanh", tanh),
     ("sigmoid", sigmoid),
     ("the sign, times two", lambda z: z.sign() * 2),
 )
 _CLOSE = 0.03
 """How far a gain that was measured on random numbers may be off."""
+
+
+_MANY = 100_000
+"""On how many numbers it has to be measured."""
 
 
 def _moments(activation: Callable[[Any], Any]) -> tuple[float, float]:
@@ -92,6 +113,12 @@ def _about_gain(got: Any, case: Case) -> Deviation | None:
     value = number_of(got)
     if value is None:
         return None
+    if case.said.endswith("(the identity)"):
+        return Deviation(
+            "factor",
+            "the identity changes nothing, so no factor is needed. Are the numbers normal ones, of nbgrad.randn? Those "
+            "of rand have another mean square",
+        )
     square, variance = _moments(case.arguments[0])
     for wrong, kind, text in (
         (variance**-0.5, "offset", "it is made of the variance: a layer's inputs need not have the mean 0, and the "
@@ -105,16 +132,39 @@ def _about_gain(got: Any, case: Case) -> Deviation | None:
     return None
 
 
+def _measured(answer: Any) -> Deviation | None:
+    found = FunctionJudge(_gains, "gain(activation)", _about_gain, rtol=_CLOSE)(answer)
+    if found is not None and found.kind == "raised" and "numpy.ndarray" in found.text:
+        return Deviation("raised", f"{found}. Make the numbers with nbgrad.randn: the activation gives what it gets")
+    if found is None or found.kind == "rounding":
+        counts: list[int] = []
+
+        def counted(z: Any) -> Any:
+            counts.append(numbers_of(z).numel())
+            return z
+
+        answer(counted)
+        if 0 < (many := sum(counts)) < _MANY:
+            few = f"gain is measured on {many:,} numbers, where chance moves it: {_MANY:,} or more are asked for"
+            return Deviation("numbers", few)
+    return found
+
+
 # 8.3: fifty layers.
 
 _LAYERS, _WIDTH = 50, 32
 
+_RELUS = {"relu", "relu_", "clamp", "clamp_", "maximum", "threshold", "leaky_relu"}
+"""Ops that a ReLU may be written with."""
+
 
 def _cured(answer: Any) -> Deviation | None:
     if isinstance(answer, Module):
-        return Deviation("type", "a function that makes the network is expected, deep(layers), not a network")
+        return Deviation("type", "a function that makes the network is expected, deep_cured(layers), not a network")
     if not callable(answer):
-        return Deviation("type", "a function is expected, deep(layers): give it without parentheses behind its name")
+        return Deviation(
+            "type", "a function is expected, deep_cured(layers): give it without parentheses behind its name"
+        )
     generator = torch.Generator().manual_seed(83)
     x = torch.rand((64, 64), generator=generator, dtype=torch.float64)
     labels = torch.randint(10, (64,), generator=generator)
@@ -122,16 +172,18 @@ def _cured(answer: Any) -> Deviation | None:
         try:
             net = answer(_LAYERS)
             if not isinstance(net, Module):
-                return Deviation("type", f"deep({_LAYERS}) has to give a network, a Module: is there a return?")
+                return Deviation("type", f"deep_cured({_LAYERS}) has to give a network, a Module: is there a return?")
             kind = next((one.dtype for one in net.parameters()), torch.float64)
             images = tensor(x.to(kind))
-            scores = net(images)
-            return _of_network(net, images, scores, tensor(labels))
+            with AutogradGraph() as graph:
+                scores = net(images)
+            bent = sum(record.op is not None and record.op.name in _RELUS for record in graph.records)
+            return _of_network(net, images, scores, tensor(labels), bent)
         except Exception as error:  # whatever the student's network raises is the answer's fault
-            return raised(f"deep({_LAYERS})", error)
+            return raised(f"deep_cured({_LAYERS})", error)
 
 
-def _of_network(net: Module, images: Tensor, scores: Tensor, labels: Tensor) -> Deviation | None:
+def _of_network(net: Module, images: Tensor, scores: Tensor, labels: Tensor, bent: int) -> Deviation | None:
     if tuple(scores.shape) != (64, 10):
         return Deviation("shape", f"for images of shape (64, 64) it gives {tuple(scores.shape)}: (64, 10) is expected")
     inner = [one for one in net.parameters() if tuple(one.shape) == (_WIDTH, _WIDTH)]
@@ -140,6 +192,8 @@ def _of_network(net: Module, images: Tensor, scores: Tensor, labels: Tensor) -> 
             "shape", f"it has {len(inner)} weights of shape ({_WIDTH}, {_WIDTH}): one in each of {_LAYERS} layers is "
             "expected, so that the network is still the one to cure"
         )  # fmt: skip
+    if bent < _LAYERS:
+        return Deviation("element", f"it has {bent} ReLU: one in each of {_LAYERS} layers is expected")
     size = float((numbers_of(scores) ** 2).mean() ** 0.5)
     if not size < 100:
         return Deviation(
@@ -151,12 +205,15 @@ def _of_network(net: Module, images: Tensor, scores: Tensor, labels: Tensor) -> 
     if (dead := sizes.count(0.0)) > 0:
         return Deviation("zero", f"{dead} of the {_LAYERS} layers get no gradient at all: they cannot learn")
     if max(sizes) / min(sizes) > 1e4:
-        return Deviation("row", "the largest gradient of a layer is more than 10,000 times the smallest")
+        return Deviation(
+            "row",
+            "the largest gradient of a layer is more than 10,000 times the smallest: is there a way around each layer?",
+        )
     if not _goes_around(net, images, inner):
         return Deviation(
             "element", "with the weights of the layers at 0 nothing of the image arrives: keep a way around"
         )
-    return _after_steps(net, images, labels)
+    return _after_steps(net, images, labels, size)
 
 
 def _goes_around(net: Module, images: Tensor, inner: "list[Any]") -> bool:
@@ -170,7 +227,7 @@ def _goes_around(net: Module, images: Tensor, inner: "list[Any]") -> bool:
     return bool(scores.std(0).max() > 1e-6)
 
 
-def _after_steps(net: Module, images: Tensor, labels: Tensor) -> Deviation | None:
+def _after_steps(net: Module, images: Tensor, labels: Tensor, size: float) -> Deviation | None:
     """Train a little, as the lesson does."""
     optimizer = SGD(net.parameters(), lr=0.01, momentum=0.9)
     losses = []
@@ -184,7 +241,8 @@ def _after_steps(net: Module, images: Tensor, labels: Tensor) -> Deviation | Non
         step = next(at for at, one in enumerate(losses) if not math.isfinite(one))
         return Deviation("not finite", f"after {step} steps of training the loss is NaN or Inf")
     if losses[-1] > losses[0] + 1:
-        return Deviation("numbers", "in twenty steps the loss rises: the first values are still too large")
+        text = f"what the blocks add is still too large, since the scores of a fresh network have the size {size:.2g}"
+        return Deviation("numbers", f"in twenty steps the loss rises: {text}")
     return None
 
 
@@ -207,7 +265,7 @@ EXERCISES = (
         "Write gain(activation): by which factor do weights have to be larger than for no activation at all, so that "
         "the mean square of the values stays the same? Measure it: give the activation 100,000 normal numbers or more, "
         f"as nbgrad.randn makes them, and see what becomes of their mean square. An answer may be off by {_CLOSE:.0%}.",
-        FunctionJudge(_gains, "gain(activation)", _about_gain, rtol=_CLOSE),
+        _measured,
         (
             "Normal numbers have the mean square 1. Which mean square do they have after the activation?",
             "Weights that are g times larger make the values g times larger, and their mean square g * g times.",
@@ -217,16 +275,16 @@ EXERCISES = (
     Exercise(
         "8.3",
         "Fifty layers",
-        f"Write deep(layers): a network that takes images of 64 numbers and gives 10 scores, with so many layers of "
-        f"nn.Linear({_WIDTH}, {_WIDTH}) and ReLU, each with a way around it. With {_LAYERS} layers its values may not "
-        "explode, each layer has to get a gradient, and twenty steps of SGD with lr=0.01 and momentum=0.9 may not end "
-        "in NaN.",
+        f"Write deep_cured(layers): a network that takes images of 64 numbers and gives 10 scores, with so many layers "
+        f"of nn.Linear({_WIDTH}, {_WIDTH}) and ReLU, each with a way around it. With {_LAYERS} layers its values may "
+        "not explode, each layer has to get a gradient, and twenty steps of SGD with lr=0.01 and momentum=0.9 may not "
+        "end in NaN.",
         _cured,
         (
             "x + f(x) is larger than x. By how much, after fifty times? Print the size of the values after each block.",
             "What f adds has to be small beside x: either f(x) is small, or what f gets is brought to size 1 first.",
-            "Two usual cures: multiply f(x) by a small number such as 1 / layers, or begin the body of each block with "
-            "nn.LayerNorm, which brings its input to size 1.",
+            "Two usual cures: end the body of each block with a module that multiplies by a small number, such as "
+            "Times(1 / layers), or begin it with nn.LayerNorm(32), which brings its input to size 1.",
         ),
     ),
 )

@@ -113,11 +113,11 @@ def _log_cosh(x: Tensor) -> Tensor:
 
 
 def _op(answer: Any) -> Deviation | None:
-    apply = getattr(answer, "apply", answer)
-    if isinstance(answer, type) and apply is answer:
-        return Deviation("type", "the class has no apply: is it a subclass of nbgrad.Function?")
+    if not isinstance(answer, type):
+        return Deviation("type", "the class is expected, LogCosh, and not its apply")
+    apply = getattr(answer, "apply", None)
     if not callable(apply):
-        return Deviation("type", "the class is expected, LogCosh, or its apply")
+        return Deviation("type", "the class has no apply: is it a subclass of nbgrad.Function?")
     for values in ([0.5, -1.0, 2.0], [0.0, 3.0]):
         x = tensor(values, dtype=torch.float64, requires_grad=True)
         g = torch.linspace(0.5, 2, len(values), dtype=torch.float64)

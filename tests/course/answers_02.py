@@ -19,13 +19,16 @@ def tanh_rule(g: Any, y: Any) -> Any:
     return g * (1 - y * y)
 
 
+def shares(*values: Any) -> dict[str, Any]:
+    return dict(zip(("exp", "mul_a", "mul_b", "t"), values, strict=True))
+
+
 RIGHT: dict[str, list[Any]] = {
     "2.1": [
-        [E2, 2, 2, E2 + 4],
-        (7.389, 2.0, 2.0, 11.389),
+        shares(7.389, 2.0, 2.0, 11.389),
         {"exp": E2, "mul_a": 2.0, "mul_b": 2, "t": nbgrad.tensor(E2 + 4)},
-        np.array([E2, 2, 2, E2 + 4]),
-        torch.tensor([E2, 2, 2, E2 + 4]),
+        shares(*np.array([E2, 2, 2, E2 + 4])),
+        shares(*torch.tensor([E2, 2, 2, E2 + 4])),
     ],
     "2.2": [
         [mul_rule, tanh_rule],
@@ -42,12 +45,12 @@ RIGHT: dict[str, list[Any]] = {
 
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "2.1": [
-        ([E2, 4, 4, E2 + 8], "factor", "mul_a: a factor 2 is too many"),
-        ([2, 2, 2, 6], "factor", "the contribution of exp"),
-        ([E2, 2, 2, E2 + 2], "factor", "the contribution of t: it is too small"),
-        ([2, E2, 2, E2 + 4], "order", "another order"),
-        ([-E2, -2, -2, -E2 - 4], "sign", "the sign"),
-        ([E2, 2, 2], "shape", "3 values were given, and 4 are expected"),
+        (shares(E2, 4, 4, E2 + 8), "factor", "mul_a: a factor 2 is too many"),
+        (shares(2, 2, 2, 6), "factor", "the contribution of exp"),
+        (shares(E2, 2, 2, E2 + 2), "factor", "the contribution of t: it is too small"),
+        (shares(2, E2, 2, E2 + 4), "order", "another order"),
+        (shares(-E2, -2, -2, -E2 - 4), "sign", "the sign"),
+        ([E2, 2, 2, E2 + 4], "type", "a dict with the names exp, mul_a, mul_b, t is expected"),
     ],
     "2.2": [
         (
@@ -73,6 +76,6 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda t: t.detach() * t + t.detach().exp(), "factor", "one of the two paths through mul is cut besides"),
         (lambda t: (t * t + t.exp()).detach(), "zero", "every path is cut"),
         (lambda t: t * t, "factor", "the value of the loss has to stay what it was"),
-        (math.exp, "type", "loss(t) has to give a tensor"),
+        (math.exp, "type", "cut(t) has to give a tensor"),
     ],
 }

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import numpy as np
+import torch
+
 import nbgrad
 from nbgrad import nn
 
@@ -10,6 +13,21 @@ def gain(activation: Any, power: float = -0.5, *, variance: bool = False) -> Any
     nbgrad.manual_seed(1)
     values = activation(nbgrad.randn(400_000))
     return (values.var() if variance else (values**2).mean()).item() ** power
+
+
+def few(activation: Any) -> Any:
+    """The thousand numbers of a lucky draw."""
+    values = nbgrad.tensor(np.sqrt(2) * torch.erfinv((torch.arange(1000.0) + 0.5) / 500 - 1).numpy())
+    return (activation(values) ** 2).mean().item() ** -0.5
+
+
+def in_a_row(layers: int) -> Any:
+    x = nbgrad.tensor(0.0, dtype=nbgrad.float64, requires_grad=True)
+    h = x
+    for _ in range(layers):
+        h = h.sigmoid()
+    h.backward()
+    return x.grad
 
 
 class Around(nn.Module):
@@ -43,6 +61,20 @@ def kaiming(layers: int) -> nn.Module:
     return deep(layers).apply(begin)
 
 
+def without_relu(net: nn.Module) -> nn.Module:
+    for module in list(net.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.ReLU):
+                setattr(module, name, nn.Identity())
+    return net
+
+
+def normalized_after(layers: int) -> nn.Module:
+    nbgrad.manual_seed(0)
+    blocks = [nn.Residual(nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.LayerNorm(32))) for _ in range(layers)]
+    return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), *blocks, nn.Linear(32, 10))
+
+
 RIGHT: dict[str, list[Any]] = {
     "8.1": [
         lambda layers: 0.25**layers,
@@ -56,11 +88,14 @@ RIGHT: dict[str, list[Any]] = {
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "8.1": [
         (lambda layers: 0.5**layers, "numbers", "kept(1): it takes the value of a sigmoid at 0"),
-        (lambda layers: 0.25 * layers, "numbers", "kept(2): the slopes of layers in a row are multiplied"),
-        (lambda layers: 0.25 / layers, "numbers", "kept(2): it is divided by the number of layers"),
+        (lambda layers: 0.25 * layers, "numbers", "kept(3): the slopes of layers in a row are multiplied"),
+        (lambda layers: 0.25 / layers, "numbers", "kept(3): it is divided by the number of layers"),
         (lambda layers: 4.0**layers, "factor", "kept(1): it grows with the number of layers"),
         (lambda layers: 1 - 0.25**layers, "offset", "kept(1): that is the share that is lost"),
         (lambda layers: 0.25 ** min(layers, 7), "numbers", "kept(12): it is right for few layers only"),
+        (lambda layers: 0.25, "numbers", "kept(3): it is what one sigmoid leaves: it has to depend on the number"),
+        (lambda layers: 0.5 * (1 - 0.5) ** layers, "numbers", "kept(3): h alone stands before the power: parentheses"),
+        (in_a_row, "numbers", "kept(3): that is what is left from x = 0"),
         (0.25, "type", "a function is expected, kept(layers)"),
     ],
     "8.2": [
@@ -69,12 +104,29 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda activation: gain(activation, -1), "factor", "gain(relu): a square root is missing"),
         (lambda activation: gain(activation, 1), "factor", "gain(relu): that is the mean square itself"),
         (lambda activation: print(), "type", "gives None"),
+        (
+            lambda activation: (activation(nbgrad.rand(200_000)) ** 2).mean().item() ** -0.5,
+            "factor",
+            "gain(the identity): the identity changes nothing, so no factor is needed. Are the numbers normal ones",
+        ),
+        (few, "numbers", "gain is measured on 1,000 numbers, where chance moves it: 100,000 or more are asked for"),
+        (
+            lambda activation: activation(np.random.default_rng(0).standard_normal(200_000)).square().mean() ** -0.5,
+            "raised",
+            "Make the numbers with nbgrad.randn",
+        ),
     ],
     "8.3": [
         (deep, "factor", "the values still grow from block to block"),
         (kaiming, "factor", "the values still grow from block to block"),
         (lambda layers: normalized(10), "shape", "it has 10 weights of shape (32, 32)"),
-        (lambda layers: deep(layers, nn.Sequential), "row", "more than 10,000 times the smallest"),
+        (lambda layers: deep(layers, nn.Sequential), "row", "10,000 times the smallest: is there a way around each"),
+        (lambda layers: without_relu(weak(layers)), "element", "it has 0 ReLU: one in each of 50 layers is expected"),
+        (
+            normalized_after,
+            "numbers",
+            "what the blocks add is still too large, since the scores of a fresh network",
+        ),
         (lambda layers: deep(layers, lambda body: Around(body, 0.0)), "zero", "layers get no gradient at all"),
         (lambda layers: deep(layers, body=(lambda: nn.LayerNorm(32),), last=3), "shape", "(64, 10) is expected"),
         (lambda layers: nn.Linear(3, 3), "raised", "raised"),

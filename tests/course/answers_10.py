@@ -38,7 +38,6 @@ RIGHT: dict[str, list[Any]] = {
     "10.2": [by_hand, transposed],
     "10.3": [
         {"conv": 160, "linear": 66560, "uses": 64},
-        [160, 66560, 64],
         {"conv": "160", "linear": 66560.0, "uses": 64},
     ],
     "10.1": [moved, lambda images, right, down: moved(images, right, down).numpy()],
@@ -68,8 +67,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ({"conv": 160, "linear": 1040, "uses": 64}, "offset", "that is a layer with 16 outputs"),
         ({"conv": 160, "linear": 66560, "uses": 36}, "numbers", "that is without padding"),
         ({"conv": 160, "linear": 66560}, "type", "uses is missing"),
-        ([160, 64, 66560], "order", "another order"),
-        ([160, 66560], "shape", "2 values were given"),
+        ({"conv": 160, "linear": 64, "uses": 66560}, "order", "another order"),
+        ([160, 66560, 64], "type", "a dict with the names conv, linear, uses is expected"),
     ],
     "10.1": [
         (lambda images, right, down: images.roll((down, right), (2, 3)), "row", "comes in on the other"),

@@ -61,8 +61,7 @@ RIGHT: dict[str, list[Any]] = {
     "14.2": [hessian, lambda function, x: hessian(function, x).numpy(), lambda f, x: hessian(f, x).T],
     "14.3": [
         op(log_cosh, lambda g, x: g * x.tanh()),
-        op(log_cosh, lambda g, x: g * x.sinh() / x.cosh()).apply,
-        log_cosh,
+        op(log_cosh, lambda g, x: g * x.sinh() / x.cosh()),
     ],
 }
 
@@ -92,5 +91,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (op(lambda x: x.cosh(), lambda g, x: g * x.tanh()), "numbers", "the forward"),
         (op(log_cosh, lambda g, x: g * x.missing), "raised", "it raised AttributeError"),
         (int, "type", "the class has no apply"),
+        (op(log_cosh, lambda g, x: g * x.tanh()).apply, "type", "the class is expected, LogCosh, and not its apply"),
+        (log_cosh, "type", "the class is expected, LogCosh"),
     ],
 }

@@ -30,6 +30,10 @@ def stepped(rate: float) -> list[float]:
     return [value + rate * slope for value, slope in zip(START, gradients(), strict=True)]
 
 
+def by_name(*values: Any) -> dict[str, Any]:
+    return dict(zip(NAMES, values, strict=True))
+
+
 def of_graph(sign: float = 1.0, *, backward: bool = True) -> nbgrad.AutogradGraph:
     with nbgrad.AutogradGraph() as graph:
         a, b, c, f = (nbgrad.tensor(value, requires_grad=True) for value in START)
@@ -89,24 +93,19 @@ def repaired_graph(*, broken: bool = False) -> nbgrad.AutogradGraph:
 
 RIGHT: dict[str, list[Any]] = {
     "1.1": [
-        gradients(),
-        tuple(gradients()),
-        dict(zip(NAMES, gradients(), strict=True)),
-        {name: nbgrad.tensor(one) for name, one in zip(NAMES, gradients(), strict=True)},
-        np.array(gradients()),
-        torch.tensor(gradients()),
-        nbgrad.tensor(gradients()),
-        [int(one) for one in gradients()],
+        by_name(*gradients()),
+        {name: nbgrad.tensor(one) for name, one in by_name(*gradients()).items()},
+        {name: np.float32(one) for name, one in by_name(*gradients()).items()},
+        {name: torch.tensor([int(one)])[0] for name, one in by_name(*gradients()).items()},
         of_graph(),
     ],
     "1.2": [central, one_sided, by_backward],
     "1.3": [
-        stepped(0.01),
-        stepped(0.1),
-        dict(zip(NAMES, stepped(1e-3), strict=True)),
-        torch.tensor(stepped(0.02)),
-        nbgrad.tensor(stepped(0.02)),
-        np.array(stepped(0.05)),
+        by_name(*stepped(0.01)),
+        by_name(*stepped(0.1)),
+        by_name(*torch.tensor(stepped(0.02))),
+        by_name(*nbgrad.tensor(stepped(0.02))),
+        by_name(*np.array(stepped(1e-3))),
     ],
     "4.1": [
         [(0,), (1,), (0, 2), (0, 1)],
@@ -130,23 +129,26 @@ RIGHT: dict[str, list[Any]] = {
         lambda prediction, target: ((prediction.squeeze(-1) - target) ** 2).mean(),
         lambda prediction, target: ((prediction - target.unsqueeze(1)) ** 2).mean(),
         lambda prediction, target: nbgrad.nn.functional.mse_loss(prediction[:, 0], target),
-        lambda prediction, target: float(((prediction[:, 0] - target) ** 2).mean()),
         repaired_graph(),
     ],
 }
 
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "1.1": [
-        ([-one for one in gradients()], "sign", "the sign of every element is wrong"),
-        ([6.0, 4.0, -2.0, 4.0], "sign", "the gradient of b: the sign is wrong"),
-        ([-3.0, 2.0, -2.0, 4.0], "factor", "the gradient of a: the sign is wrong, and a factor 2 is missing"),
-        ([-4.0, 6.0, -2.0, 4.0], "order", "these are the right numbers in another order"),
-        ([6.0, -4.0, -2.0, 40.0], "factor", "the gradient of f: it is too large"),
-        ([6.0, -4.0, -2.0], "shape", "3 values were given, and 4 are expected, in the order a, b, c, f"),
-        ([0, 0, 0, 0], "zero", "every element is 0"),
+        (by_name(*(-one for one in gradients())), "sign", "the sign of every element is wrong"),
+        (by_name(6.0, 4.0, -2.0, 4.0), "sign", "the gradient of b: the sign is wrong"),
+        (by_name(-3.0, 2.0, -2.0, 4.0), "factor", "the gradient of a: it lacks the factor f: e has a gradient already"),
+        (by_name(6.0, 2.0, -2.0, 4.0), "factor", "the gradient of b: it lacks the factor f: e has a gradient already"),
+        (by_name(-3.0, 2.0, 1.0, 4.0), "factor", "the gradient of c: it lacks the factor f"),
+        (by_name(6.0, -4.0, -2.0, -8.0), "numbers", "the gradient of f: that is L itself: f gets the other factor"),
+        (by_name(-4.0, 6.0, -2.0, 4.0), "order", "these are the right numbers in another order"),
+        (by_name(6.0, -4.0, -2.0, 40.0), "factor", "the gradient of f: it is too large"),
+        (gradients(), "type", "a dict with the names a, b, c, f is expected: the cells below read it by these names"),
+        (nbgrad.tensor(gradients()), "type", "a dict with the names a, b, c, f is expected"),
+        (by_name(0, 0, 0, 0), "zero", "every element is 0"),
         ({"a": 6.0, "b": -4.0, "c": -2.0}, "type", "f is missing: the names are a, b, c, f"),
-        (6.0, "type", "4 values are expected, in the order a, b, c, f"),
-        ([6.0, -4.0, None, 4.0], "type", "the gradient of c: it is None"),
+        (6.0, "type", "a dict with the names a, b, c, f is expected"),
+        (by_name(6.0, -4.0, None, 4.0), "type", "the gradient of c: it is None"),
         (of_graph(-1.0), "sign", "the sign of every element is wrong"),
         (of_graph(backward=False), "type", "the graph has no gradient of a, b, c, f: it needs a backward from L"),
         (..., "unanswered", "write your answer in the place of the ..."),
@@ -159,18 +161,22 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda f, x: f(x + 1e-2), "numbers", "the value of the function beside the point"),
         (lambda f, x: (f(x + 0.1) - f(x)) / 0.1, "rounding", "the nudge is too large"),
         (lambda f, x: print(), "type", "gives None: the function has to end with return"),
+        (lambda f, x: [central(f, x)], "shape", "the numbers are right, but it has shape (1,)"),
         (lambda f: 0.0, "raised", "raised TypeError"),
         (6.0, "type", "a function is expected, slope(function, x)"),
     ],
     "1.3": [
-        (stepped(-0.01), "sign", "these steps go against the gradients"),
-        (list(START), "zero", "the values are still those of the beginning"),
-        ([2.06, -3.0, 10.0, -2.0], "element", "L rises, but b, c, f did not move"),
-        ([2.01, -2.99, 10.01, -1.99], "sign", "b, c went the wrong way"),
-        ([2.01, -3.01, 9.99, -1.99], "factor", "do not move in proportion to their gradients"),
-        (stepped(0.5), "factor", "the step is too long"),
-        (gradients(), "factor", "do not move in proportion to their gradients"),
-        ([2.0, -3.0], "shape", "2 values were given, and 4 are expected"),
+        (by_name(*stepped(-0.01)), "sign", "these steps go against the gradients"),
+        (by_name(*START), "zero", "the values are still those of the beginning"),
+        (by_name(2.06, -3.0, 10.0, -2.0), "element", "L rises, but b, c, f did not move"),
+        (by_name(2.01, -2.99, 10.01, -1.99), "sign", "b, c went the wrong way"),
+        (by_name(2.01, -3.01, 9.99, -1.99), "factor", "do not move in proportion to their gradients"),
+        (by_name(*stepped(0.5)), "factor", "the step is too long"),
+        (by_name(*gradients()), "offset", "these are the gradients: the new value is the old one plus the rate times"),
+        (by_name(0.06, -0.04, -0.02, 0.04), "offset", "these are the steps: add each to its old value"),
+        (stepped(0.01), "type", "a dict with the names a, b, c, f is expected"),
+        (torch.tensor(stepped(0.01)), "type", "a dict with the names a, b, c, f is expected"),
+        ({"a": 2.0, "b": -3.0}, "type", "c, f is missing"),
     ],
     "4.1": [
         ([1, 1, (0, 2), (0, 1)], "order", "the mark of bias: these are the dimensions that stay"),
@@ -194,6 +200,11 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda gradient, shape: -unbroadcast(gradient, shape), "sign", "the sign of every element is wrong"),
         (lambda gradient, shape: unbroadcast(gradient, shape).T, "transposed", "it is transposed"),
         (lambda gradient, shape: gradient.sum(), "shape", "a sum over dimensions is too many"),
+        (
+            lambda gradient, shape: gradient.sum(tuple(range(gradient.ndim - len(shape)))),
+            "shape",
+            "all numbers are added up. sum with an empty tuple of dimensions does that too",
+        ),
         (lambda gradient, shape: gradient.reshape(shape), "raised", "raised RuntimeError"),
         (lambda gradient, shape: print, "type", "it is a builtin_function_or_method, where numbers are expected"),
     ],
@@ -205,6 +216,23 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ),
         (lambda prediction, target: ((prediction[:, 0] - target) ** 2).sum(), "factor", "the loss is their mean"),
         (lambda prediction, target: (prediction[:, 0] - target).mean(), "numbers", "they have to be squared"),
+        (lambda prediction, target: ((prediction[:, 0] - target) ** 2).mean() * 0.5, "factor", "it is half of what"),
+        (lambda prediction, target: ((prediction[:, 0] - target) ** 2).mean() * 2, "factor", "it is twice what"),
+        (
+            lambda prediction, target: ((prediction[:, 0] - target) ** 2).mean().item(),
+            "zero",
+            "the number is right, but no gradient reaches prediction: item, float and detach",
+        ),
+        (
+            lambda prediction, target: ((prediction.detach()[:, 0] - target) ** 2).mean(),
+            "zero",
+            "the number is right, but no gradient reaches prediction",
+        ),
+        (
+            lambda prediction, target: ((prediction[:, 0] - target).detach() * (prediction[:, 0] - target)).mean(),
+            "factor",
+            "the number is right, but its gradient by prediction is not",
+        ),
         (lambda prediction, target: (prediction[:, 0] - target) ** 2, "shape", "a mean over a dimension is missing"),
         (lambda prediction, target: ((prediction - target) ** 2).sum(), "shape", "each prediction with every target"),
         (repaired_graph(broken=True), "shape", "sub at tests/course/test_lab.py"),
@@ -291,11 +319,33 @@ def test_an_exercise_that_was_not_answered_says_so() -> None:
         outcome = lab.check(number, answer)
         assert outcome.kind == "unanswered"
         assert reason in outcome.reason
-        assert repr(outcome) == f"{number} … not answered yet: {outcome.reason}."
+        assert repr(outcome) == f"{number} … not answered yet: {outcome.reason}"
+        assert not re.search(r"\.{4}|\?\.", repr(outcome))
         with pytest.raises(lab.WrongAnswer, match="write"):
             lab.require(number, answer)
     assert lab.check("1.2", lambda function, x: 0.0).kind == "zero"
     assert lab.check("1.2", print).kind != "unanswered"
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("number", "answer"), [(number, one[0]) for number, wrong in WRONG.items() for one in wrong])
+def test_a_message_ends_with_one_mark(number: str, answer: Any) -> None:
+    said, _, _ = repr(lab.check(number, answer)).partition(" A hint: ")
+    assert said[-1] in ".?"
+    assert not re.search(r"\.{4}|[?!]\.|[^.]\.\.$", said)
+
+
+PLAIN = ["1.2", "4.2", "4.3", "6.1", "6.2", "7.2", "7.3", "8.1", "8.2", "9.1", "10.1", "12.1", "12.2", "14.1", "14.2"]
+"""Exercises whose function gives one tensor or number."""
+
+
+@pytest.mark.parametrize("number", PLAIN)
+def test_right_numbers_in_a_wrong_shape_are_said_to_be_right(number: str) -> None:
+    """Messages about the usual wrong answers come after it: they would blame the numbers."""
+    right = RIGHT[number][0]
+    outcome = lab.check(number, lambda *arguments: [right(*arguments)])
+    assert outcome.kind == "shape"
+    assert "the numbers are right, but it has shape (1" in outcome.reason
 
 
 def test_hints_come_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:

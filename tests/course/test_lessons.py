@@ -100,6 +100,24 @@ def test_an_exercise_that_was_not_answered_runs_and_its_check_says_so(source: Pa
         assert repr(found).startswith(f"{found.number} … not answered yet: ")
 
 
+@pytest.mark.parametrize("source", LESSONS, ids=names(LESSONS))
+def test_an_exercise_asks_for_the_functions_that_its_cell_defines(source: Path) -> None:
+    cells = course.build(source.read_text("utf-8"), solved=False).cells
+    codes = {one.metadata.nbgrader.grade_id: one.source for one in cells if "nbgrader" in one.metadata}
+    for number in of_lesson(int(source.name[:2])):
+        code, task = codes[f"exercise-{number.replace('.', '-')}"], lab.task(number)
+        functions = re.findall(r"^def (\w+\([\w, ]*\)):", code, re.MULTILINE)
+        for signature in functions:
+            assert signature in task, number
+        asked = re.findall(r"Write (\w+\([\w, ]*\))", task)
+        assert set(asked) <= set(functions), number
+        said = lab.check(number, 1.5).reason  # no function: the message says which one is expected
+        for signature in re.findall(r"a function [\w ]*is expected, (\w+\([\w, ]*\))", said):
+            assert signature in functions, number
+        for name in re.findall(r"^class (\w+)", code, re.MULTILINE):
+            assert name in task, number
+
+
 KINDS = ("exercise", "check")
 
 SOURCE = """# A lesson

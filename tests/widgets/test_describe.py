@@ -445,3 +445,17 @@ def test_a_constant_that_became_a_result_is_not_asked_for_its_grad() -> None:
         buffer[0] = w[1]
         (buffer * w + before).sum().backward()
     assert graph.since == {}
+
+
+def test_a_negative_zero_is_written_as_a_zero() -> None:
+    """The product with a negative factor leaves one: a sign would say something of the gradient that is not so."""
+    with nbgrad.AutogradGraph() as graph:
+        a = nbgrad.tensor(2.0, requires_grad=True)
+        many = nbgrad.tensor([-1.0, 2.0, -3.0, 4.0, -5.0], requires_grad=True)
+        wide = nbgrad.tensor([complex(1, -2)], requires_grad=True)
+        f = nbgrad.tensor(0.0)
+        ((a * -3.0 + (many * -1).sum() + (wide * -1).sum().real) * f).backward()
+    assert str(a.grad.item()) == "-0.0"
+    text = json.dumps(describe(graph), ensure_ascii=False)
+    assert "∇ 0" in text
+    assert not re.search(r"-0(?![.\d])", text)

@@ -15,7 +15,7 @@ def duration(seconds: float) -> str:
 
 def number(value: complex) -> str:
     """A number as every rendering writes it: four significant digits, the same on every machine."""
-    return f"{value:.4g}"
+    return f"{value:z.4g}"  # z: a negative zero is a zero
 
 
 def shape_text(shape: Iterable[int]) -> str:

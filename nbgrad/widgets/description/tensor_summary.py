@@ -92,7 +92,7 @@ def in_box(stats: Stats) -> str:
 
 
 def _brief(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float | complex) else str(value)
+    return f"{value:z.3g}" if isinstance(value, float | complex) else str(value)
 
 
 def _nested(values: Any, written: Callable[[Any], str]) -> str:
