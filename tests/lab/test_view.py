@@ -17,8 +17,8 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 DEEP = """%%autograd --name deep
 x = nbgrad.tensor([0.5, 2.0], requires_grad=True)
 h = x
-for step in range(2):
-    h = h * 1.1 + step
+h = ((((h * 1.1 + 0) * 1.1 + 1) * 1.1 + 2) * 1.1 + 3) * 1.1 + 4
+h = ((h * 1.1 + 5) * 1.1 + 6) * 1.1 + 7
 for layer in range(60):
     with nbgrad.scope(f"layers.{layer} (Layer)"):
         for _ in range(3):
