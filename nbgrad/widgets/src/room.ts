@@ -9,6 +9,8 @@ export class Room {
   #scroller: Element | null = null;
 
   constructor(private readonly root: HTMLElement, private readonly body: HTMLElement, private readonly size: () => [number, number], changed: () => void) {
+    // Until it stands somewhere: a host that draws what is in sight alone counts on a height that hardly changes.
+    this.#set(`${Math.min(MOST, Math.max(LEAST, Math.min(this.size()[1] + 40, screen.height - 240)))}px`);
     this.#watcher = new ResizeObserver(() => {
       if (!root.clientWidth) return;
       this.measure();
