@@ -104,16 +104,16 @@ def _recorded(name: str) -> Patient:
     return Patient(name, graph, [float(numbers_of(one)) for one in losses], alive)
 
 
-def _fit(net: Module, optimizer: Any, x: Tensor, y: Tensor, steps: int = 20) -> Trained:
-    """The loop that is right."""
+def _fit(optimizer: Any, loss_of: Callable[[], Any], steps: int = 20) -> Trained:
+    """The loop that is right, on the loss that ``loss_of`` computes anew in each step."""
     losses = []
     for _ in range(steps):
-        loss = cross_entropy(net(x), y)
+        loss = loss_of()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.detach())
-    return losses, (net, optimizer)
+    return losses, (optimizer, loss_of)
 
 
 def _a(x: Tensor, y: Tensor) -> Trained:
@@ -130,40 +130,24 @@ def _a(x: Tensor, y: Tensor) -> Trained:
 
 def _b(x: Tensor, y: Tensor) -> Trained:
     net = Sequential(Linear(4, 16), Tanh(), Linear(16, 2))
-    return _fit(net, SGD(net[2].parameters(), lr=0.5), x, y)
+    return _fit(SGD(net[2].parameters(), lr=0.5), lambda: cross_entropy(net(x), y))
 
 
 def _c(x: Tensor, y: Tensor) -> Trained:
     net = Sequential(Linear(4, 16), ReLU(), Linear(16, 2))
     net[0].bias.data.fill_(-100)
-    return _fit(net, SGD(net.parameters(), lr=0.5), x, y)
+    return _fit(SGD(net.parameters(), lr=0.5), lambda: cross_entropy(net(x), y))
 
 
 def _d(x: Tensor, y: Tensor) -> Trained:
     net = Sequential(Linear(4, 16), Tanh(), Linear(16, 2))
-    optimizer = SGD(net.parameters(), lr=0.5)
-    losses = []
-    for _ in range(20):
-        loss = cross_entropy(net(x).softmax(1), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses, (net, optimizer)
+    return _fit(SGD(net.parameters(), lr=0.5), lambda: cross_entropy(net(x).softmax(1), y))
 
 
 def _e(x: Tensor, y: Tensor) -> Trained:
     first, last = Linear(4, 16), Linear(16, 2)
     optimizer = SGD([*first.parameters(), *last.parameters()], lr=0.5)
-    losses = []
-    for _ in range(20):
-        h = first(x).tanh().detach()
-        loss = cross_entropy(last(h), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses, (first, last, optimizer)
+    return _fit(optimizer, lambda: cross_entropy(last(first(x).tanh().detach()), y))
 
 
 def _f(x: Tensor, y: Tensor) -> Trained:
@@ -171,47 +155,35 @@ def _f(x: Tensor, y: Tensor) -> Trained:
     for _ in range(12):
         layers += [Sigmoid(), Linear(16, 16)]
     net = Sequential(*layers, Sigmoid(), Linear(16, 2))
-    return _fit(net, SGD(net.parameters(), lr=0.02), x, y)
+    return _fit(SGD(net.parameters(), lr=0.02), lambda: cross_entropy(net(x), y))
 
 
 def _g(x: Tensor, y: Tensor) -> Trained:
     net = Sequential(Linear(4, 16), ReLU(), Linear(16, 2))
-    optimizer = SGD(net.parameters(), lr=0.7)
-    losses = []
-    for _ in range(20):
-        loss = ((net(x)[:, 0] - 5 * x[:, 1] - y) ** 2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses, (net, optimizer)
+
+    def loss() -> Any:
+        return ((net(x)[:, 0] - 5 * x[:, 1] - y) ** 2).mean()
+
+    return _fit(SGD(net.parameters(), lr=0.7), loss)
 
 
 def _h(x: Tensor, y: Tensor) -> Trained:
     net = Sequential(Linear(4, 16), ReLU(), Linear(16, 2))
-    optimizer = SGD(net.parameters(), lr=0.5)
-    losses = []
-    for _ in range(3):
+
+    def loss() -> Any:
         size = (net(x) - net(x)).square().sum(1).sqrt()
-        loss = cross_entropy(net(x), y) + size.mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses, (net, optimizer)
+        return cross_entropy(net(x), y) + size.mean()
+
+    return _fit(SGD(net.parameters(), lr=0.5), loss, steps=3)
 
 
 def _i(x: Tensor, y: Tensor) -> Trained:
     net = Sequential(Linear(4, 16), Tanh(), Linear(16, 1))
-    optimizer = SGD(net.parameters(), lr=0.1)
-    losses = []
-    for _ in range(20):
-        loss = ((net(x) - y * 1.0) ** 2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses, (net, optimizer)
+
+    def loss() -> Any:
+        return ((net(x) - y * 1.0) ** 2).mean()
+
+    return _fit(SGD(net.parameters(), lr=0.1), loss)
 
 
 class _Branches(Module):
@@ -226,13 +198,13 @@ class _Branches(Module):
 
 def _j(x: Tensor, y: Tensor) -> Trained:
     net = _Branches()
-    return _fit(net, SGD(net.parameters(), lr=0.5), x, y)
+    return _fit(SGD(net.parameters(), lr=0.5), lambda: cross_entropy(net(x), y))
 
 
 def _k(x: Tensor, y: Tensor) -> Trained:
     net = Sequential(Linear(4, 16), BatchNorm1d(16), Tanh(), Linear(16, 2))
     net.eval()
-    return _fit(net, SGD(net.parameters(), lr=0.5), x, y)
+    return _fit(SGD(net.parameters(), lr=0.5), lambda: cross_entropy(net(x), y))
 
 
 def _l(x: Tensor, y: Tensor) -> Trained:

@@ -78,11 +78,22 @@ def named(answer: Any, names: Sequence[str], what: str) -> "dict[str, Any] | Dev
             return Deviation("type", f"the graph has no gradient of {', '.join(lacking)}: it needs a backward from L")
         return {name: found[name].values for name in names}
     if isinstance(answer, Mapping):
-        lacking = [name for name in names if name not in answer]
-        if lacking:
-            return Deviation("type", f"{', '.join(lacking)} is missing: the names are {listed}")
-        return {name: answer[name] for name in names}
+        return _lacking(answer, names) or {name: answer[name] for name in names}
     return Deviation("type", f"a dict with the names {listed} is expected: the cells below read it by these names")
+
+
+def in_order(answer: Any, names: Sequence[str], expected: str) -> "list[Any] | Deviation":
+    """The values of a dict in the order of ``names``, or of a list as it is; or what is wrong with the form."""
+    if isinstance(answer, Mapping):
+        return _lacking(answer, names) or [answer[name] for name in names]
+    if isinstance(answer, Sequence) and not isinstance(answer, str):
+        return list(answer)
+    return Deviation("type", expected)
+
+
+def _lacking(answer: Mapping[str, Any], names: Sequence[str]) -> Deviation | None:
+    missing = [name for name in names if name not in answer]
+    return Deviation("type", f"{', '.join(missing)} is missing: the names are {', '.join(names)}") if missing else None
 
 
 @dataclass(frozen=True)
@@ -117,9 +128,7 @@ class FunctionJudge:
 
     def __call__(self, answer: Any) -> Deviation | None:
         if not callable(answer):
-            return Deviation(
-                "type", f"a function is expected, {self.form}: give it without parentheses behind its name"
-            )
+            return _no_function(self.form)
         for case in self.cases():
             try:
                 with catch_warnings(action="ignore"):  # of shapes that do not pair, for one: the reason says more
@@ -141,6 +150,47 @@ class FunctionJudge:
             return False
         given, right = numbers_of(got), numbers_of(case.right)
         return given.numel() == right.numel() and difference(given.reshape(right.shape), right, rtol=self.rtol) is None
+
+
+def _no_function(form: str) -> Deviation:
+    return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
+
+
+@dataclass(frozen=True)
+class GradientsJudge:
+    """Judges a function that gives several gradients by their names, in a dict.
+
+    Attributes:
+        case: makes the arguments, and the right gradients in the order in which they are judged; it is called when an
+            answer is checked.
+        form: how the function is written, as "by_hand(g, x, weight)".
+        explain: says more of a wrong gradient, where it can: it gets its name, all that the function gave, all that is
+            right, and the arguments.
+    """
+
+    case: Callable[[], tuple[tuple[Tensor, ...], dict[str, Any]]]
+    form: str
+    explain: Callable[[str, Mapping[str, Any], Mapping[str, Any], tuple[Tensor, ...]], Deviation | None]
+
+    def __call__(self, answer: Any) -> Deviation | None:
+        if not callable(answer):
+            return _no_function(self.form)
+        arguments, right = self.case()
+        try:
+            given = answer(*arguments)
+        except Exception as error:  # whatever the student's function raises is the answer's fault
+            return raised(self.form, error)
+        if not isinstance(given, Mapping):
+            return Deviation("type", f"{self.form} has to give a dict with the names {', '.join(right)}")
+        if all(one is ... for one in given.values()):
+            return Deviation("unanswered", "write the gradients where the ... are")
+        for name in right:
+            if name not in given or given[name] is ...:
+                return Deviation("type", f"the gradient of {name} is missing")
+            if (found := difference(given[name], right[name])) is not None:
+                told = self.explain(name, given, right, arguments) or found
+                return Deviation(told.kind, f"the gradient of {name}: {told}")
+        return None
 
 
 def is_near(got: Any, other: Any) -> bool:

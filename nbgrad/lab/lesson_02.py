@@ -1,6 +1,6 @@
 """The exercises of lesson 2: the rules of a backward, and paths that meet."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from nbgrad.core.ops import exp, tanh
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, is_near, raised, slip
+from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, in_order, is_near, raised, slip
 
 AT = 2.0
 """The value of ``t`` in exercise 1."""
@@ -81,15 +81,9 @@ _RULES: dict[str, Callable[[Any], Deviation | None]] = {
 
 
 def _rules(answer: Any) -> Deviation | None:
-    if isinstance(answer, Mapping):
-        lacking = [name for name in _RULES if name not in answer]
-        if lacking:
-            return Deviation("type", f"{', '.join(lacking)} is missing: the names are {', '.join(_RULES)}")
-        given = [answer[name] for name in _RULES]
-    elif isinstance(answer, Sequence) and not isinstance(answer, str):
-        given = list(answer)
-    else:
-        return Deviation("type", "two functions are expected: [mul_rule, tanh_rule], or a dict of them")
+    given = in_order(answer, list(_RULES), "two functions are expected: [mul_rule, tanh_rule], or a dict of them")
+    if isinstance(given, Deviation):
+        return given
     if len(given) != len(_RULES):
         return Deviation("shape", f"{len(given)} was given, and 2 functions are expected: [mul_rule, tanh_rule]")
     return next((found for rule, one in zip(_RULES.values(), given, strict=True) if (found := rule(one))), None)

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -14,7 +13,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, is_near
+from nbgrad.lab.judges import Case, FunctionJudge, in_order, is_near
 
 MARKS = {
     "bias": ((3, 4), (4,)),
@@ -33,15 +32,10 @@ def _sums(shape: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
 
 def _marks(answer: Any) -> Deviation | None:
     names = list(MARKS)
-    if isinstance(answer, Mapping):
-        lacking = [name for name in names if name not in answer]
-        if lacking:
-            return Deviation("type", f"{', '.join(lacking)} is missing: the names are {', '.join(names)}")
-        given = [answer[name] for name in names]
-    elif isinstance(answer, Sequence) and not isinstance(answer, str):
-        given = list(answer)
-    else:
-        return Deviation("type", f"four marks are expected: a list in the order {', '.join(names)}, or a dict")
+    expected = f"four marks are expected: a list in the order {', '.join(names)}, or a dict"
+    given = in_order(answer, names, expected)
+    if isinstance(given, Deviation):
+        return given
     if len(given) != len(names):
         return Deviation("shape", f"{len(given)} marks were given, and {len(names)} are expected: {', '.join(names)}")
     if all(_mark(_one_less(one), *MARKS[name]) is None for name, one in zip(names, given, strict=True)):

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from nbgrad.core.functional.grad import grad
-from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
+from nbgrad.core.tensor.comparison import Deviation, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, is_near, raised, slip
+from nbgrad.lab.judges import Case, FunctionJudge, GradientsJudge, is_near, slip
 from nbgrad.nn.functional import cross_entropy
 
 NAMES = ("scores", "W2", "b2", "h", "pre", "W1", "b1", "x")
@@ -35,28 +35,6 @@ def _mlp() -> tuple[tuple[Tensor, ...], dict[str, torch.Tensor]]:
     right = {name: numbers_of(one) for name, one in zip(NAMES, found, strict=True)}
     constants = tuple(tensor(one.data.clone()) for one in (x, labels, w1, b1, w2, b2))
     return constants, right
-
-
-def _eight(answer: Any) -> Deviation | None:
-    form = "by_hand(x, labels, W1, b1, W2, b2)"
-    if not callable(answer):
-        return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
-    arguments, right = _mlp()
-    try:
-        given = answer(*arguments)
-    except Exception as error:  # whatever the student's function raises is the answer's fault
-        return raised(form, error)
-    if not isinstance(given, Mapping):
-        return Deviation("type", f"{form} has to give a dict with the names {', '.join(NAMES)}")
-    if all(one is ... for one in given.values()):
-        return Deviation("unanswered", "write the gradients where the ... are")
-    for name in NAMES:
-        if name not in given or given[name] is ...:
-            return Deviation("type", f"the gradient of {name} is missing")
-        if (found := difference(given[name], right[name])) is not None:
-            told = _about_part(name, given, right, arguments) or found
-            return Deviation(told.kind, f"the gradient of {name}: {told}")
-    return None
 
 
 def _about_part(
@@ -156,7 +134,7 @@ EXERCISES = (
         "scores and labels, the mean over the rows. Write by_hand(x, labels, W1, b1, W2, b2), which gives a dict "
         "with the "
         f"gradients of {', '.join(NAMES)}, without a backward.",
-        _eight,
+        GradientsJudge(_mlp, "by_hand(x, labels, W1, b1, W2, b2)", _about_part),
         (
             "Begin with scores: that is exercise 6.1. Then go back line by line, with one rule for each.",
             "For y = a @ B the gradient of a is g @ B.T and that of B is a.T @ g. Look at the shapes: only one "

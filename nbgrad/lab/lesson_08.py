@@ -54,7 +54,7 @@ def _about_left(got: Any, case: Case) -> Deviation | None:
 
 
 def _in_a_row(layers: int) -> float:
-    """What so many sigmoids leave, each with the value of the one before; the first one gets 0."""
+    """The gradient that ``layers`` sigmoids leave. The first gets 0, each other one the value before it."""
     x = tensor(0.0, dtype=torch.float64, requires_grad=True)
     h = x
     for _ in range(layers):

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from nbgrad.core.functional.grad import grad
-from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
+from nbgrad.core.tensor.comparison import Deviation, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, is_near, raised, slip
+from nbgrad.lab.judges import Case, FunctionJudge, GradientsJudge, ValuesJudge, is_near, slip
 from nbgrad.nn.convolution import Conv2d
 from nbgrad.nn.functional import conv2d
 from nbgrad.nn.linear import Linear
@@ -33,29 +33,9 @@ def _convolution() -> tuple[tuple[Tensor, ...], dict[str, torch.Tensor]]:
     return (g, x.detach(), weight.detach()), right
 
 
-def _three(answer: Any) -> Deviation | None:
-    form = "by_hand(g, x, weight)"
-    if not callable(answer):
-        return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
-    arguments, right = _convolution()
-    try:
-        given = answer(*arguments)
-    except Exception as error:  # whatever the student's function raises is the answer's fault
-        return raised(form, error)
-    if not isinstance(given, Mapping):
-        return Deviation("type", f"{form} has to give a dict with the names {', '.join(NAMES)}")
-    if all(one is ... for one in given.values()):
-        return Deviation("unanswered", "write the gradients where the ... are")
-    for name in NAMES:
-        if name not in given or given[name] is ...:
-            return Deviation("type", f"the gradient of {name} is missing")
-        if (found := difference(given[name], right[name])) is not None:
-            told = _about_share(name, given[name], arguments) or found
-            return Deviation(told.kind, f"the gradient of {name}: {told}")
-    return None
-
-
-def _about_share(name: str, got: Any, arguments: tuple[Tensor, ...]) -> Deviation | None:
+def _about_share(
+    name: str, given: Mapping[str, Any], _: Mapping[str, Any], arguments: tuple[Tensor, ...]
+) -> Deviation | None:
     g, x, weight = (one.data for one in arguments)
     functional = torch.nn.functional
     flipped = weight.transpose(0, 1)
@@ -68,7 +48,7 @@ def _about_share(name: str, got: Any, arguments: tuple[Tensor, ...]) -> Deviatio
               (functional.fold(weight.reshape(4, 27).T @ g.reshape(2, 4, 16), (6, 6), 3) / 9, "factor",
                "it is a mean over the patches: a pixel gets the sum of all places where it was used")),
     }[name]  # fmt: skip
-    return next((Deviation(kind, text) for wrong, kind, text in wrongs if is_near(got, wrong)), None)
+    return next((Deviation(kind, text) for wrong, kind, text in wrongs if is_near(given[name], wrong)), None)
 
 
 def _of_weight(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -153,7 +133,7 @@ EXERCISES = (
         "by_hand(g, x, weight), which gives a dict with the gradients of bias, weight and x. g is the gradient of "
         "y, of "
         "shape (2, 4, 4, 4).",
-        _three,
+        GradientsJudge(_convolution, "by_hand(g, x, weight)", _about_share),
         (
             "The bias is stretched over images, height and width. Sum over those.",
             "As a product, Y = W @ X with X = unfold(x, kernel_size=3) of shape (2, 27, 16). Reshape g to (2, 4, 16): "

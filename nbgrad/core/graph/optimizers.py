@@ -23,7 +23,7 @@ LARGE = 8 << 20
 norms take longer than the rest of a frame, and not so much less than the step of a network that sees few numbers."""
 
 RARELY = 8
-"""Then of the steps that wait one of so many is measured, the first among them."""
+"""Of the steps that a frame asks for, the first is measured, the one after eight more, and so on."""
 
 
 class Stepper(Protocol):

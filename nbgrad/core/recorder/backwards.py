@@ -211,7 +211,7 @@ class TorchBackward:
         self.inside: dict[Any, Any] = {}  # what backwards inside of this one have brought to leaves
 
     def foreseen(self, begun: list[tuple[Any, Any]]) -> Foreseen | None:
-        """What it will do, if that can be said before and no observer asks for more."""
+        """The nodes and sums of this backward, if they are known before it runs and no observer asks for more."""
         if not self.accumulates or self.records or _processes():
             return None
         observer: Observer

@@ -31,7 +31,7 @@ ASKED = 1000
 """The same where a reader has, or has unfolded a module: all of it, as long as the page can draw it fast."""
 
 _ENDS = 10
-"""The first and the last ones of so many iterations are listed."""
+"""The details list this many iterations from the beginning and this many from the end."""
 
 
 def asked(graph: Description | Outline, depth: int | None, nodes: int | None) -> tuple[Folding | None, int]:

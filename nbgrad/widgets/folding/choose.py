@@ -24,7 +24,7 @@ _LARGE = 10  # a module of more nodes is folded itself where the one around it i
 _NESTED = 64  # boxes in more boxes than this are never left open: they cannot be seen at once
 _TWINS = 3  # up to so many equal modules are open or folded together; of more, one may be open alone
 _SEVERAL = 40  # more iterations than this are not drawn beside each other where their box is unfolded
-_ENDS = 3  # then it is so many of the first and of the last ones
+_ENDS = 3  # then the first three and the last three are drawn
 _RAISED = ("failed", "inplace")  # the kinds of problems of ops that raised
 _GAIN = 0.8  # so much smaller a picture has to get, or it is not worth to hide something
 
