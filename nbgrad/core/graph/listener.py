@@ -148,7 +148,7 @@ class Listener(Observer):
             self._keep(node, sources, node.device or _CPU, scope)
             return
         node.place = user_place()
-        made = out
+        made = out  # the same, of a type whose attributes compiled code reads without a look-up
         self._keep(node, sources, _CPU if made.is_cpu else made.device, scope)
         if self.watch and few(node.shape) and type(out) in _PLAIN:
             self.notes.values.add(node.seq, out.detach())

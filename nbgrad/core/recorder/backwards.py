@@ -391,7 +391,7 @@ def _hooked(leaf: Leaf) -> bool:
 
 
 def _reduced(gradient: Any, shape: Any) -> Any:
-    made = gradient
+    made = gradient  # the same, of a type whose attributes compiled code reads without a look-up
     if made.is_nested or made.shape == shape:  # of a nested one no broadcast is known
         return gradient
     return sum_to(gradient, gradient.shape, shape)

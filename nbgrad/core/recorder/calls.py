@@ -98,7 +98,7 @@ def _any_learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
     """Whether a gradient goes to one of the tensors that a function is given."""
     for arg in args:
         if isinstance(arg, Tensor):
-            tensor = arg
+            tensor = arg  # the same, of a type whose attributes compiled code reads without a look-up
             if tensor.requires_grad:
                 return True
         elif isinstance(arg, list | tuple):

@@ -11,7 +11,7 @@ from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Scope
 from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.prune import hubs
-from nbgrad.widgets.folding.repeats import Run, iterates, twins
+from nbgrad.widgets.folding.repeats import Run, iterates, loops_of, twins
 from nbgrad.widgets.folding.size import extent
 
 LOOK = 60
@@ -74,7 +74,7 @@ class Folding:
 
     def with_loops(self, graph: Outline, other: "Folding") -> "Folding":
         """With the iterations of loops closed that are in ``other``: a page would fold each alone."""
-        loops = {scope["id"] for scope in graph.description["scopes"] if iterates(scope)}
+        loops = loops_of(graph.description)
         return replace(self, closed=self.closed | (loops & other.closed))
 
     def coarser(self, graph: Outline, limit: int) -> "Folding":
@@ -132,7 +132,7 @@ def _sized(graph: Outline, limit: int) -> Iterator[tuple[Folding, int, float]]:
     """
     description, same = graph.description, graph.runs
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    loops = {scope["id"] for scope in description["scopes"] if iterates(scope)}
+    loops = loops_of(description)
     count = _counting(description, same)
     for folding in _foldings(description, scopes, same):
         nodes = count(folding)
@@ -298,7 +298,7 @@ def folded_below(graph: Description | Outline, depth: int | None) -> Folding | N
     nesting = Nesting(description["scopes"])
     raised = {one["node"] for one in description["problems"] if one["kind"] in _RAISED}
     around = _all_around(nesting, [node["scope"] for node in description["nodes"] if node["id"] in raised])
-    loops = {scope["id"] for scope in description["scopes"] if iterates(scope)}
+    loops = loops_of(description)
     deeper = loops.union(scope for scope, around_it in nesting.depths.items() if around_it > depth) - around
     closed = {scope for scope in deeper if nesting.parents[scope] not in deeper}
     return Folding(closed=frozenset(closed))

@@ -53,6 +53,11 @@ def iterates(scope: Scope) -> bool:
     return scope["label"].startswith("iteration ") and kind(scope).startswith("line")
 
 
+def loops_of(description: Description) -> set[str]:
+    """The iterations of loops, by the ids of their scopes."""
+    return {scope["id"] for scope in description["scopes"] if iterates(scope)}
+
+
 def runs(description: Description) -> list[Run]:
     """Runs of identical module calls that follow each other, or of identical cycles of them; an outline keeps them.
 

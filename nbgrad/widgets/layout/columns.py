@@ -161,6 +161,10 @@ class _Cutter:
         last = self.layout["height"]
         ends = [cut.at for cut in self.cuts] + [last]
         price = [_AGAIN * (len(cut.wires) - 1 + max(0, len(cut.frames) - 1)) for cut in self.cuts] + [0.0]
+
+        def follows(before: int, at: int) -> bool:
+            return before < at and (forced is None or not before < forced < at)
+
         # best[at]: the tallest column, what was paid, and the cuts so far, with a column that ends at ends[at]
         best = {at: (end, price[at], [at]) for at, end in enumerate(ends) if forced is None or at <= forced}
         for _ in range(many - 1):
@@ -169,12 +173,12 @@ class _Cutter:
                     (
                         (max(tall, end - ends[before]), paid + price[at], [*cuts, at])
                         for before, (tall, paid, cuts) in best.items()
-                        if before < at and (forced is None or not before < forced < at)
+                        if follows(before, at)
                     ),
                     key=lambda one: one[0] + one[1],
                 )
                 for at, end in enumerate(ends)
-                if any(before < at and (forced is None or not before < forced < at) for before in best)
+                if any(follows(before, at) for before in best)
             }
         found = best.get(len(ends) - 1)
         return None if found is None else [self.cuts[at] for at in found[2][:-1]]
