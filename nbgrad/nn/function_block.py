@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
-from inspect import signature
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import torch
 
+from nbgrad.core.dispatch.arguments import parameter_names
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.tensor.tensor import Tensor
@@ -37,7 +37,7 @@ class Block(Module):
         super().__init_subclass__()
         if function is not None:
             cls._function = staticmethod(function)
-            cls._trains = "training" in signature(function).parameters
+            cls._trains = "training" in parameter_names(function)
             cls.__formula__ = vars(cls).get("__formula__") or formula_of(function) or cls.__formula__
         cls._dims = dims or cls._dims
 
@@ -86,7 +86,7 @@ def settings(shown: str = "") -> Callable[[T], T]:
     def decorate(kind: T) -> T:
         made: Any = dataclass(eq=False, repr=False)(kind)
         fill = made.__init__
-        names = tuple(signature(fill).parameters)[1:]
+        names = parameter_names(fill)[1:]
 
         @wraps(fill)
         def construct(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -99,7 +99,7 @@ def settings(shown: str = "") -> Callable[[T], T]:
         made.__init__ = construct
         made._names = tuple(field.name for field in fields(made))
         made._shown = shown
-        for name in signature(fill).parameters:
+        for name in names:
             if name in vars(made):  # a default is the constructor's: an attribute of the class would hide a buffer
                 delattr(made, name)
         return kind

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import nbgrad
+from nbgrad.core.dispatch.arguments import parameter_names
 from nbgrad.core.interop.aten_functions import FUNCTIONS
 from tests.core.programs import Library, agree
 
@@ -122,7 +123,7 @@ def test_a_namesake_of_torchs_that_takes_other_arguments_is_known() -> None:
             continue
         theirs = [one.name for one in packet.default._schema.arguments]
         if len(packet.default._schema.returns) == 1 and name not in FUNCTIONS | dict.fromkeys(alike):
-            ours = [*nbgrad.core.interop.torch_functions._ours(twin, name).__signature__.parameters]
+            ours = parameter_names(nbgrad.core.interop.torch_functions._ours(twin, name))
             named = {"self": "input", "train": "training"}
             assert [named.get(one, one) for one in theirs] == ours[: len(theirs)], name
         else:

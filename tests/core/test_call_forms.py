@@ -2,7 +2,7 @@
 
 import pickle
 from functools import partial, wraps
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.dispatch.arguments import parameter_names
+from nbgrad.core.dispatch.arguments import Parameters, parameter_names
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.tensor.methods import TensorMethods
 from tests.core import call_forms, opdb
 from tests.core.call_forms import Call
 from tests.core.programs import Library, agree
@@ -146,5 +147,22 @@ def test_names_of_parameters_are_those_of_the_signature() -> None:
 
     rules = [rule.function for row in OPS.values() for rule in row.rules.values()]
     assert len(rules) > 400
-    for function in (*rules, settled, listed, wraps(settled)(listed), partial(settled, 1), OPS["mul"], torch.nn.Linear):
-        assert parameter_names(function) == list(signature(function).parameters)
+    forwards = [row.forward for row in OPS.values()]
+    others = (settled, listed, wraps(settled)(listed), partial(settled, 1), OPS["mul"], torch.nn.Linear)
+    for function in (*rules, *forwards, *others):
+        shown = signature(function).parameters
+        assert parameter_names(function) == list(shown)
+        positional = {name: one.default for name, one in shown.items() if one.kind <= Parameter.POSITIONAL_OR_KEYWORD}
+        starred = [name for name, one in shown.items() if one.kind is Parameter.VAR_POSITIONAL]
+        named = {name: one.default for name, one in shown.items() if one.kind is Parameter.KEYWORD_ONLY}
+        assert Parameters.of(function) == (positional, starred[0] if starred else None, named)
+
+
+def test_a_row_and_its_methods_show_the_signature_of_the_forward() -> None:
+    for name, row in OPS.items():
+        assert signature(row) == signature(row.forward), name
+        method = vars(TensorMethods).get(name)
+        if getattr(method, "__wrapped__", None) is row:
+            assert signature(method) == signature(row.forward), name
+    assert str(signature(nbgrad.tensor([1.0]).softmax)) == "(*, dim, dtype=None)"
+    assert str(signature(OPS["add"].in_place)) == "(a, b, *, alpha=1)"

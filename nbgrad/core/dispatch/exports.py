@@ -4,6 +4,7 @@ They are found at run time. tools/write.py writes them into stub files, for type
 """
 
 from collections.abc import Iterable
+from functools import cache
 from importlib import import_module
 from inspect import isbuiltin, isfunction
 from pkgutil import walk_packages
@@ -88,6 +89,7 @@ def _twins(name: str, row: Op) -> dict[str, InPlace]:
     return {f"{name}_": twin}
 
 
+@cache  # the modules of the table have most of their names in common
 def torch_has(name: str) -> bool:
     """Whether torch has a function or a method of this name in the table."""
     place, _, rest = name.partition("_")

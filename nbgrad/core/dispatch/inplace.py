@@ -60,7 +60,7 @@ class InPlace:
     def __init__(self, row: Op, kernel: Kernel | bool, table: dict[str, Op]) -> None:
         self._of = row
         self.__doc__ = f"In place: {row.doc[:1].lower()}{row.doc[1:]}"
-        self.__signature__ = row.__signature__
+        self.__wrapped__ = row  # whose signature help() shows
         self.kernel: Kernel = kernel if callable(kernel) else _kernel(row)
         self._table = table
 

@@ -94,8 +94,7 @@ def install(name: str, function: Callable[..., Any]) -> None:
 
     method = running if isinstance(function, Op) else calling
     method.__name__, method.__doc__ = name, function.__doc__
-    # A row has made its signature, which takes time that an import can do without.
-    method.__signature__ = getattr(function, "__signature__", None) or signature(function)  # type: ignore[attr-defined]
+    method.__wrapped__ = function  # type: ignore[attr-defined]  # whose signature help() shows
     setattr(TensorMethods, name, method)
 
 
@@ -130,7 +129,7 @@ def install_operator(operator: str, row: Op) -> None:
     def alone(self: Tensor) -> Any:
         return Op.run(row, (self,), _NO_SETTINGS)
 
-    setattr(TensorMethods, f"__{operator}__", straight if len(signature(row).parameters) > 1 else alone)
+    setattr(TensorMethods, f"__{operator}__", straight if row.inputs[1:] or row.defaults else alone)
     if hasattr(torch.Tensor, f"__r{operator}__"):
         setattr(TensorMethods, f"__r{operator}__", reflected)
 

@@ -8,7 +8,7 @@ that is itself recorded.
 from collections import namedtuple
 from collections.abc import Callable
 from copy import copy
-from inspect import Parameter, signature
+from inspect import Parameter
 from itertools import takewhile
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from nbgrad.core.backend.autocast import any_enabled, cast, may_cast
 from nbgrad.core.backend.below_autograd import inferring
 from nbgrad.core.backend.function_mode import lift, put_back
 from nbgrad.core.backend.torch_guards import check_cut
-from nbgrad.core.dispatch.arguments import bind, bound, other_names, parameter_names
+from nbgrad.core.dispatch.arguments import Parameters, bind, bound, other_names, parameter_names
 from nbgrad.core.dispatch.declaration import Declaration
 from nbgrad.core.dispatch.plan import JointPlan, Plan
 from nbgrad.core.engine.node import INFO, Node, OpInfo, Output, Rule, TensorBase, next_seq, raw_of
@@ -83,20 +83,19 @@ class Op(OpInfo):
     """
 
     def __init__(self, forward: Callable[..., Any], declared: Declaration) -> None:
-        self.__signature__ = signature(forward)  # what help() and a notebook's tooltip show
-        parameters = self.__signature__.parameters.values()
+        self.__wrapped__ = forward  # whose signature and source help() and a notebook's tooltip show
+        parameters = Parameters.of(forward)
         self.name = declared.name or forward.__name__
         self.forward = forward
         self.kernel = declared.kernel or forward
         self.autocasts = True  # until the first recorded run finds it out
         self.doc = self.__doc__ = forward.__doc__ or ""
         self.formula = declared.formula
-        tensors = [p for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
-        self.inputs = tuple(p.name for p in tensors)
-        self.listed = next((p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL), None)
+        self.inputs = tuple(parameters.positional)
+        self.listed = parameters.listed
         self.arity = -1 if self.listed else len(self.inputs)
-        self.optional = sum(p.default is None for p in tensors)
-        self.defaults = {p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
+        self.optional = sum(default is None for default in parameters.positional.values())
+        self.defaults = parameters.named
         self.required = frozenset(name for name, default in self.defaults.items() if default is Parameter.empty)
         self.variadic = declared.variadic
         self._set_outputs(declared)

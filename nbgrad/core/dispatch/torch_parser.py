@@ -6,12 +6,11 @@ This module is not compiled, because the functions made here must show their par
 import operator
 from collections.abc import Callable
 from functools import wraps
-from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from nbgrad.core.dispatch.arguments import NO_OUT, other_names, renamed
+from nbgrad.core.dispatch.arguments import NO_OUT, other_names, parameter_names, renamed
 from nbgrad.core.engine.node import TensorBase
 
 
@@ -23,9 +22,9 @@ def as_parsed(function: Callable[..., Any], *, numpys: bool, out: bool) -> Calla
         numpys: whether it takes numpy's names of arguments too, as torch's parser does.
         out: whether it takes ``out=None``.
     """
-    shown = signature(function)
-    names = other_names(shown.parameters) if numpys else {}
-    out = out and "out" not in shown.parameters
+    own = parameter_names(function)
+    names = other_names(own) if numpys else {}
+    out = out and "out" not in own
 
     @wraps(function)
     def called(*args: Any, **settings: Any) -> Any:
@@ -37,7 +36,6 @@ def as_parsed(function: Callable[..., Any], *, numpys: bool, out: bool) -> Calla
                 settings["dim"] = operator.index(settings["dim"])
         return function(*map(_number, args), **settings)
 
-    called.__signature__ = shown  # type: ignore[attr-defined]  # made once, and not by each who asks
     return called
 
 
