@@ -155,10 +155,6 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that is he
 
     def __getattr__(name: str) -> Any:
         """A module that is loaded when it is asked for, or what there is instead of a name that torch has."""
-        if name in ("symbolic", "lab", "testing"):
-            from importlib import import_module
-
-            return import_module(f"nbgrad.{name}")
         import torch
 
         hint = {
@@ -168,7 +164,7 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that is he
         }.get(name, "")
         if hint:
             raise AttributeError(f"module 'nbgrad' has no attribute {name!r}{hint}", name=name)
-        return suggesting(globals(), torch)(name)
+        return suggesting(globals(), torch, ("lab", "symbolic", "testing"))(name)
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -14,7 +15,9 @@ def nearest(given: str, known: Iterable[str]) -> str:
     return f"; did you mean {plain[found[0]]}?" if found else ""
 
 
-def suggesting(module: dict[str, Any], torchs: ModuleType | None = None) -> Callable[[str], Any]:
+def suggesting(
+    module: dict[str, Any], torchs: ModuleType | None = None, later: tuple[str, ...] = ()
+) -> Callable[[str], Any]:
     """A ``__getattr__`` for the module of these globals, which names the public one that may have been meant.
 
     Python's own suggestion is for tracebacks that Python prints itself: a notebook shows the message alone.
@@ -22,10 +25,13 @@ def suggesting(module: dict[str, Any], torchs: ModuleType | None = None) -> Call
     Args:
         module: the globals.
         torchs: torch's module of that name, where what nbgrad's does not have is to be taken from there.
+        later: the modules of a package that are loaded when they are asked for.
     """
 
     def missing(name: str) -> Any:
-        known = () if name.startswith("_") else [one for one in module if not one.startswith("_")]
+        if name in later:
+            return import_module(f"{module['__name__']}.{name}")
+        known = () if name.startswith("_") else [one for one in (*module, *later) if not one.startswith("_")]
         hint = nearest(name, known)
         if torchs is not None and not name.startswith("_") and hasattr(torchs, name):
             hint = f": use {torchs.__name__}.{name} itself"

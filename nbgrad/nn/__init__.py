@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from nbgrad.core.suggestions import suggesting
-from nbgrad.nn import functional as functional, init as init, parallel as parallel, utils as utils
+from nbgrad.nn import functional as functional, init as init, utils as utils
 from nbgrad.nn.activation import (
     CELU as CELU,
     ELU as ELU,
@@ -213,5 +213,7 @@ from nbgrad.nn.upsampling import (
 
 from nbgrad.nn import modules as modules  # isort: skip  # takes from those above
 
-if not TYPE_CHECKING:  # a type checker would take every name for one that is here
-    __getattr__ = suggesting(globals())
+if TYPE_CHECKING:
+    from nbgrad.nn import parallel as parallel
+else:  # a type checker would take every name for one that is here
+    __getattr__ = suggesting(globals(), later=("parallel",))
