@@ -11,7 +11,7 @@ import json
 import sys
 import types
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # this checkout, also where nbgrad is not installed
@@ -72,9 +72,15 @@ def interfaces() -> str:
         if is_typeddict(thing) and thing.__module__ == schema.__name__:
             hints = get_type_hints(thing, include_extras=True)
             sent = {field: hint for field, hint in hints.items() if schema.PYTHON_ONLY not in get_args(hint)}
-            fields = [f"  {field}: {typescript(hint)};" for field, hint in sent.items()]
+            fields = [f"  {_field(field, hint)};" for field, hint in sent.items()]
             lines += ["", f"export interface {name} {{", *fields, "}"]
     return "\n".join(lines) + "\n"
+
+
+def _field(name: str, hint: Any) -> str:
+    if get_origin(hint) is NotRequired:
+        return f"{name}?: {typescript(get_args(hint)[0])}"
+    return f"{name}: {typescript(hint)}"
 
 
 def constants() -> str:

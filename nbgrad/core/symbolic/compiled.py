@@ -85,6 +85,7 @@ class Compiled:
         self._backend = BACKENDS["fused" if fuses else backend]
         self._passes = partial(_passed, level=level, budget=budget)
         self._variants: dict[Any, list[Variant]] = {}
+        self._newest: Variant | None = None
         self._writes_inputs = False
         self._takes_names = _takes_names(function)
         update_wrapper(self, function, updated=())
@@ -137,6 +138,7 @@ class Compiled:
             self._writes_inputs = True
             key = (*key, _sharing(args))
         self._variants.setdefault(key, []).insert(0, variant)
+        self._newest = variant
         del self._variants[key][_KEPT:]
         self.reasons.append(f"{reason}: traced in {(perf_counter() - begin) * 1e3:.0f} ms, {len(variant)} steps")
         return variant.run(args)
@@ -148,9 +150,9 @@ class Compiled:
         Raises:
             RuntimeError: the function was not traced yet.
         """
-        for variants in reversed(self._variants.values()):
-            return variants[0].program
-        raise RuntimeError(f"{self.__name__} has no program yet: call it once")
+        if self._newest is None:
+            raise RuntimeError(f"{self.__name__} has no program yet: call it once")
+        return self._newest.program
 
 
 _KEPT = 8

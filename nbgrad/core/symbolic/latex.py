@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from math import isinf, isnan
 from typing import Any
 
-from nbgrad.core.dispatch.formula import formula_with, latex_name
+from nbgrad.core.dispatch.formula import formula_with, latex_name, substituted
 from nbgrad.core.symbolic.expressions import name_of_setting
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, RowCall, Value, name_of
 from nbgrad.core.symbolic.lines import ProgramLine, handed, lines_of
@@ -94,7 +94,10 @@ class Formulas:
             base = name.partition("[")[0]
             if name not in row.op.rules and base not in row.op.rules:
                 return None
-            terms.append(self._formula(row, rule=name if name in row.op.rules else base, gradients=outer))
+            term = self._formula(row, rule=name if name in row.op.rules else base, gradients=outer)
+            result = handed(row, False)[0]
+            stretched = result.shape if base in row.op.stretched and isinstance(result, Value) else of.shape
+            terms.append(_summed(term, stretched, of.shape))
         if not terms:
             return None
         first, *others = terms
@@ -154,6 +157,15 @@ class Formulas:
         if len(made or step.writes) > _SHOWN:
             left += r", \ldots"
         return f"{left} &= {right}" if made else rf"{left} &\leftarrow {right}" if left else f"&{right}"
+
+
+def _summed(term: str, stretched: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """The sum of a gradient over the dimensions in which its input was stretched. The formula of a rule has none."""
+    lead = len(stretched) - len(shape)
+    dims = [at for at, size in enumerate(stretched) if at < lead or (shape[at - lead] == 1 and size != 1)]
+    if not dims:
+        return term
+    return substituted(rf"\sum_{{\text{{dim {', '.join(map(str, dims))}}}}} x", {"x": term})
 
 
 def _adds(value: Value, written: set[int]) -> bool:

@@ -18,7 +18,7 @@ from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.latex import Formulas
 from nbgrad.core.symbolic.lines import Level
 from nbgrad.core.symbolic.outline import outline
-from nbgrad.core.symbolic.passes.optimize import optimized
+from nbgrad.core.symbolic.passes.optimize import optimized, stages
 from nbgrad.core.symbolic.passes.peak import peak_memory
 from nbgrad.core.symbolic.passes.rematerialize import check_budget, rematerialize
 from nbgrad.core.symbolic.passes.rewrite import Note
@@ -178,6 +178,23 @@ class Program(Listing):
         passed = optimized(self, level)
         return replace(passed.listing, notes=[*self.notes, *passed.notes])
 
+    def passes(self, level: str = "exact") -> "list[Program]":
+        """The program after each pass of ``optimize`` that has changed something, in order.
+
+        To see one pass: ``after.view(before=before)``, with ``before`` the program in front of it in the list.
+
+        Args:
+            level: as in ``optimize``, which returns the last of these programs.
+
+        Raises:
+            ValueError: there is no such level.
+        """
+        found, notes = list[Program](), self.notes
+        for passed in stages(self, level):
+            notes = [*notes, *passed.notes]
+            found.append(replace(passed.listing, notes=notes))
+        return found
+
     def peak_memory(self) -> int:
         """The most bytes that the results of its steps take at the same time, as a run frees each at its last use.
 
@@ -215,6 +232,9 @@ class Program(Listing):
 
     def view(self, *, before: "Program | None" = None) -> None:
         """Show the program as the output of a notebook cell.
+
+        Steps of the gradient stand beside the op whose gradient they compute. "Steps" goes through the rewrites of the
+        passes: the rule, the steps before and after, your line, and how many steps and bytes it saved.
 
         Args:
             before: the program before a pass, which is drawn beside this one.

@@ -141,6 +141,9 @@ def _edge(edge: Edge) -> Edge:
 
 
 def _step(step: Step) -> Step:
+    if "rewrite" in step:
+        rewrite = step["rewrite"]
+        step = {**step, "rewrite": {**rewrite, "details": list(map(_detail, rewrite["details"]))}}
     return {
         **step,
         "title": clip(step["title"], 200),

@@ -8,7 +8,7 @@ Folding, placing and the table read neither the details, heat maps and sums nor 
 description without these, and writes them for what is drawn.
 """
 
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
 
 PYTHON_ONLY = "not sent to the front end"
 """Marks what the renderings of Python alone read."""
@@ -139,7 +139,7 @@ class Edge(TypedDict):
     input: str  # the name of the op's input, as its row has it
     label: str  # shape and dtype of the value: "(32, 10) float32"
     back: str | None  # shape of the gradient that came back along it: "(32, 10)", None if none did
-    gradient: str | None  # the same with its norm
+    gradient: str | None  # the same with its norm; empty if boxes of their own compute it
     mismatch: str | None  # what is wrong where the gradient does not fit the value
     reduction: Reduction | None
 
@@ -163,14 +163,22 @@ class Given(TypedDict):
     sum: str | None  # where paths meet: how many have arrived, and the sum when it is complete
 
 
+class Rewrite(TypedDict):
+    """What a pass did to a step of a program."""
+
+    after: str  # the node of what stands for it
+    details: list[Detail]  # the steps before and after, the line and what it saves
+
+
 class Step(TypedDict):
-    """One stop of the backward: the rules of one op ran."""
+    """One stop of the backward: the rules of one op ran. In the picture of a program: one rewrite."""
 
     node: str
     rules: list[int]  # the first and the last that ran in it, counted from 1, and how many ran in all
     title: str  # "the rule of mul, line 3"
     incoming: str
     given: list[Given]
+    rewrite: NotRequired[Rewrite]
 
 
 class Overlay(TypedDict):
@@ -291,6 +299,7 @@ class Description(TypedDict):
     problems: list[Problem]
     history: History
     hidden: Hidden
+    beside: Annotated[NotRequired[dict[str, str]], PYTHON_ONLY]  # by node that beside which it stands
 
 
 class Box(TypedDict):

@@ -13,7 +13,18 @@ from itertools import groupby
 
 from nbgrad.widgets.description.format import counted, lines_of
 from nbgrad.widgets.description.sanitize import LINE, clipped, with_clipped_details
-from nbgrad.widgets.description.schema import Chart, Description, Detail, Edge, Given, History, Node, Reduction, Scope
+from nbgrad.widgets.description.schema import (
+    Chart,
+    Description,
+    Detail,
+    Edge,
+    Given,
+    History,
+    Node,
+    Reduction,
+    Scope,
+    Step,
+)
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.walk import Stop
 from nbgrad.widgets.folding.bars import bars_of
@@ -110,6 +121,7 @@ def fold(graph: Outline, folding: Folding) -> Outline:
     drawn: Description = {
         **description,
         "hidden": hidden_by(description, where, {edge["id"] for edge in merged}),
+        "beside": {where.get(one, one): where.get(by, by) for one, by in description.get("beside", {}).items()},
         "notes": [*description["notes"], note],
         "nodes": nodes,
         "edges": merged,
@@ -314,7 +326,8 @@ def _merged_edge(group: list[Edge], tensors: int) -> Edge:
     first = group[0]
     if len(group) == 1:
         return first
-    gradients = [edge for edge in group if edge["gradient"] is not None]
+    gradients = [edge for edge in group if edge["gradient"]]
+    none = "" if any(edge["gradient"] is not None for edge in group) else None
     several = f"{len(gradients)} gradients"
     back = gradients[0]["back"] if tensors == 1 and gradients else several
     alone = gradients[0] if len(gradients) == 1 else None
@@ -323,12 +336,24 @@ def _merged_edge(group: list[Edge], tensors: int) -> Edge:
         "input": "",
         "label": first["label"] if tensors == 1 else f"{first['label']} and {tensors - 1} more",
         "back": None if not gradients else alone["back"] if alone else back,
-        "gradient": None if not gradients else alone["gradient"] if alone else several,
+        "gradient": none if not gradients else alone["gradient"] if alone else several,
     }
 
 
+def _led(step: Step, where: dict[str, str]) -> Step:
+    """A rewrite that leads to the nodes that are drawn."""
+    rewrite = step["rewrite"]
+    after = where.get(rewrite["after"], rewrite["after"])
+    return {**step, "node": where.get(step["node"], step["node"]), "rewrite": {**rewrite, "after": after}}
+
+
 def _walk(graph: Outline, where: dict[str, str], renamed: dict[str, str], drawn: list[Node]) -> list[Stop]:
-    """The walk through what is drawn: what happens inside a folded node without a pause is one step."""
+    """The walk through what is drawn: what happens inside a folded node without a pause is one step.
+
+    A rewrite of a program is a step of its own, also inside of a folded node.
+    """
+    if any("rewrite" in stop.step for stop in graph.walk or ()):
+        return [Stop(_led(stop.step, where), stop.node, []) for stop in graph.stops()]
     stopped = graph.stopped()
     stops = [(at, list(inside)) for at, inside in groupby(stopped, key=lambda node: where.get(node, node))]
     passing = [edge for edge in graph.description["edges"] if edge["id"] in renamed]

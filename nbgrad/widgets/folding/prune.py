@@ -55,7 +55,9 @@ def keep_nearest(graph: Outline, limit: int, asked: frozenset[str] = frozenset()
         "edges": drawn,
         "problems": [{**one, "node": one["node"] if one["node"] in kept else None} for one in description["problems"]],
     }
-    return graph.changed(left, [stop.along(there) for stop in graph.stops() if stop.step["node"] in kept])
+    return graph.changed(
+        left, [stop.along(there) for stop in graph.stops() if stop.step["node"] in kept or "rewrite" in stop.step]
+    )
 
 
 def _ends(node: Node) -> bool:

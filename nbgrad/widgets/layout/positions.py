@@ -8,7 +8,7 @@ takes too long is drawn coarser; nothing here waits longer than the sum of the t
 import json
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -213,6 +213,7 @@ def dot_source(description: Description, direction: Direction, sizes: "Sizes") -
     nesting = Nesting(description["scopes"])
     graphviz = language()
     homes: defaultdict[str | None, Any] = defaultdict(graphviz.Digraph)
+    rows = _Rows.of(description)
     space = {"nodesep": "0.25", "ranksep": "0.34" if direction == "TB" else "0.45"}
     top = homes[None] = graphviz.Digraph(
         graph_attr={"rankdir": direction, **space, "fontname": "Courier", "fontsize": "12"},
@@ -228,13 +229,21 @@ def dot_source(description: Description, direction: Direction, sizes: "Sizes") -
     for node in description["nodes"]:
         scope_of[node["id"]] = node["scope"]
         _add_box(homes[node["scope"]], node["id"], *sizes.nodes[node["id"]])
+    if rows.together:
+        top.attr(newrank="true")  # else nothing in one cluster could stand beside something in another
+    for ids in rows.together:
+        with top.subgraph(graph_attr={"rank": "same"}) as row:
+            for id in ids:
+                row.node(id)
     labelled = len(description["edges"]) <= _LABELLED
     bundles = {bundle[0]["id"]: bundle for bundle in _bundles(description)}
     for edge in description["edges"]:
         if (bundle := bundles.get(edge["id"])) is not None:
             told = [one for one in bundle if one["id"] in sizes.labels]
-            room = {"label": _letters(told, direction, sizes)} if labelled and told else {}
-            top.edge(edge["source"], edge["target"], id=edge["id"], **room)
+            level = rows.level(edge)  # a label there would stand in a row of its own
+            room = {"label": _letters(told, direction, sizes)} if labelled and told and not level else {}
+            ends = [edge["source"], edge["target"]]
+            top.edge(*(reversed(ends) if rows.upwards(edge) else ends), id=edge["id"], **room)
         if edge["reduction"] is None:
             continue
         mark = f"mark-{edge['id']}"
@@ -280,6 +289,45 @@ def skeleton(description: Description) -> Description:
         "edges": [edge for edge in description["edges"] if edge["source"] not in rows],
         "scopes": [scope for scope in description["scopes"] if scope["id"] not in alone],
     }
+
+
+_OVER = 30.0
+"""So far above two boxes of a row stand the ends by which a line over them is drawn."""
+
+_BESIDE = 6
+"""At most so many boxes of a gradient stand in the row of one op; the others stand below or above it."""
+
+
+class _Rows(NamedTuple):
+    """What stands beside what, where a description says so.
+
+    Attributes:
+        together: the nodes of each row.
+        positions: how far down each node stands, among those that nothing stands beside.
+    """
+
+    together: list[list[str]]
+    positions: dict[str, int]
+
+    @classmethod
+    def of(cls, description: Description) -> Self:
+        """Those of ``description``."""
+        positions = {node["id"]: at for at, node in enumerate(description["nodes"])}
+        beside = {one: by for one, by in description.get("beside", {}).items() if {one, by} <= positions.keys()}
+        beside = {one: by for one, by in beside.items() if one != by}
+        rows: defaultdict[str, list[str]] = defaultdict(list)
+        for one, by in beside.items():
+            rows[by].append(one)
+        together = [[by, *ones[:_BESIDE]] for by, ones in rows.items()]
+        return cls(together, positions | {one: positions[by] for one, by in beside.items()} if together else {})
+
+    def level(self, edge: Edge) -> bool:
+        """Whether a line leads to something in the same row."""
+        return bool(self.together) and self.positions[edge["source"]] == self.positions[edge["target"]]
+
+    def upwards(self, edge: Edge) -> bool:
+        """Whether a line leads to a row above: a gradient comes to the ops in the reverse of their order."""
+        return bool(self.together) and self.positions[edge["source"]] > self.positions[edge["target"]]
 
 
 def label_lines(edge: Edge) -> list[str]:
@@ -547,11 +595,7 @@ def _read(description: Description, direction: Direction, answer: str, sizes: Si
         return [round(float(x) - left + _EDGE, 1), round(top - float(y) + _EDGE, 1)]
 
     objects = {thing["name"]: thing for thing in answered.get("objects", [])}
-    runs = {
-        edge["id"]: [point(pair) for pair in edge["pos"].split(";")[0].split()]
-        for edge in answered.get("edges", [])
-        if "id" in edge  # an invisible edge has none
-    }
+    runs = _runs(description, answered, objects, point, sizes)
     places = {edge["id"]: point(edge["lp"]) for edge in answered.get("edges", []) if "id" in edge and "lp" in edge}
 
     def node_box(name: str, size: tuple[float, float]) -> Box:
@@ -584,7 +628,43 @@ def _read(description: Description, direction: Direction, answer: str, sizes: Si
         "scopes": scopes,
         "texts": sizes.texts,
     }
-    return _with_rows(drawn, in_columns(description, placed) if direction == "TB" else placed, sizes)
+    tall = (
+        direction == "TB" and not _Rows.of(description).together
+    )  # rows that were cut would not stand beside each other
+    return _with_rows(drawn, in_columns(description, placed) if tall else placed, sizes)
+
+
+def _runs(
+    description: Description,
+    answered: dict[str, Any],
+    objects: dict[str, Any],
+    point: Callable[[str], list[float]],
+    sizes: Sizes,
+) -> dict[str, list[list[float]]]:
+    """The line of each edge that graphviz was asked for, from its source to its target."""
+    runs = {
+        edge["id"]: [point(pair) for pair in edge["pos"].split(";")[0].split()]
+        for edge in answered.get("edges", [])
+        if "id" in edge and "pos" in edge  # an invisible edge has no id
+    }
+    rows = _Rows.of(description)
+    for edge in [bundle[0] for bundle in _bundles(description)] if rows.together else ():
+        if edge["id"] not in runs:  # graphviz gives up some lines within a row
+            source, target = edge["source"], edge["target"]
+            ends = point(objects[source]["pos"]), point(objects[target]["pos"])
+            runs[edge["id"]] = _line(*ends, sizes.nodes[source], sizes.nodes[target])
+        elif rows.upwards(edge):
+            runs[edge["id"]].reverse()
+    return runs
+
+
+def _line(
+    start: list[float], end: list[float], size: tuple[float, float], other: tuple[float, float]
+) -> list[list[float]]:
+    """A curve from the upper side of one box to that of another: over what stands between them."""
+    begin, stop = [start[0], start[1] - size[1] / 2], [end[0], end[1] - other[1] / 2]
+    over = min(begin[1], stop[1]) - _OVER
+    return [begin, [begin[0], over], [stop[0], over], stop]
 
 
 def _wires(
@@ -597,10 +677,11 @@ def _wires(
     """The wires without a mark, those of a bundle beside each other, and the labels that they have."""
     edges: dict[str, list[list[list[float]]]] = {}
     labels: dict[str, Box] = {}
+    rows = _Rows.of(description)
     for bundle in _bundles(description):
         first = bundle[0]["id"]
         for at, edge in enumerate(bundle):
-            aside = _ASIDE * (at - (len(bundle) - 1) / 2)
+            aside = 0.0 if rows.level(edge) else _ASIDE * (at - (len(bundle) - 1) / 2)
             edges[edge["id"]] = [[[round(x, 1), round(y, 1)] for x, y in beside(runs[first], aside)]]
         if first in places:
             told = [edge for edge in bundle if edge["id"] in sizes.labels]

@@ -128,7 +128,7 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
     present |= {"root"} if any(node["root"] for node in picture["description"]["nodes"]) else set()
     present |= {"mark"} if picture["layout"]["marks"] else set()
     for edge in [one for one in edges if picture["layout"]["edges"][one["id"]]]:
-        present |= {"faint"} if edge["gradient"] is None else {"wire", "back"}
+        present |= {"faint"} if edge["gradient"] is None else {"wire", "back"} if edge["gradient"] else {"wire"}
     x = _MARGIN
     y += 10
     for key, meaning in LEGEND.items():
@@ -183,9 +183,10 @@ def _graph(picture: Picture) -> Iterator[str]:
 
 def edge_title(edge: Edge) -> str:
     """Say in one line what went along an edge, both ways."""
-    gradient = edge["mismatch"] or ("no gradient" if edge["gradient"] is None else f"gradient {edge['gradient']}")
+    came = edge["gradient"] and f"; gradient {edge['gradient']}"
+    gradient = f"; {edge['mismatch']}" if edge["mismatch"] else "; no gradient" if came is None else came
     reduction = "" if edge["reduction"] is None else f"; summed {edge['reduction']['text']}"
-    return f"{edge['input'] or 'inputs'}: {edge['label']}; {gradient}{reduction}"
+    return f"{edge['input'] or 'inputs'}: {edge['label']}{gradient}{reduction}"
 
 
 def _scope_label(scope: Scope, box: Box, wide: float) -> Iterator[str]:
@@ -303,6 +304,8 @@ def _wires(edge: Edge, layout: Layout) -> list[str]:
     stops = [layout["nodes"].get(edge["source"]), *[mark] * (len(runs) - 1), layout["nodes"].get(edge["target"])]
     ended = [(run, sides(run, ends)) for run, ends in zip(runs, pairwise(stops), strict=True)]
     forward = [beside(run, APART, ends) for run, ends in ended]
+    if not edge["gradient"]:
+        return _wire([beside(run, 0, ends) for run, ends in ended], "wire")
     back = [beside(run, -APART, ends)[::-1] for run, ends in reversed(ended)]
     return [*_wire(forward, "wire"), *_wire(back, "back" if edge["mismatch"] is None else "wrong")]
 

@@ -48,7 +48,7 @@ def text(description: Description, *, rows: int = ROWS) -> str:
     lines += ["", *_align(table)]
     if len(nodes) > rows:
         lines.append(f"({len(nodes) - rows:,} earlier nodes are not listed)")
-    gradients = [(edge, edge["gradient"]) for edge in description["edges"] if edge["gradient"] is not None]
+    gradients = [(edge, edge["gradient"]) for edge in description["edges"] if edge["gradient"]]
     lines += _section("Gradients", gradients, _COLUMN, rows)
     reduced = [(edge, edge["reduction"]["text"]) for edge in description["edges"] if edge["reduction"] is not None]
     lines += _section("Broadcast reductions", reduced, 72, rows)

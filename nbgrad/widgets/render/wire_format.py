@@ -17,9 +17,10 @@ from nbgrad.widgets.layout.positions import Sizes
 
 
 def sent(picture: Picture) -> Picture:
-    """The picture without the widths of its texts, which the front end does not read."""
+    """The picture without the widths of its texts and what stands beside what, which the front end does not read."""
     layout, turned = ({**one, "texts": {}} if one else None for one in (picture["layout"], picture["turned"]))
-    return {**picture, "layout": layout, "turned": turned}  # type: ignore[typeddict-item]  # the first is there
+    description = {key: one for key, one in picture["description"].items() if key != "beside"}
+    return {**picture, "description": description, "layout": layout, "turned": turned}  # type: ignore[typeddict-item]  # the first is there
 
 
 def packed(picture: Picture) -> bytes:

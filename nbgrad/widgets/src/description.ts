@@ -109,12 +109,18 @@ export interface Given {
   sum: string | null;
 }
 
+export interface Rewrite {
+  after: string;
+  details: Detail[];
+}
+
 export interface Step {
   node: string;
   rules: number[];
   title: string;
   incoming: string;
   given: Given[];
+  rewrite?: Rewrite;
 }
 
 export interface Overlay {

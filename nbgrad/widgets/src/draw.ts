@@ -70,13 +70,13 @@ export function draw(picture: Picture): Drawing {
 }
 
 export function edgeTitle(edge: Edge): string {
-  const gradient = edge.gradient === null ? "no gradient" : `gradient ${edge.gradient}`;
+  const gradient = edge.gradient === null ? "; no gradient" : edge.gradient && `; gradient ${edge.gradient}`;
   const reduction = edge.reduction === null ? "" : `; summed ${edge.reduction.text}`;
-  return `${edge.input || "inputs"}: ${edge.label}; ${edge.mismatch ?? gradient}${reduction}`;
+  return `${edge.input || "inputs"}: ${edge.label}${edge.mismatch ? `; ${edge.mismatch}` : gradient}${reduction}`;
 }
 
 function wires(edge: Edge, runs: number[][][], { nodes, marks }: Layout): SVGElement[] {
-  const apart = edge.gradient === null ? 0 : APART;
+  const apart = edge.gradient ? APART : 0;
   const mark = marks[edge.id];
   const ends = runs.map((run, at) => sides(run, [at ? mark : nodes[edge.source], at < runs.length - 1 ? mark : nodes[edge.target]]));
   const forward = runs.map((run, at) => beside(run, apart, ends[at]));
@@ -84,7 +84,7 @@ function wires(edge: Edge, runs: number[][][], { nodes, marks }: Layout): SVGEle
     svg("path", { class: "nbg-wire", d: path(forward) }),
     svg("polygon", { class: "nbg-tip", points: tip(forward[forward.length - 1] ?? []) }),
   ];
-  if (edge.gradient === null) return parts;
+  if (!edge.gradient) return parts;
   const back = runs.map((run, at) => beside(run, -apart, ends[at]).reverse()).reverse();
   return [
     ...parts,

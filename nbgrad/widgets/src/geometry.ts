@@ -245,7 +245,10 @@ function walk(
     const node = where.get(step.node);
     const given = step.given.flatMap((one) => (renamed.has(one.edge) ? [{ ...one, edge: renamed.get(one.edge) ?? "" }] : []));
     const last = steps[steps.length - 1];
-    if (!node) steps.push({ ...step, given });
+    if (step.rewrite) {
+      const { after } = step.rewrite;
+      steps.push({ ...step, node: node ?? step.node, rewrite: { ...step.rewrite, after: where.get(after) ?? after } });
+    } else if (!node) steps.push({ ...step, given });
     else if (last?.node === node) steps[steps.length - 1] = { ...last, ...together(last, step), given: [...last.given, ...given] };
     else steps.push({ ...step, node, title: `the rules inside ${labels.get(node) ?? ""}`, given });
   }

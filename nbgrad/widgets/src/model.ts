@@ -46,7 +46,7 @@ export function stepTitle(steps: Step[], at: number): string {
   if (!step) return "";
   const [first = at, last = at, all = steps.length] = step.rules;
   const rules = all === steps.length ? "" : ` (rule${first === last ? ` ${first}` : `s ${first}-${last}`} of ${all})`;
-  return `Step ${at} of ${steps.length}${rules}: ${step.title}`;
+  return `${step.rewrite ? "Rewrite" : "Step"} ${at} of ${steps.length}${rules}: ${step.title}`;
 }
 
 /** How many findings there are: a verdict on the gradients of a module is one if they are not sound. */

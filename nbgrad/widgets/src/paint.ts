@@ -84,11 +84,11 @@ export class Paint {
     const { steps } = this.#picture.description;
     const given = (from: number, to: number) => new Set(steps.slice(from, to).flatMap((one) => one.given.map((it) => it.edge)));
     const [past, now] = [given(0, at), given(at - 1, at)];
-    const done = new Set(steps.slice(0, at).map((one) => one.node));
+    const done = new Set(steps.slice(step?.rewrite ? at : 0, at).map((one) => one.node));
     for (const edge of this.#picture.description.edges) if (past.has(edge.id)) done.add(edge.source);
     for (const [id, element] of nodes) {
       flag(element, "done", done.has(id));
-      flag(element, "current", step?.node === id);
+      flag(element, "current", step?.node === id || step?.rewrite?.after === id);
     }
     for (const [id, element] of [...edges, ...marks]) {
       flag(element, "done", past.has(id));

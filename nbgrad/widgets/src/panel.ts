@@ -47,7 +47,7 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   parts.push(...edgeList("Takes", description, description.edges.filter((e) => same(e.target)), "source", select));
   const uses = description.edges.filter((e) => same(e.source));
   const several = told.details.some(({ term }) => term === "results"); // each has a gradient of its own
-  const added = uses.filter((e) => e.gradient !== null).length > 1 && !several ? ": their gradients are added" : "";
+  const added = uses.filter((e) => e.gradient).length > 1 && !several ? ": their gradients are added" : "";
   parts.push(...edgeList(`Used by${added}`, description, uses, "target", select));
   parts.push(
     html("h4", {}, "Show only"),
@@ -75,7 +75,7 @@ export function edgePanel(description: Description, edge: Edge, select: Selectio
   const parts: Node[] = [title(`${name(description, edge.source)} → ${name(description, edge.target)}`)];
   parts.push(quiet(edge.input ? `as ${edge.input}` : "several inputs"));
   const rows = html("dl", {}, html("dt", {}, "value, forward"), html("dd", {}, edge.label));
-  rows.append(html("dt", {}, "gradient, backward"), html("dd", {}, edge.gradient ?? "none came back"));
+  rows.append(html("dt", {}, "gradient, backward"), html("dd", {}, edge.gradient === "" ? "in boxes of its own" : (edge.gradient ?? "none came back")));
   parts.push(rows);
   if (edge.mismatch) parts.push(html("p", { class: "nbg-finding nbg-finding-failed" }, edge.mismatch));
   const op = description.ops[nodeOf(description, edge.target)?.op ?? ""];
@@ -151,7 +151,7 @@ function edgeList(
     const go = html("button", { type: "button" });
     go.append(html("b", {}, name(description, edge[end])), html("span", {}, edge.input ? ` as ${edge.input}` : ""));
     go.append(html("small", {}, end === "source" ? edge.label : (nodeOf(description, edge.target)?.label.slice(1).join(", ") ?? "")));
-    go.append(html("small", {}, edge.gradient === null ? "no gradient" : `∇ ${edge.gradient}`));
+    go.append(html("small", {}, edge.gradient === null ? "no gradient" : edge.gradient && `∇ ${edge.gradient}`));
     listen(go, "click", () => select.node(edge[end]));
     const item = html("li", {}, go);
     if (edge.reduction) {

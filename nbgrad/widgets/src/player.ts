@@ -8,7 +8,7 @@ import { formulas } from "./panel";
 const SPEEDS: [string, number][] = [["slow", 2400], ["normal", 1100], ["fast", 350]];
 
 export class Player {
-  readonly root = html("div", { class: "nbg-player", role: "group", label: "Steps of the backward", hidden: "", testid: "player" });
+  readonly root = html("div", { class: "nbg-player", role: "group", label: "Steps", hidden: "", testid: "player" });
   readonly #slider = html("input", { type: "range", min: 1, value: 1, label: "Step", testid: "step" });
   readonly #words = html("span", { class: "nbg-step-title", "aria-live": "polite" });
   readonly #speed = html("select", { label: "Speed" });
@@ -87,7 +87,12 @@ export class Player {
 export function stepPanel(description: Description, step: Step): Node[] {
   const node = nodeOf(description, step.node);
   const op = description.ops[node?.op ?? ""];
-  const parts: Node[] = [html("h3", {}, `∇ ${name(description, step.node)}`), html("p", { class: "nbg-kind" }, stepTitle(description.steps, description.steps.indexOf(step) + 1))];
+  const title = html("p", { class: "nbg-kind" }, stepTitle(description.steps, description.steps.indexOf(step) + 1));
+  if (step.rewrite) {
+    const told = step.rewrite.details.flatMap(({ term, text }) => [html("dt", {}, term), html("dd", {}, html("pre", {}, text))]);
+    return [html("h3", {}, step.title), title, html("dl", {}, ...told)];
+  }
+  const parts: Node[] = [html("h3", {}, `∇ ${name(description, step.node)}`), title];
   parts.push(html("h4", {}, "Incoming gradient"), html("p", {}, step.incoming), html("h4", {}, "Local rule"));
   const inputs = new Set(step.given.map((given) => description.edges.find((edge) => edge.id === given.edge)?.input));
   const rules = op ? op.formulas.filter((item) => item.of && inputs.has(item.of)) : [];

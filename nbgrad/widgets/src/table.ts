@@ -17,7 +17,7 @@ export function tableOf(description: Description, choose: (id: string) => void):
       const reduction = edge.reduction ? `; gradient summed ${edge.reduction.text}` : "";
       return html("div", {}, `${edge.input ? `${edge.input}: ` : ""}${name(description, edge.source)} ${edge.label}${reduction}`);
     });
-    const back = description.edges.find((edge) => edge.source === node.id && edge.gradient !== null)?.gradient;
+    const back = description.edges.find((edge) => edge.source === node.id && edge.gradient)?.gradient;
     const gradient = node.gradient?.facts ?? node.rule ?? back ?? (node.root ? "not kept" : "none");
     body.append(
       html("tr", {},

@@ -87,7 +87,7 @@ export function count(bar: HTMLElement, description: Description): void {
     if (label) element.textContent = label;
     return element;
   };
-  bar.querySelector<HTMLElement>(".nbg-group")!.hidden = !edges.some((edge) => edge.gradient !== null);
+  bar.querySelector<HTMLElement>(".nbg-group")!.hidden = !edges.some((edge) => edge.gradient);
   tool("steps", steps.length);
   tool("history", history.frames.length, `History (${history.frames.length})`);
   tool("reductions", true, `${reductions.some((one) => one.warning) ? "⚠ " : ""}Σ Reductions (${sums})`);
@@ -137,13 +137,13 @@ function search(tools: Tools): HTMLElement {
 export function legendOf(description: Description): HTMLElement {
   const legend = html("footer", { class: "nbg-legend" });
   const { nodes, edges } = description;
-  const came = edges.some((edge) => edge.gradient !== null);
+  const came = edges.some((edge) => edge.gradient);
   const has = (kind: string) => nodes.some((node) => node.kind === kind && !node.root);
   const entries: [boolean, string, string][] = [
     ...Object.entries(MEANING).map(([kind, meaning]): [boolean, string, string] => [has(kind), kind, meaning]),
     [nodes.some((node) => node.root), "root", `▲ ${SIGNS.root}`],
     [edges.some((edge) => edge.reduction), "mark", `Σ ${SIGNS.mark}`],
-    [came, "came", SIGNS.wire],
+    [edges.some((edge) => edge.gradient !== null), "came", SIGNS.wire],
     [came, "back", SIGNS.back],
     [edges.some((edge) => edge.gradient === null), "none", SIGNS.faint],
   ];

@@ -459,6 +459,7 @@ export class View implements Touched, Keyed, Tools {
     this.#unchoose(); // it is no part of the walk
     this.#open(stepPanel(this.scene.description, step));
     // First where it leads to, so that as much of the way there is in sight as there is room for.
+    if (step.rewrite) this.reveal(this.scene.box(step.rewrite.after));
     for (const { edge } of step.given) this.reveal(this.scene.box(this.scene.edge(edge)?.source ?? ""));
     this.reveal(this.scene.box(step.node));
   }

@@ -206,6 +206,25 @@ def test_what_has_changed_is_traced_again_with_a_reason() -> None:
     assert "Dropout.p" in run() or "training" in run()
 
 
+def test_the_program_is_that_of_the_newest_trace() -> None:
+    net = network().eval()
+    loss = nbgrad.compile(lambda x, y: nn.functional.cross_entropy(net(x), y))
+    large, small = (nbgrad.tensor(X), nbgrad.tensor(Y)), (nbgrad.tensor(X[:4]), nbgrad.tensor(Y[:4]))
+    loss(*large)
+    loss(*small)
+    assert loss.program.inputs[0].shape == (4, 6)
+    net.train()
+    loss(*large)  # of a kind that was there first
+    assert loss.program.inputs[0].shape == (16, 6)
+    assert any(step.random for step in loss.program.steps)
+    loss(*small)
+    assert loss.program.inputs[0].shape == (4, 6)
+    net.eval()
+    loss(*large)  # runs what was traced first
+    assert len(loss.reasons) == 4
+    assert loss.program.inputs[0].shape == (4, 6)
+
+
 def test_a_kernel_that_gives_one_tensor_twice() -> None:
     net = nn.LSTM(4, 5)  # oneDNN gives the gradient of both biases as one tensor
     x = nbgrad.tensor(torch.randn(3, 2, 4))

@@ -36,6 +36,21 @@ def test_a_gradient_has_the_formula_of_its_rule() -> None:
     assert not any("transpose" in line for line in lines)  # it stands inside of a formula
 
 
+def test_a_gradient_of_what_was_stretched_is_a_sum() -> None:
+    lines = program_of(mlp).latex().splitlines()
+    assert r"\overline{w_{4, \mathrm{bias}}} &= \sum_{\text{dim 0}} \overline{\mathrm{linear}_{3}} \\" in lines
+
+    def loss(x: Any, y: Any, z: Any) -> Any:
+        return ((x - y) * z).sum()
+
+    args = [nbgrad.ones(4, 5, requires_grad=True), nbgrad.ones(5, requires_grad=True)]
+    text = trace(loss, *args, nbgrad.ones(4, 1, requires_grad=True)).grad().latex()
+    assert r"\bar{y} &= \sum_{\text{dim 0}} (-\overline{\mathrm{sub}})" in text
+    assert r"\bar{z} &= \sum_{\text{dim 1}} (\overline{\mathrm{mul}} \odot \mathrm{sub})" in text
+    text = trace(lambda x, y: (x + y).sum(), nbgrad.ones(2, 3, 4), nbgrad.ones(3, 1, requires_grad=True)).grad().latex()
+    assert r"\bar{y} &= \sum_{\text{dim 0, 2}} \overline{\mathrm{add}}" in text
+
+
 def test_a_value_that_several_ops_read_has_the_sum_of_their_rules() -> None:
     x = nbgrad.ones(3, requires_grad=True)
     text = trace(lambda x: (x.exp() + x.sin() - x).sum(), x).grad().latex()

@@ -85,11 +85,11 @@ class _Algebra:
             other = self._value_of(step)
             if other is not None:
                 self._stands.add(step.result, other)
-                self._notes.append(note("algebra", given, repr(other)))
+                self._notes.append(note("algebra", given, [other]))
                 continue
             shorter = self._shorter(step)
             if shorter is not None:
-                self._notes.append(note("algebra", given, str(shorter), 0))
+                self._notes.append(note("algebra", given, [shorter], 0))
                 step = shorter
             steps.append(step)
             for value in step.results():

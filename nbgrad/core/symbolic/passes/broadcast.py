@@ -184,7 +184,7 @@ class _Sinking:
             made = self._editor.call(step.function, smalls, step, result=result)
             if made is not None:
                 gain = not all(one is other or other.constant for one, other in zip(smalls, step.args, strict=True))
-                self._keep(made, note("read before expand", step, str(made), 0) if gain else None)
+                self._keep(made, note("read before expand", step, [made], 0) if gain else None)
                 return
         self._keep(step)
 
@@ -199,7 +199,7 @@ class _Sinking:
             made = self._editor.call(step.function, smalls, step)
             if made is not None and made.result.dtype is result.dtype:
                 self._small[id(result)] = made.result
-                self._keep(made, note("elementwise before expand", step, str(made), 0), optional=True)
+                self._keep(made, note("elementwise before expand", step, [made], 0), optional=True)
         if id(result) in self._expanded and id(result) in self._small:
             whole = self._written_out(step, self._small[id(result)]) or whole
         for one in whole:
@@ -247,7 +247,7 @@ class _Sinking:
             return
         self._small[id(step.result)] = value
         steps = [*(one for one in made if one is not None), *written]
-        told = note("sum of expand", step, "; ".join(map(str, steps)), 0)
+        told = note("sum of expand", step, steps, 0)
         for place, one in enumerate(steps):
             self._keep(one, told if place == 0 else None, optional=True)
 
@@ -324,7 +324,7 @@ class _Merging:
                 steps.append(step)
                 continue
             steps += made
-            notes.append(note("sum of sums", step, "; ".join(map(str, made)), 0))
+            notes.append(note("sum of sums", step, made, 0))
         if not notes:
             return Passed(self._listing, [])
         kept = [one for one in steps if not (isinstance(one.result, Value) and id(one.result) in self._dropped)]
@@ -410,7 +410,7 @@ def factor_out(listing: L) -> Passed[L]:
             dropped.add(id(of.of))
             steps += pair
             uses[id(pair[0].result)] = 1
-            notes.append(note("factor out of a sum", step, "; ".join(map(str, pair)), 0))
+            notes.append(note("factor out of a sum", step, pair, 0))
         for one in pair or (step,):
             for value in one.results():
                 made[id(value)] = one

@@ -42,7 +42,7 @@ def merge_common(listing: L) -> Passed[L]:
             continue
         for value, other in zip(made, known, strict=True):
             stands.add(value, other)
-        notes.append(note("common subexpression", step, ", ".join(map(repr, known))))
+        notes.append(note("common subexpression", step, known))
     if not notes:
         return Passed(listing, [])
     return Passed(listing.with_steps(steps, stands), notes)

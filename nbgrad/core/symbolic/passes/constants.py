@@ -44,7 +44,7 @@ def fold_constants(listing: L) -> Passed[L]:
         constant = editor.constant(made, given.result.name or "constant")
         stands.add(given.result, constant)
         folded.append(constant)
-        notes.append(note("constant", given, repr(constant)))
+        notes.append(note("constant", given, [constant]))
     if not notes:
         return Passed(listing, [])
     found = listing.with_steps(kept, stands)

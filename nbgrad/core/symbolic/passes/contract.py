@@ -48,7 +48,7 @@ class _Contraction:
                 continue
             dropped.add(id(product))
             steps += made
-            notes.append(note("product and sum in one", step, "; ".join(map(str, made)), 0))
+            notes.append(note("product and sum in one", step, made, 0))
         if not notes:
             return Passed(self._listing, [])
         return Passed(self._listing.with_steps([one for one in steps if id(one) not in dropped]), notes)

@@ -16,7 +16,7 @@ def remove_dead_code(listing: L) -> Passed[L]:
         needed = step.random or step.checks or any(id(value) in live for value in step.results())
         needed = needed or any(value.storage in seen for value in step.writes)
         if not needed:
-            notes.append(note("dead code", step, ""))
+            notes.append(note("dead code", step, ()))
             continue
         kept.append(step)
         for value in (*step.inputs(), *step.writes):

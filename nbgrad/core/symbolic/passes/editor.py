@@ -57,7 +57,7 @@ class Editor:
         result: Value | None = None,
         view_of: Value | None = None,
     ) -> ProgramStep | None:
-        """A step that calls ``function``, with the place and phase of another step.
+        """A step that calls ``function``, with the place, phase and scope of another step.
 
         Args:
             function: returns one tensor, in memory of its own unless ``view_of`` is given.
@@ -78,7 +78,7 @@ class Editor:
             result = self.value(form, like.results()[0], view_of=view_of)
         elif form != form_of(result):
             return None
-        return ProgramStep(function, args, kwargs, result, (), False, like.phase, None, like.place)
+        return ProgramStep(function, args, kwargs, result, (), False, like.phase, None, like.place, like.scope)
 
     @cached_property
     def _next(self) -> dict[str, int]:

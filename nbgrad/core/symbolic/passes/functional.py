@@ -69,10 +69,11 @@ def undo_in_place(listing: L) -> Passed[L]:
             step.phase,
             None,
             step.place,
+            step.scope,
         )
         stands.add(target, made.result)
         steps.append(made)
-        notes.append(note("value in place of a change", given, str(made), 0))
+        notes.append(note("value in place of a change", given, [made], 0))
     if not notes:
         return Passed(listing, [])
     return Passed(listing.with_steps(steps, stands), notes)
@@ -106,7 +107,7 @@ def work_in_place(listing: L) -> Passed[L]:
         stands.add(step.result, operand)
         memory.move(step.result, operand)
         steps.append(made)
-        notes.append(note("in place", given, str(made), 0))
+        notes.append(note("in place", given, [made], 0))
     if not notes:
         return Passed(listing, [])
     return Passed(listing.with_steps(steps, stands), notes)
@@ -177,4 +178,4 @@ def _in_place(step: ProgramStep, operand: Value) -> ProgramStep:
         function = _MORE[name] if name in _MORE else _IN_PLACE[name]
         if args[0] is not operand:
             args = (operand, args[0])
-    return ProgramStep(function, args, kwargs, operand, (operand,), False, step.phase, None, step.place)
+    return ProgramStep(function, args, kwargs, operand, (operand,), False, step.phase, None, step.place, step.scope)

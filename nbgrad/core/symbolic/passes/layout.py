@@ -170,7 +170,7 @@ class _Layout:
         function, args, kwargs = call
         made = ProgramStep(function, args, kwargs, result, (), False, step.phase, None, step.place, step.scope)
         self._steps.append(made)
-        self._notes.append(note("channels last", step, str(made), -1))
+        self._notes.append(note("channels last", step, [made], -1))
 
     # ------------------------------------------------------------------------------------------------------ steps
 
@@ -221,7 +221,7 @@ class _Layout:
         made = replace(step, args=args, result=result, row=None)
         self._computed += 1
         self._steps.append(made)
-        self._notes.append(note("channels last", step, str(made), 0))
+        self._notes.append(note("channels last", step, [made], 0))
         return True
 
     def _convolution(self, step: ProgramStep) -> bool:
@@ -279,7 +279,7 @@ class _Layout:
         self._twins[id(made)] = twin
         self._missing.add(id(made))
         self._saved += made.nbytes
-        self._notes.append(note("channels last", step, repr(twin)))
+        self._notes.append(note("channels last", step, [twin]))
         return True
 
     def _elementwise(self, step: ProgramStep) -> bool:
@@ -355,7 +355,7 @@ class _Layout:
         made = replace(last, function=function, args=args, kwargs={}, result=self._result(last.result), row=None)
         self._computed += 1
         self._steps.append(made)
-        self._notes.append(note("channels last", last, str(made), len(one.steps) - 1))
+        self._notes.append(note("channels last", last, [made], len(one.steps) - 1))
         self._saved += last.result.nbytes
         return True
 

@@ -1,6 +1,6 @@
 """All passes, one after the other, until none finds anything."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from nbgrad.core.symbolic.passes.algebra import simplify, simplify_inexact
@@ -45,21 +45,33 @@ def optimized(listing: L, level: str) -> Passed[L]:
     Raises:
         ValueError: there is no such level.
     """
+    notes: list[Note] = []
+    for passed in stages(listing, level):
+        listing = passed.listing
+        notes += passed.notes
+    return Passed(listing, notes)
+
+
+def stages(listing: L, level: str) -> Iterator[Passed[L]]:
+    """What each pass gives that changes something, one after the other: its listing, and its notes alone.
+
+    Raises:
+        ValueError: there is no such level.
+    """
     if level not in LEVELS:
         raise ValueError(f"optimize(level={level!r}): there is no such level, only {', '.join(LEVELS)}")
-    passed = apply(listing, LEVELS[level])
-    notes = passed.notes
+    for passed in applied(listing, LEVELS[level]):
+        listing = passed.listing
+        yield passed
     for one in LAST[level]:
-        last = one(passed.listing)
-        if last.notes:
-            passed = Passed(last.listing.check(), notes)
-            notes = [*notes, *last.notes]
-    return Passed(passed.listing, notes)
+        passed = one(listing)
+        if passed.notes:
+            listing = passed.listing.check()
+            yield Passed(listing, passed.notes)
 
 
-def apply(listing: L, passes: Sequence[Pass]) -> Passed[L]:
+def applied(listing: L, passes: Sequence[Pass]) -> Iterator[Passed[L]]:
     """Apply the passes in order, again and again until none of them changes anything. Each result is checked."""
-    notes: list[Note] = []
     quiet = 0  # how many passes in a row have found nothing
     while quiet < len(passes):
         for one in passes:
@@ -67,7 +79,6 @@ def apply(listing: L, passes: Sequence[Pass]) -> Passed[L]:
             quiet += 1
             if passed.notes:
                 listing, quiet = passed.listing.check(), 0
-                notes += passed.notes
+                yield Passed(listing, passed.notes)
             if quiet == len(passes):
                 break
-    return Passed(listing, notes)

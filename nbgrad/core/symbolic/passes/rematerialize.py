@@ -183,9 +183,8 @@ class _State(Generic[L]):
         only.add(value, stands(value))
         rest = [_without_row(step, step.replaced(only)) for step in listing.steps[position:]]
         steps = [*listing.steps[:position], *again, *rest]
-        text = "; ".join(map(str, again))
         made_by = listing.steps[self._made[id(value)]]
-        told = note("rematerialize", made_by, text, -len(again))
+        told = note("rematerialize", made_by, again, -len(again))
         return Passed(listing.with_steps(steps), [told])
 
 

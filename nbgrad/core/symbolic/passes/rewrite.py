@@ -1,6 +1,6 @@
 """What passes share: the note of what one did, and what a step's memory allows."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -23,6 +23,8 @@ class Note:
         place: the user's line.
         nodes: how many steps fewer there are.
         nbytes: how many bytes of results fewer there are.
+        made: the names of what the steps before made or changed.
+        stands: the names of what stands for it: results of the steps after, or other values.
     """
 
     rule: str
@@ -31,6 +33,8 @@ class Note:
     place: str
     nodes: int
     nbytes: int
+    made: tuple[str, ...] = ()
+    stands: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.before} -> {self.after or 'nothing'}  ({self.place})"
@@ -44,10 +48,25 @@ class Passed(Generic[L]):
     notes: list[Note]
 
 
-def note(rule: str, step: ProgramStep, after: str, nodes: int = 1) -> Note:
-    """The note of a rewrite of ``step``."""
+def note(rule: str, step: ProgramStep, after: Sequence[ProgramStep | Value], nodes: int = 1) -> Note:
+    """The note of a rewrite of ``step``.
+
+    Args:
+        rule: its name.
+        step: the step before.
+        after: the steps after, or the values that stand for its results.
+        nodes: how many steps fewer there are.
+    """
     nbytes = sum(value.nbytes for value in step.results())
-    return Note(rule, str(step), after, str(step.place) if step.place else "", nodes, nbytes)
+    text = ("; " if any(isinstance(one, ProgramStep) for one in after) else ", ").join(map(str, after))
+    stands = [name for one in after for name in _names(one)]
+    return Note(rule, str(step), text, str(step.place or ""), nodes, nbytes, tuple(_names(step)), tuple(stands))
+
+
+def _names(given: ProgramStep | Value) -> list[str]:
+    """The names of what a step makes or changes; that of a value."""
+    values = [given] if isinstance(given, Value) else given.results() or given.writes
+    return [repr(value) for value in values]
 
 
 class Memory:

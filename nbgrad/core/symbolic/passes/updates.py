@@ -50,7 +50,7 @@ def fold_updates(listing: L) -> Passed[L]:
                 step.place,
             )
             steps.append(add)
-            notes.append(note("folded update", product, str(add), 0))
+            notes.append(note("folded update", product, [add], 0))
         if len(kept) == len(pairs):
             steps.append(step)
         elif kept:
@@ -91,7 +91,7 @@ def run_updates_early(listing: L) -> Passed[L]:
     before = {id(step): position for position, step in enumerate(listing_.steps)}
     for position, step in enumerate(steps):
         if before[id(step)] > position and step.phase == "update":
-            notes.append(note("early update", step, str(step), 0))
+            notes.append(note("early update", step, [step], 0))
     moved = any(step is not other for step, other in zip(steps, listing_.steps, strict=True))
     if not moved:
         return Passed(listing, [])
