@@ -88,6 +88,7 @@ def describe_program(*parts: tuple[str, Listing]) -> Description:
         formulas={},
         steps=[],
         overlays=[],
+        colour="",
         verdicts=[],
         problems=[],
         history=NONE,

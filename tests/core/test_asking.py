@@ -43,6 +43,8 @@ QUESTIONS: dict[str, Question] = {
     "name_variables": lambda graph: graph.name_variables({"net": 1, "w": graph.w}),
     "left_out": lambda graph: graph.left_out(),
     "nothing_ran": lambda graph: graph.nothing_ran(),
+    "overlay": lambda graph: graph.overlay("own", {first(graph): 1.0}),
+    "overlays": lambda graph: graph.overlays,
     "path": lambda graph: graph.path(first(graph), graph.records[-1]),
     "questions": lambda graph: graph.questions.unknown(graph.records),
     "rate": lambda graph: graph.rate(),

@@ -59,6 +59,7 @@ export class View implements Touched, Keyed, Tools {
     const { description } = base;
     this.inquiry = new Inquiry(kernel);
     this.#closed = new Set(base.folded);
+    this.#overlaid = description.colour;
     this.#player = new Player([], (step, at) => this.#step(step, at));
     this.#timeline = new Timeline((frame, other) => this.#at(frame, other), (node) => this.node(node));
     this.#table = html("div", { hidden: "" });
