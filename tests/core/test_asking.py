@@ -42,6 +42,7 @@ QUESTIONS: dict[str, Question] = {
     "idle_step": lambda graph: graph.idle_step(),
     "name_variables": lambda graph: graph.name_variables({"net": 1, "w": graph.w}),
     "left_out": lambda graph: graph.left_out(),
+    "modules": lambda graph: dict(graph.modules),
     "nothing_ran": lambda graph: graph.nothing_ran(),
     "overlay": lambda graph: graph.overlay("own", {first(graph): 1.0}),
     "overlays": lambda graph: graph.overlays,

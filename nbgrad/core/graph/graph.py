@@ -9,10 +9,11 @@ from itertools import count
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import torch
 
-from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
+from nbgrad.core.engine.call_site import is_module, named_in_sight, user_frame
 from nbgrad.core.engine.state import State, current, set_state
 from nbgrad.core.engine.tensor_data import check_device, words_of
 from nbgrad.core.graph.answers import Answer, Questions, names_of
@@ -66,6 +67,7 @@ class AutogradGraph(Queries):
         ending: what was raised, where that ended the block or the cell.
         questions: what the reader is asked for; ``answers`` and ``answer`` are about them.
         overlays: the numbers that ``overlay`` added, by name.
+        modules: the names of the variables that held modules.
         listener: what the engine tells. It is an object of its own, for its class is compiled: from CPython 3.12 on a
             call of a method that a class written in Python might override takes as long as the shortest of them.
     """
@@ -98,6 +100,7 @@ class AutogradGraph(Queries):
         self.ending: Ending | None = None
         self._complete: FrameRecorder | Frame | None = None  # the backward in whose place one that raised is shown
         self.overlays: dict[str, CustomOverlay] = {}
+        self.modules: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
     # The context.
 
@@ -122,7 +125,7 @@ class AutogradGraph(Queries):
     ) -> None:
         try:
             self.leave()
-            self.close(tensors_in_sight(user_frame()), error)
+            self.close(named_in_sight(user_frame()), error)
         except BaseException:
             if not self.closed:
                 self.listener.closed = True
@@ -179,8 +182,11 @@ class AutogradGraph(Queries):
         self._forget()
 
     def name_variables(self, namespace: dict[str, Any]) -> None:
-        """Remember the variables in ``namespace`` as the names of the tensors they hold."""
+        """Remember the variables in ``namespace`` as the names of the tensors and the modules they hold."""
         self.listener.name_variables(namespace)
+        for name, value in namespace.items():
+            if is_module(value) and not name.startswith("_"):
+                self.modules.setdefault(value, name)
 
     # What others ask it.
 

@@ -8,6 +8,7 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.timing import TimedGraph
+from nbgrad.widgets.description.code import CODE, codes
 from nbgrad.widgets.description.format import byte_text, duration, number
 from nbgrad.widgets.description.saved_values import Saved
 from nbgrad.widgets.description.schema import Detail, Overlay
@@ -51,15 +52,17 @@ def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved
 
 
 def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
-    """What was measured of each record besides its numbers, for the inspector."""
+    """What was measured of each record besides its numbers, and what the code calls it, for the inspector."""
     ratios = {} if graph.update is None else graph.update.ratios
     times = graph.times if isinstance(graph, TimedGraph) else {}
-    own = graph.overlays.values()
+    own, code = graph.overlays.values(), codes(graph, records)
     found: list[list[Detail]] = []
     for record in records:
         found.append(
             [Detail(term=one.name, text=number(one.numbers[record.id])) for one in own if record.id in one.numbers]
         )
+        if (name := code.get(record.id)) is not None:
+            found[-1].append(Detail(term=CODE, text=name))
         if (ratio := ratios.get(record.id)) is not None:
             text = f"changed it by {number(ratio)} of its norm{_after(graph)}"
             found[-1].append(Detail(term="step", text=text))
