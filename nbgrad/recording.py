@@ -7,7 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbgrad.core.diagnose.anomaly import detect_anomaly
-from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
+from nbgrad.core.engine.call_site import named_in_sight, user_frame
 from nbgrad.core.graph.graph import AutogradGraph, RecordingBlock
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.core.no_gc import uncollected
@@ -77,7 +77,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
 
     @uncollected  # until the reader has the picture: it would look through all of the graph
     def _end(self, error: BaseException | None) -> None:
-        self.graph.close(tensors_in_sight(user_frame()), error)
+        self.graph.close(named_in_sight(user_frame()), error)
         for problem in self.present():  # raised, it would take what the block computed, or stand for what it raised
             warn_here(f"{problem}. The graph is there as before: graph.save(...) writes it to another file")
 

@@ -120,6 +120,8 @@ def colours() -> str:
         lines += [f"  --nbg-line-{role}: light-dark({paint.stroke}, {paint.dark_stroke});"]
     for role, (light, dark) in (palette.INKS | palette.NUMBERS).items():
         lines.append(f"  --nbg-ink-{role}: light-dark({light}, {dark});")
+    for role, (light, dark) in palette.LEVELS.items():
+        lines.append(f"  --nbg-{role}: light-dark({light}, {dark});")
     for role, (light, dark) in palette.WIRES.items():
         lines.append(f"  --nbg-wire-{role}: light-dark({light}, {dark});")
     return "\n".join([*lines, "}", ""])

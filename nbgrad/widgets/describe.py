@@ -21,7 +21,7 @@ from nbgrad.widgets.description.distinction import distinction
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
 from nbgrad.widgets.description.format import counted, shape_text
 from nbgrad.widgets.description.history import past
-from nbgrad.widgets.description.overlays import measured, overlays
+from nbgrad.widgets.description.overlays import OWN, measured, overlays
 from nbgrad.widgets.description.saved_values import saved_by
 from nbgrad.widgets.description.schema import (
     Badge,
@@ -130,6 +130,7 @@ def outline(graph: AutogradGraph) -> Outline:
         formulas=scopes.formulas(),
         steps=[],
         overlays=[*shown, *history.overlays],
+        colour=next((one["key"] for one in reversed(shown) if one["key"].startswith(OWN)), ""),
         verdicts=[Verdict(kind=one.kind, scope=scopes.id(one.scope), text=one.text) for one in survey.verdicts],
         problems=wrong,
         history=history.history,

@@ -113,6 +113,7 @@ def describe_program(*parts: tuple[str, Listing]) -> Description:
         formulas={},
         steps=drawing.rewrites(notes),
         overlays=[],
+        colour="",
         verdicts=[],
         problems=[],
         history=NONE,

@@ -107,6 +107,7 @@ class Sketch:
                 {"key": "gradient", "label": "gradient norm", "low": "0.1", "high": "10", "classes": []},
                 {"key": "dtype", "label": "dtype", "low": "", "high": "", "classes": ["float32"]},
             ],
+            "colour": "",
             "verdicts": [],
             "problems": [],
             "history": {"frames": [], "loss": None, "charts": [], "differences": []},

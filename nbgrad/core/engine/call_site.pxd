@@ -58,4 +58,4 @@ cdef int _OPTIMIZED
 
 cpdef bint in_a_function(FrameType frame)
 
-cpdef dict tensor_variables(FrameType frame)
+cpdef dict tensor_variables(FrameType frame, bint modules=*)

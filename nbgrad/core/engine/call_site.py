@@ -52,14 +52,21 @@ def in_a_function(frame: FrameType) -> bool:
 _OPTIMIZED = CO_OPTIMIZED  # a C integer in compiled code
 
 
-def tensor_variables(frame: FrameType) -> dict[str, Any]:
-    """The tensors among the variables of ``frame``, by name.
+def is_module(value: Any) -> bool:
+    """Whether ``value`` is a module, of nbgrad's or torch's."""
+    return not isinstance(value, type) and hasattr(type(value), "named_parameters")
+
+
+def tensor_variables(frame: FrameType, modules: bool = False) -> dict[str, Any]:
+    """The tensors among the variables of ``frame``, by name, and the modules where they are asked for.
 
     Before Python 3.13 the interpreter makes a snapshot of a function's variables, and keeps it until the function
     returns. The snapshot would keep the tensors alive, so it is emptied, unless the user holds it through ``locals()``.
     """
     snapshot = frame.f_locals
-    found = {name: value for name, value in snapshot.items() if isinstance(value, TENSORS)}
+    found = {
+        name: value for name, value in snapshot.items() if isinstance(value, TENSORS) or (modules and is_module(value))
+    }
     if _SNAPSHOTS and in_a_function(frame) and getrefcount(snapshot) <= 3:
         snapshot.clear()
     return found
@@ -69,6 +76,12 @@ def tensors_in_sight(frame: FrameType) -> dict[str, Any]:
     """The tensors that the code of ``frame`` can name, by name. Local variables hide global ones."""
     known = {name: value for name, value in list(frame.f_globals.items()) if isinstance(value, TENSORS)}
     return known | tensor_variables(frame)
+
+
+def named_in_sight(frame: FrameType) -> dict[str, Any]:
+    """The tensors and the modules that the code of ``frame`` can name, by name."""
+    known = {name: value for name, value in list(frame.f_globals.items()) if is_module(value)}
+    return known | tensors_in_sight(frame) | tensor_variables(frame, True)
 
 
 _SNAPSHOTS = sys.version_info < (3, 13)

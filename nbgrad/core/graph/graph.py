@@ -4,15 +4,16 @@ It keeps facts of each op, and makes a ``Record`` of them on request. It owns no
 small values and the gradients of the last backward, both within a budget. It is copied into rustworkx on request.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import count
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import torch
 
-from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
+from nbgrad.core.engine.call_site import is_module, named_in_sight, user_frame
 from nbgrad.core.engine.state import State, current, set_state
 from nbgrad.core.engine.tensor_data import check_device, words_of
 from nbgrad.core.graph.answers import Answer, Questions, names_of
@@ -24,6 +25,7 @@ from nbgrad.core.graph.history import FRAMES, History
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder
 from nbgrad.core.graph.listener import Listener
 from nbgrad.core.graph.optimizers import Update
+from nbgrad.core.graph.overlays import CustomOverlay
 from nbgrad.core.graph.queries import Queries
 from nbgrad.core.graph.record import Failure, Record, number_of
 from nbgrad.core.graph.renderer import registered_renderer
@@ -31,6 +33,7 @@ from nbgrad.core.graph.stats import Stats, summarise_all
 from nbgrad.core.graph.unreached import Paths, Unreached, Unstepped, named_tensors
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.recorder.switches import follow, follows, unfollow, unfollow_to
+from nbgrad.core.suggestions import nearest
 
 _next_number = count(1).__next__
 
@@ -63,6 +66,8 @@ class AutogradGraph(Queries):
     Attributes:
         ending: what was raised, where that ended the block or the cell.
         questions: what the reader is asked for; ``answers`` and ``answer`` are about them.
+        overlays: the numbers that ``overlay`` added, by name.
+        modules: the names of the variables that held modules.
         listener: what the engine tells. It is an object of its own, for its class is compiled: from CPython 3.12 on a
             call of a method that a class written in Python might override takes as long as the shortest of them.
     """
@@ -94,6 +99,8 @@ class AutogradGraph(Queries):
         self._ended: History | None = None  # the backwards that ended, once that is shown
         self.ending: Ending | None = None
         self._complete: FrameRecorder | Frame | None = None  # the backward in whose place one that raised is shown
+        self.overlays: dict[str, CustomOverlay] = {}
+        self.modules: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
     # The context.
 
@@ -118,7 +125,7 @@ class AutogradGraph(Queries):
     ) -> None:
         try:
             self.leave()
-            self.close(tensors_in_sight(user_frame()), error)
+            self.close(named_in_sight(user_frame()), error)
         except BaseException:
             if not self.closed:
                 self.listener.closed = True
@@ -175,8 +182,11 @@ class AutogradGraph(Queries):
         self._forget()
 
     def name_variables(self, namespace: dict[str, Any]) -> None:
-        """Remember the variables in ``namespace`` as the names of the tensors they hold."""
+        """Remember the variables in ``namespace`` as the names of the tensors and the modules they hold."""
         self.listener.name_variables(namespace)
+        for name, value in namespace.items():
+            if is_module(value) and not name.startswith("_"):
+                self.modules.setdefault(value, name)
 
     # What others ask it.
 
@@ -403,6 +413,33 @@ class AutogradGraph(Queries):
         return Paths.of(*heard.there()[:3], heard.uses, changed, heard.backwards, heard.history, heard.before_last)
 
     # What is shown of it.
+
+    def overlay(self, name: str, values: Mapping[Any, Any] | None, *, log: bool = False) -> None:
+        """Let pictures of the graph colour its boxes by numbers of your own, beside what they offer themselves.
+
+        A picture opens with the overlay that was added last. A folded box has the largest of the numbers inside it.
+
+        Args:
+            name: what the pictures call it; an overlay of the same name is replaced.
+            values: a number by each tensor, parameter, module, record or id of a record; or by its name: a
+                parameter's "weight" or "layers.0.weight", a module's path "layers.0", a variable of the cell. A name
+                stands for everything that has it, and a module for all that is recorded in its calls and that no
+                other key names. None takes the overlay away.
+            log: whether the scale is logarithmic.
+
+        Raises:
+            KeyError: a key stands for nothing that the graph shows; the message names it.
+            TypeError: ``values`` is no dict, a key is none of these, or a value is no number.
+            ValueError: there are no numbers; one has several elements, or is below zero on a logarithmic scale.
+        """
+        if values is None:
+            if name not in self.overlays:
+                raise KeyError(f"{self.name!r} has no overlay {name!r}{nearest(str(name), self.overlays)}")
+            del self.overlays[name]
+            return
+        made = CustomOverlay.of(self.name, self.records, name, values, log)
+        self.overlays.pop(name, None)  # the newest is the last one
+        self.overlays[name] = made
 
     def save(
         self,

@@ -8,15 +8,19 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.timing import TimedGraph
+from nbgrad.widgets.description.code import CODE, codes
 from nbgrad.widgets.description.format import byte_text, duration, number
 from nbgrad.widgets.description.saved_values import Saved
 from nbgrad.widgets.description.schema import Detail, Overlay
 
 Levels = defaultdict[int, dict[str, float]]
 
+OWN = "own"
+"""The keys of the user's overlays begin with this."""
+
 
 def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
-    """What the nodes of a graph can be coloured by, and the levels of each record, by id."""
+    """What the nodes of a graph can be coloured by, the user's last, and the levels of each record, by id."""
     levels: Levels = defaultdict(dict)
     norms = {record.id: record.gradient.norm for record in records if record.gradient is not None}
     ratios = {
@@ -40,16 +44,25 @@ def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved
         _classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
         _classes("device", "device", {record.id: str(record.device) for record in records}, levels),
     ]
+    for at, own in enumerate(graph.overlays.values()):
+        numbers = {id: value for id, value in own.numbers.items() if id in known}
+        scale = _scale if own.log else _linear
+        found.append(scale(f"{OWN}{at}", own.name + " (log)" * own.log, numbers, number, levels))
     return [overlay for overlay in found if overlay is not None], levels
 
 
 def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
-    """What was measured of each record besides its numbers, for the inspector."""
+    """What was measured of each record besides its numbers, and what the code calls it, for the inspector."""
     ratios = {} if graph.update is None else graph.update.ratios
     times = graph.times if isinstance(graph, TimedGraph) else {}
+    own, code = graph.overlays.values(), codes(graph, records)
     found: list[list[Detail]] = []
     for record in records:
-        found.append([])
+        found.append(
+            [Detail(term=one.name, text=number(one.numbers[record.id])) for one in own if record.id in one.numbers]
+        )
+        if (name := code.get(record.id)) is not None:
+            found[-1].append(Detail(term=CODE, text=name))
         if (ratio := ratios.get(record.id)) is not None:
             text = f"changed it by {number(ratio)} of its norm{_after(graph)}"
             found[-1].append(Detail(term="step", text=text))
@@ -91,6 +104,21 @@ def _scale(
             level = 0.0 if value <= 0 else (log10(value) - low) / (high - low) if high > low else 0.5
             levels[id][key] = round(level, 2)
     return Overlay(key=key, label=label, low=text(min(sound)), high=text(max(sound)), classes=[])
+
+
+def _linear(
+    key: str, label: str, values: dict[int, float], text: Callable[[float], str], levels: Levels
+) -> Overlay | None:
+    """An even scale from the smallest to the largest of ``values``."""
+    sound = [value for value in values.values() if isfinite(value)]
+    if not sound:
+        return None
+    low, high = min(sound), max(sound)
+    for id, value in values.items():
+        # Halves: the distance of two finite numbers may be infinite.
+        level = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
+        levels[id][key] = round(level, 2) if isfinite(value) else 1.0
+    return Overlay(key=key, label=label, low=text(low), high=text(high), classes=[])
 
 
 def _classes(key: str, label: str, values: dict[int, str], levels: Levels) -> Overlay | None:

@@ -40,7 +40,11 @@ def clipped(description: Description) -> Description:
             for latex, mathml in description["formulas"].items()
         },
         "overlays": [
-            {**overlay, "classes": [clip(name, _TERM) for name in overlay["classes"]]}
+            {
+                **overlay,
+                "label": clip(overlay["label"], _TERM),
+                "classes": [clip(name, _TERM) for name in overlay["classes"]],
+            }
             for overlay in description["overlays"]
         ],
         "verdicts": [{**verdict, "text": clip(verdict["text"], _WORDS)} for verdict in description["verdicts"]],

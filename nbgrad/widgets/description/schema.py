@@ -295,6 +295,7 @@ class Description(TypedDict):
     formulas: dict[str, str]  # MathML of the modules' formulas, by the LaTeX that stands in the details
     steps: list[Step]
     overlays: list[Overlay]
+    colour: str  # the key of the overlay that is shown first; empty for none
     verdicts: list[Verdict]
     problems: list[Problem]
     history: History

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from itertools import groupby
 
 from nbgrad.widgets.description.format import counted, lines_of
+from nbgrad.widgets.description.overlays import OWN
 from nbgrad.widgets.description.sanitize import LINE, clipped, with_clipped_details
 from nbgrad.widgets.description.schema import (
     Chart,
@@ -254,6 +255,7 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         if loop:
             details.insert(1, {"term": "Iterations", "text": _iterations(scopes, inside)})
     levels = [node["levels"] for node in inside]
+    own = sorted({key for level in levels for key in level if key.startswith(OWN)})
     past = "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True)))
     return {
         "id": _folded_id(scopes[0]["id"]),
@@ -270,7 +272,8 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         "value": None,
         "gradient": None,
         "badges": [badge for node in inside for badge in node["badges"]],
-        "levels": {key: max([level.get(key, 0.0) for level in levels]) for key in ("gradient", "saved", "time")},
+        "levels": {key: max([level.get(key, 0.0) for level in levels]) for key in ("gradient", "saved", "time")}
+        | {key: max([level[key] for level in levels if key in level]) for key in own},
         "holds": [scope["id"] for scope in scopes],
         "norms": [],
         "past": past,

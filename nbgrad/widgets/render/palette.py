@@ -56,6 +56,21 @@ NUMBERS = {
 }
 """The numbers of a heat map, on a light and on a dark page; ``nbgrad/reprs.py`` has those of the light one."""
 
+LEVELS = {
+    "cold": ("#eef4fb", "#1d2733"),
+    "hot": ("#0a5a96", "#5fc0ff"),
+}
+"""The ends of the scale of an overlay, on a light and on a dark page; the hottest box has HOTTEST of the second."""
+
+HOTTEST = 0.55
+
+
+def heat(part: float, *, dark: bool) -> str:
+    """The colour so far up the scale of an overlay, as ``#rrggbb``."""
+    cold, hot = (bytes.fromhex(LEVELS[end][dark][1:]) for end in ("cold", "hot"))
+    return "#" + bytes([round(a + (b - a) * part) for a, b in zip(cold, hot, strict=True)]).hex()
+
+
 MEANING = {
     "op": "operation",
     "parameter": "parameter",

@@ -28,7 +28,7 @@ from nbgrad.widgets.layout.card import (
 from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, sides, tip, tip_points
 from nbgrad.widgets.layout.positions import LABEL_HEIGHT, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, label_lines, mark_text
 from nbgrad.widgets.optional_packages import loading, needs
-from nbgrad.widgets.render.palette import INKS, MEANING, PAINTS, SIGNS, WIRES
+from nbgrad.widgets.render.palette import HOTTEST, INKS, MEANING, PAINTS, SIGNS, WIRES, heat
 from nbgrad.widgets.render.png import smaller
 
 PNG_WIDTH = 1200
@@ -37,6 +37,9 @@ _LEGIBLE = 3.5  # pixels
 
 _SIGN, _SIGN_GAP = 0.66, 0.3
 """How wide the sign of a gradient is, and what is between it and the number, in font sizes."""
+
+_STEPS = 10
+"""So many steps the scale of an overlay has."""
 
 _MARGIN, _TITLE, _ROW, _MIN_WIDTH = 16.0, 15.0, 16.0, 460.0
 
@@ -70,7 +73,8 @@ def svg(picture: Picture) -> str:
         f'style="max-width:100%;height:auto" font-family="{FONT}">'
     )
     card = _rect({"x": 0.5, "y": 0.5, "width": width - 1, "height": y - 1}, 8, "card")
-    return "\n".join([head, f"<style>{_STYLE}{_dark_style()}</style>", card, *rows, "</svg>", ""])
+    style = f"{_STYLE}{_dark_style(coloured=bool(description['colour']))}"
+    return "\n".join([head, f"<style>{style}</style>", card, *rows, "</svg>", ""])
 
 
 def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
@@ -131,6 +135,9 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
         present |= {"faint"} if edge["gradient"] is None else {"wire", "back"} if edge["gradient"] else {"wire"}
     x = _MARGIN
     y += 10
+    if (told := list(_scale(picture, x, y))) != []:
+        rows += told
+        y += 20
     for key, meaning in LEGEND.items():
         if key not in present:
             continue
@@ -141,6 +148,40 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
         rows.append(_text(meaning, (x + 34, y + 4), 11, "muted"))
         x += step
     return y + 10 + _MARGIN
+
+
+def _scale(picture: Picture, x: float, y: float) -> Iterator[str]:
+    """What the colours mean, if the boxes are coloured by an overlay."""
+    for one in picture["description"]["overlays"]:
+        if one["key"] == picture["description"]["colour"]:
+            yield _text(one["label"], (x, y + 4), 11, "ink", bold=True)
+            x += text_width(one["label"], 11, bold=True) * WIDER + 10
+            yield _text(one["low"], (x, y + 4), 11, "muted")
+            x += text_width(one["low"], 11) * WIDER + 6
+            for at in range(_STEPS + 1):
+                box: Box = {"x": x + 9 * at, "y": y - 5, "width": 9, "height": 10}
+                yield _heated(_rect(box, 0, "op", 0), at / _STEPS, outlined=False)
+            yield _text(one["high"], (x + 9 * (_STEPS + 1) + 6, y + 4), 11, "muted")
+
+
+def _heated(shape: str, level: float, *, outlined: bool = True) -> str:
+    """A shape in the colour of a level, as the front end paints it: its outline is as much wider, too."""
+    step = round(level * _STEPS)
+    coloured = _filled(shape, f"nbgs-heat{step}", heat(HOTTEST * step / _STEPS, dark=False))
+    return re.sub(r'stroke-width="[^"]*"', f'stroke-width="{_n(1 + 5 * level)}"', coloured) if outlined else coloured
+
+
+def _filled(shape: str, role: str, colour: str) -> str:
+    """A shape in another colour; on a dark page it has that of ``role``."""
+    return re.sub(
+        r' fill="[^"]*"', f' fill="{colour}"', re.sub(r'class="([^"]*)"', rf'class="\1 {role}"', shape, count=1)
+    )
+
+
+def _bare(text: str) -> str:
+    """A text, or a sign, as dark as it can be, or as light: what is below it may have a strong colour."""
+    dark = re.sub(rf'(fill|stroke)="({"|".join(ink for ink, _ in INKS.values())})"', r'\1="#000000"', text)
+    return re.sub(r'class="nbgs-\w+?(-sign)?"', r'class="nbgs-bare\1"', dark)
 
 
 def _sample(key: str, x: float, y: float) -> list[str]:
@@ -172,7 +213,7 @@ def _graph(picture: Picture) -> Iterator[str]:
     for scope in framed:
         yield from _scope_label(scope, layout["scopes"][scope["id"]], layout["texts"][scope["id"]])
     for node in sorted(description["nodes"], key=lambda one: one["row"] is not None):  # over the box that they are in
-        yield from _node(node, layout["nodes"][node["id"]], layout["texts"].get(node["id"]))
+        yield from _node(node, layout["nodes"][node["id"]], layout["texts"].get(node["id"]), description["colour"])
     for edge in description["edges"]:
         if edge["reduction"] is not None:
             box = layout["marks"][edge["id"]]
@@ -197,8 +238,8 @@ def _scope_label(scope: Scope, box: Box, wide: float) -> Iterator[str]:
     yield _text(scope["label"], (box["x"] + 10, box["y"] + 16), SCOPE_SIZE, "muted", bold=True)
 
 
-def _node(node: Node, box: Box, rule: float | None) -> Iterator[str]:
-    """A node; the line of its gradient is ``rule`` pixels wide after its sign."""
+def _node(node: Node, box: Box, rule: float | None, colour: str) -> Iterator[str]:
+    """A node; the line of its gradient is ``rule`` pixels wide after its sign. ``colour`` is the key of the overlay."""
     kind = node["kind"]
     bars = "" if node["bars"] is None else f"; bars: {node['bars']['text']}"
     title = f"{lines_of(node)[0]} ({LEGEND[kind]}){bars}"
@@ -206,12 +247,20 @@ def _node(node: Node, box: Box, rule: float | None) -> Iterator[str]:
     if kind == "folded":
         box = {**box, "width": box["width"] - BEHIND, "height": box["height"] - BEHIND}
     if node["root"]:
-        yield _rect(box, 4, "root", 2.5)
-        yield _marker(box["x"] + 15, box["y"] + 14)
+        shapes = [_rect(box, 4, "root", 2.5)]
     else:
         dashed = ' stroke-dasharray="5 3"' if kind == "constant" else ""
-        yield from [_rect(box, 4, kind, 1, dashed)] if node["row"] is not None else _shape(kind, box)
-    yield from _card(node, box, rule)
+        shapes = [_rect(box, 4, kind, 1, dashed)] if node["row"] is not None else _shape(kind, box)
+    level = node["levels"].get(colour)
+    if level is not None:  # a second outline inside would be hidden
+        shapes = [_heated(one, level) for one in (shapes[:1] if kind == "parameter" else shapes)]
+    elif colour:
+        shapes = [_filled(one, "nbgs-plain", PAINTS["card"].fill) for one in shapes]
+    yield from shapes
+    if node["root"]:
+        yield _marker(box["x"] + 15, box["y"] + 14)
+    card = _card(node, box, rule)
+    yield from card if level is None else map(_bare, card)
     for position, badge in enumerate(node["badges"][:3]):
         x = box["x"] + box["width"] - 4 - 17 * position
         yield f'{_title(badge["text"])}<circle class="nbgs-failed" cx="{_n(x)}" cy="{_n(box["y"])}" r="8" '
@@ -407,12 +456,17 @@ def _title(text: str) -> str:
     return f"<title>{escape(text)}</title>"
 
 
-def _dark_style() -> str:
+def _dark_style(*, coloured: bool) -> str:
     rules = [f".nbgs-{role}{{fill:{p.dark_fill};stroke:{p.dark_stroke}}}" for role, p in PAINTS.items()]
     rules += [f".nbgs-{role}{{fill:{dark}}}.nbgs-{role}-sign{{stroke:{dark}}}" for role, (_, dark) in INKS.items()]
     rules += [f".nbgs-{role}{{stroke:{dark}}}.nbgs-{role}-tip{{fill:{dark}}}" for role, (_, dark) in WIRES.items()]
     rules += [f".nbgs-halo{{stroke:{INKS['halo'][1]}}}"]
     rules += [f".nbgs-root-sign{{fill:{PAINTS['root'].dark_stroke}}}"]
+    if coloured:
+        rules += [
+            f".nbgs-bare{{fill:#fff}}.nbgs-bare-sign{{stroke:#fff}}.nbgs-plain{{fill:{PAINTS['card'].dark_fill}}}"
+        ]
+        rules += [f".nbgs-heat{at}{{fill:{heat(HOTTEST * at / _STEPS, dark=True)}}}" for at in range(_STEPS + 1)]
     return f"@media (prefers-color-scheme:dark){{{''.join(rules)}}}"
 
 

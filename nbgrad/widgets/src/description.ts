@@ -213,6 +213,7 @@ export interface Description {
   formulas: Record<string, string>;
   steps: Step[];
   overlays: Overlay[];
+  colour: string;
   verdicts: Verdict[];
   problems: Problem[];
   history: History;

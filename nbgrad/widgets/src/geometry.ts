@@ -131,7 +131,8 @@ export const told = (description: Description, { id, scope, label, full, about, 
 
 function standIn(id: string, scope: Scope, inside: GraphNode[]): GraphNode {
   const levels: Record<string, number> = {};
-  for (const key of ["gradient", "saved", "time"]) levels[key] = Math.max(0, ...inside.map((node) => node.levels[key] ?? 0));
+  const own = inside.flatMap((node) => Object.keys(node.levels)).filter((key) => key.startsWith("own")); // as in nbgrad/widgets/folding/apply.py
+  for (const key of ["gradient", "saved", "time", ...own]) levels[key] = Math.max(0, ...inside.map((node) => node.levels[key] ?? 0));
   return {
     id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds], full: scope.full, about: "", row: null, rule: null,
     scope: scope.parent, op: null, details: [{ term: "Folded", text: scope.folds }], value: null, gradient: null,

@@ -4,6 +4,7 @@ import { html } from "./dom";
 import type { Numbers } from "./description";
 import type { Kernel } from "./numbers";
 import { Outputs } from "./output";
+import { link } from "./permalink";
 import { withoutStill } from "./still";
 import { unpack } from "./unpack";
 import { View } from "./view";
@@ -80,11 +81,16 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
 }
 
 // In a page without a kernel, each picture is data in a script element.
-for (const data of document.querySelectorAll<HTMLScriptElement>("script.nbgrad-picture")) {
+const pictures = document.querySelectorAll<HTMLScriptElement>("script.nbgrad-picture");
+for (const data of pictures) {
   const el = document.createElement("div");
   data.replaceWith(el);
   const bytes = Uint8Array.from(atob(data.textContent ?? ""), (letter) => letter.charCodeAt(0));
-  void unpack(bytes).then((picture) => el.append(new View(picture, null).root));
+  void unpack(bytes).then((picture) => {
+    const view = new View(picture, null);
+    if (pictures.length === 1) link(view);
+    el.append(view.root);
+  });
 }
 
 export default () => {

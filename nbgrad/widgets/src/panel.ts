@@ -14,6 +14,7 @@ export interface Selection {
   mark(edge: string, here?: boolean): void;
   focus(id: string, what: "ancestors" | "descendants" | "path"): void;
   toggle(holds: string[]): void;
+  copy(text: string): void;
   readonly inquiry: Inquiry;
 }
 
@@ -37,6 +38,8 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   if (op?.why) parts.push(html("p", { class: "nbg-why" }, ...prose(op.why)));
   if (op && node.kind !== "outside") parts.push(...formulas(description, node.id, op.formulas));
   const rows = html("dl");
+  const code = told.details.find(({ term }) => term === "in your code")?.text; // as nbgrad/widgets/description/code.py calls it
+  if (code) parts.push(row(button(`Copy ${code}`, "What your code calls it", "copy", () => select.copy(code))));
   for (const { term, text } of told.details) {
     const [first = "", latex = ""] = text.split("\n");
     const mathml = description.formulas[latex];

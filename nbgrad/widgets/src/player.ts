@@ -43,17 +43,22 @@ export class Player {
     return !this.root.hidden;
   }
 
+  /** The step that is shown, from 1; 0 for none. */
+  get at(): number {
+    return this.shown ? Number(this.#slider.value) : 0;
+  }
+
   replace(steps: Step[]): void {
     this.steps = steps;
     this.#slider.max = String(steps.length);
     if (this.shown) this.#at(1);
   }
 
-  open(shown: boolean, focus = true): void {
+  open(shown: boolean, focus = true, at = 1): void {
     this.play(false);
     this.root.hidden = !shown;
     if (!shown) return this.show(null, 0);
-    this.#at(1);
+    this.#at(Math.min(at, this.steps.length));
     if (focus) this.#slider.focus({ preventScroll: true });
   }
 

@@ -19,7 +19,7 @@ function shades({ low, high, cells }: Look): Node[] {
 }
 
 /** The share of colour of a level, and whether it is positive. "A" to "Y", "M" is zero. */
-function colour(level: string | undefined): string {
+export function colour(level: string | undefined): string {
   if (level === "n" || level === "i") return "var(--nbg-alarm)";
   const at = (level ?? "M").charCodeAt(0) - 77;
   return `color-mix(in oklab, var(--nbg-ink-${at < 0 ? "negative" : "positive"}) ${Math.round((Math.abs(at) / 12) * 78)}%, var(--nbg-zero))`;

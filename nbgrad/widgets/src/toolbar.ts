@@ -5,6 +5,7 @@ import { BADGES } from "./draw";
 import type { Description } from "./description";
 import { attribute, button, flag, html, listen } from "./dom";
 import { placeOf, wrong } from "./model";
+import { lookFor, THUMBNAILS } from "./thumbnails";
 
 export type Mode = "forward" | "backward" | "both";
 
@@ -78,7 +79,7 @@ export function press(bar: HTMLElement, open: Record<string, boolean>): void {
 
 /** Show the tools that a graph has a use for, and how much there is in each; what is chosen and focused stays so. */
 export function count(bar: HTMLElement, description: Description): void {
-  const { edges, steps, history, overlays, hidden } = description;
+  const { nodes, edges, steps, history, overlays, hidden } = description;
   const reductions = [...edges.flatMap(({ reduction }) => reduction ?? []), ...hidden.reductions];
   const sums = reductions.length + hidden.reductions.reduce((sum, { many }) => sum + many - 1, 0);
   const tool = <E extends HTMLElement>(name: string, shown: unknown, label?: string): E => {
@@ -97,7 +98,10 @@ export function count(bar: HTMLElement, description: Description): void {
     const kept = buttons.find((one) => one.ariaChecked === "true") ?? buttons.find((one) => one.tabIndex === 0) ?? buttons[0];
     if (kept) rove(kept);
   }
-  offer(tool("overlay", overlays.length), [["", "colour: kind"], ...overlays.map(({ key, label }) => [key, `colour: ${label}`] as const)]);
+  const drawn = Object.entries(THUMBNAILS).filter(([key]) => nodes.some((node) => lookFor(node, key)));
+  offer(tool("overlay", overlays.length + drawn.length), [
+    ["", "colour: kind"], ...overlays.map(({ key, label }) => [key, `colour: ${label}`] as const), ...drawn.map(([key, what]) => [key, `in the boxes: ${what}`] as const),
+  ]);
 }
 
 /** Let one of these be chosen; what was chosen stays so if it is among them. */

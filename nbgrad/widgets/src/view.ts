@@ -2,19 +2,22 @@
 
 import type { ZoomTransform } from "d3-zoom";
 import { Camera, READABLE } from "./camera";
+import { copied } from "./clipboard";
 import type { Box, Picture, Step } from "./description";
 import { attribute, button, flag, html, listen, svg } from "./dom";
 import { between, matches, reach } from "./find";
 import { folded } from "./geometry";
 import { type Keyed, Keys } from "./keys";
 import { Minimap } from "./minimap";
-import { original } from "./model";
+import { original, within } from "./model";
 import { ASKED, GONE, Inquiry, type Kernel } from "./numbers";
 import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, reductionsPanel } from "./panel";
+import type { Place } from "./permalink";
 import { Player, stepPanel } from "./player";
 import { Room } from "./room";
 import { Scene, type Touched } from "./scene";
 import { tableOf } from "./table";
+import { isThumbnail, thumbnailKey, thumbnails } from "./thumbnails";
 import { differencePanel, Timeline } from "./timeline";
 import { count, headerOf, legendOf, type Mode, press, rove, scaleOf, type Tools, toolbarOf } from "./toolbar";
 
@@ -43,6 +46,8 @@ export class View implements Touched, Keyed, Tools {
   readonly #closed: Set<string>;
   #table: HTMLElement;
   #legendScale: HTMLElement | null = null;
+  begun = (): void => {}; // it is seen for the first time
+  changed = (): void => {}; // what a link to it would say
   scene!: Scene; // the base with what is folded here
   chosen: SVGGElement | null = null;
   #pathFrom: string | null = null;
@@ -59,6 +64,7 @@ export class View implements Touched, Keyed, Tools {
     const { description } = base;
     this.inquiry = new Inquiry(kernel);
     this.#closed = new Set(base.folded);
+    this.#overlaid = description.colour;
     this.#player = new Player([], (step, at) => this.#step(step, at));
     this.#timeline = new Timeline((frame, other) => this.#at(frame, other), (node) => this.node(node));
     this.#table = html("div", { hidden: "" });
@@ -247,6 +253,36 @@ export class View implements Touched, Keyed, Tools {
     this.#offer();
   }
 
+  get place(): Place {
+    const { folded } = this.base;
+    const same = folded.length === this.#closed.size && folded.every((scope) => this.#closed.has(scope));
+    return { node: this.chosen?.dataset["nodeId"] ?? null, step: this.#player.at, folded: same ? null : [...this.#closed] };
+  }
+
+  /** Show what a link says; the modules that its node is in are open. */
+  go({ node, step, folded }: Place): void {
+    const { description, layout } = this.base;
+    const scopes = new Map(description.scopes.map((scope) => [scope.id, scope]));
+    const found = description.nodes.find(({ id }) => id === node) ?? description.nodes.find(({ id }) => original(id) === original(node ?? ""));
+    const closed = new Set((folded ?? this.base.folded).filter((scope) => layout.scopes[scope]));
+    for (const scope of within(scopes, found?.scope ?? null)) closed.delete(scope);
+    if ([...closed].sort().join() !== [...this.#closed].sort().join()) {
+      this.#closed.clear();
+      for (const scope of closed) this.#closed.add(scope);
+      this.#redraw([], false);
+    }
+    if (step > 0 && this.scene.description.steps.length) this.#player.open(true, false, step);
+    else if (this.#player.shown) this.#player.open(false);
+    if (node === null) return;
+    if (this.scene.node(node)) this.node(node);
+    else this.#say(`The link leads to a box “${node}”, which is not in this picture.`);
+  }
+
+  /** Copy a text, and say so. */
+  copy(text: string, what = text): void {
+    void copied(text, this.root).then((done) => this.#say(done ? `Copied ${what}.` : `The clipboard is not open to this page. Copy it from here: ${text}`));
+  }
+
   /** Fold or unfold: here if the picture holds what is needed, else by the kernel. */
   toggle(holds: string[]): void {
     const [first] = holds;
@@ -288,6 +324,7 @@ export class View implements Touched, Keyed, Tools {
     if (this.#player.shown) this.#player.play(false);
     if (element.hasAttribute("tabindex")) this.scene.go(element);
     this.scene.paint.highlight(element);
+    this.changed();
   }
 
   #open(content: Node[], box?: Box, again = false): void {
@@ -335,6 +372,7 @@ export class View implements Touched, Keyed, Tools {
     flag(this.chosen, "chosen", false);
     this.chosen = null;
     this.scene.paint.highlight(null);
+    this.changed();
   }
 
   /** Let all but these nodes step back until Escape; null shows everything. */
@@ -365,9 +403,10 @@ export class View implements Touched, Keyed, Tools {
     this.#overlaid = key;
     this.#bar.querySelector<HTMLSelectElement>("[data-testid=nbgrad-overlay]")!.value = key;
     this.#legendScale?.remove();
-    this.#legendScale = scaleOf(this.scene.description, key);
+    this.#legendScale = isThumbnail(key) ? thumbnailKey(this.scene.description, key) : scaleOf(this.scene.description, key);
     if (this.#legendScale) this.root.querySelector(".nbg-legend")?.prepend(this.#legendScale);
-    this.scene.paint.overlay(key);
+    this.scene.paint.overlay(isThumbnail(key) ? "" : key);
+    thumbnails(this.scene.drawing, this.scene.picture, key);
   }
 
   search = (query: string, next: boolean): void => {
@@ -471,6 +510,7 @@ export class View implements Touched, Keyed, Tools {
     this.#firstLook();
     if (this.base.opens === "flow") this.mode("forward");
     if (this.base.opens === "steps" && this.scene.description.steps.length) this.#player.open(true, false);
+    this.begun();
   }
 
   #firstLook(): void {

@@ -1,0 +1,136 @@
+"""``CustomOverlay``: numbers of the user's by which a picture of a graph colours its boxes."""
+
+from collections.abc import Mapping
+from math import isnan, prod
+from typing import Any, NamedTuple
+
+from nbgrad.core.engine.scope import ModuleScope
+from nbgrad.core.engine.state import outwards
+from nbgrad.core.engine.torch_origins import TENSORS, known_id
+from nbgrad.core.graph.record import Record
+from nbgrad.core.suggestions import kind_of, nearest
+
+
+class CustomOverlay(NamedTuple):
+    """Numbers of some of the records of a graph.
+
+    Attributes:
+        name: what the picture calls them.
+        numbers: by the ids of records.
+        log: whether their scale is logarithmic.
+    """
+
+    name: str
+    numbers: dict[int, float]
+    log: bool
+
+    @classmethod
+    def of(cls, graph: str, records: list[Record], name: str, values: Any, log: bool) -> "CustomOverlay":
+        """Find the records that the keys of ``values`` stand for, as ``AutogradGraph.overlay`` says.
+
+        Raises:
+            TypeError: the name is no text, ``values`` is no dict, or a key or a number is of another type.
+            KeyError: a key stands for nothing in the graph.
+            ValueError: there are no numbers; one has several elements, or is below zero on a logarithmic scale.
+        """
+        if not isinstance(name, str) or not name.strip():
+            raise TypeError(f"overlay() takes a name first, such as 'fisher', and got {kind_of(name)}: {name!r}")
+        if not isinstance(values, Mapping):
+            raise TypeError(f"overlay({name!r}, ...) takes a dict of numbers, as {{w: 0.5}}, not {kind_of(values)}")
+        if not values:
+            raise ValueError(f"overlay({name!r}, ...) got no numbers; None in the place of the dict takes it away")
+        numbers: dict[int, float] = {}
+        found = [(_subjects(graph, records, key), _number(name, key, value, log)) for key, value in values.items()]
+        # A module has a number for all that is in it that no key nearer to it names.
+        for (_, ids), number in sorted(found, key=lambda one: one[0][0]):
+            numbers.update(dict.fromkeys(ids, number))
+        return cls(name, numbers, bool(log))
+
+
+def _number(name: str, key: Any, value: Any, log: bool) -> float:
+    """The number of ``key``."""
+    whose = f"overlay({name!r}, ...): the number of {_called(key)}"
+    shape = tuple(getattr(value, "shape", ()))
+    if prod(shape) != 1:
+        raise ValueError(f"{whose} has shape {shape}; give one number, such as the mean of them")
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        number = float(value.item() if hasattr(value, "shape") else value)
+    except TypeError:
+        raise TypeError(f"{whose} is of type {kind_of(value)}; give a real number") from None
+    if log and not (number >= 0 or isnan(number)):
+        raise ValueError(f"{whose} is {number:g}; with log=True no number may be below zero")
+    return number
+
+
+def _called(key: Any) -> str:
+    """A key as a message names it."""
+    if isinstance(key, TENSORS):
+        return f"a tensor of shape {tuple(key.shape)}"
+    return repr(key) if isinstance(key, str | int | Record) else f"a {type(key).__name__}"
+
+
+_NEAR = 1 << 30
+"""How near a key comes that names a record itself: nearer than any module around it."""
+
+
+def _subjects(graph: str, records: list[Record], key: Any) -> tuple[int, list[int]]:
+    """The ids of the records that ``key`` stands for, and how near it comes to them: the depth of a module."""
+    if isinstance(key, (*TENSORS, Record, int)) and not isinstance(key, bool):
+        wanted = known_id(key) if isinstance(key, TENSORS) else key.id if isinstance(key, Record) else key
+        if any(record.id == wanted for record in records):
+            return _NEAR, [wanted]  # type: ignore[list-item]  # it is among the ids
+        raise KeyError(f"{graph!r} has no record of {_called(key)}: no op in what it shows took or made it")
+    if isinstance(key, str):
+        return _named(graph, records, key)
+    depth, ids = _inside(records, lambda scope, _: isinstance(scope, ModuleScope) and scope.module() is key)
+    if ids:
+        return depth, ids
+    if hasattr(key, "named_parameters"):
+        raise KeyError(f"{graph!r} shows no call of this {type(key).__name__}")
+    raise TypeError(
+        f"overlay() takes numbers by tensors, modules, names, records or ids of records, not by {kind_of(key)}"
+    )
+
+
+def _named(graph: str, records: list[Record], name: str) -> tuple[int, list[int]]:
+    """What has a name: the tensors, or else all that is in the modules and scopes that have it."""
+    tensors = [record.id for record in records if name in names_of(record)]
+    if tensors:
+        return _NEAR, tensors
+    depth, ids = _inside(records, lambda scope, path: name in (path, scope.label))
+    if ids:
+        return depth, ids
+    known = {one for record in records for one in names_of(record)}
+    known |= {one for record in records for scope in outwards(record.scope) for one in (path_of(scope), scope.label)}
+    raise KeyError(f"{graph!r} shows nothing called {name!r}{nearest(name, filter(None, known))}")
+
+
+def names_of(record: Record) -> tuple[str, ...]:
+    """What a record is called: its own name, and that after the path of the module that it is in, "layers.0.weight"."""
+    if not record.name:
+        return ()
+    path = path_of(record.scope)
+    return (record.name, f"{path}.{record.name}") if path else (record.name,)
+
+
+def path_of(scope: Any) -> str:
+    """The path of the module in whose call something is, "layers.0", below the outermost one; else an empty text."""
+    parts = [one.label.partition(" (") for one in outwards(scope) if isinstance(one, ModuleScope)]
+    return ".".join([path for path, bracket, _ in reversed(parts) if bracket])
+
+
+def _inside(records: list[Record], wanted: Any) -> tuple[int, list[int]]:
+    """How deep the scopes are nested that are ``wanted``, and the ids of all records in them."""
+    depths: dict[Any, int] = {None: 0}
+    ids, deepest = [], 0
+    for record in records:
+        if record.scope not in depths:
+            chain = list(outwards(record.scope))
+            found = (len(chain) - at for at, scope in enumerate(chain) if wanted(scope, path_of(scope)))
+            depths[record.scope] = next(found, 0)
+        if depth := depths[record.scope]:
+            ids.append(record.id)
+            deepest = max(deepest, depth)
+    return deepest, ids

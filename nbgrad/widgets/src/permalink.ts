@@ -1,0 +1,54 @@
+// Links into an exported page: what stands behind its "#" says what is shown, and follows what the reader chooses.
+
+import { button } from "./dom";
+
+/** What a link can say. */
+export interface Place {
+  node: string | null; // chosen
+  step: number; // of the backward, from 1; 0 for none
+  folded: string[] | null; // the modules that are folded; null for those that are at first
+}
+
+/** What links lead to. */
+interface Linked {
+  readonly root: HTMLElement;
+  readonly place: Place;
+  begun: () => void;
+  changed: () => void;
+  go(place: Place): void;
+  copy(text: string, what: string): void;
+}
+
+function read(): Place {
+  const said = new URLSearchParams(location.hash.slice(1));
+  return { node: said.get("node"), step: Number(said.get("step")) || 0, folded: said.get("folded")?.split(",").filter(Boolean) ?? null };
+}
+
+const written = ({ node, step, folded }: Place): string =>
+  [node === null ? "" : `node=${node}`, step ? `step=${step}` : "", folded ? `folded=${folded.join(",")}` : ""].filter(Boolean).join("&");
+
+/** Let what stands behind the "#" of this page, whose only picture a view shows, lead the view, and the other way round. */
+export function link(view: Linked): void {
+  let going = false;
+  const go = (): void => {
+    const place = read();
+    if (!written(place) || written(place) === written(view.place)) return;
+    going = true;
+    view.go(place);
+    going = false;
+  };
+  view.changed = () => {
+    const [was, now] = [written(read()), written(view.place)];
+    if (going || was === now) return;
+    try {
+      history.replaceState(history.state, "", now ? `#${now}` : location.pathname + location.search);
+    } catch {
+      // Not every host allows it: a frame without an origin has no addresses.
+    }
+  };
+  view.begun = go;
+  addEventListener("hashchange", go);
+  const copy = button("Copy link", "Copy a link to what is shown: the node, the step, what is folded", "copy-link", () => view.copy(location.href, "the link"));
+  copy.tabIndex = -1; // one of its group has the tab stop
+  view.root.querySelector(".nbg-search + .nbg-group")?.prepend(copy);
+}
