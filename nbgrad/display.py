@@ -26,6 +26,16 @@ class GraphRenderer:
             holdings=Holdings(graph),
         )
 
+    def frame(self, graph: AutogradGraph) -> tuple[str, str]:
+        """Return ``graph`` as the output of a cell of marimo, with the options that the user has set."""
+        from nbgrad.options import Options
+        from nbgrad.widgets.describe import outline
+        from nbgrad.widgets.marimo_output import Framed
+
+        configured = Options()
+        shown = outline(graph)
+        return Framed(shown, depth=configured.depth, nodes=configured.nodes, direction=configured.direction)._mime_()
+
     def save(self, graph: AutogradGraph, path: str | PathLike[str], **options: Any) -> None:
         """Write ``graph`` to a file, as ``nbgrad.export.save`` does."""
         from nbgrad.export import save
@@ -40,6 +50,16 @@ class GraphRenderer:
 
         configured = Options()
         show(describe_program(*parts), depth=configured.depth, nodes=configured.nodes, direction=configured.direction)
+
+    def frame_programs(self, *parts: tuple[str, Any]) -> tuple[str, str]:
+        """Return programs as the output of a cell of marimo, with the options that the user has set."""
+        from nbgrad.options import Options
+        from nbgrad.widgets.describe_program import describe_program
+        from nbgrad.widgets.marimo_output import Framed
+
+        configured = Options()
+        shown = describe_program(*parts)
+        return Framed(shown, depth=configured.depth, nodes=configured.nodes, direction=configured.direction)._mime_()
 
     def save_programs(self, path: str | PathLike[str], *parts: tuple[str, Any]) -> None:
         """Write the picture of programs, as ``nbgrad.export.write`` does."""

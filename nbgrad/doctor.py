@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 
+from nbgrad import __version__
+
 Finding = tuple[bool, str, str]
 """Whether it is well, what was looked at, and what was found there."""
 
@@ -18,6 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
         0 where everything that nbgrad needs is there, else 1.
     """
     parser = argparse.ArgumentParser(prog="nbgrad", description="An autograd engine you can see.")
+    parser.add_argument("--version", action="version", version=f"nbgrad {__version__}")
     commands = parser.add_subparsers(required=True)
     doctor = commands.add_parser("doctor", help="say what this installation has, and what it lacks")
     doctor.set_defaults(run=lambda _: examine())

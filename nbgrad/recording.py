@@ -111,6 +111,8 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
     def _show(self, outline: "Outline") -> None:
         if self.view == "none":
             return
+        if "marimo" in sys.modules and self._show_in_marimo(outline):
+            return
         if not _in_notebook():
             from nbgrad.widgets.render.text import text
 
@@ -133,6 +135,22 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
             opens=self.view,
             holdings=holdings,
         )
+
+    def _show_in_marimo(self, outline: "Outline") -> bool:
+        """Show it below a cell of marimo, and say whether one runs."""
+        from nbgrad.widgets import marimo_output
+        from nbgrad.widgets.render.text import text
+
+        if not marimo_output.runs():
+            return False
+        if self.view == "text":
+            marimo_output.append(marimo_output.Text(text(outline.description)))
+        else:
+            wanted = marimo_output.Framed(
+                outline, depth=self.depth, nodes=self.nodes, direction=self.direction, opens=self.view
+            )
+            marimo_output.append(wanted)
+        return True
 
     def _write(self, outline: "Outline") -> None:
         if self.save is not None:

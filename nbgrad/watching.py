@@ -21,6 +21,7 @@ from nbgrad.core.recorder.switches import follow, unfollow
 from nbgrad.core.tensor.broadcast_check import warn_here
 from nbgrad.nn.module.module import Module
 from nbgrad.options import Options, check_known
+from nbgrad.widgets import marimo_output
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Picture
@@ -73,7 +74,7 @@ class Watch(Observer):
         _check_model(model)
         check_known("watch", options, _OPTIONS)
         shell = get_ipython()
-        if shell is None:
+        if shell is None and not marimo_output.runs():
             raise RuntimeError("watch() draws in a notebook, and this is none. nbgrad.record works everywhere.")
         wanted = Options(**{"name": type(model).__name__, **options})
         self.graph = AutogradGraph(wanted.name, budget=wanted.budget << 20, history=wanted.history)
@@ -93,13 +94,17 @@ class Watch(Observer):
         if (before := _watches.get(model)) is not None:
             before.close()  # the cell that made it runs again
         _watches[model] = self
-        self._shell.events.register("pre_run_cell", self._begin)
-        self._shell.events.register("post_run_cell", self._end)
+        if self._shell is not None:  # marimo tells of no cell: there the watch draws until it is closed
+            self._shell.events.register("pre_run_cell", self._begin)
+            self._shell.events.register("post_run_cell", self._end)
         self._begin()
         self.show()
 
     def show(self) -> None:
         """Display the view, here too: all that were displayed show the same."""
+        if self._shell is None:
+            marimo_output.append(self.view)
+            return
         self._still.display()
         bundle = self.view._repr_mimebundle_()
         if bundle is not None:
@@ -119,13 +124,14 @@ class Watch(Observer):
         if self.graph.closed:
             return
         self._unfollow()
-        self._shell.events.unregister("pre_run_cell", self._begin)
-        self._shell.events.unregister("post_run_cell", self._end)
+        if self._shell is not None:
+            self._shell.events.unregister("pre_run_cell", self._begin)
+            self._shell.events.unregister("post_run_cell", self._end)
         state = current()
         set_state(
             state.replaced(observers=tuple(one for one in state.observers if one not in (self, self.graph.listener)))
         )
-        self.graph.close(self._shell.user_ns)
+        self.graph.close(self._variables())
 
     def __enter__(self) -> Self:
         return self
@@ -180,7 +186,7 @@ class Watch(Observer):
 
     def _keep(self, *, last: bool) -> None:
         """Leave the picture drawn last to whoever opens the notebook without its kernel."""
-        if self._drawn is not None:
+        if self._drawn is not None and self._shell is not None:
             self._still.show(*self._drawn, last=last)
             self._drawn = None
 
@@ -228,6 +234,10 @@ class Watch(Observer):
                 "nbgrad.watch(model) begins anew."
             )
 
+    def _variables(self) -> dict[str, Any]:
+        """The notebook's; in marimo those of the cell, whose names the backward has given already."""
+        return {} if self._shell is None else dict(self._shell.user_ns)
+
     def _draw(self, variables: dict[str, Any]) -> None:
         begin = perf_counter()
         self._waiting = False
@@ -238,7 +248,7 @@ class Watch(Observer):
         if not first and _learned(model).isdisjoint(record.id for record in self.graph.records):
             return
         self.graph.name_variables(variables)
-        self.graph.name_variables(dict(self._shell.user_ns))
+        self.graph.name_variables(self._variables())
         described = outline(self.graph)
         folding, limit = asked(described, self._depth, self._nodes)
         self._drawn = described, self.view.draw(described, folding, Holdings(self.graph), limit)

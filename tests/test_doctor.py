@@ -38,6 +38,13 @@ def test_a_sound_installation_is_well(capsys: pytest.CaptureFixture[str]) -> Non
     } <= findings.keys()
 
 
+def test_the_command_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"nbgrad {__version__}\n"
+
+
 @pytest.mark.parametrize(
     ("reason", "said"), [(None, "compiled"), ("of rain", "plain Python, which is slower: of rain")]
 )

@@ -4,41 +4,22 @@ The environment sees all that is installed where this runs, so torch is installe
 version is installed into the environment itself, and is found first.
 """
 
-import site
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
+from tools import environment
+
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 
 
 def main(arguments: list[str]) -> int:
     """Install the list ``arguments[1]`` into the environment ``arguments[0]``, which is made if it is not there."""
-    folder, listed = Path(arguments[0]), HERE / f"{arguments[1]}.txt"
-    python = folder / "bin" / "python"
-    if not python.exists():
-        venv.create(folder, symlinks=True)
-    (packages,) = folder.glob("lib/python*/site-packages")
-    (packages / "project.pth").write_text("\n".join(site.getsitepackages()), encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(python),
-        "install",
-        "--quiet",
-        "--no-compile",  # few modules of these packages are imported
-        "--disable-pip-version-check",
-    ]
-    lists = ["-c", str(ROOT / "constraints.txt"), "-r", str(listed)]
-    done = subprocess.run([*command, "--no-warn-conflicts", *lists], check=False)
-    if done.returncode:
-        return done.returncode
-    drop_libraries(python, packages)
-    return 0
+    python, packages = environment.make(Path(arguments[0]))
+    status = environment.install(python, "-r", str(HERE / f"{arguments[1]}.txt"))
+    if not status:
+        drop_libraries(python, packages)
+    return status
 
 
 def drop_libraries(python: Path, packages: Path) -> None:

@@ -64,9 +64,9 @@ class Twin(Protocol):
 
 
 class Op(OpInfo):
-    """One row of the table. Call it to run it.
+    """One row of the table. Call it to run it. It has the attributes of ``OpInfo`` and those below.
 
-    Attributes, beside those of ``OpInfo``:
+    Attributes:
         kernel: the function of a call without settings: the forward, or torch's function if the forward only calls it.
         autocasts: whether torch's autocast may cast the inputs.
         simple: whether the forward gives one tensor and nothing else.

@@ -474,6 +474,10 @@ class AutogradGraph(Queries):
         """Draw the graph where it is the last expression of a notebook cell."""
         registered_renderer().show(self)
 
+    def _mime_(self) -> tuple[str, str]:
+        """Draw the graph where it is the last expression of a cell of marimo."""
+        return registered_renderer().frame(self)
+
     def __repr__(self) -> str:
         ops = sum(record.kind == "op" for record in self.records)
         return f"<AutogradGraph {self.name!r}: {ops} ops, {self.backwards} backwards>"

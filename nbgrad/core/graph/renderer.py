@@ -12,6 +12,12 @@ class Renderer(Protocol):
     def show(self, graph: Any) -> None:
         """Display ``graph`` as the output of a notebook cell."""
 
+    def frame(self, graph: Any) -> tuple[str, str]:
+        """Return ``graph`` as the output of a cell of marimo: a mime type, and the data."""
+
+    def frame_programs(self, *parts: tuple[str, Any]) -> tuple[str, str]:
+        """Return programs as the output of a cell of marimo."""
+
     def save(
         self, graph: Any, path: str | PathLike[str], *, depth: int | None, nodes: int | None, direction: str
     ) -> None:

@@ -244,6 +244,9 @@ class Program(Listing):
     def _ipython_display_(self) -> None:
         self.view()
 
+    def _mime_(self) -> tuple[str, str]:
+        return registered_renderer().frame_programs(("", self))
+
     def _beside(self, before: "Program | None") -> tuple[tuple[str, "Program"], ...]:
         return (("", self),) if before is None else (("before", before), ("after", self))
 

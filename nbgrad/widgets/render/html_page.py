@@ -63,8 +63,12 @@ def _still(picture: Picture) -> str:
 @cache
 def runtime() -> str:
     """Return the style and script elements that bring all fragments of a page to life."""
-    css = (_STATIC / "graph.css").read_text(encoding="utf-8")
-    script = (_STATIC / "graph.js").read_text(encoding="utf-8")
+    css, script = sources()
     # The bundle holds neither of these today; a string in it that did would end the element early.
     css, script = css.replace("</style", "<\\/style"), script.replace("</script", "<\\/script")
     return f'<style>{css}</style>\n<script type="module">{script}</script>'
+
+
+def sources() -> tuple[str, str]:
+    """Return what is in these two elements: the style sheet, and the script, which is a module."""
+    return (_STATIC / "graph.css").read_text(encoding="utf-8"), (_STATIC / "graph.js").read_text(encoding="utf-8")

@@ -1,0 +1,70 @@
+"""The output below a cell of marimo: the page that a graph is saved as, in a frame. It is alive without a kernel."""
+
+import sys
+from html import escape
+from typing import Any
+
+from nbgrad.widgets.description.schema import Description, Opens
+from nbgrad.widgets.folding.apply import asked
+from nbgrad.widgets.folding.outline import Outline
+from nbgrad.widgets.layout.positions import Wanted, whole
+from nbgrad.widgets.render.html_page import page
+
+
+def runs() -> bool:
+    """Whether a cell of a marimo notebook runs this."""
+    marimo: Any = sys.modules.get("marimo")
+    return marimo is not None and bool(marimo.running_in_notebook())
+
+
+def append(shown: Any) -> None:
+    """Show something below the cell that runs, after what is there."""
+    import marimo
+
+    marimo.output.append(shown)
+
+
+class Framed:
+    """A graph as marimo shows it.
+
+    Args:
+        graph: all of it.
+        depth: modules nested deeper than this are folded; None to fold as many as a first look needs.
+        nodes: how many may be drawn, so that only the rest is folded; None for as many as a first look needs.
+        direction: from top to bottom, from left to right, or as it fits.
+        opens: what the view shows first.
+    """
+
+    def __init__(
+        self,
+        graph: Description | Outline,
+        *,
+        depth: int | None = None,
+        nodes: int | None = None,
+        direction: Wanted = "auto",
+        opens: Opens = "graph",
+    ) -> None:
+        outline = Outline.of(graph)
+        alive = whole(outline, direction=direction, folding=asked(outline, depth, nodes)[0])
+        self._page = page({**alive, "opens": opens}, alive["description"]["name"])
+
+    def _mime_(self) -> tuple[str, str]:
+        """What marimo asks for. A script runs in a frame alone, and this one may not leave it."""
+        style = "width:100%;height:32em;border:0;resize:vertical"
+        frame = f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(self._page)}"></iframe>'
+        return "text/html", frame
+
+
+class Text:
+    """A table of a graph as marimo shows it.
+
+    Args:
+        text: its lines.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def _mime_(self) -> tuple[str, str]:
+        """What marimo asks for: letters of one width."""
+        return "text/html", f"<pre>{escape(self._text)}</pre>"
