@@ -15,6 +15,7 @@ import torch
 from nbgrad.core.engine.tensor_data import check_device
 from nbgrad.core.graph.answers import ALL, names_of
 from nbgrad.core.graph.history import FRAMES, HistoryRecorder
+from nbgrad.core.graph.ranks import check_group
 from nbgrad.core.suggestions import nearest
 
 View = Literal["graph", "steps", "flow", "text", "none"]
@@ -160,6 +161,12 @@ class Options:
         check=names_of,
     )
     time: bool = option(False, "measure how long each op and its rules take, and show it", "--time")
+    ranks: bool = option(
+        False,
+        "compare the gradients of the processes that DistributedDataParallel averages, in every process",
+        "--ranks",
+        check=check_group,
+    )
     anomaly: bool = option(False, "stop at the first op that makes a NaN or an Inf, and say why", "--anomaly")
     strict_broadcast: bool = option(False, "stop at an op that would stretch a tensor", "--strict-broadcast")
     save: str | Path | None = option(

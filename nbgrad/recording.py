@@ -50,7 +50,8 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
     Raises:
         TypeError: an option that there is not; the message names what may have been meant.
         ValueError: a value that is none of the option's.
-        RuntimeError: a CUDA device is asked for where there is none; or the same ``record`` is entered twice.
+        RuntimeError: a CUDA device is asked for where there is none; there is no process group for ``ranks``; or the
+            same ``record`` is entered twice.
         FileNotFoundError: the folder of the file to write is not there; said before the block runs.
     """
 
@@ -63,6 +64,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
             budget=self.budget << 20,
             history=self.history,
             ask=self.ask,
+            ranks=self.ranks,
         )
 
     def _begin(self) -> None:

@@ -168,6 +168,29 @@ def test_ask(shell: InteractiveShell) -> None:
         assert "∇ ?" in shown(captured)[0]
 
 
+def test_ranks(shell: InteractiveShell, tmp_path: Path) -> None:
+    assert "there is none: call torch.distributed" in run(shell, f"%%autograd --ranks\n{NET}")[1].stderr
+    dist = torch.distributed
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        run(shell, "from nbgrad.nn.parallel import DistributedDataParallel as Wrapped\nimport nbgrad")
+        wrapped = (
+            NET.replace("net = nbgrad.nn.Sequential(", "net = Wrapped(nbgrad.nn.Sequential(")
+            .replace("\nfor", ")\nfor", 1)
+            .replace("1)))\n)", "1))))")
+        )
+        for line in ("%%autograd --ranks", "with nbgrad.record(ranks=True) as graph:"):
+            cell = f"{line}\n{wrapped}" if line.startswith("%") else line + wrapped.replace("\n", "\n    ")
+            result, captured = run(shell, cell)
+            result.raise_error()
+            graph = recorded(shell) if line.startswith("%") else shell.user_ns["graph"]
+            assert graph.ranks().size == 1
+            assert {"bucket", "spread"} & {overlay["key"] for overlay in describe(graph)["overlays"]} == {"bucket"}
+            assert "Rank 0 of 1. It sent 52 B in 1 bucket." in shown(captured)[0]
+    finally:
+        dist.destroy_process_group()
+
+
 def test_anomaly(shell: InteractiveShell) -> None:
     for option, message in (("--anomaly", "log made nan"), ("--no-anomaly", None)):
         cells = [f"%%autograd {option} --view none\nimport nbgrad\ny = nbgrad.tensor([-1.0], requires_grad=True).log()"]
@@ -207,7 +230,7 @@ def test_there_is_a_test_of_every_option() -> None:
 def test_the_example_of_every_option_is_its_own_and_valid(shell: InteractiveShell, field: Any) -> None:
     example = field.metadata["example"]
     assert example.split()[0] in (f"--{field.name.replace('_', '-')}", f"--no-{field.name}")
-    if field.name in ("device", "save"):  # this machine may have no GPU, and this folder gets no file
+    if field.name in ("device", "save", "ranks"):  # no GPU may be here, no file gets here, no process group is here
         return
     assert run(shell, f"%%autograd {example} --view none\n1")[0].success
     told = run(shell, f"%autograd help {field.name}")[1].stdout

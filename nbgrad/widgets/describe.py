@@ -22,6 +22,7 @@ from nbgrad.widgets.description.failure import badge_of, ending_text, with_failu
 from nbgrad.widgets.description.format import counted, shape_text
 from nbgrad.widgets.description.history import past
 from nbgrad.widgets.description.overlays import OWN, measured, overlays
+from nbgrad.widgets.description.rank_overlays import rank_notes
 from nbgrad.widgets.description.saved_values import saved_by
 from nbgrad.widgets.description.schema import (
     Badge,
@@ -118,7 +119,7 @@ def outline(graph: AutogradGraph) -> Outline:
         version=2,
         name=str(graph.name),
         summary="",
-        notes=[*_notes(graph, records), *survey.waits.notes],
+        notes=[*_notes(graph, records), *rank_notes(graph), *survey.waits.notes],
         stopped=ending is not None and not ending.interrupted,
         nodes=nodes,
         edges=edges,

@@ -27,6 +27,7 @@ from nbgrad.core.graph.listener import Listener
 from nbgrad.core.graph.optimizers import Update
 from nbgrad.core.graph.overlays import CustomOverlay
 from nbgrad.core.graph.queries import Queries
+from nbgrad.core.graph.ranks import RankRecorder, Ranks, check_group
 from nbgrad.core.graph.record import Failure, Record, number_of
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.graph.stats import Stats, summarise_all
@@ -57,9 +58,12 @@ class AutogradGraph(Queries):
         history: of how many backwards it keeps the norms of the gradients, at most; 0 for none.
         ask: the names of the tensors whose gradients the reader is asked for, as "w, b" or a list; True for all. The
             picture hides them until ``answer`` got them right.
+        ranks: compare the gradients of the processes of a group, which ``DistributedDataParallel`` averages. Every
+            process has to open such a graph.
 
     Raises:
-        RuntimeError: a CUDA device is asked for where there is none; or the graph is opened twice.
+        RuntimeError: a CUDA device is asked for where there is none; there is no process group for ``ranks``; or the
+            graph is opened twice.
         ValueError: ``history`` is negative or 1, which leaves no room for a first and a last backward; or ``ask`` is
             no names.
 
@@ -68,6 +72,7 @@ class AutogradGraph(Queries):
         questions: what the reader is asked for; ``answers`` and ``answer`` are about them.
         overlays: the numbers that ``overlay`` added, by name.
         modules: the names of the variables that held modules.
+        rank_recorder: keeps what this process measures for ``ranks``; None where ranks are not compared.
         listener: what the engine tells. It is an object of its own, for its class is compiled: from CPython 3.12 on a
             call of a method that a class written in Python might override takes as long as the shortest of them.
     """
@@ -83,7 +88,9 @@ class AutogradGraph(Queries):
         budget: int = 256 << 20,
         history: int = FRAMES,
         ask: "str | Iterable[str] | bool | None" = None,
+        ranks: bool = False,
     ) -> None:
+        check_group(ranks)
         self.questions = Questions(names_of(ask))
         self.name = name or f"graph {_next_number()}"
         self.listener = self._listens(self.name, watch=watch, budget=budget, history=history)
@@ -91,6 +98,7 @@ class AutogradGraph(Queries):
         self._paths: Paths | None = None
         self._before: State | None = None
         self._follows = 0  # torch, in the thread of that number
+        self.rank_recorder = RankRecorder(self.name) if ranks else None
         self._forget()
 
     def _forget(self) -> None:
@@ -110,6 +118,8 @@ class AutogradGraph(Queries):
         self._before = state = current()
         followed = follows()
         observers = (*state.observers, self.listener)
+        if self.rank_recorder is not None:
+            observers = (*observers, self.rank_recorder)
         try:
             set_state(state.replaced(observers=observers, device=self.device or state.device, outer=state))
             self._follows = follow()
@@ -150,6 +160,8 @@ class AutogradGraph(Queries):
             return
         self.leave()
         self.listener.closed = True
+        if self.rank_recorder is not None:
+            self.rank_recorder.publish()
         try:
             self._settle(namespace or {})
         except BaseException:
@@ -179,6 +191,8 @@ class AutogradGraph(Queries):
     def clear(self) -> None:
         """Forget everything recorded so far; an open graph goes on recording."""
         self.listener.forget()
+        if self.rank_recorder is not None:
+            self.rank_recorder.forget()
         self._forget()
 
     def name_variables(self, namespace: dict[str, Any]) -> None:
@@ -342,6 +356,23 @@ class AutogradGraph(Queries):
             KeyError: no tensor of this name got a gradient, or several did; or it is too large to be asked for.
         """
         return self.questions.answer(self.records, name, value)
+
+    def ranks(self) -> Ranks:
+        """What each process put into the average of the gradients in the last backward that averaged them.
+
+        Every process opens the graph with ``ranks=True``. The first call waits until all have closed their graphs or
+        have called this too, ten seconds at most.
+
+        Raises:
+            RuntimeError: the graph was opened without ``ranks=True``, no backward in it averaged gradients over
+                processes, or a process has told nothing.
+        """
+        if self.rank_recorder is None:
+            raise RuntimeError(
+                f"{self.name!r} does not compare ranks: open it in every process with nbgrad.record(ranks=True), or "
+                "%%autograd --ranks"
+            )
+        return self.rank_recorder.ranks()
 
     def findings(self) -> list[Finding]:
         """Everything that is wrong in the graph, or probably not meant: what the list of findings in its picture says.

@@ -11,6 +11,7 @@ from nbgrad.core.engine.node import Reducer
 from nbgrad.core.engine.tensor_data import dtype_name, owned
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.parallel.buckets import Bucket, filled_buckets
+from nbgrad.nn.parallel.comparing import Comparison
 from nbgrad.nn.parallel.peers import Peers
 from nbgrad.nn.parameter import Parameter
 
@@ -33,7 +34,8 @@ class BucketReducer(Reducer):
     """
 
     __slots__ = (
-        *("_absent", "_arrived", "_as_view", "_begun", "_buckets", "_caps", "_complete", "_delayed"),
+        *("_absent", "_arrived", "_as_view", "_averaged", "_begun", "_buckets", "_caps", "_comparison"),
+        *("_complete", "_delayed"),
         *(
             "_finds_unused",
             "_flags",
@@ -74,6 +76,7 @@ class BucketReducer(Reducer):
         self._finds_unused, self._static, self._as_view, self._delayed = finds_unused, static, as_view, delayed
         self._known_absent: frozenset[int] | None = None
         self._used = [False] * len(named)  # since the last average
+        self._averaged = 0  # how many backwards
         self._flags: list[int] = []  # for each parameter, how many processes have used it
         self._order: list[int] = []
         self._rebuilds: bool | None = None if not finds_unused or static else False
@@ -98,6 +101,7 @@ class BucketReducer(Reducer):
         self._absent: set[int] = set()
         self._next = 0
         self._scale = 1.0
+        self._comparison: Comparison | None = None
         for bucket in self._buckets:
             bucket.work = None
 
@@ -185,6 +189,9 @@ class BucketReducer(Reducer):
             return
         for number in [one for one in self._absent if self._flags[one]]:
             self._write(number, self.parameters[number], None, set())
+        if self._comparison is not None:
+            self._comparison.end(self.peers, self._averaged, self._buckets, self.names)
+        self._averaged += 1
         if self._rebuilds is None:
             self._rebuilds = True
         self._used = [False] * len(self._used)
@@ -225,6 +232,7 @@ class BucketReducer(Reducer):
             )
         self._begun = True
         self._scale = 1.0 if self.hook is not None else 1.0 / self.active
+        self._comparison = Comparison.of(walk.observers)
         for bucket in self._buckets:
             bucket.missing = len(bucket.numbers)
         self._order = []
@@ -265,6 +273,11 @@ class BucketReducer(Reducer):
 
     def _put_in(self, number: int, view: torch.Tensor, gradient: torch.Tensor | None) -> None:
         """Write to ``view`` the part that this process has in the average: what it holds already, and ``gradient``."""
+        self._add_up(number, view, gradient)
+        if self._comparison is not None:
+            self._comparison.put(number, view, self._scale)
+
+    def _add_up(self, number: int, view: torch.Tensor, gradient: torch.Tensor | None) -> None:
         held = self.parameters[number]._grad
         if held is None:
             if gradient is None:
@@ -292,6 +305,13 @@ class BucketReducer(Reducer):
 
     def send(self, bucket: Bucket) -> None:
         """Begin the journey of ``bucket``: its part in the average is in its memory."""
+        if self._comparison is not None:
+            self._comparison.leaves(bucket)
+        self._begin_journey(bucket)
+        if self._comparison is not None:
+            self._comparison.travels(bucket)
+
+    def _begin_journey(self, bucket: Bucket) -> None:
         if self.hook is None:
             bucket.work = self.peers.all_reduce(bucket.flat)
             return
@@ -394,6 +414,7 @@ class BucketReducer(Reducer):
                 self.peers.wait_future(bucket.work, doing)
             bucket.work = None
         self._read_used(used)
+        self._averaged += 1
         if self._rebuilds is None:
             self._rebuilds = True
 

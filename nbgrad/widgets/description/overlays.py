@@ -10,6 +10,7 @@ from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.description.code import CODE, codes
 from nbgrad.widgets.description.format import byte_text, duration, number
+from nbgrad.widgets.description.rank_overlays import buckets_of, rank_details, spreads_of
 from nbgrad.widgets.description.saved_values import Saved
 from nbgrad.widgets.description.schema import Detail, Overlay
 
@@ -41,6 +42,8 @@ def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved
         _scale("update", f"update to weight{_after(graph)} (log)", updates, number, levels),
         _scale("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
         _scale("time", f"{clock(records)}, forward and backward (log)", _sums(graph), duration, levels),
+        _scale("spread", "spread of gradients over ranks (log)", spreads_of(graph), number, levels),
+        _classes("bucket", "bucket", buckets_of(graph), levels),
         _classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
         _classes("device", "device", {record.id: str(record.device) for record in records}, levels),
     ]
@@ -55,6 +58,7 @@ def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
     """What was measured of each record besides its numbers, and what the code calls it, for the inspector."""
     ratios = {} if graph.update is None else graph.update.ratios
     times = graph.times if isinstance(graph, TimedGraph) else {}
+    ranks = rank_details(graph)
     own, code = graph.overlays.values(), codes(graph, records)
     found: list[list[Detail]] = []
     for record in records:
@@ -63,6 +67,8 @@ def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
         )
         if (name := code.get(record.id)) is not None:
             found[-1].append(Detail(term=CODE, text=name))
+        if record.id in ranks:
+            found[-1].append(ranks[record.id])
         if (ratio := ratios.get(record.id)) is not None:
             text = f"changed it by {number(ratio)} of its norm{_after(graph)}"
             found[-1].append(Detail(term="step", text=text))

@@ -1,0 +1,86 @@
+"""What a process measures of one backward, for the graphs that compare the ranks."""
+
+from collections.abc import Sequence
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from nbgrad.core.engine.node import record_id
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.graph.ranks import Part, RankRecorder
+from nbgrad.nn.parallel.buckets import Bucket
+from nbgrad.nn.parallel.peers import Peers
+from nbgrad.nn.parameter import Parameter
+
+
+class Comparison:
+    """Measures one backward: the norms of what this process sends, and when each bucket has left and arrived.
+
+    Args:
+        recorders: of the graphs that ask for it.
+    """
+
+    def __init__(self, recorders: Sequence[RankRecorder]) -> None:
+        self._recorders = recorders
+        self._norms: dict[int, torch.Tensor] = {}
+        self._sent: dict[int, float] = {}
+        self._arrived: dict[int, float] = {}
+
+    @classmethod
+    def of(cls, observers: Sequence[Observer]) -> "Comparison | None":
+        """The one for the graphs among ``observers``; None if none asks."""
+        found = [one for one in observers if isinstance(one, RankRecorder)]
+        return cls(found) if found else None
+
+    def put(self, number: int, view: torch.Tensor, scale: float) -> None:
+        """Measure what this process sends of parameter ``number``: ``view``, which was multiplied by ``scale``."""
+        self._norms[number] = _norm(view) / scale
+
+    def leaves(self, bucket: Bucket) -> None:
+        """Note that ``bucket`` is about to be sent."""
+        self._sent[bucket.index()] = perf_counter()
+
+    def travels(self, bucket: Bucket) -> None:
+        """Note when ``bucket``, which has been sent, arrives."""
+        work = bucket.work
+        future = work if isinstance(work, torch._C.Future) else work.get_future()
+        future.add_done_callback(partial(self._arrive, bucket.index()))
+
+    def _arrive(self, index: int, _: Any) -> None:
+        self._arrived[index] = perf_counter()
+
+    def end(self, peers: Peers, number: int, buckets: Sequence[Bucket], names: Sequence[str]) -> None:
+        """Give the graphs what was measured; the buckets hold the averages.
+
+        Args:
+            peers: the processes.
+            number: how many backwards had averaged before.
+            buckets: in the order in which they travel.
+            names: of all parameters.
+        """
+        now = perf_counter()
+        numbers = [one for bucket in buckets for one in bucket.numbers]
+        parameters: list[Parameter] = [one for bucket in buckets for one in bucket.parameters()]
+        averages = [_norm(view) for bucket in buckets for view in bucket.views]
+        journeys = [self._arrived.get(one.index(), now) - self._sent[one.index()] for one in buckets]
+        on_host = all(bucket.flat.device.type == "cpu" for bucket in buckets)
+        part = Part(
+            names=[names[one] for one in numbers],
+            buckets=[(bucket.flat.nbytes, len(bucket.numbers)) for bucket in buckets],
+            norms=torch.stack([self._norms[one] for one in numbers]).tolist(),
+            averages=torch.stack(averages).tolist(),
+            journeys=journeys if on_host else None,
+            precision=max(torch.finfo(bucket.flat.dtype).eps for bucket in buckets),
+        )
+        ids = [record_id(one.origin) for one in parameters]
+        for recorder in self._recorders:
+            recorder.add(peers, number, part, ids)
+
+
+def _norm(view: torch.Tensor) -> torch.Tensor:
+    """The norm in double precision, so that differences of norms mean something."""
+    wide = torch.complex128 if view.is_complex() else torch.float64
+    norm: torch.Tensor = torch.linalg.vector_norm(view, dtype=wide)
+    return norm.real

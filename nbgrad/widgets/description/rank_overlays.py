@@ -1,0 +1,90 @@
+"""What the view shows of the ranks of a process group: two overlays, lines for the inspector, and notes."""
+
+from math import isfinite
+
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.ranks import RankedBucket, RankedParameter, Ranks, numbers_text
+from nbgrad.widgets.description.format import byte_text, duration, number
+from nbgrad.widgets.description.schema import Detail
+
+MANY = 8
+"""Buckets beyond so many have one name together: an overlay tells few classes apart."""
+
+
+def compared(graph: AutogradGraph) -> Ranks | None:
+    """The ranks of ``graph``; None where it compares none, is still open, or a process has told nothing."""
+    recorder = graph.rank_recorder
+    if recorder is None or not graph.closed:
+        return None
+    try:
+        return recorder.ranks()
+    except RuntimeError:
+        return None  # ``rank_notes`` has the reason
+
+
+def buckets_of(graph: AutogradGraph) -> dict[int, str]:
+    """By the id of the record of each parameter, the bucket that its gradient travels in."""
+    ranks = compared(graph)
+    if ranks is None or graph.rank_recorder is None:
+        return {}
+    return {id: _named(ranks.buckets[one.bucket]) for id, one in graph.rank_recorder.places}
+
+
+def spreads_of(graph: AutogradGraph) -> dict[int, float]:
+    """By the id of the record of each parameter, the spread of its gradient over the ranks."""
+    if compared(graph) is None or graph.rank_recorder is None:
+        return {}
+    return {id: one.spread for id, one in graph.rank_recorder.places}
+
+
+def rank_details(graph: AutogradGraph) -> dict[int, Detail]:
+    """By the id of the record of each parameter, the line of the inspector."""
+    ranks = compared(graph)
+    if ranks is None or graph.rank_recorder is None:
+        return {}
+    return {
+        id: Detail(term="ranks", text=f"{_parameter_text(one)}; {_bucket_text(ranks.buckets[one.bucket], ranks)}")
+        for id, one in graph.rank_recorder.places
+    }
+
+
+def rank_notes(graph: AutogradGraph) -> list[str]:
+    """What is above the picture: which rank is drawn, or why ranks are not compared."""
+    if graph.rank_recorder is None or not graph.closed:
+        return []
+    try:
+        ranks = graph.rank_recorder.ranks()
+    except RuntimeError as error:
+        return [f"{error}."]
+    sent = sum(bucket.bytes for bucket in ranks.buckets)
+    count = len(ranks.buckets)
+    text = f"Rank {ranks.rank} of {ranks.size}. It sent {byte_text(sent)} in {count} bucket{'s' if count > 1 else ''}."
+    widest = max(ranks.parameters, key=lambda one: one.spread)
+    if widest.spread:
+        text += f" Before averaging, the gradients of {widest.name} differ most, with a spread of {_spread(widest)}."
+    else:
+        text += " Before averaging, the gradients were equal in all ranks."
+    return [text]
+
+
+def _named(bucket: RankedBucket) -> str:
+    if bucket.number >= MANY:
+        return f"bucket {MANY} and later"
+    return f"bucket {bucket.number}, {byte_text(bucket.bytes)}"
+
+
+def _spread(one: RankedParameter) -> str:
+    return number(one.spread) if isfinite(one.spread) else "infinity, as they cancel out"
+
+
+def _parameter_text(one: RankedParameter) -> str:
+    if not one.spread:
+        return f"equal gradients, of norm {number(one.average)}"
+    return f"norms {numbers_text(one.norms)}, average {number(one.average)}, spread {_spread(one)}"
+
+
+def _bucket_text(bucket: RankedBucket, ranks: Ranks) -> str:
+    text = f"bucket {bucket.number + 1} of {len(ranks.buckets)}, {byte_text(bucket.bytes)}"
+    if bucket.last is None or not bucket.waits:
+        return text
+    return f"{text}, waited for rank {bucket.last} up to {duration(max(bucket.waits))}"
