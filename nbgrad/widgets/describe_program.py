@@ -89,6 +89,7 @@ def describe_program(*parts: tuple[str, Listing]) -> Description:
         steps=[],
         overlays=[],
         colour="",
+        twins={},
         verdicts=[],
         problems=[],
         history=NONE,

@@ -33,6 +33,7 @@ from nbgrad.widgets.layout.graphviz_wasm import (
     language,
     run_graphviz,
 )
+from nbgrad.widgets.layout.sides import left_first
 
 WHOLE = 1200
 """How many nodes may be drawn in a file that has no kernel to ask: its front end folds by itself."""
@@ -584,7 +585,8 @@ def _read(description: Description, direction: Direction, answer: str, sizes: Si
         "scopes": scopes,
         "texts": sizes.texts,
     }
-    return _with_rows(drawn, in_columns(description, placed) if direction == "TB" else placed, sizes)
+    found = _with_rows(drawn, in_columns(description, placed) if direction == "TB" else placed, sizes)
+    return left_first(found) if drawn["twins"] else found
 
 
 def _wires(

@@ -208,6 +208,7 @@ export interface Description {
   steps: Step[];
   overlays: Overlay[];
   colour: string;
+  twins: Record<string, string>;
   verdicts: Verdict[];
   problems: Problem[];
   history: History;
