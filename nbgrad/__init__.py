@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from nbgrad.core.graph.comparison import Comparison
     from nbgrad.core.symbolic.passes.optimize import Level
     from nbgrad.watching import Watch
 
@@ -95,6 +96,30 @@ def watch(model: "nn.Module | torch.nn.Module", *, every: float = 0.5, **options
     from nbgrad.watching import Watch
 
     return Watch(model, every=every, **options)
+
+
+def compare(left: AutogradGraph, right: AutogradGraph, names: "tuple[str, str] | None" = None) -> "Comparison":
+    """Compare two graphs: which ops and tensors belong together, what is on one side alone, and how numbers differ.
+
+    They belong together by the path of their module, their op or name, and their order: two activations, a network
+    before and after a change, torch's network and nbgrad's.
+
+    Args:
+        left: a graph, which may be open.
+        right: another one.
+        names: what they are called in the picture; default: their own names.
+
+    Returns:
+        A ``Comparison``: the last line of a cell draws both side by side, ``save("both.html")`` writes them, and
+        ``pairs``, ``alone`` and ``differences`` are the data.
+
+    Raises:
+        TypeError: one of them is no graph.
+        ValueError: the names are not two; or one of the graphs still asks for gradients.
+    """
+    from nbgrad.core.graph.comparison import Comparison
+
+    return Comparison(left, right, names)
 
 
 def trace(  # type: ignore[no-redef]  # in the place of the row of that name, which it calls for a matrix

@@ -3,6 +3,7 @@
 from os import PathLike
 from typing import Any
 
+from nbgrad.core.graph.comparison import Comparison
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
 
@@ -67,6 +68,27 @@ class GraphRenderer:
         from nbgrad.widgets.describe_program import describe_program
 
         write(describe_program(*parts), path)
+
+    def show_comparison(self, comparison: Comparison) -> None:
+        """Draw two graphs side by side as the output of a notebook cell, with the options that the user has set."""
+        from nbgrad.options import Options
+        from nbgrad.widgets.describe_comparison import outline_comparison
+        from nbgrad.widgets.notebook_output import show
+
+        configured = Options()
+        show(
+            outline_comparison(comparison),
+            depth=configured.depth,
+            nodes=configured.nodes,
+            direction=configured.direction,
+        )
+
+    def save_comparison(self, comparison: Comparison, path: str | PathLike[str], **options: Any) -> None:
+        """Write the picture of two graphs side by side, as ``nbgrad.export.write`` does."""
+        from nbgrad.export import write
+        from nbgrad.widgets.describe_comparison import outline_comparison
+
+        write(outline_comparison(comparison), path, **options)
 
     def findings(self, graph: AutogradGraph) -> list[Finding]:
         """Look for what is wrong in ``graph``, or probably not meant."""

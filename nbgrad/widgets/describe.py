@@ -132,6 +132,7 @@ def outline(graph: AutogradGraph) -> Outline:
         steps=[],
         overlays=[*shown, *history.overlays],
         colour=next((one["key"] for one in reversed(shown) if one["key"].startswith(OWN)), ""),
+        twins={},
         verdicts=[Verdict(kind=one.kind, scope=scopes.id(one.scope), text=one.text) for one in survey.verdicts],
         problems=wrong,
         history=history.history,

@@ -114,6 +114,7 @@ def describe_program(*parts: tuple[str, Listing]) -> Description:
         steps=drawing.rewrites(notes),
         overlays=[],
         colour="",
+        twins={},
         verdicts=[],
         problems=[],
         history=NONE,

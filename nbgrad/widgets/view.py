@@ -148,11 +148,18 @@ class GraphView(anywidget.AnyWidget):
             direction = request["direction"]
         if request.get("toggle"):
             holds = [str(scope) for scope in request["toggle"]]
-            chosen = (chosen or first_folding(graph, self._limit)).toggled(graph, holds, self._limit)
+            chosen = self._toggled(graph, chosen or first_folding(graph, self._limit), holds)
         folding = chosen or first_folding(graph, self._limit)
         self._put(packed(lay_out(graph, limit=self._limit, direction=direction, folding=folding)))
         # Once it is sent: where an interrupt came before, the same click is answered in the same way.
         self._direction, self._folding = direction, chosen
+
+    def _toggled(self, graph: Outline, folding: Folding, holds: list[str]) -> Folding:
+        """After a double click on what stands for ``holds``; of two graphs side by side the other one goes along."""
+        twins = [twin for one in holds if (twin := graph.description["twins"].get(one)) is not None]
+        alike = bool(twins) and (twins[0] in folding.closed) == (holds[0] in folding.closed)
+        folding = folding.toggled(graph, holds, self._limit)
+        return folding.toggled(graph, twins, self._limit) if alike else folding
 
     def _put(self, picture: bytes) -> None:
         """Show ``picture``; one that is there already is sent again, for an interrupt may have hit its message."""

@@ -108,6 +108,7 @@ class Sketch:
                 {"key": "dtype", "label": "dtype", "low": "", "high": "", "classes": ["float32"]},
             ],
             "colour": "",
+            "twins": {},
             "verdicts": [],
             "problems": [],
             "history": {"frames": [], "loss": None, "charts": [], "differences": []},

@@ -25,7 +25,7 @@ class CustomOverlay(NamedTuple):
     log: bool
 
     @classmethod
-    def of(cls, graph: str, records: list[Record], name: str, values: Any, log: bool) -> "CustomOverlay":
+    def of(cls, graph: str, records: list[Record], name: Any, values: Any, log: bool) -> "CustomOverlay":
         """Find the records that the keys of ``values`` stand for, as ``AutogradGraph.overlay`` says.
 
         Raises:

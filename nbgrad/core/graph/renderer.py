@@ -29,6 +29,12 @@ class Renderer(Protocol):
     def save_programs(self, path: str | PathLike[str], *parts: tuple[str, Any]) -> None:
         """Write the picture of programs to a file."""
 
+    def show_comparison(self, comparison: Any) -> None:
+        """Display two graphs side by side as the output of a notebook cell."""
+
+    def save_comparison(self, comparison: Any, path: str | PathLike[str], **options: Any) -> None:
+        """Write two graphs side by side to a file."""
+
     def findings(self, graph: Any) -> list[Finding]:
         """Return the faults of ``graph`` and its probable mistakes."""
 

@@ -17,7 +17,7 @@ from nbgrad.widgets.description.schema import Detail, Overlay
 Levels = defaultdict[int, dict[str, float]]
 
 OWN = "own"
-"""The keys of the user's overlays begin with this."""
+"""The keys of the user's overlays, and of a comparison's, begin with this: a folded box has the largest level in it."""
 
 
 def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
@@ -37,19 +37,19 @@ def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved
     missing = "" if updates else "; no step was measured"
     sizes = {id: float(kept.size) for id, kept in saved.items() if kept.size}
     found = [
-        _scale("gradient", "gradient norm (log)", norms, number, levels),
-        _scale("ratio", f"gradient to weight{missing} (log)", ratios, number, levels),
-        _scale("update", f"update to weight{_after(graph)} (log)", updates, number, levels),
-        _scale("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
-        _scale("time", f"{clock(records)}, forward and backward (log)", _sums(graph), duration, levels),
-        _scale("spread", "spread of gradients over ranks (log)", spreads_of(graph), number, levels),
+        scaled("gradient", "gradient norm (log)", norms, number, levels),
+        scaled("ratio", f"gradient to weight{missing} (log)", ratios, number, levels),
+        scaled("update", f"update to weight{_after(graph)} (log)", updates, number, levels),
+        scaled("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
+        scaled("time", f"{clock(records)}, forward and backward (log)", _sums(graph), duration, levels),
+        scaled("spread", "spread of gradients over ranks (log)", spreads_of(graph), number, levels),
         _classes("bucket", "bucket", buckets_of(graph), levels),
         _classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
         _classes("device", "device", {record.id: str(record.device) for record in records}, levels),
     ]
     for at, own in enumerate(graph.overlays.values()):
         numbers = {id: value for id, value in own.numbers.items() if id in known}
-        scale = _scale if own.log else _linear
+        scale = scaled if own.log else _linear
         found.append(scale(f"{OWN}{at}", own.name + " (log)" * own.log, numbers, number, levels))
     return [overlay for overlay in found if overlay is not None], levels
 
@@ -95,7 +95,7 @@ def _after(graph: AutogradGraph) -> str:
     return "" if step is None or step.number == graph.backwards else f" after backward {step.number}"
 
 
-def _scale(
+def scaled(
     key: str, label: str, values: dict[int, float], text: Callable[[float], str], levels: Levels
 ) -> Overlay | None:
     """A logarithmic scale from the smallest to the largest of ``values``; zeros stand at its low end."""

@@ -296,6 +296,7 @@ class Description(TypedDict):
     steps: list[Step]
     overlays: list[Overlay]
     colour: str  # the key of the overlay that is shown first; empty for none
+    twins: dict[str, str]  # of two graphs side by side, the counterpart of each node and scope, both ways
     verdicts: list[Verdict]
     problems: list[Problem]
     history: History

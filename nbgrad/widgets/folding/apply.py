@@ -255,7 +255,7 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         if loop:
             details.insert(1, {"term": "Iterations", "text": _iterations(scopes, inside)})
     levels = [node["levels"] for node in inside]
-    own = sorted({key for level in levels for key in level if key.startswith(OWN)})
+    coloured = sorted({key for level in levels for key in level if key.startswith(OWN)})
     past = "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True)))
     return {
         "id": _folded_id(scopes[0]["id"]),
@@ -273,7 +273,7 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         "gradient": None,
         "badges": [badge for node in inside for badge in node["badges"]],
         "levels": {key: max([level.get(key, 0.0) for level in levels]) for key in ("gradient", "saved", "time")}
-        | {key: max([level[key] for level in levels if key in level]) for key in own},
+        | {key: max([level[key] for level in levels if key in level]) for key in coloured},
         "holds": [scope["id"] for scope in scopes],
         "norms": [],
         "past": past,

@@ -33,6 +33,7 @@ from nbgrad.widgets.layout.graphviz_wasm import (
     language,
     run_graphviz,
 )
+from nbgrad.widgets.layout.sides import left_first
 
 WHOLE = 1200
 """How many nodes may be drawn in a file that has no kernel to ask: its front end folds by itself."""
@@ -628,10 +629,10 @@ def _read(description: Description, direction: Direction, answer: str, sizes: Si
         "scopes": scopes,
         "texts": sizes.texts,
     }
-    tall = (
-        direction == "TB" and not _Rows.of(description).together
-    )  # rows that were cut would not stand beside each other
-    return _with_rows(drawn, in_columns(description, placed) if tall else placed, sizes)
+    # Rows that were cut would not stand beside each other.
+    tall = direction == "TB" and not _Rows.of(description).together
+    found = _with_rows(drawn, in_columns(description, placed) if tall else placed, sizes)
+    return left_first(found) if drawn["twins"] else found
 
 
 def _runs(

@@ -154,8 +154,8 @@ def _scale(picture: Picture, x: float, y: float) -> Iterator[str]:
     """What the colours mean, if the boxes are coloured by an overlay."""
     for one in picture["description"]["overlays"]:
         if one["key"] == picture["description"]["colour"]:
-            yield _text(one["label"], (x, y + 4), 11, "ink", bold=True)
-            x += text_width(one["label"], 11, bold=True) * WIDER + 10
+            yield _text(one["label"], (x, y + 4), 11, "ink")
+            x += text_width(one["label"], 11) * WIDER + 10
             yield _text(one["low"], (x, y + 4), 11, "muted")
             x += text_width(one["low"], 11) * WIDER + 6
             for at in range(_STEPS + 1):

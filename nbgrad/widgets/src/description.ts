@@ -214,6 +214,7 @@ export interface Description {
   steps: Step[];
   overlays: Overlay[];
   colour: string;
+  twins: Record<string, string>;
   verdicts: Verdict[];
   problems: Problem[];
   history: History;

@@ -7,6 +7,12 @@ export const original = (id: string): string => id.split(".")[0] ?? id;
 
 export const nodeOf = (description: Description, id: string): GraphNode | undefined => description.nodes.find((node) => node.id === id);
 
+/** The counterpart of a box where two graphs stand side by side, if that is drawn. */
+export function twinOf({ nodes, twins }: Description, id: string): string | undefined {
+  const other = twins[original(id)] ?? (id.startsWith("f-") ? `f-${twins[id.slice(2)]}` : "");
+  return nodes.find((node) => original(node.id) === other)?.id;
+}
+
 export function name(description: Description, id: string): string {
   return nodeOf(description, id)?.label[0] ?? id;
 }

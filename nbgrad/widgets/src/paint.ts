@@ -3,7 +3,7 @@
 import type { Frame, Node as GraphNode, Picture, Step } from "./description";
 import { attribute, flag, svg } from "./dom";
 import { broken, type Drawing, spoken } from "./draw";
-import { original } from "./model";
+import { original, twinOf } from "./model";
 
 const UNKNOWN = ["∇", "?"].join(" "); // until the walk has come by
 
@@ -29,8 +29,10 @@ export class Paint {
       if (own || edge.id === one) for (const part of [edges.get(edge.id), marks.get(edge.id), nodes.get(edge.source), nodes.get(edge.target)]) on.add(part);
     }
     if (element) on.add(element);
+    const twin = id === undefined ? undefined : twinOf(this.#picture.description, id);
+    if (twin) on.add(nodes.get(twin));
     flag(this.#stage, "focus", on.size > 0);
-    for (const [other, part] of nodes) flag(part, "same", id !== undefined && original(other) === original(id));
+    for (const [other, part] of nodes) flag(part, "same", id !== undefined && (original(other) === original(id) || other === twin));
     for (const group of [nodes, edges, marks]) for (const part of group.values()) flag(part, "on", on.has(part));
   }
 

@@ -4,7 +4,7 @@ import { MEANING } from "./constants";
 import type { Description, Edge, Node as GraphNode } from "./description";
 import { button, html, listen, prose } from "./dom";
 import { formula } from "./formula";
-import { called, lines, name, nodeOf, original, placeOf, scopePath, wrong } from "./model";
+import { called, lines, name, nodeOf, original, placeOf, scopePath, twinOf, wrong } from "./model";
 import type { Inquiry } from "./numbers";
 import { lookOf } from "./tensor_plot";
 
@@ -28,6 +28,8 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   if (where) parts.push(quiet(where));
   for (const badge of told.badges) parts.push(html("p", { class: `nbg-finding nbg-finding-${badge.kind}` }, badge.text));
   if (node.holds.length) parts.push(row(button("Unfold", "Unfold this module (double-click)", "unfold", () => select.toggle(node.holds))));
+  const twin = twinOf(description, node.id);
+  if (twin) parts.push(row(button(`⇄ ${name(description, twin)} on the other side`, "Go to what belongs to it in the other graph", "twin", () => select.node(twin))));
   const id = original(told.id);
   const looks = html("div", { class: "nbg-looks" });
   if (told.value) looks.append(lookOf("Value", told.value, ...select.inquiry.offer(id, "value", told.value)));

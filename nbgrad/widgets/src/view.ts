@@ -288,7 +288,8 @@ export class View implements Touched, Keyed, Tools {
     const [first] = holds;
     if (first === undefined) return;
     if (this.base.layout.scopes[first]) {
-      if (!this.#closed.delete(first)) this.#closed.add(first);
+      const open = this.#closed.has(first);
+      for (const scope of [first, this.base.description.twins[first] ?? first]) open ? this.#closed.delete(scope) : this.#closed.add(scope);
       this.#redraw(holds, true);
     } else if (this.kernel) {
       this.#asked = holds;

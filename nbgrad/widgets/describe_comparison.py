@@ -1,0 +1,242 @@
+"""From two graphs to one description: each in a box of its own, and at every pair how much it differs."""
+
+from math import isfinite
+from typing import Any, NamedTuple
+
+from nbgrad.core.graph.comparison import Comparison, Pair
+from nbgrad.core.no_gc import uncollected
+from nbgrad.widgets.describe import outline
+from nbgrad.widgets.description.format import counted, number
+from nbgrad.widgets.description.history import NONE
+from nbgrad.widgets.description.overlays import OWN, Levels, scaled
+from nbgrad.widgets.description.schema import Badge, Description, Detail, Edge, Node, Overlay, Problem, Scope
+from nbgrad.widgets.description.tensor_summary import broken
+from nbgrad.widgets.folding.outline import Outline, Rests
+from nbgrad.widgets.folding.repeats import Run
+from nbgrad.widgets.layout.sides import FRAMES, SIDES
+
+_DIFFERENT = {
+    "value": "difference of values, part of the norm (log)",
+    "gradient": "difference of gradients, part of the norm (log)",
+}
+
+
+@uncollected
+def outline_comparison(comparison: Comparison) -> Outline:
+    """The outline of both graphs side by side.
+
+    The ids of the right one begin with another letter, and ``twins`` say which boxes and modules belong together. Of
+    overlays there are those that have one scale for both sides. There is no history.
+    """
+    sides = [_Side.of(at, outline(graph), comparison) for at, graph in enumerate((comparison.left, comparison.right))]
+    left, right = [one.outline.description for one in sides]
+    shown, levels = _overlays(comparison, sides)
+    for side in sides:
+        for node in side.nodes:
+            node["levels"] = levels.get(node["id"], {})
+    described = Description(
+        version=2,
+        name=f"{comparison.names[0]} against {comparison.names[1]}",
+        summary=comparison.summary,
+        notes=[
+            f"{name}: {note}"
+            for name, one in zip(comparison.names, (left, right), strict=True)
+            for note in one["notes"]
+        ],
+        stopped=False,
+        nodes=[node for side in sides for node in side.nodes],
+        edges=[edge for side in sides for edge in side.edges],
+        scopes=[scope for side in sides for scope in side.scopes],
+        ops=left["ops"] | right["ops"],
+        formulas=left["formulas"] | right["formulas"],
+        steps=[],
+        overlays=shown,
+        colour=shown[0]["key"] if shown else "",
+        twins=_twins(sides, comparison),
+        verdicts=[],
+        problems=[problem for side in sides for problem in side.problems],
+        history=NONE,
+        hidden={"reductions": [], "nodes": []},
+    )
+    return Outline(
+        described,
+        _BothRests({side.letter: side.outline.rests for side in sides}, _told(sides, comparison)),
+        runs=[run for side in sides for run in side.runs],
+    )
+
+
+class _Side(NamedTuple):
+    """One of the graphs, with ids of its own.
+
+    Attributes:
+        letter: what its ids begin with.
+        outline: of the graph alone, without that letter.
+        ids: the node of each record, with it.
+    """
+
+    letter: str
+    outline: Outline
+    ids: dict[int, str]
+    nodes: list[Node]
+    edges: list[Edge]
+    scopes: list[Scope]
+    problems: list[Problem]
+    runs: list[Run]
+
+    @classmethod
+    def of(cls, at: int, outline: Outline, comparison: Comparison) -> "_Side":
+        letter, name, records = SIDES[at], comparison.names[at], comparison.records[at]
+        known = outline.description
+        ids = {record.id: f"{letter}n{place}" for place, record in enumerate(records)}
+        words = _words(at, comparison)
+        whole = FRAMES[at]
+
+        def own(id: str | None) -> Any:
+            return None if id is None else letter + id
+
+        def node(one: Node) -> Node:
+            said = words.get(own(one["id"]), "")
+            alone = said == _only(name)
+            badges: list[Badge] = [
+                *one["badges"],
+                *([Badge(kind="warning", text=f"{said}: it has no counterpart")] if alone else []),
+            ]
+            label = [*one["label"], *(broken(said) if said else [])]
+            return {
+                **one, "id": own(one["id"]), "scope": own(one["scope"]) or whole, "badges": badges, "label": label,
+                "norms": [], "past": "",
+            }  # fmt: skip
+
+        ops = sum(one["kind"] == "op" for one in known["nodes"])
+        outer = Scope(id=whole, label=name, full="", parent=None, folds=counted(ops, "op"))
+        scopes: list[Scope] = [
+            {**one, "id": own(one["id"]), "parent": own(one["parent"]) or whole} for one in known["scopes"]
+        ]
+        return cls(
+            letter,
+            outline,
+            ids,
+            list(map(node, known["nodes"])),
+            [
+                {**one, "id": own(one["id"]), "source": own(one["source"]), "target": own(one["target"])}
+                for one in known["edges"]
+            ],
+            [outer, *scopes],
+            [{**one, "text": f"{name}: {one['text']}", "node": own(one["node"])} for one in known["problems"]],
+            [
+                Run(
+                    [[own(call) for call in calls] for calls in run.cycles],
+                    [[own(one) for one in some] for some in run.beside],
+                    run.parts,
+                )
+                for run in outline.runs
+            ],
+        )
+
+
+def _only(name: str) -> str:
+    return f"≠ only in {name}"
+
+
+def _words(side: int, comparison: Comparison) -> dict[str, str]:
+    """By the node of a side that differs from its counterpart, how, in a few words."""
+    letter = SIDES[side]
+    ids = {record.id: f"{letter}n{at}" for at, record in enumerate(comparison.records[side])}
+    words = {ids[one.id]: _only(comparison.names[side]) for one in comparison.alone[side]}
+    for pair in comparison.pairs:
+        if pair.differs:
+            words[ids[(pair.left, pair.right)[side].id]] = f"≠ {pair.words}"
+    return words
+
+
+def _overlays(comparison: Comparison, sides: list[_Side]) -> tuple[list[Overlay], dict[str, dict[str, float]]]:
+    """How far values and gradients differ, and the gradient norms of both sides on one scale; the levels by node."""
+    levels = Levels(dict)
+    places = {id: at for at, id in enumerate(id for side in sides for id in side.ids.values())}
+    found: list[Overlay | None] = []
+    for what in ("gradient", "value"):
+        parts: dict[int, float] = {}
+        for pair in comparison.pairs:
+            if (part := getattr(pair, what)) is not None:
+                for side, record in zip(sides, (pair.left, pair.right), strict=True):
+                    parts[places[side.ids[record.id]]] = part
+        found.append(scaled(f"{OWN}-{what}", _DIFFERENT[what], parts, _percent, levels))
+    norms = {
+        places[side.ids[record.id]]: record.gradient.norm
+        for side, records in zip(sides, comparison.records, strict=True)
+        for record in records
+        if record.gradient is not None
+    }
+    found.append(scaled("gradient", "gradient norm (log)", norms, number, levels))
+    named = {at: id for id, at in places.items()}
+    return [one for one in found if one is not None], {named[at]: own for at, own in levels.items()}
+
+
+def _percent(part: float) -> str:
+    return f"{number(100 * part)}%" if isfinite(part) else "NaN or Inf"
+
+
+def _twins(sides: list[_Side], comparison: Comparison) -> dict[str, str]:
+    """The counterpart of each box and of each module, both ways."""
+    left, right = sides
+    pairs = [(left.ids[pair.left.id], right.ids[pair.right.id]) for pair in comparison.pairs]
+    homes = [{node["id"]: node["scope"] for node in side.nodes} for side in sides]
+    parents = [{scope["id"]: scope["parent"] for scope in side.scopes} for side in sides]
+    modules: dict[str, str] = {}
+    for mine, theirs in pairs:
+        a, b = homes[0][mine], homes[1][theirs]
+        while a is not None and b is not None and a not in modules and b not in modules.values():
+            modules[a] = b
+            a, b = parents[0][a], parents[1][b]
+    both = dict(pairs) | modules
+    return both | {b: a for a, b in both.items()}
+
+
+def _told(sides: list[_Side], comparison: Comparison) -> dict[str, Detail]:
+    """By node the row of its details that says how it differs."""
+    rows: dict[str, Detail] = {}
+    for pair in comparison.pairs:
+        for at, record in enumerate((pair.left, pair.right)):
+            other = comparison.names[1 - at]
+            rows[sides[at].ids[record.id]] = Detail(term=f"against {other}", text=_sentence(pair))
+    return rows
+
+
+def _sentence(pair: Pair) -> str:
+    parts = [pair.words or "nothing differs but for rounding"]
+    if not pair.exact:
+        parts.append("of large tensors the norms were compared")
+    return "; ".join(parts)
+
+
+class _BothRests(NamedTuple):
+    """The rests of both sides, by ids with the letter of the side."""
+
+    rests: dict[str, Rests]
+    rows: dict[str, Detail]
+
+    def __contains__(self, id: object) -> bool:
+        return isinstance(id, str) and id[:1] in self.rests and id[1:] in self.rests[id[0]]
+
+    def get(self, id: str) -> "_SideRest | None":
+        """As ``Rests`` says."""
+        rest = self.rests[id[0]].get(id[1:]) if id[:1] in self.rests else None
+        return None if rest is None else _SideRest(rest, id[0], self.rows.get(id))
+
+
+class _SideRest(NamedTuple):
+    """What is still to be written of a node or a reduction of one side."""
+
+    rest: Any
+    letter: str
+    row: Detail | None
+
+    def told(self) -> dict[str, Any]:
+        """What it says."""
+        said: dict[str, Any] = self.rest.told()
+        return said if self.row is None else {**said, "details": [self.row, *said["details"]]}
+
+    def step(self) -> dict[str, Any]:
+        """What the step of the node says."""
+        said: dict[str, Any] = self.rest.step()
+        return {**said, "given": {self.letter + edge: given for edge, given in said["given"].items()}}

@@ -1,0 +1,180 @@
+"""Two graphs compared: what belongs together, what is on one side alone, and how far the numbers are apart."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import nn
+from nbgrad.core.graph.comparison import Comparison
+from nbgrad.core.graph.graph import AutogradGraph
+
+
+def run(name: str, *layers: nn.Module, change: Callable[[Any], None] | None = None) -> AutogradGraph:
+    """One backward through the layers, which have the same numbers in each run."""
+    torch.manual_seed(0)
+    net = nn.Sequential(*layers)
+    for parameter in net.parameters():
+        parameter.data = torch.linspace(-1, 1, parameter.numel(), dtype=parameter.dtype).reshape(parameter.shape)
+    if change is not None:
+        change(net)
+    x = nbgrad.tensor(torch.randn(5, 3))
+    with AutogradGraph(name) as graph:
+        loss = net(x).square().mean()
+        loss.backward()
+    return graph
+
+
+def whats(pairs: list[Any]) -> list[tuple[str, str]]:
+    return [(pair.left.what, pair.right.what) for pair in pairs]
+
+
+def test_equal_graphs_differ_in_nothing() -> None:
+    left, right = (run("net", nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)) for _ in range(2))
+    found = nbgrad.compare(left, right)
+    assert found.names == ("net, left", "net, right")
+    assert len(found.pairs) == len(left.records) == len(right.records)
+    assert found.alone == ([], [])
+    assert found.differences == []
+    assert all(pair.left.what == pair.right.what for pair in found.pairs)
+    assert {pair.value for pair in found.pairs} == {0.0}
+    assert "10 boxes on both sides, all numbers that both have are the same" in repr(found)
+
+
+def test_another_activation_stands_where_the_first_one_did() -> None:
+    left, right = (
+        run("s", nn.Linear(3, 4), nn.Sigmoid(), nn.Linear(4, 2)),
+        run("r", nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)),
+    )
+    found = nbgrad.compare(left, right)
+    assert found.alone == ([], [])
+    (other,) = [pair for pair in found.pairs if pair.other]
+    assert (other.left.op.name, other.right.op.name, other.other) == ("sigmoid", "relu", "sigmoid against relu")
+    assert found.differences[0].startswith("1 sigmoid: sigmoid against relu, value by ")
+    assert "1 of another op or shape" in found.summary
+
+
+def test_what_is_on_one_side_alone_is_named() -> None:
+    left = run("plain", nn.Linear(3, 4), nn.Linear(4, 2))
+    right = run("deeper", nn.Linear(3, 4), nn.Linear(4, 2), nn.Tanh())
+    found = nbgrad.compare(left, right)
+    assert [one.what for one in found.alone[1]] == ["tanh"]
+    assert found.alone[0] == []
+    assert found.differences[0] == "tanh (5, 2): only in deeper"
+    assert "1 only in deeper" in found.summary
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+def test_how_far_numbers_are_apart_is_a_part_of_the_norm(dtype: torch.dtype) -> None:
+    def recorded(scale: float) -> AutogradGraph:
+        w = nbgrad.tensor(torch.tensor([3.0, 4.0], dtype=dtype) * scale, requires_grad=True)
+        with AutogradGraph("w") as graph:
+            (w * 2).abs().sum().backward()
+        return graph
+
+    (pair,) = [one for one in nbgrad.compare(recorded(1.0), recorded(1.1)).pairs if one.left.kind == "leaf"]
+    assert pair.value == pytest.approx(1 - 1 / 1.1, rel=1e-5)
+    assert pair.exact
+    assert "value by 9.09%" in pair.words
+
+
+def test_numbers_that_differ_by_rounding_do_not_differ() -> None:
+    def nudged(net: Any) -> None:
+        net[0].weight.data.mul_(1 + 1e-7)
+
+    layers = nn.Linear(3, 4), nn.Tanh()
+    found = nbgrad.compare(run("a", *layers), run("b", nn.Linear(3, 4), nn.Tanh(), change=nudged))
+    (weight,) = [pair for pair in found.pairs if pair.left.name == "weight"]
+    assert 0 < weight.value < 1e-6
+    assert found.differences == []
+
+
+def test_torch_and_nbgrad_belong_together() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh())
+    ours = nbgrad.from_torch(net)
+    data = torch.randn(5, 3)
+    with AutogradGraph("torch") as left:
+        net(data).pow(2).sum().backward()
+    with AutogradGraph("nbgrad") as right:
+        ours(nbgrad.tensor(data)).pow(2).sum().backward()
+    found = nbgrad.compare(left, right)
+    assert [pair.left.kind_or_op for pair in found.pairs] == [pair.right.kind_or_op for pair in found.pairs]
+    assert {"linear", "tanh", "parameter"} <= {pair.left.kind_or_op for pair in found.pairs}
+    assert not any(pair.differs for pair in found.pairs if pair.left.op is not None)
+
+
+def test_of_large_tensors_the_norms_are_compared() -> None:
+    def recorded(scale: float) -> AutogradGraph:
+        w = nbgrad.tensor(torch.ones(64, 64) * scale, requires_grad=True)
+        with AutogradGraph("w") as graph:
+            w.sum().backward()
+        return graph
+
+    (pair,) = [one for one in nbgrad.compare(recorded(1), recorded(2)).pairs if one.left.kind == "leaf"]
+    assert pair.value == pytest.approx(0.5)
+    assert not pair.exact
+
+
+def test_nan_equals_nan_and_differs_from_a_number() -> None:
+    def recorded(value: float) -> AutogradGraph:
+        w = nbgrad.tensor([1.0, value], requires_grad=True)
+        with AutogradGraph("w") as graph:
+            w.sum().backward()
+        return graph
+
+    nan = float("nan")
+    same, other = (nbgrad.compare(recorded(nan), recorded(one)) for one in (nan, 2.0))
+    assert not any(pair.differs for pair in same.pairs)
+    (pair,) = [one for one in other.pairs if one.left.kind == "leaf"]
+    assert pair.words == "value by NaN or Inf on one side"
+
+
+def test_a_missing_gradient_and_another_shape_are_said() -> None:
+    def recorded(size: int, backward: bool) -> AutogradGraph:
+        w = nbgrad.tensor(torch.ones(size), requires_grad=True)
+        with AutogradGraph("w") as graph:
+            loss = (w * 2).sum()
+            if backward:
+                loss.backward()
+        return graph
+
+    lines = nbgrad.compare(recorded(2, True), recorded(3, False)).differences
+    assert "mul: shape (2,) against (3,), a gradient on the left side alone" in lines
+
+
+def test_a_loop_of_another_length_and_a_long_one() -> None:
+    def recorded(times: int) -> AutogradGraph:
+        x = nbgrad.tensor([1.0], requires_grad=True)
+        with AutogradGraph(f"{times} times") as graph:
+            y = x
+            for _ in range(times):
+                y = (y * 1.01) + 0.1
+            y.sum().backward()
+        return graph
+
+    found = nbgrad.compare(recorded(3), recorded(5))
+    assert [one.what for one in found.alone[1]].count("mul") == 2
+    long = nbgrad.compare(recorded(1500), recorded(1501))
+    assert len(long.pairs) >= 3000
+
+
+@pytest.mark.parametrize("names", ["ab", ("a",), ("a", "b", "c"), ("a", ""), ("a", 1)])
+def test_names_are_two(names: Any) -> None:
+    left, right = (run("net", nn.Linear(3, 2)) for _ in range(2))
+    with pytest.raises(ValueError, match="takes two names"):
+        nbgrad.compare(left, right, names)
+    assert nbgrad.compare(left, right, ("before", "after")).names == ("before", "after")
+
+
+def test_what_is_no_graph_and_what_is_asked_for_is_refused() -> None:
+    graph = run("net", nn.Linear(3, 2))
+    with pytest.raises(TypeError, match="takes two graphs"):
+        nbgrad.compare(graph, [1])  # type: ignore[arg-type]
+    w = nbgrad.tensor([1.0], requires_grad=True)
+    with AutogradGraph("asked", ask="w") as asked:
+        (w * 2).sum().backward()
+    with pytest.raises(ValueError, match=re.escape("'asked' still asks for the gradients of w")):
+        Comparison(graph, asked)
