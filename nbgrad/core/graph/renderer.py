@@ -13,7 +13,14 @@ class Renderer(Protocol):
         """Display ``graph`` as the output of a notebook cell."""
 
     def save(
-        self, graph: Any, path: str | PathLike[str], *, depth: int | None, nodes: int | None, direction: str
+        self,
+        graph: Any,
+        path: str | PathLike[str],
+        *,
+        depth: int | None,
+        nodes: int | None,
+        direction: str,
+        what_if: bool,
     ) -> None:
         """Write ``graph`` to a file."""
 
