@@ -172,9 +172,9 @@ def _nothing(node: str, place: int) -> Supposed:
 
 
 def _exact(data: torch.Tensor, place: int) -> str:
-    """One number, in as many digits as tell it from its neighbours."""
+    """One number, in as many digits as tell it from its neighbours; a truth value is 0 or 1."""
     value = data.reshape(-1)[place]
-    return str(value.item()) if not data.dtype.is_floating_point else _shortest(value)
+    return _shortest(value) if data.dtype.is_floating_point else str(int(value.item()))
 
 
 def _shortest(value: torch.Tensor) -> str:

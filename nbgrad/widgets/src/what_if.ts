@@ -20,7 +20,7 @@ export type Runner = (asked: Supposition) => void;
 const SHOWN = "The boxes, the wires and the panel show this run. Steps, sums, history, findings, colours and charts are of the recording, whose path is kept: what an if decided, an index, what was detached.";
 
 export class WhatIf {
-  readonly banner = html("div", { class: "nbg-status nbg-supposed", role: "region", label: "What if", testid: "what-if-banner", hidden: "" });
+  readonly banner = html("div", { class: "nbg-status nbg-supposed", role: "region", label: "Other numbers", testid: "what-if-banner", hidden: "" });
   readonly #said = html("span");
   readonly #slot = html("section", { class: "nbg-what-if", label: "What if", testid: "what-if", hidden: "" });
   readonly #result = html("p", { "aria-live": "polite", testid: "what-if-result" });
