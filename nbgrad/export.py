@@ -22,6 +22,8 @@ from nbgrad.widgets.optional_packages import PartError, loading, needs, reason
 from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import png, svg
 from nbgrad.widgets.render.text import text
+from nbgrad.widgets.render.what_if_page import what_if_program
+from nbgrad.widgets.what_if import root_name
 
 _PDF = '#set page(width: auto, height: auto, margin: 0pt)\n#set document(date: none)\n#image("graph.svg")\n'
 _STYLES = defaultdict(
@@ -44,6 +46,7 @@ def save(
     depth: int | None = None,
     nodes: int | None = None,
     direction: Direction = "auto",
+    what_if: bool = False,
 ) -> None:
     """Write ``graph`` to a file, as ``AutogradGraph.save`` says.
 
@@ -51,7 +54,12 @@ def save(
         PartError: what draws it fails; where the graph can't be laid out it is an EngineError.
     """
     check_file(path)
-    write(outline(graph), path, depth=depth, nodes=nodes, direction=direction)
+    drawn, program = outline(graph), None
+    if what_if:
+        if suffix_of(path) != ".html":
+            raise ValueError(f"what_if=True is for a page: give a file that ends in .html, not {str(path)!r}")
+        program = what_if_program(graph, root_name(drawn.description))
+    write(drawn, path, depth=depth, nodes=nodes, direction=direction, program=program)
 
 
 UNSAVED = (OSError, ModuleNotFoundError, PartError)
@@ -72,8 +80,9 @@ def write(
     depth: int | None = None,
     nodes: int | None = None,
     direction: Direction = "auto",
+    program: str | None = None,
 ) -> None:
-    """Write a description, or an outline, as ``save`` does."""
+    """Write a description, or an outline, as ``save`` does; a page with the ``program`` that runs the graph again."""
     outline = Outline.of(graph)
     check_file(path)
     suffix = suffix_of(path)
@@ -85,7 +94,7 @@ def write(
         made = _dot(outline.description, "LR" if direction == "LR" else "TB")
     elif suffix == ".html":
         alive = whole(outline, direction=direction, folding=asked(outline, depth, nodes)[0])
-        made = page(alive, alive["description"]["name"])
+        made = page(alive, alive["description"]["name"], program)
     else:
         folding, limit = asked(outline, depth, nodes)
         picture = lay_out(outline, direction=direction, folding=folding, limit=limit)

@@ -8,7 +8,7 @@ const room = new URL(".", import.meta.url);
 
 const options = {
   absWorkingDir: room.pathname,
-  entryPoints: ["src/graph.ts", "src/graph.css"],
+  entryPoints: ["src/graph.ts", "src/page_run.ts", "src/graph.css"],
   outdir: "static",
   bundle: true,
   format: "esm",

@@ -11,6 +11,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
+from nbgrad.core.graph.rerun import Rerun, RerunError, rerun_of
 from nbgrad.core.graph.stats import SMALL, Stats, summarise
 from nbgrad.widgets.description.format import counted, number, shape_text
 from nbgrad.widgets.description.schema import Numbers
@@ -55,6 +56,8 @@ class Holdings:
     """
 
     def __init__(self, graph: AutogradGraph) -> None:
+        self._graph = graph if graph.closed else None
+        self._rerun: Rerun | RerunError = RerunError("the graph still records: wait for the end of its block or cell")
         large = {
             f"n{at}": record for at, record in enumerate(graph.records) if torch.Size(record.shape).numel() > SMALL
         }
@@ -63,6 +66,17 @@ class Holdings:
         self._known = {
             node: _Known(record.leaf, record.value, record.gradient) for node, record in large.items() if graph.closed
         }
+
+    @property
+    def rerun(self) -> Rerun | RerunError:
+        """The graph as one that can be run again, or why it cannot be."""
+        self.settle()
+        return self._rerun
+
+    def settle(self) -> None:
+        """Take what a run of the graph needs, and let go of the graph: for a moment in which nobody waits."""
+        if self._graph is not None:
+            self._rerun, self._graph = rerun_of(self._graph), None
 
     def numbers(self, node: str, what: What) -> Numbers:
         """What is found of ``node``: a map of it and its first rows, or a sentence that says why there is none."""

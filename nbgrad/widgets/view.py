@@ -12,6 +12,7 @@ from nbgrad.widgets.layout.positions import Wanted, lay_out
 from nbgrad.widgets.optional_packages import needs
 from nbgrad.widgets.render.wire_format import packed
 from nbgrad.widgets.tensor_lookup import Holdings, What
+from nbgrad.widgets.what_if import WhatIf
 
 with needs("anywidget", "a live view", "anywidget ipywidgets"):
     import anywidget
@@ -24,8 +25,8 @@ STATIC = Path(__file__).parent / "static"
 class GraphView(anywidget.AnyWidget):
     """A picture that pans, zooms, folds and answers clicks by itself, also while the kernel is busy or gone.
 
-    The kernel is asked for a new layout, of a module that was too large to be drawn or in the other direction, and for
-    all numbers of a large tensor.
+    The kernel is asked for a new layout, of a module that was too large to be drawn or in the other direction, for all
+    numbers of a large tensor, and to run the graph again with other numbers.
 
     For that it keeps the whole graph, until it is closed: here, in the page, because its cell runs again, or because
     its output was cleared and nobody can display it once more.
@@ -70,6 +71,7 @@ class GraphView(anywidget.AnyWidget):
         self._limit = limit
         self._folding = folding
         self._holdings = holdings
+        self._what_if: WhatIf | None = None
         self._pages: set[str] = set()
         self.on_msg(self._told)
         self.comm.on_close(lambda _message: self.close())
@@ -102,6 +104,7 @@ class GraphView(anywidget.AnyWidget):
         if picture["description"]["nodes"]:
             self._direction = picture["direction"]  # it stays, however the next one would fit
         self._holdings = holdings
+        self._what_if = None
         self._outline, self._kept = outline, None  # once it can be shown: an interrupt leaves the one shown
         self._put(sent)
         return picture
@@ -111,6 +114,8 @@ class GraphView(anywidget.AnyWidget):
 
         As it is it stays only until another view is shown or asked for something.
         """
+        if self._holdings is not None:
+            self._holdings.settle()
         if self._outline is not None:
             self._kept = self._kept or self._outline.put_away()
             self._at_hand()
@@ -128,7 +133,7 @@ class GraphView(anywidget.AnyWidget):
     def close(self) -> None:
         """Take the picture from the page, and let go of the graph."""
         super().close()
-        self._outline = self._kept = self._holdings = None
+        self._outline = self._kept = self._holdings = self._what_if = None
         if GraphView._last is self:
             GraphView._last = None
 
@@ -139,6 +144,9 @@ class GraphView(anywidget.AnyWidget):
         if request.get("of") in ("value", "gradient"):
             found = self._look_up(str(request.get("node")), request["of"])
             self.numbers = {**found, "count": request.get("count")}  # the same answer twice is two answers
+            return
+        if "suppose" in request:
+            self._suppose(request["suppose"])
             return
         graph = self._at_hand()
         if graph is None:
@@ -179,6 +187,13 @@ class GraphView(anywidget.AnyWidget):
             self._pages.discard(page)
             if not (self._held or self._pages):
                 self.close()
+
+    def _suppose(self, asked: dict[str, Any]) -> None:
+        """Answer what would be if some numbers were others; the page has its own name, for others show the view too."""
+        graph = self._at_hand()
+        if graph is not None and self._holdings is not None:
+            self._what_if = self._what_if or WhatIf(self._holdings.rerun)
+            self.send({"supposed": {**self._what_if.answer(asked, graph.description), "page": asked["page"]}})
 
     def say(self, line: str) -> None:
         """Let the page say ``line`` above the picture, also before there is one; the picture stays as it is."""

@@ -17,6 +17,7 @@ cdef class Notes:
     cdef public object graph
     cdef public dict names
     cdef public dict settled
+    cdef public dict things
     cdef public Values values
     @cython.locals(name=str, names=dict, tensor=TensorBase)
     cpdef object name(self, dict namespace, dict outer)

@@ -43,10 +43,12 @@ class Notes:
         frame: the last backward.
         changes: what was changed in place.
         graph: stands for the graph in its records.
+        things: weak references, by which a run of the graph finds again what no record has: the node of an op, a tensor
+            that an op made before, and the memory of a constant that is none of our tensors.
         deleted, cut: the records, and the inputs of records, that the user took out of the graph.
     """
 
-    __slots__ = ("changes", "cut", "deleted", "frame", "graph", "names", "settled", "values")
+    __slots__ = ("changes", "cut", "deleted", "frame", "graph", "names", "settled", "things", "values")
 
     def __init__(self, changes: Changes) -> None:
         self.changes = changes
@@ -55,6 +57,7 @@ class Notes:
         self.values = Values()
         self.settled: dict[int, Statistics] | None = None
         self.frame: FrameRecorder | Frame | None = None
+        self.things: dict[int, ref[Any]] = {}
         self.deleted: set[int] = set()
         self.cut: set[tuple[int, int]] = set()
 

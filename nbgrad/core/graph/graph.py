@@ -186,6 +186,7 @@ class AutogradGraph(Queries):
         notes.settled = {record.id: record.statistics for record in (*self._failed, *self._records)}
         notes.frame = frame
         self._paths = self._make_paths()
+        notes.things = self.listener.things([*passed, *failed])
         self.listener.let_go()
 
     def clear(self) -> None:
@@ -479,6 +480,7 @@ class AutogradGraph(Queries):
         depth: int | None = None,
         nodes: int | None = None,
         direction: str = "auto",
+        what_if: bool = False,
     ) -> None:
         """Write the graph to a file; the same graph gives the same bytes.
 
@@ -491,15 +493,19 @@ class AutogradGraph(Queries):
             depth: modules nested deeper than this are drawn folded; default: as far as the drawing needs it.
             nodes: how many nodes may be drawn, so that only the rest is folded; default: as few as are seen at once.
             direction: "TB", from top to bottom, "LR", from left to right, or "auto", as it is seen larger.
+            what_if: for a page: the reader can change numbers of leaves and inputs, and the page runs the graph again.
+                It is for at most 300 ops, whose leaves and inputs have at most 2,000 numbers.
 
         Raises:
-            ValueError: another suffix, or none.
+            ValueError: another suffix, or none; or ``what_if`` for what is no page, or a graph that is too large.
+            RerunError: the graph cannot be run again, as with a constant that is gone.
+            NotImplementedError: an op has no kernel in a page; the message names the operator and the line.
             ModuleNotFoundError: what draws a PDF or a PNG is not installed; the message says how to install it.
             RuntimeError: what draws it fails; the message says which package that is, and what to do.
             FileNotFoundError: its folder is not there; said before anything is drawn.
             OSError: the file can't be written; one that was there before is as it was.
         """
-        registered_renderer().save(self, path, depth=depth, nodes=nodes, direction=direction)
+        registered_renderer().save(self, path, depth=depth, nodes=nodes, direction=direction, what_if=what_if)
 
     def _ipython_display_(self) -> None:
         """Draw the graph where it is the last expression of a notebook cell."""

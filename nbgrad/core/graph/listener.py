@@ -189,8 +189,11 @@ class Listener(Observer):
             kind = tensor.kind  # a leaf may be frozen by now
             self.uses.constant(id, raw_of(tensor))
             self.outer[id] = Outer(kind, *facts, thing=ref(tensor), name=origin.name)
+            if kind == "constant" and self.watch and few(facts[0]) and not raw_of(tensor).is_inference():
+                self.notes.values.add(id, raw_of(tensor))  # for one without a name, which is gone soon
         else:
             self.outer[id] = Outer("outside", *facts, origin.op)
+            self.notes.things[id] = ref(tensor)
 
     def _meet_torch(self, id: int, origin: Origin) -> None:
         """Keep the facts of a tensor of torch's that no op in the graph made."""
@@ -248,6 +251,7 @@ class Listener(Observer):
         self.uses.behind = {id: cuts for id, cuts in self.uses.behind.copy().items() if id in self.outer}
         kept = self.ops.keys() | self.outer.keys()
         notes.values.keep(kept)
+        notes.things = {id: thing for id, thing in notes.things.copy().items() if id in kept}
         notes.names = {id: name for id, name in notes.names.copy().items() if id in kept}
         notes.deleted = notes.deleted & kept
         notes.cut = {key for key in notes.cut.copy() if key[0] in kept}
@@ -486,6 +490,12 @@ class Listener(Observer):
                     passed.append((source, taken, self._home(source, taken, value, ran.scope)))
             passed.append((id, ran, ran.scope))
         return passed
+
+    def things(self, passed: list[Passed]) -> "dict[int, ref[Any]]":
+        """What ``Notes.things`` says of what is shown."""
+        raw = {id: data for data, id in self.constants.copy().values()}
+        found = {id: fact.thing if isinstance(fact, Ran) else raw.get(id) for id, fact, _ in passed}
+        return {**self.notes.things, **{id: thing for id, thing in found.items() if thing is not None}}
 
     def _home(self, id: int, taken: Outer, value: Any, scope: Scope | None) -> Scope | None:
         """Where a tensor is drawn that ``scope`` uses first: a parameter there, a buffer in what holds it."""

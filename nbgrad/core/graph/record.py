@@ -1,6 +1,6 @@
 """``Record``: the typed facts of one op or one tensor at one moment, without the tensor."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, Self
 from weakref import ref
 
@@ -35,10 +35,11 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Stands in the settings of a record for a tensor, such as an index, which the record does not keep."""
+    """Stands in the settings of a record for a tensor, such as an index, which the record holds weakly."""
 
     shape: tuple[int, ...]
     dtype: str
+    tensor: "ref[Any] | None" = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.dtype} of shape {self.shape}"
@@ -285,6 +286,9 @@ class Failure(NamedTuple):
         return [id for id in (own, *[operand.id for operand in self.operands]) if id is not None]
 
 
+_HELD = (TensorBase, torch.Tensor, np.ndarray)
+
+
 def described(value: Any) -> Any:
     """``value`` of a setting or a literal with a ``Described`` in the place of every tensor."""
     if isinstance(value, list | tuple):
@@ -292,5 +296,6 @@ def described(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return Described(tuple(value.shape), dtype_name(value.dtype))
+        held = ref(value) if isinstance(value, _HELD) else None
+        return Described(tuple(value.shape), dtype_name(value.dtype), held)
     return value

@@ -19,7 +19,14 @@ class Renderer(Protocol):
         """Return programs as the output of a cell of marimo."""
 
     def save(
-        self, graph: Any, path: str | PathLike[str], *, depth: int | None, nodes: int | None, direction: str
+        self,
+        graph: Any,
+        path: str | PathLike[str],
+        *,
+        depth: int | None,
+        nodes: int | None,
+        direction: str,
+        what_if: bool,
     ) -> None:
         """Write ``graph`` to a file."""
 

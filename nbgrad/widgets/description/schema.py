@@ -75,6 +75,26 @@ class Numbers(TypedDict):
     rows: list[str]  # the first ones, as text
 
 
+class Supposed(TypedDict):
+    """The answer to: what if these numbers of leaves and inputs were others. All numbers are texts."""
+
+    node: str  # that was asked about
+    said: str  # why the numbers are not those of a run; empty if they are
+    notes: list[str]  # how a run differs from what was recorded
+    shape: list[int] | None  # of the node whose numbers can be changed; None if it is an op, or cannot be
+    whole: bool  # whether they are integers
+    place: int  # the number under the slider, row by row
+    number: str  # it, in this run
+    was: str  # and without a change
+    grid: list[str]  # all of its numbers in this run, where they are few
+    texts: dict[str, list[str]]  # by node: the line of its value and that of its gradient; an empty one stays
+    edges: dict[str, str]  # by edge: the gradient that came back along it
+    value: Look | None  # of the node, in this run
+    gradient: Look | None
+    result: str  # what became of the loss: it is read aloud
+    nudge: str  # the finite difference beside the gradient, if it was asked for
+
+
 BadgeKind = Literal["nan", "unreached", "inplace", "failed", "warning"]
 """The sign of a finding: of those without one of their own it is that of a warning."""
 

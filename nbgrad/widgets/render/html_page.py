@@ -24,12 +24,13 @@ _FILLED = """body{margin:0;padding:12px;--nbg-room:320px}
 """The picture takes what the lines above and below it leave of the window, whichever are open."""
 
 
-def page(picture: Picture, title: str) -> str:
+def page(picture: Picture, title: str, program: str | None = None) -> str:
     """Write one HTML file in which a picture pans, zooms and answers clicks, with no kernel and no network.
 
     Args:
         picture: what to show.
         title: the title of the page; any text.
+        program: what runs the graph again with other numbers, as ``what_if_program`` writes it.
     """
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -38,18 +39,31 @@ def page(picture: Picture, title: str) -> str:
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{escape(title)}</title>\n"
         f"<style>{_FILLED}</style>\n"
-        f"</head>\n<body>\n{fragment(picture)}\n{runtime()}\n</body>\n</html>\n"
+        f"</head>\n<body>\n{fragment(picture, program)}\n{runtime()}\n</body>\n</html>\n"
     )
 
 
-def fragment(picture: Picture) -> str:
+def fragment(picture: Picture, program: str | None = None) -> str:
     """Write the place of one picture in a page; without scripts it shows the SVG.
 
     The page needs :func:`runtime` once, after the last fragment.
     """
-    return (
+    runs = "" if program is None else _runs(program)
+    return runs + (
         f'<script type="text/plain" class="nbgrad-picture">{base64.b64encode(packed(picture)).decode()}</script>\n'
         f"<noscript>{_still(picture)}</noscript>"
+    )
+
+
+def _runs(program: str) -> str:
+    """The program of the picture that follows, after the scripts that run it."""
+    from nbgrad.core.symbolic.exports.page import kernels  # it imports much of torch
+
+    run = (_STATIC / "page_run.js").read_text(encoding="utf-8")
+    return (
+        f"<script>globalThis.nbgradKernels = (() => {{\n{kernels()}\nreturn {{ run, fill }};\n}})();</script>\n"
+        f'<script type="module">{run}</script>\n'
+        f'<script type="application/json" class="nbgrad-program">{program}</script>\n'
     )
 
 

@@ -39,6 +39,24 @@ export interface Numbers {
   rows: string[];
 }
 
+export interface Supposed {
+  node: string;
+  said: string;
+  notes: string[];
+  shape: number[] | null;
+  whole: boolean;
+  place: number;
+  number: string;
+  was: string;
+  grid: string[];
+  texts: Record<string, string[]>;
+  edges: Record<string, string>;
+  value: Look | null;
+  gradient: Look | null;
+  result: string;
+  nudge: string;
+}
+
 export interface Badge {
   kind: "nan" | "unreached" | "inplace" | "failed" | "warning";
   text: string;

@@ -1,13 +1,15 @@
 // The one module: what anywidget calls, and what makes the pictures of an exported page live.
 
 import { html } from "./dom";
-import type { Numbers } from "./description";
-import type { Kernel } from "./numbers";
+import type { Description, Numbers, Supposed } from "./description";
+import { GONE, type Kernel } from "./numbers";
+import { NOTHING } from "./model";
 import { Outputs } from "./output";
 import { link } from "./permalink";
 import { withoutStill } from "./still";
 import { unpack } from "./unpack";
 import { View } from "./view";
+import type { Runner } from "./what_if";
 
 interface Model {
   get(name: "picture"): DataView | null;
@@ -20,18 +22,23 @@ interface Model {
 }
 
 /** What the host calls: of a change with its own model, which knows whether it still has a line to the kernel; of a message with that. */
-type Heard = (own?: { comm_live?: boolean; live?: string }) => void;
+type Heard = (own?: { comm_live?: boolean; live?: string; supposed?: Supposed & { page: number } }) => void;
 
 function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outputs): () => void {
   let view: View | null = null;
   let stopped = false;
   let newest = 0;
   let count = 0;
+  const mine = Math.random();
   const kernel: Kernel = {
     gone: false,
     ask(request) {
       model.set("request", { ...request, count: ++count });
       model.save_changes();
+    },
+    suppose(asked) {
+      kernel.ask({ suppose: { ...asked, page: mine } });
+      if (kernel.gone) view?.whatIf?.answer({ ...NOTHING, node: asked.node, said: GONE });
     },
   };
   const redraw = async () => {
@@ -56,6 +63,7 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
     "change:request": line,
     comm_live_update: line,
     "msg:custom": (told) => {
+      if (told?.supposed?.page === mine) view?.whatIf?.answer(told.supposed);
       if (told?.live === undefined) return;
       ticker.textContent = told.live;
       ticker.hidden = !told.live;
@@ -80,14 +88,22 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
   };
 }
 
+/** What page_run.ts makes, in a page whose graph can be run again. */
+declare global {
+  var nbgradRunner: undefined | ((program: unknown, description: Description, answer: (told: Supposed) => void) => Runner);
+}
+const { nbgradRunner } = globalThis;
+
 // In a page without a kernel, each picture is data in a script element.
 const pictures = document.querySelectorAll<HTMLScriptElement>("script.nbgrad-picture");
 for (const data of pictures) {
   const el = document.createElement("div");
+  const program = data.previousElementSibling;
   data.replaceWith(el);
   const bytes = Uint8Array.from(atob(data.textContent ?? ""), (letter) => letter.charCodeAt(0));
   void unpack(bytes).then((picture) => {
-    const view = new View(picture, null);
+    const runs = program?.matches("script.nbgrad-program") && nbgradRunner?.(JSON.parse(program.textContent!), picture.description, (told) => view.whatIf?.answer(told));
+    const view: View = new View(picture, null, runs || null);
     if (pictures.length === 1) link(view);
     el.append(view.root);
   });

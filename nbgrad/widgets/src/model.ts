@@ -1,6 +1,6 @@
 // Questions about a description that need no drawing: what a thing is called, and where it stands.
 
-import type { Description, Node as GraphNode, Scope, Step } from "./description";
+import type { Description, Node as GraphNode, Scope, Step, Supposed } from "./description";
 
 /** The id of the tensor that a copy ("n3.2") stands for. */
 export const original = (id: string): string => id.split(".")[0] ?? id;
@@ -57,3 +57,8 @@ export function stepTitle(steps: Step[], at: number): string {
 
 /** How many findings there are: a verdict on the gradients of a module is one if they are not sound. */
 export const wrong = ({ problems, verdicts }: Description): number => problems.length + verdicts.filter((one) => one.kind !== "sound").length;
+
+/** An answer that says nothing yet. */
+export const NOTHING: Supposed = {
+  node: "", said: "", notes: [], shape: null, whole: false, place: 0, number: "", was: "", grid: [], texts: {}, edges: {}, value: null, gradient: null, result: "", nudge: "",
+};

@@ -3,11 +3,13 @@
 import type { Look, Numbers } from "./description";
 import { button, html } from "./dom";
 import { map } from "./tensor_plot";
+import type { Supposition } from "./what_if";
 
 /** What only a kernel can do: unfold what is not in the picture, turn it, or look up all numbers of a tensor. */
 export interface Kernel {
   gone: boolean; // it was restarted: nobody knows this picture any more; certain once it was asked
-  ask(request: { toggle?: string[]; direction?: string; node?: string; of?: Numbers["of"] }): void;
+  ask(request: { toggle?: string[]; direction?: string; node?: string; of?: Numbers["of"]; suppose?: object }): void;
+  suppose(asked: Supposition): void;
 }
 
 /** What a reader sees until the kernel has answered. */

@@ -7,6 +7,7 @@ import { formula } from "./formula";
 import { called, lines, name, nodeOf, original, placeOf, scopePath, twinOf, wrong } from "./model";
 import type { Inquiry } from "./numbers";
 import { lookOf } from "./tensor_plot";
+import type { WhatIf } from "./what_if";
 
 export interface Selection {
   node(id: string, here?: boolean): void; // clicked in the picture, or told of elsewhere
@@ -16,6 +17,7 @@ export interface Selection {
   toggle(holds: string[]): void;
   copy(text: string): void;
   readonly inquiry: Inquiry;
+  readonly whatIf: WhatIf | null; // where somebody can run the graph again
 }
 
 export function nodePanel(description: Description, node: GraphNode, select: Selection): Node[] {
@@ -35,6 +37,7 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   if (told.value) looks.append(lookOf("Value", told.value, ...select.inquiry.offer(id, "value", told.value)));
   if (told.gradient) looks.append(lookOf("Gradient", told.gradient, ...select.inquiry.offer(id, "gradient", told.gradient)));
   if (looks.childElementCount) parts.push(looks);
+  parts.push(...(select.whatIf?.offer(node) ?? []));
   const op = node.op === null ? undefined : description.ops[node.op];
   if (op?.what) parts.push(html("p", {}, ...prose(op.what)));
   if (op?.why) parts.push(html("p", { class: "nbg-why" }, ...prose(op.why)));
@@ -156,7 +159,7 @@ function edgeList(
     const go = html("button", { type: "button" });
     go.append(html("b", {}, name(description, edge[end])), html("span", {}, edge.input ? ` as ${edge.input}` : ""));
     go.append(html("small", {}, end === "source" ? edge.label : (nodeOf(description, edge.target)?.label.slice(1).join(", ") ?? "")));
-    go.append(html("small", {}, edge.gradient === null ? "no gradient" : edge.gradient && `∇ ${edge.gradient}`));
+    go.append(html("small", { "data-came": edge.id }, edge.gradient === null ? "no gradient" : edge.gradient && `∇ ${edge.gradient}`));
     listen(go, "click", () => select.node(edge[end]));
     const item = html("li", {}, go);
     if (edge.reduction) {

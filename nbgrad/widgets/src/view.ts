@@ -19,6 +19,7 @@ import { Scene, type Touched } from "./scene";
 import { tableOf } from "./table";
 import { isThumbnail, thumbnailKey, thumbnails } from "./thumbnails";
 import { differencePanel, Timeline } from "./timeline";
+import { type Runner, WhatIf } from "./what_if";
 import { count, headerOf, legendOf, type Mode, press, rove, scaleOf, type Tools, toolbarOf } from "./toolbar";
 
 const AGAIN = 280; // milliseconds in which a second click follows the first one
@@ -32,6 +33,7 @@ const PART = "Here is a part of the graph. Drag to see more; Fit shows all of it
 export class View implements Touched, Keyed, Tools {
   readonly root = html("div", { class: "nbgrad nbg-both", testid: "view", role: "group" });
   readonly inquiry: Inquiry;
+  readonly whatIf: WhatIf | null;
   readonly #stage = svg("svg", { class: "nbg-stage", role: "group", label: "Graph", tabindex: -1 });
   readonly #panel = html("aside", { class: "nbg-panel", testid: "details", label: "Details", tabindex: -1, hidden: "" });
   readonly #status = html("div", { class: "nbg-status", role: "status", hidden: "" });
@@ -60,9 +62,10 @@ export class View implements Touched, Keyed, Tools {
   #hinting = 0;
   #waiting = 0; // to move the picture: what was clicked may be clicked once more
 
-  constructor(private base: Picture, private readonly kernel: Kernel | null) {
+  constructor(private base: Picture, private readonly kernel: Kernel | null, run: Runner | null = kernel && ((asked) => kernel.suppose(asked))) {
     const { description } = base;
     this.inquiry = new Inquiry(kernel);
+    this.whatIf = run && new WhatIf(run, () => this.scene, this.#panel, () => this.#room.measure());
     this.#closed = new Set(base.folded);
     this.#overlaid = description.colour;
     this.#player = new Player([], (step, at) => this.#step(step, at));
@@ -72,7 +75,7 @@ export class View implements Touched, Keyed, Tools {
     this.#bar = toolbarOf(this, base.turned !== null || kernel !== null);
     this.#return.className = "nbg-return";
     this.#return.hidden = true;
-    this.root.append(headerOf(description, this.#go), this.#bar, body, this.#status, this.#player.root, this.#timeline.root, legendOf(description));
+    this.root.append(headerOf(description, this.#go), this.#bar, ...(this.whatIf ? [this.whatIf.banner] : []), body, this.#status, this.#player.root, this.#timeline.root, legendOf(description));
     this.#about();
     this.#camera = new Camera(
       this.#stage,
@@ -126,6 +129,7 @@ export class View implements Touched, Keyed, Tools {
     const asked = this.#asked;
     const kept = asked.length || turned || !this.#camera.moved ? asked : [this.chosen?.dataset["nodeId"] ?? this.#middle()];
     this.#asked = [];
+    if (!asked.length && !turned) this.whatIf?.forget();
     this.base = base;
     this.#status.hidden = true;
     this.#about();
@@ -171,6 +175,7 @@ export class View implements Touched, Keyed, Tools {
     this.root.querySelector(".nbg-legend")?.replaceWith(legendOf(this.scene.description));
     this.overlay(this.#overlaid);
     this.#timeline.replace(this.scene.description.history);
+    this.whatIf?.paint();
   }
 
   // --- selection ------------------------------------------------------------------------------------------------
@@ -453,6 +458,7 @@ export class View implements Touched, Keyed, Tools {
   }
 
   steps = (): void => {
+    this.whatIf?.reset();
     if (this.#timeline.shown) this.#timeline.open(false);
     this.#player.open(!this.#player.shown);
     this.#press();
@@ -479,6 +485,7 @@ export class View implements Touched, Keyed, Tools {
   };
 
   past = (): void => {
+    this.whatIf?.reset();
     if (this.#player.shown) this.#player.open(false);
     this.#timeline.open(!this.#timeline.shown);
     this.#press();

@@ -1,4 +1,4 @@
-"""A program as a page that runs it: ``page.js`` is the interpreter, this module writes what it interprets."""
+"""A program as a page that runs it: ``kernels.js`` is the interpreter, this module writes what it interprets."""
 
 import json
 import os
@@ -37,7 +37,7 @@ scatter_add embedding index index_put index_select
 """
 
 OPERATORS = frozenset(_NAMES.split())
-"""The operators that ``page.js`` knows."""
+"""The operators that ``kernels.js`` knows."""
 
 _DTYPES = {torch.float32, torch.float64, torch.int64, torch.int32, torch.bool}
 
@@ -66,7 +66,7 @@ textarea {{ box-sizing: border-box; height: 6rem; width: 100%; }}
 def to_html(listing: Listing, path: str | os.PathLike[str], examples: Sequence[Any]) -> None:
     """Write a program as a page: see ``Program.to_html``."""
     text = json.dumps(described_program(listing, examples), allow_nan=False).replace("<", "\\u003c")
-    script = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
+    script = f"{kernels()}\n{Path(__file__).with_name('page.js').read_text(encoding='utf-8')}"
     page = _PAGE.format(title=escape(listing.name), program=text, script=script)
 
     def write(file: Path) -> None:
@@ -75,15 +75,20 @@ def to_html(listing: Listing, path: str | os.PathLike[str], examples: Sequence[A
     replace_file(path, write)
 
 
-def described_program(listing: Listing, examples: Sequence[Any]) -> dict[str, Any]:
-    """A program as ``page.js`` takes it."""
+def kernels() -> str:
+    """The script that runs a described program in a browser."""
+    return Path(__file__).with_name("kernels.js").read_text(encoding="utf-8")
+
+
+def described_program(listing: Listing, examples: Sequence[Any], *, steps: bool = True) -> dict[str, Any]:
+    """A program as ``kernels.js`` takes it; without ``steps`` only what it returns is told."""
     values = [*listing.inputs, *listing.captured]
     count = sum(value.numel for value in values)
     if count > LIMIT:
         raise ValueError(
             f"a page holds {LIMIT} numbers at most, and {listing.name} takes {count}: pages are for small networks"
         )
-    form = lowered(listing, "HTML", every=True)
+    form = lowered(listing, "HTML", every=steps)
     inputs = raw_tensors(examples) if examples else drawn(listing, 0)
     data = [*inputs, *captured_data(listing)]
     given = [{"name": value.name, **_kind(one), "data": _numbers(one)} for value, one in zip(values, data, strict=True)]
@@ -146,7 +151,7 @@ def _outputs(form: Lowered, nodes: Any, places: dict[fx.Node, int]) -> dict[str,
     results = [{"name": name, **one} for name, one in zip(names, found, strict=False)]
     rest = iter(found[len(names) :])
     steps = []
-    for step in form.listing.steps:
+    for step in form.listing.steps if found[len(names) :] else ():
         made = [{"name": value.name, **next(rest)} for value in step.results()]
         steps.append({"code": str(step), "line": _line(step), "made": made})
     return {"results": results, "steps": steps}

@@ -1,0 +1,55 @@
+"""A recorded graph as a program: what a run of it computes, with every value and every gradient."""
+
+from typing import Any, NamedTuple
+
+from nbgrad.core.graph.rerun import Outcome, Rerun, RerunError
+from nbgrad.core.symbolic.program import Program, trace
+from nbgrad.core.symbolic.structure import leaves
+from nbgrad.core.tensor.tensor import Tensor
+
+
+class RerunProgram(NamedTuple):
+    """A program that takes the leaves and inputs of a recorded graph.
+
+    Attributes:
+        program: it returns the tensors that ``results`` name.
+        given: the ids of the records that its arguments stand for, in order.
+        examples: the arguments, with the numbers that they have now.
+        results: what each result is: ("value", id), ("gradient", id), or ("edge", id of the op, position of the input).
+    """
+
+    program: Program
+    given: list[int]
+    examples: list[Tensor]
+    results: list[tuple[Any, ...]]
+
+
+def rerun_program(rerun: Rerun) -> RerunProgram:
+    """Trace a run of a recorded graph.
+
+    Raises:
+        RerunError: it cannot be run again.
+        TraceError: a program cannot do what an op does.
+    """
+    given = list(rerun.sources)
+    examples = [Tensor(rerun.numbers(id).clone(), requires_grad=rerun.learns(id)) for id in given]
+    results: list[tuple[Any, ...]] = []
+
+    def recorded(*tensors: Tensor) -> list[Any]:
+        outcome = rerun.among(dict(zip(given, tensors, strict=True)))
+        results[:], made = _flat(outcome)
+        return made
+
+    program = trace(recorded, *examples)
+    if len(list(leaves(program.outputs))) != len(results):
+        raise RerunError("two of its numbers are one in the program")
+    return RerunProgram(program, given, examples, results)
+
+
+def _flat(outcome: Outcome) -> tuple[list[tuple[Any, ...]], list[Any]]:
+    found: dict[tuple[Any, ...], Any] = {
+        **{("value", id): one for id, one in outcome.values.items()},
+        **{("gradient", id): one for id, one in outcome.gradients.items() if not isinstance(one, list)},
+        **{("edge", *key): one for key, one in outcome.contributions.items()},
+    }
+    return list(found), list(found.values())

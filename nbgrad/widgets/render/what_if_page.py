@@ -1,0 +1,63 @@
+"""A recorded graph as a program in an exported page, which runs it again with other numbers."""
+
+import json
+from typing import Any
+
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.rerun import Rerun
+from nbgrad.widgets.what_if import edge_ids
+
+NUMBERS = 2_000
+"""So many numbers at most may the leaves and inputs of such a graph have."""
+
+OPS = 300
+"""And so many ops the graph."""
+
+
+def what_if_program(graph: AutogradGraph, root: str) -> str:
+    """The program as JSON, as ``page_run.ts`` reads it.
+
+    Args:
+        graph: the graph.
+        root: what the picture calls that from which the backward began.
+
+    Raises:
+        ValueError: the graph is too large, or its reader is asked for gradients.
+        RerunError: it cannot be run again.
+        TraceError: a program cannot do what an op does.
+        NotImplementedError: an op has no kernel in a page; the message names the operator and the line.
+    """
+    from nbgrad.core.symbolic.exports.page import described_program
+    from nbgrad.core.symbolic.rerun_program import rerun_program
+
+    rerun = Rerun(graph)
+    if graph.questions.hidden(graph.records):
+        raise ValueError("the reader of this graph is asked for gradients, which a run in the page would tell")
+    count = sum(rerun.numbers(id).numel() for id in rerun.sources)
+    if count > NUMBERS or len(rerun) > OPS:
+        raise ValueError(
+            f"a page runs a graph of at most {OPS} ops, whose leaves and inputs have at most {NUMBERS:,} numbers, and "
+            f"this one has {len(rerun)} ops and {count:,} numbers: save it without what_if=True"
+        )
+    notes = rerun.differences()
+    traced = rerun_program(rerun)
+    names = {id: f"n{at}" for at, id in enumerate(rerun.order)}
+    edges = {(call.id, position): edge for edge, call, position in edge_ids(rerun)}
+    described = described_program(traced.program, traced.examples, steps=False)
+    results: list[list[Any]] = []
+    for (kind, *key), made in zip(traced.results, described.pop("results"), strict=True):
+        of = edges[tuple(key)] if kind == "edge" else names[key[0]]
+        results.append([kind, of, made["v"]])
+    seeds = {
+        names[id]: None if seed is None or seed.array is None else seed.array.ravel().tolist()
+        for id, seed in rerun.roots.items()
+    }
+    told = {
+        **described,
+        "nodes_of": [names[id] for id in traced.given],
+        "results": results,
+        "roots": seeds,
+        "root": root,
+        "notes": notes,
+    }
+    return json.dumps(told, allow_nan=False).replace("<", "\\u003c")

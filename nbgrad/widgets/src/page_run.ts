@@ -1,0 +1,182 @@
+// What if, in a page without a kernel: its program runs the graph again, with the kernels of nbgrad/core/symbolic/exports/kernels.js.
+
+import type { Description, Look, Supposed } from "./description";
+import { NOTHING } from "./model";
+import type { Runner, Supposition } from "./what_if";
+
+interface Tensor {
+  shape: number[];
+  dtype: string;
+  data: Float64Array;
+}
+
+interface Given {
+  name: string;
+  shape: number[];
+  dtype: string;
+  data: (number | string)[];
+}
+
+/** As nbgrad/widgets/render/what_if_page.py writes it. */
+interface Program {
+  given: Given[];
+  nodes_of: string[]; // the node that each of the first given ones is
+  results: [kind: "value" | "gradient" | "edge", of: string, value: number][];
+  roots: Record<string, number[] | null>; // what the gradient of each began with
+  root: string;
+  notes: string[];
+}
+
+interface Kernels {
+  run(program: Program, inputs: Record<string, Tensor>): { values: (Tensor | Tensor[])[] };
+  fill(kind: { shape: number[]; dtype: string }, value: (at: number) => number): Tensor;
+}
+
+interface Ran {
+  value: Map<string, Tensor>;
+  gradient: Map<string, Tensor>;
+  edge: Map<string, Tensor>;
+}
+
+const FEW = 4;
+const WRITTEN_IN_BOX = 9;
+const WRITTEN = 64;
+const SMALL = 1024;
+
+function pageRunner(given: unknown, description: Description, answer: (told: Supposed) => void): Runner {
+  const program = given as Program;
+  const { run, fill } = (globalThis as unknown as { nbgradKernels: Kernels }).nbgradKernels;
+  const places = new Map(program.nodes_of.map((node, at) => [node, program.given[at]!]));
+  const most = description.nodes.length <= 60 ? WRITTEN_IN_BOX : FEW;
+
+  /** The numbers of a leaf with these changes. */
+  const changed = (given: Given, changes: Record<string, number> = {}): Tensor =>
+    fill(given, (at) => changes[at] ?? Number(({ inf: Infinity, "-inf": -Infinity } as Record<string, number>)[given.data[at]!] ?? given.data[at]));
+
+  const ran = (changes: Supposition["changes"]): Ran => {
+    const inputs: Record<string, Tensor> = {};
+    for (const node in changes) inputs[places.get(node)!.name] = changed(places.get(node)!, changes[node]);
+    const { values } = run(program, inputs);
+    const found: Ran = { value: new Map(), gradient: new Map(), edge: new Map() };
+    for (const [kind, of, at] of program.results) found[kind].set(of, values[at] as Tensor);
+    return found;
+  };
+
+  const loss = ({ value }: Ran): number => {
+    let sum = 0;
+    for (const id in program.roots) value.get(id)?.data.forEach((one, at) => (sum += one * (program.roots[id]?.[at] ?? 1)));
+    return sum;
+  };
+
+  const nudge = (node: string, place: number, changes: Supposition["changes"], here: Ran): string => {
+    const gradient = here.gradient.get(node)?.data[place];
+    const own = places.get(node)!;
+    if (gradient === undefined || !own.dtype.startsWith("float")) throw new Error("no gradient came to this number: there is nothing to compare");
+    const x = changed(own, changes[node]).data[place]!;
+    const step = (own.dtype === "float64" ? 2 ** -52 : 2 ** -23) ** (1 / 3) * Math.max(1, Math.abs(x));
+    const at = (number: number): [number, number] => {
+      const moved = { ...changes, [node]: { ...changes[node], [place]: number } };
+      return [changed(own, moved[node]).data[place]!, loss(ran(moved))];
+    };
+    const [[above, high], [below, low]] = [at(x + step), at(x - step)];
+    const difference = (high - low) / (above - below);
+    const large = Math.max(Math.abs(difference), Math.abs(gradient));
+    const apart = Math.abs(difference - gradient);
+    const far = large && Number.isFinite(apart) ? ` They differ by ${written((100 * apart) / large, 2)}%.` : "";
+    return `A step of ${written(step)} to both sides: ${written(difference)}. The gradient: ${written(gradient)}.${far}`;
+  };
+
+  const answered = ({ node, place, changes, nudge: asked }: Supposition): Supposed => {
+    const told: Supposed = { ...NOTHING, node, place, notes: program.notes };
+    const own = places.get(node);
+    try {
+      if (own) {
+        const [was, now] = [changed(own), changed(own, changes[node])];
+        const exact = (x: number): string => (own.dtype === "float32" ? [4, 7, 9].map((digits) => written(x, digits)).find((text) => Math.fround(Number(text)) === x) ?? String(x) : String(x));
+        told.place = Math.max(0, Math.min(place, now.data.length - 1));
+        [told.was, told.number] = [exact(was.data[told.place]!), exact(now.data[told.place]!)];
+        if (now.data.length <= WRITTEN_IN_BOX) told.grid = Array.from(now.data, exact);
+        if (now.data.length) [told.shape, told.whole] = [own.shape, !own.dtype.startsWith("float")];
+      }
+      const here = Object.keys(changes).length || asked ? ran(changes) : null;
+      if (here && Object.keys(changes).length) {
+        for (const { id, label } of description.nodes) {
+          const [value, gradient] = [here.value.get(id), here.gradient.get(id)];
+          const line = value && label.some((one, at) => at && one.startsWith("value ")) ? `value ${inBox(value)}` : "";
+          told.texts[id] = [line, gradient ? `∇ ${gradient.data.length > 1 && gradient.data.length <= most ? inBox(gradient) : amount(gradient, 1)}` : ""];
+        }
+        for (const [id, one] of here.edge) told.edges[id] = `(${one.shape.join(", ")}${one.shape.length === 1 ? "," : ""}), ${amount(one, FEW)}`;
+        const [value, gradient] = [here.value.get(node), here.gradient.get(node)];
+        told.value = value ? look(value) : null;
+        told.gradient = gradient ? look(gradient) : null;
+        if (Object.keys(program.roots).length) told.result = `${program.root} ${written(loss(here))}, was ${written(loss(ran({})))}`;
+      }
+      if (here && asked && own) told.nudge = nudge(node, told.place, changes, here);
+    } catch (error) {
+      told.said = `What if: ${(error as Error).message}.`;
+    }
+    return told;
+  };
+  return (asked) => void setTimeout(() => answer(answered(asked)));
+}
+
+/** A number as Python's "z.4g" writes it. */
+function written(x: number, digits = 4): string {
+  if (!Number.isFinite(x)) return x !== x ? "nan" : x > 0 ? "inf" : "-inf";
+  if (!x) return "0";
+  const [mantissa = "", power = "0"] = x.toExponential(digits - 1).split("e");
+  const exponent = Number(power);
+  if (exponent >= -4 && exponent < digits) return String(Number(x.toPrecision(digits)));
+  return `${Number(mantissa)}e${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(2, "0")}`;
+}
+
+const plain = ({ dtype }: Tensor, x: number, digits: number): string => (dtype === "bool" ? (x ? "True" : "False") : dtype.startsWith("int") ? String(x) : written(x, digits));
+
+/** All numbers of a small tensor in their rows. */
+function inBox(tensor: Tensor): string {
+  const digits = tensor.data.length <= FEW ? 4 : 3;
+  const rows = (shape: number[], from: number): string => {
+    const [length, ...rest] = shape;
+    if (length === undefined) return plain(tensor, tensor.data[from]!, digits);
+    const size = rest.reduce((all, one) => all * one, 1);
+    return `[${Array.from({ length }, (_, at) => rows(rest, from + at * size)).join(", ")}]`;
+  };
+  return rows(tensor.shape, 0);
+}
+
+const norm = ({ data }: Tensor): number => Math.sqrt(data.reduce((sum, x) => sum + x * x, 0));
+
+function amount(tensor: Tensor, most: number): string {
+  const { data } = tensor;
+  if (!data.length || data.length > most) return `norm ${written(norm(tensor))}`;
+  const numbers = Array.from(data, (x) => plain(tensor, x, 4)).join(", ");
+  return data.length === 1 ? numbers : `[${numbers}]`;
+}
+
+/** What the numbers of a tensor look like, as nbgrad/widgets/description/tensor_summary.py says it. */
+function look(tensor: Tensor): Look {
+  const { shape, data } = tensor;
+  const sound = data.filter(Number.isFinite);
+  const [low, high] = [Math.min(...sound), Math.max(...sound)];
+  const found: Look = { facts: "", columns: 0, levels: "", cells: [], bars: [], low: "", high: "" };
+  if (!shape.length) return { ...found, facts: plain(tensor, data[0]!, 4) };
+  const mean = sound.length ? `, mean ${written(sound.reduce((sum, x) => sum + x, 0) / sound.length)}` : "";
+  const [nan, inf] = [data.filter((x) => x !== x).length, data.length - sound.length - data.filter((x) => x !== x).length];
+  found.facts = [`norm ${written(norm(tensor))}${mean}`, ...(sound.length ? [`min ${written(low)}, max ${written(high)}`] : []), ...(nan ? [`${nan} NaN`] : []), ...(inf ? [`${inf} Inf`] : [])].join("\n");
+  if (data.length && data.length <= SMALL) {
+    found.columns = shape.length < 2 ? data.length : shape[shape.length - 1]!;
+    const far = Math.sqrt(Math.max(...sound.map(Math.abs), 0)) || 1;
+    found.levels = Array.from(data, (x) => (x !== x ? "n" : !Number.isFinite(x) ? "i" : String.fromCharCode(77 + Math.trunc(Math.sign(x) * Math.floor(Math.sqrt(Math.abs(x)) * (12 / far) + 0.5))))).join("");
+    if (data.length <= WRITTEN) found.cells = Array.from(data, (x) => plain(tensor, x, 4));
+  }
+  if (data.length > 8 && sound.length) {
+    const counts = new Array<number>(20).fill(0);
+    for (const x of sound) counts[Math.min(19, Math.floor((x - low) * (20 / (high - low || 1))))]!++;
+    const tallest = Math.max(...counts);
+    found.bars = counts.map((one) => (one ? Math.max(Math.ceil((100 * one) / tallest), 4) : 0));
+    [found.low, found.high] = [written(low), written(high)];
+  }
+  return found;
+}
+
+globalThis.nbgradRunner = pageRunner;

@@ -1,0 +1,300 @@
+"""What if a number were another: the texts of a run in a notebook, and those that an exported page computes itself."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from playwright.sync_api import Page, expect
+
+import nbgrad
+from nbgrad import nn
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.rerun import RerunError, rerun_of
+from nbgrad.core.symbolic.exports.page import kernels
+from nbgrad.widgets import view
+from nbgrad.widgets.describe import describe, outline
+from nbgrad.widgets.description.schema import Supposed
+from nbgrad.widgets.render.what_if_page import NUMBERS, what_if_program
+from nbgrad.widgets.what_if import WhatIf
+
+
+class Recorded:
+    """A graph, and what keeps its tensors."""
+
+    def __init__(self, build: Callable[[], Any], **options: Any) -> None:
+        torch.manual_seed(0)
+        with AutogradGraph("recorded", **options) as self.graph:
+            self.held = build()
+        self.what_if = WhatIf(rerun_of(self.graph))
+        self.description = describe(self.graph)
+
+    def ask(self, node: str, place: int = 0, *, nudge: bool = False, **changes: dict[str, float]) -> Supposed:
+        asked = {"node": node, "place": place, "changes": changes, "nudge": nudge}
+        return self.what_if.answer(asked, self.description)
+
+    def node(self, name: str) -> str:
+        return next(one["id"] for one in self.description["nodes"] if one["label"][0] == name)
+
+
+def small() -> Any:
+    w = nbgrad.tensor([[0.5, -1.0], [2.0, 3.0]], requires_grad=True)
+    w.name = "w"
+    x = nbgrad.tensor([1.0, 2.0])
+    loss = ((w * x).tanh() ** 2).sum()
+    loss.backward()
+    return w, x, loss
+
+
+def network() -> Any:
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 3))
+    x, y = nbgrad.tensor(torch.randn(5, 4)), nbgrad.tensor([0, 2, 1, 1, 2])
+    loss = nn.functional.cross_entropy(net(x), y)
+    loss.backward()
+    return net, x, y, loss
+
+
+def mixed() -> Any:
+    a = nbgrad.tensor(torch.rand(3, 4) + 0.5, requires_grad=True)
+    b = nbgrad.tensor(torch.rand(4) + 0.5, requires_grad=True)
+    first, second = a.split(2, 1)
+    c = nbgrad.where(a > 0.8, a.log(), a * b)
+    loss = (c.sum(0) * b.exp()).mean() + (first * second).amax() + (a @ b).softmax(0)[1]
+    loss.backward()
+    return a, b, loss
+
+
+PROGRAMS = [small, network, mixed]
+
+
+@pytest.mark.parametrize("build", PROGRAMS)
+def test_the_recorded_numbers_give_the_recorded_texts(build: Callable[[], Any]) -> None:
+    recorded = Recorded(build)
+    for node in recorded.description["nodes"]:
+        told = recorded.ask(node["id"])
+        if told["shape"] is None or told["whole"]:
+            continue
+        told = recorded.ask(node["id"], **{node["id"]: {"0": float(told["was"])}})
+        assert told["said"] == ""
+        assert told["notes"] == []
+        for one in recorded.description["nodes"]:
+            value, rule = told["texts"].get(one["id"], ["", ""])
+            lines = [line for line in one["label"][1:] if line.startswith("value ")]
+            at = one["label"].index(lines[0]) if lines else 0
+            assert value.replace(" ", "") == "".join(one["label"][at:]).replace(" ", "") if lines else value == ""
+            assert rule == (one["rule"] or "")
+        came = {one["id"]: one["gradient"] for one in recorded.description["edges"] if one["gradient"] is not None}
+        assert told["edges"] == came
+        assert told["value"] == node["value"]
+        assert told["gradient"] == node["gradient"]
+        loss = next(one for one in recorded.description["nodes"] if one["root"])
+        number = loss["label"][-1].removeprefix("value ")
+        assert told["result"] == f"loss {number}, was {number}" or told["result"].endswith(f"{number}, was {number}")
+
+
+def test_a_changed_number() -> None:
+    recorded = Recorded(small)
+    w = recorded.held[0]
+    leaf = recorded.node("w")
+    before = recorded.ask(leaf, 2)
+    assert (before["shape"], before["place"], before["number"], before["was"]) == ([2, 2], 2, "2", "2")
+    assert before["grid"] == ["0.5", "-1", "2", "3"]
+    assert before["texts"] == {}
+    told = recorded.ask(leaf, 2, **{leaf: {"2": 0.25}})
+    assert (told["number"], told["was"]) == ("0.25", "2")
+    fresh = nbgrad.tensor([[0.5, -1.0], [0.25, 3.0]], requires_grad=True)
+    loss = ((fresh * nbgrad.tensor([1.0, 2.0])).tanh() ** 2).sum()
+    loss.backward()
+    assert told["result"].startswith(f"loss {loss.item():.4g}, was ")
+    assert told["texts"][leaf][1].startswith("∇ [[")
+    assert told["value"]["cells"] == ["0.5", "-1", "0.25", "3"]
+    assert w.data[1, 0] == 2.0
+    assert torch.equal(w.grad.data, recorded.held[0].grad.data)
+
+
+def test_a_nudge_in_words() -> None:
+    recorded = Recorded(small)
+    leaf = recorded.node("w")
+    said = recorded.ask(leaf, 0, nudge=True)["nudge"]
+    found = re.fullmatch(r"A step of (\S+) to both sides: (\S+)\. The gradient: (\S+)\. They differ by (\S+)%\.", said)
+    assert found is not None, said
+    assert float(found[2]) == pytest.approx(float(found[3]), rel=2e-3)
+
+
+def test_what_cannot_be_run_again_says_so() -> None:
+    def gone() -> Any:
+        x = nbgrad.tensor(torch.randn(2000), requires_grad=True)
+        loss = (x * nbgrad.ones(2000)).sum()
+        loss.backward()
+        return x, loss
+
+    recorded = Recorded(gone)
+    said = recorded.ask("n0", n0={"0": 1.0})["said"]
+    assert said.startswith("What if: the constant of shape (2000,) is gone")
+    assert recorded.ask("n0")["shape"] == [2000]
+
+
+def test_the_gradients_that_a_reader_is_asked_for_stay_hidden() -> None:
+    recorded = Recorded(small, ask="w")
+    leaf = recorded.node("w")
+    told = recorded.ask(leaf, **{leaf: {"0": 1.0}})
+    assert told["texts"][leaf][1] == ""
+    assert told["gradient"] is None
+    edge = next(one["id"] for one in recorded.description["edges"] if one["source"] == leaf)
+    assert edge not in told["edges"]
+    assert "asked for" in recorded.ask(leaf, nudge=True)["said"]
+    with pytest.raises(ValueError, match="is asked for gradients"):
+        what_if_program(recorded.graph, "loss")
+
+
+# --- the page ------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_of_too_many_numbers_is_refused(tmp_path: Path) -> None:
+    def large() -> Any:
+        x = nbgrad.tensor(torch.randn(NUMBERS + 1), requires_grad=True)
+        loss = (x * 2).sum()
+        loss.backward()
+        return x, loss
+
+    recorded = Recorded(large)
+    with pytest.raises(ValueError, match="save it without what_if=True"):
+        recorded.graph.save(tmp_path / "page.html", what_if=True)
+    with pytest.raises(ValueError, match=r"give a file that ends in \.html"):
+        recorded.graph.save(tmp_path / "page.svg", what_if=True)
+    del recorded.held
+    with pytest.raises(RerunError, match="is gone"):
+        recorded.graph.save(tmp_path / "page.html", what_if=True)
+
+
+def saved(recorded: Recorded, tmp_path: Path) -> str:
+    recorded.graph.save(tmp_path / "saved.html", what_if=True)
+    return (tmp_path / "saved.html").read_text(encoding="utf-8")
+
+
+ANSWER = """([program, description, asked]) => new Promise((done) => nbgradRunner(program, description, done)(asked))"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("build", PROGRAMS)
+def test_a_page_gives_the_texts_of_the_kernel(build: Callable[[], Any], opened: Any, tmp_path: Path) -> None:
+    recorded = Recorded(build)
+    tab: Page = opened(saved(recorded, tmp_path))
+    program = json.loads(what_if_program(recorded.graph, "loss"))
+    names = {one["id"]: one["label"][0] for one in recorded.description["nodes"]}
+    for node, name in names.items():
+        control = recorded.ask(node)
+        if control["shape"] is None:
+            continue
+        asked = {"node": node, "place": 1, "changes": {node: {"1": 1.0}}, "nudge": False}
+        wanted = recorded.what_if.answer(asked, recorded.description)
+        found = tab.evaluate(ANSWER, [program, outline(recorded.graph).description, asked])
+        assert found["said"] == wanted["said"] == ""
+        for key in ("shape", "whole", "place", "number", "was", "grid"):
+            assert found[key] == wanted[key], (name, key)
+        for one, (value, rule) in wanted["texts"].items():
+            alike(found["texts"][one][0], value)
+            if not rule.endswith("of all results"):
+                alike(found["texts"][one][1], rule)
+        assert found["edges"].keys() == wanted["edges"].keys()
+        for edge, text in wanted["edges"].items():
+            alike(found["edges"][edge], text)
+        for what in ("value", "gradient"):
+            assert (found[what] is None) == (wanted[what] is None)
+            if wanted[what] is not None:
+                alike(found[what]["facts"], wanted[what]["facts"])
+                assert found[what]["columns"] == wanted[what]["columns"]
+                assert found[what]["bars"] == wanted[what]["bars"]
+        alike(found["result"].removeprefix("loss "), wanted["result"].split(" ", 1)[1])
+
+
+def alike(text: str, other: str) -> None:
+    """The same words with the same numbers, but for rounding."""
+    numbers = r"-?\d+\.?\d*(?:e[+-]\d+)?"
+    assert re.sub(numbers, "#", text) == re.sub(numbers, "#", other)
+    mine, others = (list(map(float, re.findall(numbers, one))) for one in (text, other))
+    assert mine == pytest.approx(others, rel=2e-3, abs=2e-6), (text, other)
+
+
+@pytest.mark.browser
+def test_the_slider_of_a_page_moves_the_picture(opened: Any, tmp_path: Path) -> None:
+    recorded = Recorded(small)
+    tab: Page = opened(saved(recorded, tmp_path))
+    leaf = tab.locator('[data-testid=nbgrad-node][aria-label^="w,"]')
+    root = tab.locator(".nbg-root .nbg-line").last
+    first, rule = root.text_content() or "", leaf.locator(".nbg-rule").all_text_contents()
+    leaf.click()
+    part = tab.get_by_test_id("nbgrad-what-if")
+    expect(part.get_by_test_id("nbgrad-what-if-cell")).to_have_count(4)
+    slider = part.get_by_role("slider", name="w[0, 0]")
+    slider.focus()
+    tab.keyboard.press("End")
+    expect(part.get_by_test_id("nbgrad-what-if-number")).to_have_value("1.5")
+    expect(root).not_to_have_text(first)
+    assert leaf.locator(".nbg-rule").all_text_contents() != rule
+    expect(tab.get_by_test_id("nbgrad-what-if-banner")).to_contain_text("What if: w[0, 0] = 1.5.")
+    expect(tab.get_by_test_id("nbgrad-what-if-banner")).to_contain_text(
+        "findings, colours and charts are of the recording"
+    )
+    wanted = recorded.ask(recorded.node("w"), **{recorded.node("w"): {"0": 1.5}})
+    expect(part.get_by_test_id("nbgrad-what-if-result")).to_have_text(wanted["result"])
+    expect(tab.get_by_test_id("nbgrad-heat").first).to_contain_text("1.5")
+
+    part.get_by_role("button", name="Nudge").click()
+    expect(part.get_by_test_id("nbgrad-nudge-result")).to_contain_text("to both sides")
+    part.get_by_role("spinbutton", name="w[1, 0]", exact=True).fill("7")
+    expect(part.get_by_role("slider", name="w[1, 0]")).to_be_visible()
+    expect(tab.get_by_test_id("nbgrad-what-if-banner")).to_contain_text("and 1 more")
+
+    # Another node shows the numbers of the same run.
+    tab.locator(".nbg-root").click()
+    expect(tab.get_by_test_id("nbgrad-details").locator(".nbg-looks")).to_have_class(re.compile("supposed"))
+    tab.get_by_test_id("nbgrad-what-if-reset").click()
+    expect(root).to_have_text(first)
+    assert leaf.locator(".nbg-rule").all_text_contents() == rule
+    expect(tab.get_by_test_id("nbgrad-what-if-banner")).to_be_hidden()
+    expect(tab.locator(".nbg-looks.nbg-supposed")).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_a_page_without_a_program_offers_nothing(opened: Any, tmp_path: Path) -> None:
+    recorded = Recorded(small)
+    recorded.graph.save(tmp_path / "saved.html")
+    tab: Page = opened((tmp_path / "saved.html").read_text(encoding="utf-8"))
+    tab.locator('[data-testid=nbgrad-node][aria-label^="w,"]').click()
+    expect(tab.get_by_test_id("nbgrad-what-if")).to_have_count(0)
+    assert kernels()[:100] not in tab.content()
+
+
+@pytest.mark.browser
+def test_steps_show_the_recording(opened: Any, tmp_path: Path) -> None:
+    recorded = Recorded(small)
+    tab: Page = opened(saved(recorded, tmp_path))
+    root = tab.locator(".nbg-root .nbg-line").last
+    first = root.text_content() or ""
+    tab.locator('[data-testid=nbgrad-node][aria-label^="w,"]').click()
+    tab.get_by_test_id("nbgrad-what-if-number").fill("1.25")
+    expect(root).not_to_have_text(first)
+    tab.get_by_test_id("nbgrad-steps").click()
+    expect(root).to_have_text(first)
+    expect(tab.get_by_test_id("nbgrad-what-if-banner")).to_be_hidden()
+
+
+AXE = Path(view.STATIC).parent / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not AXE.exists(), reason="needs `npm ci` in nbgrad/widgets")
+def test_a_checker_finds_nothing(opened: Any, tmp_path: Path) -> None:
+    text = saved(Recorded(small), tmp_path)
+    script = f"<script>{AXE.read_text(encoding='utf-8')}</script><title>"
+    tab: Page = opened(text.replace("<title>", script, 1))
+    tab.locator('[data-testid=nbgrad-node][aria-label^="w,"]').click()
+    tab.get_by_test_id("nbgrad-what-if-number").fill("1.25")
+    expect(tab.get_by_test_id("nbgrad-what-if-banner")).to_be_visible()
+    from tests.widgets.test_accessibility import found
+
+    assert found(tab) == []
