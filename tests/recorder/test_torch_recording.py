@@ -18,7 +18,9 @@ from torch.utils._pytree import tree_leaves
 import nbgrad
 from nbgrad.core.engine.torch_origins import known_origin
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.listener import Listener
 from nbgrad.core.graph.timing import TimedGraph
+from nbgrad.core.recorder.backwards import Passing
 from nbgrad.widgets.describe import describe
 from tests.core import opdb
 from tests.recorder.torch_programs import PROGRAMS, Gradients, Program
@@ -157,6 +159,187 @@ def test_a_graph_without_tensors_sees_a_gradient_that_is_gone_when_the_backward_
         (x * 2).sum().backward()
     assert x.grad is None
     assert [one.gradient for one in graph.history[0].records if one.kind == "leaf"] == pytest.approx([2 * 2**0.5])
+
+
+class _CarefulListener(Listener):
+    def checks_gradients(self) -> bool:
+        return True
+
+
+class CarefulGraph(AutogradGraph):
+    """One for which every node has its hook."""
+
+    _listens = _CarefulListener
+
+
+def seen(graph: AutogradGraph) -> list[Any]:
+    """What a graph has seen of its last backward, without the numbers that records go by."""
+    rank = {record.id: place for place, record in enumerate(graph.records)}
+    return [
+        (record.op and record.op.name, record.gradient, [one._replace(source=rank.get(one.source)) for one in inputs])
+        for record, inputs in ((record, record.inputs) for record in graph.records)
+    ]
+
+
+def both(run: Callable[[], Any]) -> tuple[str, str]:
+    """What a graph sees of ``run``, and what it sees with a hook on every node."""
+    found = []
+    for kind in (AutogradGraph, CarefulGraph):
+        with kind() as graph:
+            torch.manual_seed(0)
+            run()
+        found.append(repr(seen(graph)))  # a NaN is like another
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
+def test_a_graph_sees_the_same_with_a_hook_on_every_node(program: Program) -> None:
+    few, all_of_them = both(program)
+    assert few == all_of_them
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.filterwarnings("ignore")  # torch's own, of functions that it will drop
+@pytest.mark.parametrize("name", [name for name in opdb.cases() if not name.endswith(opdb.COMPLEX)])
+def test_of_an_op_of_torchs_database_it_sees_the_same_with_a_hook_on_every_node(name: str) -> None:
+    entry = opdb.entries()[name]
+    sample = opdb.samples_of(entry, torch.float64)[0]
+    few, all_of_them = both(partial(run, entry, sample))
+    assert few == all_of_them
+
+
+def hooked_by(run: Callable[[], Any], kind: type[AutogradGraph] = AutogradGraph) -> int:
+    """How many nodes get a hook of ours in ``run``."""
+    count = 0
+    with kind():
+        register = _HookMixin._register_hook
+
+        def counted(hooks: Any, hook: Any) -> Any:
+            nonlocal count
+            count += type(hook) is Passing
+            return register(hooks, hook)
+
+        _HookMixin._register_hook = staticmethod(counted)
+        try:
+            run()
+        finally:
+            _HookMixin._register_hook = staticmethod(register)
+    return count
+
+
+def chain() -> None:
+    w, b, c = (torch.ones(2, 2) for _ in range(3))
+    x = w.requires_grad_()
+    b.requires_grad_()
+    for _ in range(10):
+        x = x * c + b
+    x.sum().backward()
+
+
+def test_every_second_node_of_a_chain_has_a_hook() -> None:
+    assert hooked_by(chain) == 13  # sum, ten additions, and two leaves
+    assert hooked_by(chain, CarefulGraph) == 23
+
+
+def _changing(register: Callable[[torch.Tensor, torch.Tensor], Any]) -> Callable[[], None]:
+    """A program whose gradients a hook changes, which ``register`` puts on the tensors in its middle."""
+
+    def run() -> None:
+        x = torch.linspace(0.1, 1.0, 4, requires_grad=True)
+        y = x.sin()
+        z = y.exp()
+        register(y, z)
+        z.cos().tanh().sum().backward()
+
+    return run
+
+
+def _double(gradient: torch.Tensor) -> torch.Tensor:
+    return 2 * gradient
+
+
+def _doubles(gradients: Any, *_: Any) -> Any:
+    return tuple([2 * one for one in gradients])
+
+
+def _in_thread(y: torch.Tensor, z: torch.Tensor) -> None:
+    thread = threading.Thread(target=y.register_hook, args=(_double,))
+    thread.start()
+    thread.join()
+
+
+CHANGES: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "a tensor": lambda y, z: y.register_hook(_double),
+    "two tensors": lambda y, z: (y.register_hook(_double), z.register_hook(_double)),
+    "a tensor, unseen": lambda y, z: _unseen(z),
+    "a node, before": lambda y, z: y.grad_fn.register_prehook(_doubles),  # type: ignore[union-attr]
+    "a node, after": lambda y, z: z.grad_fn.register_hook(_doubles),  # type: ignore[union-attr]
+    "a tensor, in another thread": _in_thread,
+    "retained": lambda y, z: (y.retain_grad(), z.retain_grad()),
+}
+
+
+def _unseen(z: torch.Tensor) -> None:
+    with torch._C.DisableTorchFunction():
+        z.register_hook(_double)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_graph_sees_what_a_hook_made_of_a_gradient(name: str) -> None:
+    few, all_of_them = both(_changing(CHANGES[name]))
+    assert few == all_of_them
+
+
+def test_a_graph_sees_what_a_hook_made_that_was_there_before_it() -> None:
+    found = []
+    for kind in (AutogradGraph, CarefulGraph):
+        x = torch.linspace(0.1, 1.0, 4, requires_grad=True)
+        with AutogradGraph():  # it knows the ops, too
+            y = x.sin()
+            z = y.exp()
+        y.register_hook(_double)
+        with kind() as graph:
+            z.cos().sum().backward()
+        found.append(repr(seen(graph)))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("which", ["y", "z"])
+def test_a_graph_sees_what_a_hook_made_that_came_while_the_backward_ran(which: str) -> None:
+    found = []
+    for kind in (AutogradGraph, CarefulGraph):
+        x, w = torch.linspace(0.1, 1.0, 4, requires_grad=True), torch.ones(4, requires_grad=True)
+        made: dict[str, torch.Tensor] = {}
+        w.register_hook(lambda _, made=made: made[which].register_hook(_double) and None)
+        with kind() as graph:
+            made["y"] = x.sin()
+            made["z"] = made["y"].exp()
+            (made["z"] * w).sum().backward()
+        found.append(repr(seen(graph)))
+    assert found[0] == found[1]
+
+
+def test_a_gradient_that_may_have_been_changed_when_it_arrived_is_not_said_to_be_given() -> None:
+    found = []
+    for kind in (AutogradGraph, CarefulGraph):
+        x, w = torch.linspace(0.1, 1.0, 4, requires_grad=True), torch.ones(4, requires_grad=True)
+        made: list[torch.Tensor] = []
+
+        def unpack(saved: torch.Tensor, made: list[torch.Tensor] = made) -> torch.Tensor:
+            made.pop().register_hook(_double)
+            return saved
+
+        with kind() as graph:
+            made.append(x.sin())
+            with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, unpack):
+                z = made[0].exp()
+            (-z * w).sum().backward()
+        found.append(seen(graph))
+    gradients = [repr([(op, gradient) for op, gradient, _ in one]) for one in found]
+    assert gradients[0] == gradients[1]
+    (given,), (known,) = (inputs for which in found for op, _, inputs in which if op == "exp")
+    assert given.gradient is None
+    assert known.gradient is not None
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
@@ -350,6 +533,23 @@ def test_an_op_that_raises_is_the_failure_of_the_graph() -> None:
     assert failure is not None
     assert failure.op == "matmul"
     assert [one.what for one in failure.operands] == ["(2, 3) float32", "(2, 3) float32"]
+
+
+@pytest.mark.parametrize("watch", [True, False])
+def test_the_failure_of_a_backward_has_the_sums_that_undo_broadcasts(watch: bool) -> None:
+    b, x = torch.ones(3, requires_grad=True), torch.ones(2, 3)
+    with AutogradGraph(watch=watch) as graph:
+        y = (b * x).exp()
+        loss = (y + b).sum()
+        y.detach().add_(1.0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation") as caught:
+            loss.backward()
+    failure = graph.failure(caught.value)
+    assert failure is not None
+    assert failure.frame is not None
+    undone = [str(one) for one in failure.frame.reductions.values()]
+    # With hooks it is known how far the backward came, without them what each op needs.
+    assert undone == ["(2, 3) -> (3,): sum dim 0"] * (1 if watch else 2)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

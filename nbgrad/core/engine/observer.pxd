@@ -5,6 +5,7 @@ from nbgrad.core.engine.node cimport Node, Vertex
 cdef class Observer:
     cpdef bint follows_torch(self)
     cpdef bint follows_gradients(self)
+    cpdef bint checks_gradients(self)
     cpdef object on_call(self, object op, tuple args)
     cpdef object on_result(self, object op, tuple args, dict settings, tuple results, object node)
     cpdef object on_record(self, Node node, tuple args, object out)

@@ -96,6 +96,13 @@ class Observer:
         """
         return True
 
+    def checks_gradients(self) -> bool:
+        """Whether it is to be notified of each gradient of a backward of torch's as soon as it is there.
+
+        One that raises for what it sees needs that. For others it is enough if they are notified before the end.
+        """
+        return True
+
     def on_call(self, op: OpInfo, args: tuple[Any, ...]) -> None:
         """``op`` is about to run on ``args``, recorded or not. What this raises goes to the caller of the op."""
 

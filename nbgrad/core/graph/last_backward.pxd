@@ -38,6 +38,7 @@ cdef class Kept:
 cdef class FrameRecorder:
     cdef public Kept _kept
     cdef public list _leaves
+    cdef public dict _norms
     cdef public dict _results
     cdef public list arrived
     cdef public bint careful

@@ -275,9 +275,16 @@ class Kept:
             self._index = index  # now that it is whole: another thread may look, or let go of it
         return index
 
-    def keep_norms(self, tensors: dict[int, torch.Tensor]) -> None:
-        """Keep the norms of the gradients of leaves: all that is left of one that is changed in place later."""
-        for id, norm in norms(tensors).items():
+    def keep_norms(self, tensors: dict[int, torch.Tensor], known: dict[int, Norm]) -> None:
+        """Keep the norms of the gradients of leaves: all that is left of one that is changed in place later.
+
+        Args:
+            tensors: the gradients.
+            known: the norms of those that were measured already.
+        """
+        found = {id: known[id] for id in tensors if id in known}
+        found |= norms({id: data for id, data in tensors.items() if id not in found})
+        for id, norm in found.items():
             self._lengths.add(id, GRADIENT, 0, tensors[id].shape, norm)
 
     def _keep_norm(self, id: int, position: int, data: torch.Tensor, receiver: int, shape: tuple[int, ...]) -> None:
@@ -387,7 +394,8 @@ class FrameRecorder:
     """Collects one backward while it runs; ``frame`` makes the data of it when somebody asks."""
 
     __slots__ = (
-        *("_kept", "_leaves", "_results", "arrived", "careful", "number", "outer", "reductions", "roots", "windows"),
+        *("_kept", "_leaves", "_norms", "_results", "arrived", "careful", "number", "outer", "reductions", "roots"),
+        "windows",
     )
 
     def __init__(self, roots: tuple[int, ...], budget: int, outer: "FrameRecorder | None" = None) -> None:
@@ -396,6 +404,7 @@ class FrameRecorder:
         self.roots = roots
         self._kept = Kept(budget)
         self._leaves: list[Any] = []  # the id of a leaf and its gradient, of one after the other
+        self._norms: dict[int, Norm] = {}  # of leaves, if the history has asked for them
         self._results: dict[int, list[int]] = {}  # of an op that has several with a gradient, under what it is kept
         self.careful = False
         self.windows = False  # whether one was kept, or its norm: torch is asked from then on
@@ -441,8 +450,8 @@ class FrameRecorder:
         self.number = number
         self.careful = isinstance(before, FrameRecorder) and before.careful
         if watch and (self.careful or number == 1):
-            self._kept.keep_norms(_pairs(self._leaves))
-        self._leaves = []
+            self._kept.keep_norms(_pairs(self._leaves), self._norms)
+        self._leaves, self._norms = [], {}
 
     def give_way(self) -> None:
         """Another backward begins, which is the last one from then on: let it use the memory of this one."""
@@ -451,7 +460,9 @@ class FrameRecorder:
 
     def norms(self) -> dict[int, Norm]:
         """The norms of the gradients that arrived, by id, where they are computed."""
-        found = self._kept.norms(_pairs(self._leaves))
+        leaves = _pairs(self._leaves)
+        found = self._kept.norms(leaves)
+        self._norms = {id: found[id] for id in leaves if id in found}
         for seq, results in self._results.items():
             if own := [found.pop(result) for result in results if result in found]:
                 found[seq] = _norm_of(own)

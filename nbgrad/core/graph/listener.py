@@ -99,6 +99,10 @@ class Listener(Observer):
         """Only if it keeps them."""
         return self.watch
 
+    def checks_gradients(self) -> bool:
+        """It only keeps them."""
+        return False
+
     # Ops.
 
     def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:

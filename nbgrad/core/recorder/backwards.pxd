@@ -7,23 +7,36 @@ from nbgrad.core.engine.torch_origins cimport Tensor, leaf_of, node_of, origin_o
 from nbgrad.core.recorder.nodes cimport origin_in
 
 
+cdef int _OPEN
+cdef int _PLACED
+cdef int _SPARED
+cdef int _LATE
+
 # There is one for each edge and each node of a backward, and none is in a cycle once the backward has ended.
 @cython.no_gc
 @cython.final
 cdef class Target:
     cdef public Target after
     cdef public Py_ssize_t at
+    cdef public Passing giver
     cdef public bint lone
     cdef public Node node
     cdef public object origin
     cdef public Py_ssize_t position
+    cdef public Passing receiver
     cdef public bint waits
 
 @cython.no_gc
 @cython.final
 cdef class Passing:
+    cdef public Py_ssize_t count
+    cdef public object given
+    cdef public list left
     cdef public object made
     cdef public object outputs
+    cdef public Node owner
+    cdef public Target source
+    cdef public int stands
     cdef public object table
     cdef public Target target
     cdef public TorchBackward walk
@@ -46,31 +59,55 @@ cdef class Foreseen:
 cdef list _sums_of(Node node)
 @cython.locals(op=OpInfo)
 cdef object _sum_of(Node node, Py_ssize_t position, object shape)
+cdef bint _arrives(Tensor gradient, Vertex origin) except -1
 @cython.locals(made=Tensor)
 cdef object _reduced(object gradient, object shape)
+
+@cython.final
+cdef class Quiet:
+    cdef object handles
+    cdef long long seq
+    cpdef Py_ssize_t since(self) except -1
 
 @cython.final
 cdef class TorchBackward:
     cdef public bint accumulates
     cdef public dict counts
+    cdef public object handles
     cdef public list hooks
     cdef public dict inside
     cdef public dict leaves
     cdef public list observers
+    cdef public long long quiet
     cdef public bint records
+    cdef public bint shaken
     cdef public dict waiting
 
     @cython.locals(observer=Observer, found=Foreseen)
     cdef Foreseen foreseen(self, list begun)
-    @cython.locals(hook=Passing, seen=set, stack=list, parts=dict, leaves=dict)
-    cpdef object begin(self, list roots)
-    @cython.locals(target=Target, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node)
-    cdef object _aim(self, Passing hook, list stack, dict parts, dict leaves)
+    @cython.locals(hook=Passing, stack=list, met=dict)
+    cpdef object begin(self, list roots, bint ends)
+    @cython.locals(hook=Passing, observer=Observer)
+    cdef object _choose(self, bint every)
+    cdef Passing _meet(self, object made, dict met, list stack)
+    @cython.locals(target=Target, receiver=Passing, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node, several=bint)
+    cdef object _aim(self, Passing hook, dict met, list stack)
+    @cython.locals(target=Target, receiver=Passing)
+    cdef object _settle(self, Passing hook)
+    @cython.locals(target=Target, node=Node)
+    cdef bint _needed(self, Passing hook) except -1
+    @cython.locals(op=OpInfo, origin=Vertex)
+    cdef bint _hides(self, Target target, Node node) except -1
+    cdef bint _doubtful(self, Node node) except -1
     @cython.locals(target=Target)
+    cdef bint _neighbour_spared(self, Passing hook) except -1
     cdef object _place(self, Passing hook)
+    @cython.locals(hook=Passing)
+    cpdef object shake(self)
+    cdef object _ran(self, Passing hook)
     @cython.locals(target=Target, observer=Observer, lone=bint)
-    cpdef object arrived(self, object origin, object gradient)
-    @cython.locals(origin=Vertex)
+    cpdef object arrived(self, object origin, object gradient, Passing hook)
+    @cython.locals(origin=Vertex, receiver=Passing)
     cpdef object given(self, Target target, object gradient)
     @cython.locals(node=Node, observer=Observer, position=Py_ssize_t)
     cpdef object told(self, Target target, Tensor gradient, Tensor reduced)

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 from torch.autograd.function import _HookMixin
+from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.engine.backward_errors import path_ends
 from nbgrad.core.engine.broadcast import reduction, sum_to
-from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin
+from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Vertex, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State
 from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of, owner_of
@@ -34,10 +35,12 @@ class Target:
         lone: whether nothing else leads there.
         waits: whether the gradient is not to be held until it has arrived: that of a leaf may become its ``.grad``
             without a copy, if nothing else holds it.
+        giver: the hook of the node.
+        receiver: that of the node that it goes to; None for one with several outputs.
         after: the next target of the node.
     """
 
-    __slots__ = ("after", "at", "lone", "node", "origin", "position", "waits")
+    __slots__ = ("after", "at", "giver", "lone", "node", "origin", "position", "receiver", "waits")
 
     at: int
     node: Node
@@ -45,11 +48,19 @@ class Target:
     position: int
     lone: bool
     waits: bool
+    giver: "Passing"
+    receiver: "Passing | None"
     after: "Target | None"
+
+
+_OPEN, _PLACED, _SPARED, _LATE = 0, 1, 2, 3  # compiled to numbers of C's
 
 
 class Passing:
     """The hook of one node: called with the gradients of its inputs and of its outputs.
+
+    Not every node needs its hook: what a node gets is what the node before it gives, and what it gives is what the next
+    one gets, where only one leads there.
 
     Attributes:
         walk: the backward that it is a hook of; None once that has ended.
@@ -57,28 +68,44 @@ class Passing:
         outputs: the origins that the outputs of the node are; None where it is a part of an op.
         target: the first of the targets.
         table: the hooks of the node, where it stands.
+        owner, left: of a part of an op: that op, and its edges that are left.
+        count: how many edges lead to the node; one more where the backward begins.
+        source: the target that leads here, if it is the only one.
+        given: what that gave, until it has arrived.
+        stands: ``_PLACED`` where the node has the hook, ``_SPARED`` where those around it are enough, ``_LATE`` where
+            it got one while the backward ran, perhaps after the node; ``_OPEN`` before.
     """
 
-    __slots__ = ("made", "outputs", "table", "target", "walk")
+    __slots__ = (
+        *("count", "given", "left", "made", "outputs", "owner", "source", "stands", "table", "target", "walk"),
+    )
 
     walk: "TorchBackward | None"
     made: Any
     outputs: Any
     target: Target | None
     table: Any
+    owner: Node
+    left: list[Any]
+    count: int
+    source: Target | None
+    given: Any
+    stands: int
 
     def __call__(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
         walk = self.walk
         if walk is None:
             return
+        if RemovableHandle.next_id != walk.handles and not walk.shaken:
+            walk.shake()
         own = self.outputs
         if own is not None:
             if type(own) is dict:
                 for number, output in own.items():
                     if number < len(outputs) and outputs[number] is not None:
-                        walk.arrived(output, outputs[number])
+                        walk.arrived(output, outputs[number], None)
             elif outputs[0] is not None:
-                walk.arrived(own, outputs[0])
+                walk.arrived(own, outputs[0], self)
         target = self.target
         while target is not None:
             gradient = inputs[target.at]
@@ -150,7 +177,7 @@ class Foreseen:
         return True
 
     def tell(self, observers: list[Observer]) -> None:
-        """The backward is complete: tell what it came by."""
+        """The backward has ended: tell what it came by, or where it raised what it would have come by."""
         observer: Observer
         for node in self.nodes:
             found = _sums_of(node)
@@ -187,6 +214,34 @@ def _sum_of(node: Node, position: int, shape: Any) -> Any:
     return None
 
 
+class Quiet:
+    """Since when no hook was registered that could change a gradient.
+
+    Torch does not say which tensors have hooks, but it counts all that are registered.
+
+    Attributes:
+        handles: how many there were.
+        seq: all ops with a larger number have none.
+    """
+
+    __slots__ = ("handles", "seq")
+
+    def __init__(self) -> None:
+        self.handles = -1
+        self.seq = 0
+
+    def since(self) -> int:
+        """The number of the last op that may have a hook."""
+        handles = RemovableHandle.next_id
+        if handles != self.handles:
+            self.seq = next_seq()  # first: another thread may ask
+            self.handles = handles
+        return self.seq
+
+
+QUIET = Quiet()
+
+
 class TorchBackward:
     """One backward of torch's.
 
@@ -194,9 +249,20 @@ class TorchBackward:
         state: whose observers are told.
         accumulates: whether leaves get a ``.grad``.
         records: whether the gradients have a history of their own.
+
+    Attributes:
+        counts: how many lead to each output of a node with several.
+        waiting: by such an output, the lone target that leads there and what it gave.
+        leaves: the gradients of leaves that arrived.
+        inside: what backwards inside of this one have brought to leaves.
+        quiet, handles: the ``Quiet`` when it began.
+        shaken: whether a hook of the user's has come since then.
     """
 
-    __slots__ = ("accumulates", "counts", "hooks", "inside", "leaves", "observers", "records", "waiting")
+    __slots__ = (
+        *("accumulates", "counts", "handles", "hooks", "inside", "leaves", "observers", "quiet", "records"),
+        *("shaken", "waiting"),
+    )
 
     observers: list[Observer]
 
@@ -206,9 +272,11 @@ class TorchBackward:
         self.records = records
         self.hooks: list[Any] = []
         self.counts: dict[Any, int] = {}
-        self.waiting: dict[Any, tuple[Target, Any]] = {}  # what a lone target is to get, by its origin
-        self.leaves: dict[Any, Any] = {}  # the gradients of leaves that arrived
-        self.inside: dict[Any, Any] = {}  # what backwards inside of this one have brought to leaves
+        self.waiting: dict[Any, tuple[Target, Any]] = {}
+        self.leaves: dict[Any, Any] = {}
+        self.inside: dict[Any, Any] = {}
+        self.quiet = self.handles = 0
+        self.shaken = False
 
     def foreseen(self, begun: list[tuple[Any, Any]]) -> Foreseen | None:
         """The nodes and sums of this backward, if they are known before it runs and no observer asks for more."""
@@ -221,35 +289,65 @@ class TorchBackward:
         found = Foreseen()
         return found if found.reaches([origin for origin, _ in begun]) else None
 
-    def begin(self, roots: list[Any]) -> None:
-        """Hook every node that leads to ``roots``, nodes of torch's."""
-        seen: set[Any] = set()
-        stack: list[Any] = list(roots)
-        parts: dict[Any, Any] = {}  # the nodes that are parts of an op: that op, and its edges that are left
-        leaves: dict[Any, Any] = {}
-        while stack:
-            made = stack.pop()
-            if made in seen:
-                continue
-            seen.add(made)
-            hook = Passing.__new__(Passing)
-            hook.walk, hook.made, hook.target, hook.table = self, made, None, None
-            self.hooks.append(hook)
-            if type(made) is ACCUMULATES:
-                hook.outputs = leaf_of(made.variable)
-            else:
-                hook.outputs = made.metadata.get(KEY)
-                self._aim(hook, stack, parts, leaves)
-        for hook in self.hooks:
-            self._place(hook)
+    def begin(self, roots: list[tuple[Any, Any]], ends: bool) -> None:
+        """Hook the nodes that lead to ``roots``, as many as are needed to see every gradient.
 
-    def _aim(self, hook: Passing, stack: list[Any], parts: dict[Any, Any], leaves: dict[Any, Any]) -> None:
-        """Find where the node of ``hook`` sends gradients, and put the nodes there on the ``stack``."""
+        Args:
+            roots: the nodes of torch's, each with the origin of ours.
+            ends: whether the backward ends at tensors that the caller has named.
+        """
+        met: dict[Any, Any] = {}  # the hooks, by node
+        stack: list[Any] = []
+        hook: Passing
+        for made, origin in roots:
+            hook = met.get(made) or self._meet(made, met, stack)
+            hook.count = 1
+            if type(hook.outputs) is dict:
+                self.counts[origin] = 1
+        while stack:
+            hook = stack.pop()
+            if type(hook.made) is not ACCUMULATES:
+                self._aim(hook, met, stack)
+        for hook in self.hooks:
+            self._settle(hook)
+        self._choose(ends or self.records or not self.accumulates)
+
+    def _choose(self, every: bool) -> None:
+        """Place the hooks: ``every`` one, or those that are needed."""
+        hook: Passing
+        observer: Observer
+        for observer in self.observers:
+            every = every or observer.checks_gradients()
+        self.quiet, self.handles = QUIET.since(), RemovableHandle.next_id
+        for hook in self.hooks:
+            if every or self._needed(hook):
+                self._place(hook)
+        for hook in self.hooks:
+            if hook.stands == _OPEN:
+                if self._neighbour_spared(hook):
+                    self._place(hook)
+                else:
+                    hook.stands = _SPARED
+
+    def _meet(self, made: Any, met: dict[Any, Any], stack: list[Any]) -> Passing:
+        """The hook of the node ``made``, which is seen for the first time."""
+        hook = Passing.__new__(Passing)
+        hook.walk, hook.made, hook.target, hook.table, hook.source, hook.given = self, made, None, None, None, None
+        hook.count, hook.stands = 0, _OPEN
+        hook.outputs = leaf_of(made.variable) if type(made) is ACCUMULATES else made.metadata.get(KEY)
+        met[made] = hook
+        self.hooks.append(hook)
+        stack.append(hook)
+        return hook
+
+    def _aim(self, hook: Passing, met: dict[Any, Any], stack: list[Any]) -> None:
+        """Find where the node of ``hook`` sends gradients; nodes that are new are put on the ``stack``."""
         known, counts, at = hook.outputs, self.counts, -1
         owner: Node
         left: list[Any]
+        receiver: Passing
         if known is None:
-            owner, left = parts[hook.made]
+            owner, left = hook.owner, hook.left
         else:
             owner = owner_of(known)
             left = owner.edges.copy()
@@ -257,49 +355,135 @@ class TorchBackward:
             at += 1
             if after is None:
                 continue
-            stack.append(after)
-            if type(after) is ACCUMULATES:
-                origin = leaves.get(after)
+            receiver = met.get(after) or self._meet(after, met, stack)
+            origin = receiver.outputs
+            if origin is None:
+                receiver.owner, receiver.left = owner, left
+                continue
+            several = type(origin) is dict
+            if several:
+                origin = origin.get(number)
                 if origin is None:
-                    leaves[after] = origin = leaf_of(after.variable)
-            else:
-                origin = after.metadata.get(KEY)
-                if origin is None:
-                    parts[after] = (owner, left)
                     continue
-                if type(origin) is dict:
-                    origin = origin.get(number)
-                    if origin is None:
-                        continue
-            counts[origin] = counts.get(origin, 0) + 1
+                counts[origin] = counts.get(origin, 0) + 1
+            else:
+                receiver.count += 1
             position = _position(left, origin)
             if position >= 0:
                 target = Target.__new__(Target)
                 target.at, target.node, target.origin, target.position = at, owner, origin, position
                 target.lone = target.waits = False
-                target.after = hook.target
+                target.receiver = None if several else receiver
+                target.giver, target.after = hook, hook.target
                 hook.target = target
 
-    def _place(self, hook: Passing) -> None:
-        """Put ``hook`` on its node: by now it is known how many lead to each of its targets."""
+    def _settle(self, hook: Passing) -> None:
+        """By now it is known how many lead to each of its targets."""
+        receiver: Passing
         target = hook.target
         while target is not None:
-            origin = target.origin
-            if self.counts[origin] == 1:
-                target.lone = True
-                target.waits = self.accumulates and isinstance(origin, Leaf) and not _hooked(origin)
+            if target.receiver is None:
+                target.lone = self.counts[target.origin] == 1
+            else:
+                receiver = target.receiver
+                if receiver.count == 1:
+                    target.lone = True
+                    receiver.source = target
+                    origin = target.origin
+                    target.waits = self.accumulates and isinstance(origin, Leaf) and not _hooked(origin)
             target = target.after
+
+    def _needed(self, hook: Passing) -> bool:
+        """Whether a gradient would be missed without ``hook``, even if all nodes around have theirs.
+
+        What arrives is seen there alone if it is a sum, or if a hook of the user's may have changed it.
+        """
+        kind = type(hook.outputs)
+        if kind is not Node and hook.outputs is not None:
+            return True
+        node: Node = hook.owner if hook.outputs is None else hook.outputs
+        if kind is Node and (hook.source is None or self._doubtful(node)):
+            return True
+        if type(node.op) is Unlisted:
+            return True
+        target = hook.target
+        while target is not None:
+            if self._hides(target, node):
+                return True
+            target = target.after
+        return False
+
+    def _hides(self, target: Target, node: Node) -> bool:
+        """Whether what ``node`` gives to ``target`` is not what arrives there: it is seen where it is given alone.
+
+        It becomes part of a sum, or a broadcast is still to be undone, or it is converted, or changed by a hook.
+        """
+        origin: Vertex = target.origin
+        if not target.lone or target.receiver is None or origin.dtype is not node.dtype:
+            return True
+        if not target.waits and (type(origin) is not Node or self._doubtful(origin)):
+            return True
+        op: OpInfo = node.op
+        if target.position in op.broadcasts:
+            return bool(node.shape != origin.shape)
+        return bool(op.sums) and op.inputs[target.position] in op.sums
+
+    def _doubtful(self, node: Node) -> bool:
+        """Whether its result may have a hook, which may change the gradient; of an adopted one nothing is known."""
+        return node.seq <= self.quiet or node.device is not None
+
+    def _neighbour_spared(self, hook: Passing) -> bool:
+        """Whether a node that gives to that of ``hook``, or gets from it, has no hook: then it must have its own."""
+        if hook.source is not None and hook.source.giver.stands == _SPARED:
+            return True
+        target = hook.target
+        while target is not None:
+            if target.receiver is not None and target.receiver.stands == _SPARED:
+                return True
+            target = target.after
+        return False
+
+    def _place(self, hook: Passing) -> None:
+        """Put ``hook`` on its node."""
+        hook.stands = _PLACED
         hook.made.register_hook(hook)
 
-    def arrived(self, origin: Any, gradient: Any) -> None:
-        """The gradient of what ``origin`` made is complete."""
+    def shake(self) -> None:
+        """A hook of the user's came while the backward runs: from now on every node needs one of ours."""
+        self.shaken = True
+        hook: Passing
+        for hook in self.hooks:
+            if hook.stands == _SPARED:
+                self._place(hook)
+                hook.stands = _LATE
+
+    def _ran(self, hook: Passing) -> None:
+        """The node of ``hook`` has run: what was given to it has arrived, also if it has no hook, or too late."""
+        if hook.given is not None and hook.stands != _PLACED:
+            self.arrived(hook.outputs, hook.given, hook)
+
+    def arrived(self, origin: Any, gradient: Any, hook: Passing | None) -> None:
+        """The gradient of what ``origin`` made is complete.
+
+        Args:
+            origin: it.
+            gradient: the gradient.
+            hook: of the node, if it has one output; if it has no hook, it has run by now.
+        """
         if self.records and gradient.requires_grad:
             gradient = gradient.detach()
-        lone = False
-        known = self.waiting.pop(origin, None)
-        if known is not None:
-            target: Target = known[0]
-            given = known[1]
+        lone, target, given = False, None, None
+        if hook is None:
+            known = self.waiting.pop(origin, None)
+            if known is not None:
+                target, given = known[0], known[1]
+        elif hook.source is not None:
+            target, given = hook.source, hook.given
+            hook.given = None
+            self._ran(target.giver)
+            if given is None and not target.waits and self.shaken:
+                target = None  # a hook may have changed what was given
+        if target is not None:
             if given is None or given is gradient or given.shape != origin.shape or given.dtype is not gradient.dtype:
                 self.told(target, gradient if given is None else given, gradient)
                 lone = True
@@ -330,12 +514,17 @@ class TorchBackward:
         """A node gave one of its inputs ``gradient``, before a broadcast is undone."""
         if self.records and gradient.requires_grad:
             gradient = gradient.detach()
-        if target.lone:
-            held = None if target.waits and gradient.shape == target.origin.shape else gradient
-            self.waiting[target.origin] = (target, held)
-            return
-        origin: Any = target.origin
-        self.told(target, gradient, _reduced(gradient, origin.shape))
+        origin: Vertex = target.origin
+        receiver: Passing
+        if not target.lone:
+            self.told(target, gradient, _reduced(gradient, origin.shape))
+        elif target.receiver is None:
+            self.waiting[origin] = (target, gradient)
+        else:
+            receiver = target.receiver
+            if receiver.stands == _SPARED and not _arrives(gradient, origin):
+                self._place(receiver)  # in time: its node runs after this one
+            receiver.given = None if target.waits and gradient.shape == origin.shape else gradient
 
     def told(self, target: Target, gradient: Any, reduced: Any) -> None:
         """Tell the observers what a rule gave; where the op itself stretched the input, that too is a reduction."""
@@ -351,19 +540,27 @@ class TorchBackward:
 
     def captured(self, inputs: tuple[Any, ...], gradients: tuple[Any, ...]) -> None:
         """``gradients`` are what the caller gets for the tensors ``inputs``, at which torch ended its walk."""
+        hooks = {hook.outputs: hook for hook in self.hooks if isinstance(hook.outputs, Node | Leaf)}
         for tensor, gradient in zip(inputs, gradients, strict=False):
             origin = origin_of(tensor) if isinstance(tensor, RawTensor) and gradient is not None else None
-            if origin is not None and self.counts.get(origin):
-                self.arrived(origin, gradient)
+            if origin in hooks:
+                self.arrived(origin, gradient, hooks[origin])
+            elif origin in self.counts:
+                self.arrived(origin, gradient, None)
 
     def end(self) -> None:
         """Take the hooks off."""
         hook: Passing
         for hook in self.hooks:
+            self._ran(hook)
+            if hook.given is not None:
+                self.waiting[hook.outputs] = (hook.source, hook.given)
+        for hook in self.hooks:
             hook.walk = None
             if hook.table is not None:
                 hook.table.pop(hook, None)
-            hook.made = None
+            hook.given = hook.made = hook.table = None
+            hook.target = hook.source = None  # hooks and targets are in cycles
         self.hooks = []
         for target, given in list(self.waiting.values()):
             if given is not None:
@@ -388,6 +585,11 @@ def _position(left: list[Any], origin: Any) -> int:
 def _hooked(leaf: Leaf) -> bool:
     """Whether the user has a hook on it, which may change the gradient that arrives."""
     return bool(getattr(leaf.ref(), "_backward_hooks", None))
+
+
+def _arrives(gradient: Any, origin: Any) -> bool:
+    """Whether ``gradient`` is what arrives at ``origin``, if nothing else leads there."""
+    return not gradient.is_nested and gradient.dtype is origin.dtype and bool(gradient.shape == origin.shape)
 
 
 def _reduced(gradient: Any, shape: Any) -> Any:
@@ -452,17 +654,19 @@ def recorded(
     observer: Observer
     for observer in walk.observers:
         observer.on_backward_begin(begun)
+    foreseen = None
     try:
         foreseen = None if args[3] else walk.foreseen(begun)
-        if foreseen is None:
-            result = _hooked_run(walk, begun, run, roots, args, kwargs)
-        else:
-            result = run(roots, *args, **kwargs)
-            foreseen.tell(walk.observers)
+        hooked = foreseen is None
+        result = _hooked_run(walk, begun, run, roots, args, kwargs) if hooked else run(roots, *args, **kwargs)
     except Exception as error:
+        if foreseen is not None:  # how far it came is known of the leaves alone
+            foreseen.tell(walk.observers)
         for observer in walk.observers:
             observer.on_backward_error(begun[0][0], error)
         raise
+    if foreseen is not None:
+        foreseen.tell(walk.observers)
     for observer in walk.observers:
         observer.on_backward_end()
     return result
@@ -472,10 +676,9 @@ def _hooked_run(
     walk: TorchBackward, begun: list[tuple[Origin, Any]], run: Callable[..., Any], roots: Any, args: Any, kwargs: Any
 ) -> Any:
     """What ``run`` gives, with a hook on every node for as long as it takes."""
-    for origin, _ in begun:
-        walk.counts[origin] = 1
     try:
-        walk.begin([_edge(root)[0] for root in roots])
+        nodes = [(_edge(root)[0], origin) for root, (origin, _) in zip(roots, begun, strict=False)]
+        walk.begin(nodes, bool(args[3]))
         result = run(roots, *args, **kwargs)
         if args[3] and not walk.accumulates:
             walk.captured(args[3], result)

@@ -18,7 +18,7 @@ from nbgrad.core.backend.function_mode import lift, put_back, recorder, take_off
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.scope import called, forget_paths
 from nbgrad.core.engine.state import State, current
-from nbgrad.core.recorder.backwards import TorchBackward, recorded, recorded_inside, register, torchs_register
+from nbgrad.core.recorder.backwards import QUIET, TorchBackward, recorded, recorded_inside, register, torchs_register
 from nbgrad.core.recorder.calls import TorchCalls
 from nbgrad.core.recorder.compiled_regions import Regions
 from nbgrad.core.recorder.functions import tensors_in
@@ -106,6 +106,7 @@ def follow() -> int:
     if not _stacked():
         _thread.walk = None
         _push(_CALLS)
+    QUIET.since()
     return thread
 
 
