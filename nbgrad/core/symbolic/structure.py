@@ -26,7 +26,10 @@ def _collect(structure: Any, found: list[Any]) -> None:
         found += (structure.start, structure.stop, structure.step)
     else:
         for part in structure:
-            _collect(part, found)
+            if issubclass(type(part), _NESTED):
+                _collect(part, found)
+            else:  # most parts: a call for each would take longer than all else
+                found.append(part)
 
 
 def first_places(given: list[Any]) -> tuple[int, ...]:
@@ -40,9 +43,9 @@ def mapped(change: Callable[[Any], Any], structure: Any) -> Any:
     if not issubclass(kind, _NESTED) or kind is torch.Size:
         return change(structure)
     if kind is tuple or kind is list:
-        return kind([mapped(change, part) for part in structure])
+        return kind([mapped(change, one) if issubclass(type(one), _NESTED) else change(one) for one in structure])
     if issubclass(kind, dict):
-        return {key: mapped(change, part) for key, part in structure.items()}
+        return {key: mapped(change, part) for key, part in structure.items()} if structure else {}
     if kind is slice:
         return slice(change(structure.start), change(structure.stop), change(structure.step))
     parts = [mapped(change, part) for part in structure]

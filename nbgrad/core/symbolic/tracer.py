@@ -402,7 +402,9 @@ class Tracer(TorchFunctionMode):
 
     def _write(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ran: Any) -> Any:
         """Write the call down, and return what its caller gets."""
-        made = [one for one in leaves(ran.result) if isinstance(one, torch.Tensor)]
+        result = ran.result
+        alone = isinstance(result, torch.Tensor)
+        made = [result] if alone else [one for one in leaves(result) if isinstance(one, torch.Tensor)]
         fresh = [one for one in made if id(one) not in self._values]
         checks = getattr(func, "checks", False)
         if fresh or ran.writes or ran.random or checks:
@@ -414,7 +416,9 @@ class Tracer(TorchFunctionMode):
                 func,
                 mapped(self._told, args),
                 mapped(self._told, settings),
-                mapped(lambda one: self.value(one) if isinstance(one, torch.Tensor) else None, ran.result),
+                self.value(result)
+                if alone
+                else mapped(lambda one: self.value(one) if isinstance(one, torch.Tensor) else None, result),
                 tuple(self.value(one) for one in ran.writes),
                 ran.random,
                 self._now(),
@@ -424,11 +428,9 @@ class Tracer(TorchFunctionMode):
                 checks,
             )
             self.steps.append(step)
-        if not made:
-            return ran.result
-        return mapped(
-            lambda one: self._originals.get(id(one), one) if isinstance(one, torch.Tensor) else one, ran.result
-        )
+        if not any([id(one) in self._originals for one in made]):  # noqa: C419  # faster than a generator
+            return result
+        return mapped(lambda one: self._originals.get(id(one), one) if isinstance(one, torch.Tensor) else one, result)
 
 
 class TraceObserver(Observer):

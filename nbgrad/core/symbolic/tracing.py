@@ -13,6 +13,7 @@ from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.state import Switch, current, restoring
 from nbgrad.core.functional.grad import grad
+from nbgrad.core.no_gc import uncollected
 from nbgrad.core.symbolic.errors import error_at
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.naming import name_values, variables_of
@@ -85,6 +86,7 @@ def _chosen(wrt: Sequence[Any], args: tuple[Any, ...]) -> list[Any]:
     return [flat[one] if isinstance(one, int) else one for one in wrt]
 
 
+@uncollected
 @restoring
 def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
     """The trace of a call. The tensors that it finds are afterwards what they were before, whatever happens."""

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from nbgrad.core.symbolic.nest import c_library, interpreter
+from nbgrad.core.symbolic.nest.c_source import c_source
 from nbgrad.core.symbolic.nest.ir import Builder, Kernel, KernelError
+from nbgrad.core.symbolic.nest.schedule import schedule
 
 needs_compiler = pytest.mark.skipif(not c_library.available(), reason="no C compiler on this machine")
 
@@ -95,3 +97,18 @@ def test_without_the_compiled_core_a_library_is_called_from_python(monkeypatch: 
     assert run(torch.ones(3))[0].tolist() == [2, 2, 2]
     with pytest.raises(TypeError, match="takes 1 tensors, not 0"):
         run()
+
+
+@needs_compiler
+def test_sums_over_rows_are_added_by_whole_vectors() -> None:
+    builder = Builder()
+    x, y = builder.input((37, 21)), builder.input((1, 21))
+    sums = [builder.sum(builder.apply(name, x, y), [0]) for name in ("mul", "add")]
+    kernel = builder.kernel(sums)
+    text = c_source(schedule(kernel))
+    assert "v_store(p0 + k, fresh ? " in text
+    assert "y[i]" not in text.partition("static void nest_0")[2]
+    given = [torch.randint(-9, 9, (37, 21)).float(), torch.randint(-9, 9, (1, 21)).float()]
+    found = c_library.build(kernel)(*given)
+    assert torch.equal(found[0], (given[0] * given[1]).sum(0, keepdim=True))
+    assert torch.equal(found[1], (given[0] + given[1]).sum(0, keepdim=True))

@@ -100,6 +100,7 @@ class _NestText:
             f"  const long last = first + {nest.block_rows} < {nest.rows} ? first + {nest.block_rows} : {nest.rows};"
         )
         lines.append("  for (long r = first; r < last; r++) {")
+        lines.append(f"    const int fresh = (r - first) % {TALLEST} == 0; (void)fresh;")
         lines += self._row_values()
         for order, phase in enumerate(self.phases):
             lines += [self._row_step(step) for step in phase.before]
@@ -317,11 +318,14 @@ class _NestText:
     def _by_column(self, step: Instruction, value: str, n: str) -> Iterator[str]:
         """Add a row to what each column has."""
         one, number = self.nest.accumulators[step.accumulator], step.accumulator
-        loop = f"for (long i = 0; i < {n}; i++)"
-        if self._by_block(one):
-            add = f"p{number}[k + i] = (r - first) % {TALLEST} == 0 ? y[i] : p{number}[k + i] + y[i];"
-        else:
-            place = " + ".join(["k + i", *self._offset("r", one.rows or ())])
-            here = f"d{number}[{place}]"
-            add = f"{here} = larger({here}, (double)y[i]);" if one.largest else f"{here} += (double)y[i];"
-        yield f"      {{ const v_floats y = {value}; {loop} {add} }}"
+        if self._by_block(one):  # whole vectors: a compiler would take the numbers of one apart
+            load, store, end = (
+                ("v_load", "v_store", ")") if n == "WIDTH" else ("v_load_part", "v_store_part", f", {n})")
+            )
+            here = f"p{number} + k"
+            yield f"      {store}({here}, fresh ? {value} : {load}({here}{end} + {value}{end};"
+            return
+        place = " + ".join(["k + i", *self._offset("r", one.rows or ())])
+        here = f"d{number}[{place}]"
+        add = f"{here} = larger({here}, (double)y[i]);" if one.largest else f"{here} += (double)y[i];"
+        yield f"      {{ const v_floats y = {value}; for (long i = 0; i < {n}; i++) {add} }}"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
+from nbgrad.core.no_gc import uncollected
 from nbgrad.core.symbolic.passes.algebra import simplify, simplify_inexact
 from nbgrad.core.symbolic.passes.broadcast import factor_out, merge_sums, sink_broadcasts, sink_broadcasts_inexact
 from nbgrad.core.symbolic.passes.common import merge_common
@@ -39,6 +40,7 @@ LAST: dict[str, tuple[Pass, ...]] = {
 """The passes that are applied once, after all others."""
 
 
+@uncollected
 def optimized(listing: L, level: str) -> Passed[L]:
     """Apply the passes of a level up to a fixed point, and then those that come last.
 

@@ -1,7 +1,7 @@
 """What passes share: the note of what one did, and what a step's memory allows."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -13,28 +13,46 @@ from nbgrad.core.symbolic.structure import leaves
 L = TypeVar("L", bound=Listing)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Note:
-    """One rewrite.
+    """One rewrite. Its texts are written when they are asked for: a long program has thousands of notes.
 
     Attributes:
         rule: its name.
-        before, after: the steps as text, before and after.
-        place: the user's line.
         nodes: how many steps fewer there are.
         nbytes: how many bytes of results fewer there are.
-        made: the names of what the steps before made or changed.
-        stands: the names of what stands for it: results of the steps after, or other values.
     """
 
     rule: str
-    before: str
-    after: str
-    place: str
     nodes: int
     nbytes: int
-    made: tuple[str, ...] = ()
-    stands: tuple[str, ...] = ()
+    _step: ProgramStep = field(repr=False)
+    _after: tuple[ProgramStep | Value, ...] = field(repr=False)
+
+    @property
+    def before(self) -> str:
+        """The step before, as text."""
+        return str(self._step)
+
+    @property
+    def after(self) -> str:
+        """The steps after, or the values that stand for the results; empty if there are none."""
+        return ("; " if any(isinstance(one, ProgramStep) for one in self._after) else ", ").join(map(str, self._after))
+
+    @property
+    def place(self) -> str:
+        """The user's line."""
+        return str(self._step.place or "")
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """The names of what the step before made or changed."""
+        return tuple(_names(self._step))
+
+    @property
+    def stands(self) -> tuple[str, ...]:
+        """The names of what stands for it: results of the steps after, or other values."""
+        return tuple(name for one in self._after for name in _names(one))
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.before} -> {self.after or 'nothing'}  ({self.place})"
@@ -57,10 +75,7 @@ def note(rule: str, step: ProgramStep, after: Sequence[ProgramStep | Value], nod
         after: the steps after, or the values that stand for its results.
         nodes: how many steps fewer there are.
     """
-    nbytes = sum(value.nbytes for value in step.results())
-    text = ("; " if any(isinstance(one, ProgramStep) for one in after) else ", ").join(map(str, after))
-    stands = [name for one in after for name in _names(one)]
-    return Note(rule, str(step), text, str(step.place or ""), nodes, nbytes, tuple(_names(step)), tuple(stands))
+    return Note(rule, nodes, sum(value.nbytes for value in step.results()), step, tuple(after))
 
 
 def _names(given: ProgramStep | Value) -> list[str]:
