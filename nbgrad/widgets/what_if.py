@@ -32,6 +32,7 @@ class WhatIf:
         self._rerun = rerun
         self._places = {} if isinstance(rerun, RerunError) else {f"n{at}": id for at, id in enumerate(rerun.order)}
         self._names = {id: node for node, id in self._places.items()}
+        self._edge_ids = [] if isinstance(rerun, RerunError) else list(edge_ids(rerun))
         self._notes: list[str] | None = None  # of a run without a change, and the loss that it has
         self._loss: float | None = None
 
@@ -71,7 +72,7 @@ class WhatIf:
         if changes:
             hidden = {one["id"] for one in description["nodes"] if one["rule"] == f"∇ {UNKNOWN}"}
             told["texts"] = self._texts(outcome, description, hidden)
-            told["edges"] = self._edges(outcome, hidden)
+            told["edges"] = self._edges(outcome, id, hidden)
             told["value"], told["gradient"] = self._looks(outcome, id, node in hidden)
             if outcome.root is not None and self._loss is not None:
                 told["result"] = f"{root_name(description)} {number(outcome.root)}, was {number(self._loss)}"
@@ -121,14 +122,15 @@ class WhatIf:
         rules = dict(_rules(gradients, most))
         return {node: [lines.get(node, ""), rules.get(node, "")] for node in dict.fromkeys((*lines, *rules))}
 
-    def _edges(self, outcome: Outcome, hidden: set[str]) -> dict[str, str]:
-        """What came back along the edges, by the ids that ``describe`` gives them."""
-        assert isinstance(self._rerun, Rerun)
+    def _edges(self, outcome: Outcome, id: int | None, hidden: set[str]) -> dict[str, str]:
+        """What came back along the edges of one node, by the ids that ``describe`` gives them."""
         known = outcome.contributions
         told = {
             edge: (call.id, position)
-            for edge, call, position in edge_ids(self._rerun)
-            if (call.id, position) in known and self._names[call.takes[position] or 0] not in hidden
+            for edge, call, position in self._edge_ids
+            if id in (call.id, call.takes[position])
+            and (call.id, position) in known
+            and self._names[call.takes[position] or 0] not in hidden
         }
         stats = _statistics({edge: known[key] for edge, key in told.items()}, FEW)
         return {edge: f"{shape_text(one.shape)}, {amount(one, FEW)}" for edge, one in stats.items()}

@@ -123,6 +123,8 @@ class Rerun:
         sources: the tensors that no op made, by the ids of their records.
         calls: the ops, in their order.
         order: the ids of all records, in their order.
+        roots: the gradients that the backward began with, by the ids of records.
+        plain: the ops whose inputs are found by their ids alone.
     """
 
     def __init__(self, graph: AutogradGraph) -> None:
@@ -150,7 +152,10 @@ class Rerun:
                 self.sources[record.id] = _source(record, record.leaf or thing)
             if record.root:
                 self.roots[record.id] = record.gradient
-        self._several = {call.id for call in self.calls if call.op.several}
+        several = {call.id for call in self.calls if call.op.several}
+        known = set(self.order)
+        self.plain = {call.id for call in self.calls if _is_plain(call, known - several)}
+        self._several = several
         self._reached = {record.id for record in records if record.gradient is not None}
         self._random = any(isinstance(call.op, Op) and call.op.random for call in self.calls)
 
@@ -334,6 +339,11 @@ def _call(record: Record, node: "ref[Node] | None") -> Call:
     )
 
 
+def _is_plain(call: Call, single: set[int]) -> bool:
+    inputs = zip(call.takes, call.literals, strict=True)
+    return all(not _described(literal) if id is None else id in single for id, literal in inputs)
+
+
 class _Contributions(Observer):
     """Keeps what the rules give, by the number of the node and the position of the input."""
 
@@ -371,10 +381,10 @@ class _Run:
         numbers = {
             self._node_of(one).seq: id
             for id, made in self._made.items()
-            for one in (made if isinstance(made, tuple) else (made,))[:1]
+            for one in (made[:1] if type(made) is tuple else (made,))
             if one._origin is not None and id not in self._rerun.sources
         }
-        values = {id: (made[0] if isinstance(made, tuple) else made)._data for id, made in self._made.items()}
+        values = {id: (made[0] if type(made) is tuple else made)._data for id, made in self._made.items()}
         contributions = {
             (numbers[seq], position): raw_of(one)
             for (seq, position), one in self._contributions.found.items()
@@ -386,7 +396,7 @@ class _Run:
     @staticmethod
     def _node_of(tensor: Tensor) -> Any:
         origin = tensor._origin
-        return origin.node if isinstance(origin, Output) else origin
+        return origin.node if type(origin) is Output else origin
 
     def root(self) -> float:
         """Run it forward, and give what the backward would start from."""
@@ -434,10 +444,7 @@ class _Run:
         op = call.op
         if not isinstance(op, Op):
             raise RerunError(f"{call.what} is no row of the op table, so it cannot be run again")
-        args = tuple([self._input(call, at) for at in range(len(call.takes))])
-        for at, name in enumerate(op.inputs):
-            if name in op.mutates and at < len(args) and isinstance(args[at], Tensor):
-                args = (*args[:at], Tensor(args[at]._data.clone()), *args[at + 1 :])
+        args = self._args(call)
         settings = self._settings(call)
         try:
             made = op.run(args, settings)
@@ -449,15 +456,27 @@ class _Run:
             made = tuple(made)
         elif op.several:
             made = tuple([made[at] for at in op.live])
-        elif isinstance(made, tuple):
-            made = made[op.live[0]]
-        first = made[0] if isinstance(made, tuple) else made
-        if tuple(first.shape) != tuple(call.shape):
+        elif not op.simple:
+            made = made[op.live[0]] if op.returns is not None else made
+        first = made[0] if type(made) is tuple else made
+        if first._data.shape != call.shape:
             raise RerunError(
                 f"{call.what} gives a tensor of shape {tuple(first.shape)} with these numbers, and the recorded path "
-                f"goes on with one of shape {tuple(call.shape)}"
+                f"goes on with one of shape {call.shape}"
             )
         return made
+
+    def _args(self, call: Call) -> tuple[Any, ...]:
+        """The inputs of an op; those that it changes in place are copies."""
+        known, takes, op = self._made, call.takes, call.op
+        if call.id in self._rerun.plain:
+            args = tuple([call.literals[at] if id is None else known[id] for at, id in enumerate(takes)])
+        else:
+            args = tuple([self._input(call, at) for at in range(len(takes))])
+        for at, name in enumerate(op.inputs) if isinstance(op, Op) and op.mutates else ():
+            if name in op.mutates and at < len(args) and isinstance(args[at], Tensor):
+                args = (*args[:at], Tensor(args[at]._data.clone()), *args[at + 1 :])
+        return args
 
     @staticmethod
     def _settings(call: Call) -> dict[str, Any]:
@@ -487,7 +506,7 @@ class _Run:
         if id not in self._made:
             raise RerunError(f"an input of {call.what} was not recorded")
         made = self._made[id]
-        if not isinstance(made, tuple):
+        if type(made) is not tuple:
             return made
         node = None if call.node is None else call.node()
         origin = None if node is None else node.edges[position]
@@ -500,7 +519,7 @@ class _Run:
 
     def _one(self, id: int) -> Tensor:
         made: Any = self._made[id]
-        if isinstance(made, tuple):
+        if type(made) is tuple:
             raise RerunError("the backward began at one of several results of an op, and which one is not known")
         return made  # type: ignore[no-any-return]  # it is a tensor
 
@@ -526,7 +545,7 @@ class _Run:
             return {}
         reached = {*self._rerun._reached, *self._asked}
         wanted = {
-            id: [one.origin for one in (made if isinstance(made, tuple) else (made,)) if one._needs_grad]
+            id: [one.origin for one in (made if type(made) is tuple else (made,)) if one._needs_grad]
             for id, made in self._made.items()
             if id in reached
         }

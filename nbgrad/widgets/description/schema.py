@@ -88,7 +88,7 @@ class Supposed(TypedDict):
     was: str  # and without a change
     grid: list[str]  # all of its numbers in this run, where they are few
     texts: dict[str, list[str]]  # by node: the line of its value and that of its gradient; an empty one stays
-    edges: dict[str, str]  # by edge: the gradient that came back along it
+    edges: dict[str, str]  # by edge of the node: the gradient that came back along it
     value: Look | None  # of the node, in this run
     gradient: Look | None
     result: str  # what became of the loss: it is read aloud

@@ -87,7 +87,7 @@ function pageRunner(given: unknown, description: Description, answer: (told: Sup
   };
 
   const answered = ({ node, place, changes, nudge: asked }: Supposition): Supposed => {
-    const told: Supposed = { ...NOTHING, node, place, notes: program.notes };
+    const told: Supposed = { ...NOTHING, node, place, notes: program.notes, texts: {}, edges: {} };
     const own = places.get(node);
     try {
       if (own) {
@@ -105,7 +105,8 @@ function pageRunner(given: unknown, description: Description, answer: (told: Sup
           const line = value && label.some((one, at) => at && one.startsWith("value ")) ? `value ${inBox(value)}` : "";
           told.texts[id] = [line, gradient ? `∇ ${gradient.data.length > 1 && gradient.data.length <= most ? inBox(gradient) : amount(gradient, 1)}` : ""];
         }
-        for (const [id, one] of here.edge) told.edges[id] = `(${one.shape.join(", ")}${one.shape.length === 1 ? "," : ""}), ${amount(one, FEW)}`;
+        const own = new Set(description.edges.filter(({ source, target }) => source === node || target === node).map(({ id }) => id));
+        for (const [id, one] of here.edge) if (own.has(id)) told.edges[id] = `(${one.shape.join(", ")}${one.shape.length === 1 ? "," : ""}), ${amount(one, FEW)}`;
         const [value, gradient] = [here.value.get(node), here.gradient.get(node)];
         told.value = value ? look(value) : null;
         told.gradient = gradient ? look(gradient) : null;
