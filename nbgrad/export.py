@@ -19,6 +19,7 @@ from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.graphviz_wasm import language
 from nbgrad.widgets.layout.positions import lay_out, mark_text, nested, whole
 from nbgrad.widgets.optional_packages import PartError, loading, needs, reason
+from nbgrad.widgets.render.film import film
 from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import png, svg
 from nbgrad.widgets.render.text import text
@@ -98,7 +99,7 @@ def write(
     else:
         folding, limit = asked(outline, depth, nodes)
         picture = lay_out(outline, direction=direction, folding=folding, limit=limit)
-        made = _drawing(svg(picture), suffix)
+        made = film(picture) if suffix == ".gif" else _drawing(svg(picture), suffix)
     data = made.encode() if isinstance(made, str) else made
     replace_file(Path(path).expanduser(), lambda file: file.write_bytes(data))
 

@@ -20,8 +20,11 @@ from nbgrad.core.suggestions import nearest
 
 View = Literal["graph", "steps", "flow", "text", "none"]
 Direction = Literal["auto", "TB", "LR"]
-SUFFIXES = (".svg", ".png", ".pdf", ".html", ".dot", ".json", ".txt")
+SUFFIXES = (".svg", ".png", ".pdf", ".html", ".gif", ".dot", ".json", ".txt")
 """The suffixes of the file formats that a graph can be written in."""
+
+
+_FILMS = (".mp4", ".webm", ".mov", ".avi", ".mkv", ".apng", ".webp")
 
 
 class _Configured:
@@ -62,7 +65,8 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         what = f"a file that ends in {suffix}" if suffix else "a file without a suffix"
-        raise ValueError(f"{str(path)!r}: a graph is not written to {what}, but to {', '.join(SUFFIXES)}")
+        film = ". A film of the step is a .gif, or a .html, which plays its steps" if suffix in _FILMS else ""
+        raise ValueError(f"{str(path)!r}: a graph is not written to {what}, but to {', '.join(SUFFIXES)}{film}")
     return suffix
 
 

@@ -43,7 +43,7 @@ _TOLD = 0.12
 """So many seconds at least are between two lines that say how the training goes: it takes no picture to say that."""
 
 _SHARE = 20
-"""A picture that took a second to make is followed by at least so many seconds without one."""
+"""A picture, or a line, that took a second to make is followed by at least so many seconds without one."""
 
 
 class Watch(Observer):
@@ -51,9 +51,9 @@ class Watch(Observer):
 
     Every cell is recorded in one graph. The picture is drawn again in place after a backward, but not more often than
     asked for, and never for more than a twentieth of the time. A line above it says the step, its loss and the norm of
-    the gradients as they come, up to eight times a second. When a cell ends it shows the last backward, and where
-    an op or a backward of the model ended it by an error, that too, until the next backward through the model. It also
-    ends where the model does, or another watch of it begins.
+    the gradients as they come, up to eight times a second and for no more than another twentieth. When a cell ends it
+    shows the last backward, and where an op or a backward of the model ended it by an error, that too, until the next
+    backward through the model. It also ends where the model does, or another watch of it begins.
 
     Args:
         model: only backwards that reach a parameter of it are shown.
@@ -81,7 +81,7 @@ class Watch(Observer):
         self._model = ref(model)
         self._every = every
         self._shell: Any = shell
-        self._waiting = False
+        self._waiting = self._unsaid = False
         self._follows = 0  # torch, in the cell that runs: the number of its thread
         self._shows_error = False
         self._next = self._next_line = 0.0
@@ -173,6 +173,8 @@ class Watch(Observer):
                 self.graph.recovered()
         elif self._waiting:
             self._refresh()
+        if self._unsaid:
+            self._say()
         self._keep(last=False)
 
     def _is_ours(self, error: BaseException) -> bool:
@@ -200,11 +202,19 @@ class Watch(Observer):
             return
         self._waiting = True
         now = perf_counter()
-        if now >= self._next_line:
-            self._next_line = now + _TOLD
-            self._guarded(lambda: self.view.say(self._line()))
+        self._unsaid = now < self._next_line
+        if not self._unsaid:
+            self._say()
         if now >= self._next:
             self._refresh(tensors_in_sight(user_frame()))
+
+    def _say(self) -> None:
+        """Say how the training goes; a model whose gradients take long to measure is told of less often."""
+        begin = perf_counter()
+        self._unsaid = False
+        self._guarded(lambda: self.view.say(self._line()))
+        end = perf_counter()
+        self._next_line = max(begin + _TOLD, end + _SHARE * (end - begin))
 
     def _line(self) -> str:
         """How the training goes: the number of the backward, its loss, and the norm of all gradients together."""

@@ -134,7 +134,7 @@ def test_depth_and_direction_change_the_drawing(graph: nbgrad.AutogradGraph, tmp
 
 
 @pytest.mark.parametrize(
-    ("path", "what"), [("net.gif", "a file that ends in .gif"), ("net", "a file without a suffix")]
+    ("path", "what"), [("net.bmp", "a file that ends in .bmp"), ("net", "a file without a suffix")]
 )
 def test_another_kind_of_file_is_refused_with_those_there_are(
     graph: nbgrad.AutogradGraph, path: str, what: str
@@ -144,7 +144,8 @@ def test_another_kind_of_file_is_refused_with_those_there_are(
 
 
 @pytest.mark.parametrize(
-    ("suffix", "module", "command"), [("pdf", "typst", 'pip install "nbgrad[pdf]"'), ("png", "resvg_py", "resvg-py")]
+    ("suffix", "module", "command"),
+    [("pdf", "typst", 'pip install "nbgrad[pdf]"'), ("png", "resvg_py", "resvg-py"), ("gif", "resvg_py", "resvg-py")],
 )
 def test_what_is_missing_is_named_with_the_command_that_installs_it(
     graph: nbgrad.AutogradGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, module: str, command: str

@@ -127,7 +127,7 @@ def test_save_writes_the_last_graph_with_its_options(shell: InteractiveShell, tm
     assert said(shell, "%autograd save {path}") == ""
     assert "it takes one file, as in %autograd save net.svg" in said(shell, "%autograd save")
     assert "it takes one file" in said(shell, "%autograd save a.svg b.svg")
-    assert "to .svg, .png, .pdf, .html, .dot, .json, .txt" in said(shell, "%autograd save net.bmp")
+    assert "to .svg, .png, .pdf, .html, .gif, .dot, .json, .txt" in said(shell, "%autograd save net.bmp")
 
 
 def test_a_path_may_begin_in_the_home_folder(

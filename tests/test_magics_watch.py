@@ -299,11 +299,35 @@ def test_the_step_and_its_loss_are_said_as_they_come(shell: InteractiveShell, mo
     live, lines = shell.user_ns["live"], []
     monkeypatch.setattr(live.view, "send", lambda content, _buffers=None: lines.append(content["live"]))
     monkeypatch.setattr("nbgrad.watching._TOLD", 0.0)
+    monkeypatch.setattr("nbgrad.watching._SHARE", 0.0)
     run(shell, LOOP)
     assert [line.split(",")[0] for line in lines] == [f"step {number}" for number in range(1, 6)]
     loss, norm = shell.user_ns["loss"].item(), torch.stack([p.grad.data.norm() for p in live._model().parameters()])
     assert lines[-1] == f"step 5, loss {loss:.4g}, gradient norm {norm.norm().item():.4g}"
     monkeypatch.setattr("nbgrad.watching._TOLD", 100.0)
     run(shell, LOOP)
-    assert len(lines) <= 6, "and no more often than a reader can see"
+    assert len(lines) <= 7, "and no more often than a reader can see"
+    assert lines[-1].startswith("step 10, "), "but the last one when the cell has ended"
+    live.close()
+
+
+def test_lines_that_take_long_are_said_less_often(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(shell, f"{NET}\nlive = nbgrad.watch(net, every=100)")
+    live, lines, clock = shell.user_ns["live"], [], [0.0]
+    monkeypatch.setattr("nbgrad.watching.perf_counter", lambda: clock[0])
+
+    def slow(content: dict[str, str], _buffers: Any = None) -> None:
+        clock[0] += 1.0
+        lines.append(content["live"].split(",")[0])
+
+    monkeypatch.setattr(live.view, "send", slow)
+    live._next_line, live._next = 0.0, 1e9
+    run(shell, LOOP)
+    assert lines == ["step 1", "step 5"], "one, and the last one when the cell has ended"
+    clock[0] += 19.0
+    run(shell, LOOP)
+    assert lines == ["step 1", "step 5", "step 10"]
+    clock[0] += 21.0
+    run(shell, LOOP)
+    assert lines[3:] == ["step 11", "step 15"]
     live.close()

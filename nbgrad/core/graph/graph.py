@@ -488,8 +488,9 @@ class AutogradGraph(Queries):
 
         Args:
             path: its suffix says how: ``.svg`` and ``.pdf`` are vector drawings, ``.png`` a bitmap, ``.html`` one page
-                that is alive without a kernel or a network, ``.dot`` graphviz's language, ``.json`` the plain
-                description that all of these are drawn from, ``.txt`` a table.
+                that is alive without a kernel or a network, ``.gif`` a film of the training step, forward and then
+                backward, ``.dot`` graphviz's language, ``.json`` the plain description that all of these are drawn
+                from, ``.txt`` a table.
             depth: modules nested deeper than this are drawn folded; default: as far as the drawing needs it.
             nodes: how many nodes may be drawn, so that only the rest is folded; default: as few as are seen at once.
             direction: "TB", from top to bottom, "LR", from left to right, or "auto", as it is seen larger.
@@ -500,7 +501,7 @@ class AutogradGraph(Queries):
             ValueError: another suffix, or none; or ``what_if`` for what is no page, or a graph that is too large.
             RerunError: the graph cannot be run again, as with a constant that is gone.
             NotImplementedError: an op has no kernel in a page; the message names the operator and the line.
-            ModuleNotFoundError: what draws a PDF or a PNG is not installed; the message says how to install it.
+            ModuleNotFoundError: what draws a PDF, a PNG or a film is not installed; the message says how to install it.
             RuntimeError: what draws it fails; the message says which package that is, and what to do.
             FileNotFoundError: its folder is not there; said before anything is drawn.
             OSError: the file can't be written; one that was there before is as it was.

@@ -7,6 +7,7 @@ id, script or link in it, so any number of these can stand in one page, and a dr
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from nbgrad.widgets.description.format import lines_of
@@ -38,6 +39,9 @@ _LEGIBLE = 3.5  # pixels
 _SIGN, _SIGN_GAP = 0.66, 0.3
 """How wide the sign of a gradient is, and what is between it and the number, in font sizes."""
 
+_PALE = 0.25
+"""How opaque is what a film has not come to."""
+
 _STEPS = 10
 """So many steps the scale of an overlay has."""
 
@@ -54,16 +58,42 @@ LEGEND: dict[str, str] = {**MEANING, **SIGNS}
 """What the signs mean, in the order of the legend."""
 
 
-def svg(picture: Picture) -> str:
-    """Draw a picture as one standalone SVG element; the same picture gives the same bytes."""
+class Moment(NamedTuple):
+    """How far a training step has come in an image of a film.
+
+    Attributes:
+        said, more: what happens: two lines, the second may be empty.
+        computed: the nodes whose values are there; all others are pale.
+        reached: the nodes whose gradients are there.
+        back: the edges along which a gradient has come back.
+        current: the nodes at which it happens.
+        forward: whether it is the forward, which knows nothing of gradients.
+    """
+
+    said: str
+    more: str
+    computed: frozenset[str]
+    reached: frozenset[str]
+    back: frozenset[str]
+    current: frozenset[str]
+    forward: bool = False
+
+
+def svg(picture: Picture, moment: Moment | None = None) -> str:
+    """Draw a picture as one standalone SVG element; the same picture gives the same bytes.
+
+    Args:
+        picture: what to draw.
+        moment: draw it as it is then, two lines about that in the place of the summary and the notes.
+    """
     description, layout = picture["description"], picture["layout"]
     inner = max(layout["width"], _MIN_WIDTH - 2 * _MARGIN)
     width = inner + 2 * _MARGIN
     rows: list[str] = []
-    y = _header(rows, picture, inner)
+    y = _header(rows, picture, inner, moment)
     left = _MARGIN + (inner - layout["width"]) / 2
     rows.append(f'<g transform="translate({_n(left)} {_n(y)})">')
-    rows += _graph(picture)
+    rows += _graph(picture, moment)
     rows.append("</g>")
     y = _legend(rows, picture, inner, y + layout["height"] + 8)
     label = quoteattr(f"{description['name']}: {description['summary']}")
@@ -78,6 +108,11 @@ def svg(picture: Picture) -> str:
 
 
 def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
+    """Render an SVG as ``rendered`` does, to a PNG of fewer bytes."""
+    return smaller(rendered(drawing, width=width))
+
+
+def rendered(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
     """Render an SVG of :func:`svg` to PNG bytes, at most ``width`` pixels wide (and as much smaller as it needs).
 
     Letters that would be too small to read are left out: to draw them takes longer than all the rest.
@@ -94,10 +129,9 @@ def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
     with needs("resvg-py", "a PNG of a graph", "resvg-py", "save it as .svg"):
         with loading:
             import resvg_py
-        made = resvg_py.svg_to_bytes(
+        return resvg_py.svg_to_bytes(
             svg_string=drawing, width=max(1, int(shown_width * zoom)), dpi=96, style_sheet=style
         )
-    return smaller(made)
 
 
 def _size(drawing: str) -> tuple[float, float]:
@@ -108,12 +142,18 @@ def _size(drawing: str) -> tuple[float, float]:
 # --- around the graph ----------------------------------------------------------------------------------------------
 
 
-def _header(rows: list[str], picture: Picture, width: float) -> float:
+def _header(rows: list[str], picture: Picture, width: float, moment: Moment | None) -> float:
     description = picture["description"]
     y = _MARGIN + _TITLE
     for line in wrap(description["name"], _TITLE * 1.05, width):
         rows.append(_text(line, (_MARGIN, y), _TITLE, "ink", bold=True))
         y += _TITLE + 4
+    if moment is not None:
+        for line, role in ((moment.said, "ink"), (moment.more, "rule")):
+            shown = [*wrap(line, 12, width - 12), "", ""]
+            rows.append(_text(shown[0] + (" …" if shown[1] else ""), (_MARGIN, y), 12, role))
+            y += _ROW
+        return y - 4
     for line in wrap(description["summary"], 12, width):
         rows.append(_text(line, (_MARGIN, y), 12, "muted"))
         y += _ROW
@@ -199,8 +239,11 @@ def _sample(key: str, x: float, y: float) -> list[str]:
 # --- the graph -----------------------------------------------------------------------------------------------------
 
 
-def _graph(picture: Picture) -> Iterator[str]:
+def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
     description, layout = picture["description"], picture["layout"]
+    if moment is not None:
+        yield from _graph_then(picture, moment)
+        return
     framed = [scope for scope in description["scopes"] if scope["id"] in layout["scopes"]]
     for scope in framed:
         yield _rect(layout["scopes"][scope["id"]], 8, "scope")
@@ -220,6 +263,41 @@ def _graph(picture: Picture) -> Iterator[str]:
             yield f"<g>{_title(edge_title(edge))}{_rect(box, box['height'] / 2, 'mark')}"
             yield _text(mark_text(edge), (_middle(box), box["y"] + 12.5), MARK_SIZE, "ink", anchor="middle")
             yield "</g>"
+
+
+def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
+    """The graph at a moment of the step: what is still to come is pale, or not drawn."""
+    description, layout = picture["description"], picture["layout"]
+    for scope in [scope for scope in description["scopes"] if scope["id"] in layout["scopes"]]:
+        yield _rect(layout["scopes"][scope["id"]], 8, "scope")
+        yield from _scope_label(scope, layout["scopes"][scope["id"]], layout["texts"][scope["id"]])
+    for edge in [one for one in description["edges"] if layout["edges"][one["id"]]]:
+        came = edge["id"] in moment.back
+        taken = edge["target"] in moment.computed
+        wires = _wires(edge, layout) if came or edge["gradient"] is None else _wires(edge, layout)[:2]
+        yield f'<g opacity="{1 if taken else _PALE}">{"".join(wires)}</g>'
+    for node in sorted(description["nodes"], key=lambda one: one["row"] is not None):
+        known = node["id"] in moment.reached
+        rule = node["rule"]
+        if rule is not None and not known:  # as long as what comes there, so that it stands where that does
+            rule = None if moment.forward else f"{NABLA}?".ljust(len(rule))
+        then: Node = {**node, "rule": rule, "bars": node["bars"] if known else None, "badges": []}
+        box = layout["nodes"][node["id"]]
+        yield f'<g opacity="{1 if node["id"] in moment.computed else _PALE}">'
+        yield from _node(then, box, layout["texts"].get(node["id"]), "")
+        if node["id"] in moment.current:
+            colour = WIRES["wire" if moment.forward else "back"][0]
+            x, y, width, height = (
+                _n(box[side] + by) for side, by in (("x", -3), ("y", -3), ("width", 6), ("height", 6))
+            )
+            yield f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="7" fill="none" stroke="{colour}" '
+            yield 'stroke-width="3"/>'
+        yield "</g>"
+    for edge in description["edges"]:
+        if edge["reduction"] is not None and edge["id"] in moment.back:
+            box = layout["marks"][edge["id"]]
+            yield _rect(box, box["height"] / 2, "mark")
+            yield _text(mark_text(edge), (_middle(box), box["y"] + 12.5), MARK_SIZE, "ink", anchor="middle")
 
 
 def edge_title(edge: Edge) -> str:

@@ -1,0 +1,82 @@
+"""Picture -> a film of one training step: the forward op by op, then the backward step by step."""
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from nbgrad.widgets.description.schema import Node, Picture, Step
+from nbgrad.widgets.render.gif import gif
+from nbgrad.widgets.render.png import pixels
+from nbgrad.widgets.render.svg import Moment, rendered, svg
+
+WIDTH = 1000
+"""So many pixels wide a film is at most."""
+
+_FORWARD, _BACKWARD = 24, 60
+"""So many images there are at most of each way: in a longer one several ops, or steps, are one image."""
+
+Thing = TypeVar("Thing")
+
+_SECONDS = {"forward": 0.5, "backward": 1.4, "end": 4.0}
+"""How long an image stands."""
+
+
+def film(picture: Picture) -> bytes:
+    """Draw a GIF that plays again and again.
+
+    Raises:
+        ModuleNotFoundError, PartError: ``resvg_py`` or ``wasmtime``, which render its images, is missing or fails.
+    """
+    return gif((pixels(rendered(svg(picture, moment), width=WIDTH)), seconds) for moment, seconds in moments(picture))
+
+
+def moments(picture: Picture) -> Iterator[tuple[Moment, float]]:
+    """What each image shows, and for how many seconds; the last one has everything."""
+    nodes, steps = picture["description"]["nodes"], picture["description"]["steps"]
+    ops = [node for node in nodes if _runs(node)]
+    computed = {node["id"] for node in nodes} - {node["id"] for node in ops}
+    nothing = frozenset[str]()
+    if ops:
+        start = "The forward begins with what is given."
+        yield Moment(start, "", frozenset(computed), nothing, nothing, nothing, forward=True), _SECONDS["forward"]
+    done = 0
+    for some in _parts(ops, _FORWARD):
+        computed |= {node["id"] for node in some}
+        done += len(some)
+        said = f"Forward, op {done:,} of {len(ops):,}: {', '.join(node['label'][0] for node in some)}"
+        current = frozenset(node["id"] for node in some)
+        yield Moment(said, "", frozenset(computed), nothing, nothing, current, forward=True), _SECONDS["forward"]
+    everything = frozenset(computed)
+    reached = {node["id"] for node in nodes if node["root"] and node["rule"] is not None}
+    source = {edge["id"]: edge["source"] for edge in picture["description"]["edges"]}
+    back: set[str] = set()
+    done = 0
+    for taken in _parts(steps, _BACKWARD):
+        done += len(taken)
+        given = [one for step in taken for one in step["given"]]
+        back |= {one["edge"] for one in given}
+        reached |= {step["node"] for step in taken} | {source[one["edge"]] for one in given if one["edge"] in source}
+        current = frozenset(step["node"] for step in taken)
+        said, more = _told(taken, done, len(steps)), "; ".join(one["text"] for one in given)
+        yield Moment(said, more, everything, frozenset(reached), frozenset(back), current), _SECONDS["backward"]
+    whole = frozenset(node["id"] for node in nodes)
+    said = "The step is done: every gradient has arrived." if steps else "No backward ran."
+    yield Moment(said, "", whole, whole, frozenset(source), nothing), _SECONDS["end"]
+
+
+def _runs(node: Node) -> bool:
+    """Whether something is computed in it."""
+    return node["kind"] in ("op", "folded", "failed")
+
+
+def _told(steps: list[Step], done: int, all_of_them: int) -> str:
+    first = f"Backward, step {done:,} of {all_of_them:,}"
+    if len(steps) == 1:
+        return f"{first}: {steps[0]['title']}"
+    return f"{first}: {', '.join(step['title'] for step in steps)}"
+
+
+def _parts(items: list[Thing], most: int) -> Iterator[list[Thing]]:
+    """The items in at most so many parts of nearly the same length."""
+    many = min(most, len(items))
+    for at in range(many):
+        yield items[at * len(items) // many : (at + 1) * len(items) // many]
