@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import nbgrad
+from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.describe import describe
@@ -31,7 +32,7 @@ QUESTIONS: dict[str, Question] = {
     "answers": lambda graph: graph.answers,
     "ancestors": lambda graph: graph.ancestors(graph.records[-1]),
     "backwards": lambda graph: graph.backwards,
-    "began_at_leaf": lambda graph: graph.began_at_leaf(),
+    "began_at_leaf": lambda graph: Evidence(graph).began_at_leaf(),
     "budget": lambda graph: graph.listener,
     "check_cycle": lambda graph: graph.check_cycle(),
     "closed": lambda graph: graph.closed,
@@ -39,27 +40,27 @@ QUESTIONS: dict[str, Question] = {
     "failure": lambda graph: graph.failure(ValueError()),
     "frame": lambda graph: graph.frame,
     "history": lambda graph: (graph.history, repr(graph.history), list(graph.history)),
-    "idle_step": lambda graph: graph.idle_step(),
+    "idle_step": lambda graph: Evidence(graph).idle_step(),
     "name_variables": lambda graph: graph.name_variables({"net": 1, "w": graph.w}),
-    "left_out": lambda graph: graph.left_out(),
-    "nothing_ran": lambda graph: graph.nothing_ran(),
+    "left_out": lambda graph: Evidence(graph).left_out(),
+    "nothing_ran": lambda graph: Evidence(graph).nothing_ran(),
     "path": lambda graph: graph.path(first(graph), graph.records[-1]),
     "questions": lambda graph: graph.questions.unknown(graph.records),
-    "rate": lambda graph: graph.rate(),
+    "rate": lambda graph: Evidence(graph).rate(),
     "record": lambda graph: graph.record(graph.w),
     "records": lambda graph: [(one, one.name, one.inputs, one.value, one.gradient) for one in graph.records],
     "reverse_toposort": lambda graph: graph.reverse_toposort(),
     "reverse_toposort_from": lambda graph: graph.reverse_toposort_from(graph.records[-1]),
     "rx": lambda graph: graph.rx,
     "since": lambda graph: graph.since,
-    "slip": lambda graph: graph.slip(),
+    "early_call": lambda graph: Evidence(graph).early_call(),
     "snapshot": lambda graph: [(one, one.inputs, one.value, one.gradient, one.since) for one in graph.snapshot()],
-    "spoiled": lambda graph: graph.spoiled(),
+    "spoiled": lambda graph: Evidence(graph).spoiled(),
     "times": lambda graph: graph.times,
     "unheld": lambda graph: graph.unheld(),
     "findings": lambda graph: [(one.kind, one.text, one.id) for one in graph.findings()],
     "unreached": lambda graph: (graph.unreached(), graph.unreached(graph.net)),
-    "unstepped": lambda graph: graph.unstepped(),
+    "unstepped": lambda graph: Evidence(graph).unstepped(),
     "update": lambda graph: graph.update,
     "watch": lambda graph: graph.watch,
     "delete_edge": lambda graph: graph.delete_edge(first(graph).id, next(iter(graph.descendants(first(graph))))),
