@@ -14,7 +14,7 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbformat.v4 import new_raw_cell
+from nbformat.v4 import new_code_cell, new_raw_cell
 
 from tools import course
 
@@ -53,7 +53,7 @@ def for_otter(text: str, name: str) -> NotebookNode:
             hidden = _HIDDEN.search(cell.source)
             assert hidden is not None
             test = f'""" # BEGIN TEST CONFIG\nhidden: true\n""" # END TEST CONFIG\n{hidden["test"]}'
-            cells += [course.new_code_cell(test), _raw("END TESTS"), _raw("END QUESTION")]
+            cells += [new_code_cell(test), _raw("END TESTS"), _raw("END QUESTION")]
             cell.source = _HIDDEN.sub("", cell.source)
             cells.append(cell)
         else:

@@ -74,9 +74,11 @@ def _displayed(self: Any, node: Any) -> None:
 
 
 def _skip() -> Exception:
+    """What says that a node needs nothing more."""
     from docutils.nodes import SkipNode
 
-    return SkipNode()
+    skip: Exception = SkipNode()
+    return skip
 
 
 def _add_views(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:  # noqa: ARG001

@@ -45,7 +45,7 @@ def _ran(lesson: Path, kept: Path) -> NotebookNode:
     """The lesson with live graphs: as it was kept, or after a run."""
     file = kept / f"{lesson.stem}-{_state(lesson)}.ipynb"
     if file.exists():
-        return nbformat.read(file, as_version=4)
+        return nbformat.read(file, as_version=4)  # type: ignore[no-any-return]
     notebook = nbformat.read(lesson, as_version=4)
     print(f"running {lesson.stem}", flush=True)
     demo.run(notebook, lesson.parent)
@@ -55,7 +55,7 @@ def _ran(lesson: Path, kept: Path) -> NotebookNode:
     for old in kept.glob(f"{lesson.stem}-*.ipynb"):
         old.unlink()
     replace_file(file, lambda target: target.write_text(nbformat.writes(notebook), "utf-8"))
-    return notebook
+    return notebook  # type: ignore[no-any-return]
 
 
 def _state(lesson: Path) -> str:
