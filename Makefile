@@ -14,8 +14,14 @@ endif
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+# What a lab needs and no more: no checkers and no tests.
+LAB := $(VENV)/.lab
+# Where all is installed, a lab needs nothing else.
+READY = $(if $(wildcard $(STAMP)),$(STAMP),$(LAB))
 # An environment beside it with other people's packages. It sees what .venv has.
 MODELS := .venv-models
+# Another one, for what is built and tested with packages that a lab does not need: the site, graders, marimo.
+MORE := .venv-more
 TOUR := notebooks/00_tour.ipynb
 VIEW := nbgrad/widgets
 BUILD := build
@@ -38,7 +44,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo kit write course images wheels opdb sweep bench models models-small test together whole minimum tools lint types unit frontend notebooks browser clean
+.PHONY: help setup compile lab demo kit site write course images wheels opdb sweep bench models models-small test together whole minimum tools lint types unit frontend notebooks grading more browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,26 +59,38 @@ compile: $(COMPILED) ## compile the core in place, if there is a C compiler
 $(COMPILED): setup.py $(CORE)/compilation.py $(DECLARED) $(DECLARED:.pxd=.py) $(WRITTEN_IN_C) | setup
 	$(call step,compile,$(PY) setup.py --quiet build_ext --inplace --force --parallel $(JOBS))
 
-lab: setup ## open JupyterLab on the tour
+lab: $(READY) ## open JupyterLab on the tour
 	@$(PY) -m jupyterlab $(ROOT_FLAG) --LabApp.default_url=/lab/tree/$(TOUR) $(LAB_FLAGS)
 
-demo: setup ## run the tour without a screen and write one self-contained HTML page
+demo: $(READY) ## run the tour without a screen and write one self-contained HTML page
 	@$(PY) tools/demo.py $(TOUR) $(BUILD)/tour.html
 
-kit: setup ## write build/kit, all that computers without a network need: docs/teaching.md
+kit: $(READY) ## write build/kit, all that computers without a network need: docs/teaching.md
 	@$(PY) -m tools.kit $(BUILD)/kit
 
-# The stamp is younger than the two files that say what to install: then there is nothing to do. pip would write the
+# A stamp is younger than the two files that say what to install: then there is nothing to do. pip would write the
 # bytecode of 11,000 modules one by one, and that of tests which nobody runs. A template that is no Python has none.
-$(STAMP): pyproject.toml constraints.txt
+# JupyterLab would ask in its first minute whether it may fetch news.
+$(STAMP) $(LAB): pyproject.toml constraints.txt
 	@python=$$(tools/find_python.sh) || exit 1; \
 	[ -x $(PY) ] || { echo "making $(VENV) with $$("$$python" -V)"; "$$python" -m venv $(VENV); } || exit 1; \
 	echo "installing nbgrad and what it needs into $(VENV) (torch is large: this takes minutes)"; \
-	$(PY) -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e ".[lab,test]" || exit 1; \
+	$(PY) -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]" || exit 1; \
+	$(PY) -m jupyter labextension disable @jupyterlab/apputils-extension:announcements || exit 1; \
 	$(PY) -m compileall -qq -j $(JOBS) -x '/tests/' $(VENV)/lib || true
 	@touch $@
 
+$(STAMP): EXTRAS := lab,test
+$(LAB): EXTRAS := lab
+
+$(MORE)/.installed: pyproject.toml constraints.txt tools/environment.py | setup
+	$(call step,packages for the site and graders and marimo,$(PY) -m tools.environment $(MORE) site grading marimo)
+	@touch $@
+
 # ------------------------------------------------------------------------------------------------- write
+
+site: setup $(MORE)/.installed ## build the documents as a site that needs no network: build/site (the lessons run; SITE_FLAGS=--saved leaves that out)
+	$(call step,site,$(STILL) $(MORE)/bin/python -m tools.site $(SITE_FLAGS))
 
 write: setup ## write what is made from the code: the stubs that editors read, docs/ops.md, docs/parity.md, what the front end has of Python
 	@NBGRAD_COMPILED=0 $(PY) tools/write.py
@@ -202,6 +220,14 @@ UNANSWERED = $(NBVAL) --nbval-lax
 # What runs a second time takes turns by the commit.
 TURNS := 3
 turn = $$($(PY) -m tests.sampling $(TURNS) $(1)/*.ipynb)
+
+grading: setup $(MORE)/.installed ## nbgrader and otter-grader grade hand-ins of two lessons
+	$(call step,grading,$(MORE)/bin/python -m pytest -q -p no:nbval tests/course/test_grading.py)
+
+more: setup $(MORE)/.installed ## the site with saved pictures, a part of the graded hand-ins, and a notebook of marimo
+	$(call step,site and graders and marimo,$(MORE)/bin/python -m pytest -q -p no:nbval --sampled $(IN_MORE))
+
+IN_MORE := tests/test_site.py tests/course/test_grading.py tests/test_marimo.py
 
 browser: setup ## the notebooks in JupyterLab and headless Chromium, without half of the long tests; screenshots in build/screenshots
 	$(call step,browser,$(UNIT) -n $(WAITING) -m browser --sampled)

@@ -147,7 +147,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
             return False
         if self.view == "text":
             marimo_output.append(marimo_output.Text(text(outline.description)))
-        else:
+        elif self.view != "none":
             wanted = marimo_output.Framed(
                 outline, depth=self.depth, nodes=self.nodes, direction=self.direction, opens=self.view
             )

@@ -10,6 +10,7 @@ from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope as CoreScope, outwards
 from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
@@ -399,7 +400,7 @@ def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
 
 def _empty(graph: AutogradGraph) -> str:
     """Why there is nothing to show."""
-    if graph.backwards and graph.began_at_leaf():
+    if graph.backwards and Evidence(graph).began_at_leaf():
         return (
             "The backward began at a tensor that no op made, so nothing else got a gradient: one that was made of "
             "numbers, as nbgrad.tensor(loss.item(), requires_grad=True) is, or that requires_grad_() made a leaf. "
@@ -410,9 +411,9 @@ def _empty(graph: AutogradGraph) -> str:
             "A backward ran here, but no op that it went through: they ran before this graph was opened. Run the ops "
             "in the same cell to see them."
         )
-    if left_out := graph.left_out():
+    if left_out := Evidence(graph).left_out():
         return _not_recorded(left_out)
-    if not graph.nothing_ran():
+    if not Evidence(graph).nothing_ran():
         return (
             "Nothing is left to show of what ran here on tensors that need a gradient: no backward went through it, "
             "and it was inside no_grad() or its results are gone."

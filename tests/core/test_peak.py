@@ -14,6 +14,7 @@ import torch
 import nbgrad
 from nbgrad.core.backend import chunks
 from nbgrad.core.graph import nonfinite, stats
+from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.export import save
@@ -226,7 +227,8 @@ def ask(graph: AutogradGraph, folder: Path) -> None:
     for record in graph.records:
         repr((record.value, record.gradient, record.inputs, record.name))
     repr((list(graph.history), graph.since, graph.update, graph.frame))
-    repr((graph.unreached(), graph.unheld(), graph.spoiled(), graph.idle_step(), graph.unstepped(), graph.rate()))
+    facts = Evidence(graph)
+    repr((graph.unreached(), graph.unheld(), facts.spoiled(), facts.idle_step(), facts.unstepped(), facts.rate()))
     holdings = Holdings(graph)
     for at in range(len(graph.records)):
         holdings.numbers(f"n{at}", "value")

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 import nbgrad
 from nbgrad.core.engine.torch_origins import known_origin
+from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.listener import Listener
 from nbgrad.core.graph.timing import TimedGraph
@@ -895,4 +896,4 @@ def test_an_empty_graph_says_what_ran_instead(gradients: bool, said: str) -> Non
 def test_what_makes_a_tensor_of_nothing_is_not_said_to_have_run() -> None:
     with AutogradGraph() as graph:
         torch.ones(2, 3)
-    assert not graph.left_out()
+    assert not Evidence(graph).left_out()

@@ -14,6 +14,7 @@ import torch
 
 import nbgrad
 from nbgrad import nn
+from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.export import save
 from nbgrad.reprs import module_html
@@ -260,7 +261,11 @@ def questions(folder: Path) -> dict[str, Callable[[AutogradGraph], object]]:
         "diff": lambda graph: [str(graph.history[0].diff(frame)) for frame in graph.history[-1:]],
         "records": lambda graph: [(one.value, one.gradient, one.inputs, one.name) for one in graph.records],
         "unreached": lambda graph: graph.unreached(),
-        "unheld": lambda graph: (graph.unheld(), graph.spoiled(), graph.unstepped(), graph.idle_step(), graph.rate()),
+        "unheld": lambda graph: graph.unheld(),
+        "evidence": lambda graph: (
+            *(Evidence(graph).spoiled(), Evidence(graph).unstepped()),
+            *(Evidence(graph).idle_step(), Evidence(graph).rate()),
+        ),
         "rustworkx": lambda graph: (graph.rx, graph.check_cycle(), graph.reverse_toposort()),
         "repr": lambda graph: (repr(graph), repr(graph.records)),
     }

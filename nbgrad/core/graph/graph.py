@@ -31,7 +31,7 @@ from nbgrad.core.graph.ranks import RankRecorder, Ranks, check_group
 from nbgrad.core.graph.record import Failure, Record, number_of
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.graph.stats import Stats, summarise_all
-from nbgrad.core.graph.unreached import Paths, Unreached, Unstepped, named_tensors
+from nbgrad.core.graph.unreached import Paths, Unreached, named_tensors
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.recorder.switches import follow, follows, unfollow, unfollow_to
 from nbgrad.core.suggestions import nearest
@@ -400,42 +400,6 @@ class AutogradGraph(Queries):
             For each the id of its record, and with its shape what the module calls it that the user called.
         """
         return self._known_paths().unheld()
-
-    def nothing_ran(self) -> bool:
-        """Whether no op ran here on a tensor that needs a gradient, also none whose result is gone."""
-        return self._known_paths().empty
-
-    def left_out(self) -> dict[str, bool]:
-        """Where no op of torch's own was recorded, the first that ran, with whether gradients were on."""
-        return self.listener.left_out.copy()
-
-    def began_at_leaf(self) -> bool:
-        """Whether the last backward began at a leaf, which nothing led to: it reached that alone."""
-        return bool(self._notes.roots) and self._known_paths().reached == set(self._notes.roots)
-
-    def idle_step(self) -> str | None:
-        """What there is to say of a step about the last backward that changed nothing, if nothing has moved since."""
-        return self._known_paths().idle_step()
-
-    def slip(self) -> str | None:
-        """What there is to say of a call since the last backward that came too early; None if there was none."""
-        number, text = self.listener.uses.slip
-        return text if number == self.backwards else None
-
-    def unstepped(self) -> list[Unstepped]:
-        """The optimizers whose gradients the last backward brought, cleared in every round, and that took no step."""
-        return self._known_paths().unstepped()
-
-    def rate(self) -> tuple[str, float] | None:
-        """The largest learning rate of what the last backward reached, and whose it is; None where that is unknown."""
-        return self._known_paths().holders().rate()
-
-    def spoiled(self) -> list[str]:
-        """What there is to say of frozen parameters that hold a NaN or an Inf and were used where nothing is recorded.
-
-        All others that hold one have a record, whose ``value`` counts them.
-        """
-        return self._known_paths().spoiled({record.id for record in self.records})
 
     def _known_paths(self) -> Paths:
         return self._paths if self._paths is not None else self._make_paths()

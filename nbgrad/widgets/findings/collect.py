@@ -10,6 +10,7 @@ import torch
 
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name
 from nbgrad.core.graph import nonfinite
+from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
@@ -112,7 +113,7 @@ def _found(
     """Everything that is wrong, or probably not meant, in the order of how much the reader should know it."""
     judged = waits.judged
     unseen = list(plain(records))
-    spoiled = graph.spoiled()
+    spoiled = Evidence(graph).spoiled()
     # Where an earlier backward was bad the parameters were before this one, whatever else was.
     before = not all(map(divergence.finite, frames[:-1])) if frames else graph.backwards > 1
     found = [Finding("nan", text) for text in spoiled]
@@ -124,7 +125,10 @@ def _found(
     found += _unstepped(graph)
     found += _still(graph, records, frames)
     found += _unheld(graph, records, set[int]().union(*[inside for _, inside in unseen]))
-    slips: list[tuple[FindingKind, str | None]] = [("idle step", graph.idle_step()), ("early call", graph.slip())]
+    slips: list[tuple[FindingKind, str | None]] = [
+        ("idle step", Evidence(graph).idle_step()),
+        ("early call", Evidence(graph).early_call()),
+    ]
     found += [Finding(kind, text) for kind, text in slips if text is not None]
     ahead = leading_to_learned(records)
     fallen = list(falls(records, starved(judged), zeroed(records, judged), ahead, waits.ends))
@@ -397,14 +401,14 @@ def _unstepped(graph: AutogradGraph) -> list[Finding]:
             one.waiting[0][0],
             tuple([what for _, what in one.waiting]),
         )
-        for one in (graph.unstepped() if graph.ending is None else [])
+        for one in (Evidence(graph).unstepped() if graph.ending is None else [])
         if one.cleared >= patience
     ]
 
 
 def _still(graph: AutogradGraph, records: list[Record], frames: list[HistoryFrame]) -> list[Finding]:
     """That steps changed nothing, by a learning rate of 0 or one that is lost in rounding where gradients are large."""
-    rate = graph.rate() if divergence.still(frames) else None
+    rate = Evidence(graph).rate() if divergence.still(frames) else None
     learned = [
         record for record in records if record.kind in ("parameter", "leaf") and record.gradient and record.value
     ]
