@@ -150,7 +150,7 @@ together: setup
 	@$(MAKE) --no-print-directory -j $(JOBS) TOGETHER=1 types frontend $(BUILD)/minimum/installed.txt $(MODELS)/.small
 
 # Of the tests marked `sampled` or `rotated` a part runs. What a second run of the tests could find is less: it takes some
-# cases of a third of them. Which ones the commit says: tests/sampling.py. `make whole` takes them all, one difference at a
+# cases of a sixth of them. Which ones the commit says: tests/sampling.py. `make whole` takes them all, one difference at a
 # time.
 unit: setup compile ## the tests that need no browser: on the compiled core; some on the plain one and as other processors run them
 	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser" --sampled)
@@ -172,7 +172,7 @@ UNIT = $(PY) -m pytest -q -p no:nbval --dist loadscope -n $(JOBS)
 FIRST = $(shell [ -e $(COMPILED) ] && echo 1 || echo 0)
 # The sources, the packages and the pages are the same each time: their tests run once.
 AGAIN := "not browser and not once"
-SOME := --functions 3 --sample 24
+SOME := --functions 6 --sample 48
 # The tests whose numbers depend on the kernels that a processor gets.
 KERNELS := tests/core/test_rows.py tests/core/test_autocast.py tests/core/test_gemm.py tests/core/test_recurrent.py \
 	tests/core/test_attention.py tests/core/test_convolution.py tests/core/test_pooling.py tests/core/test_linalg.py \
@@ -189,7 +189,7 @@ $(BUILD)/minimum/installed.txt: pyproject.toml tools/minimum.py | setup
 	@$(PY) -m tools.minimum $(BUILD)/minimum
 	@touch $@
 
-OLDEST ?= tests/core/test_torch_functions.py tests/core/test_graph.py tests/test_export.py tests/test_reprs.py tests/test_magics.py \
+OLDEST ?= --sample 4 tests/core/test_torch_functions.py tests/core/test_graph.py tests/test_export.py tests/test_reprs.py tests/test_magics.py \
 	tests/widgets/test_describe.py tests/widgets/test_positions.py tests/widgets/test_svg.py tests/widgets/test_view.py
 
 models-small: setup compile $(MODELS)/.small ## some small ones of those programs
@@ -229,7 +229,7 @@ more: setup $(MORE)/.installed ## the site with saved pictures, a part of the gr
 
 IN_MORE := tests/test_site.py tests/course/test_grading.py tests/test_marimo.py
 
-browser: setup ## the notebooks in JupyterLab and headless Chromium, without half of the long tests; screenshots in build/screenshots
+browser: setup ## the notebooks in JupyterLab and headless Chromium, a third of the long tests; screenshots in build/screenshots
 	$(call step,browser,$(UNIT) -n $(WAITING) -m browser --sampled)
 
 clean: ## remove what was built, but not .venv

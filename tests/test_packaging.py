@@ -239,7 +239,7 @@ def test_the_tests_run_from_the_source_distribution(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-@pytest.mark.rotated(3, together="compiled wheel")
+@pytest.mark.rotated(6, together="compiled wheel")
 def test_with_a_compiler_the_wheel_holds_what_was_compiled_too(compiled: Path) -> None:
     assert not compiled.name.endswith("-any.whl")
     made = {f"nbgrad/core/{name.replace('.', '/')}{SUFFIX}" for name in COMPILED}
@@ -248,7 +248,7 @@ def test_with_a_compiler_the_wheel_holds_what_was_compiled_too(compiled: Path) -
         assert list(json.loads(archive.read("nbgrad/core/compiled.json"))) == COMPILED
 
 
-@pytest.mark.rotated(3, together="compiled wheel")
+@pytest.mark.rotated(6, together="compiled wheel")
 def test_the_compiled_wheel_runs_compiled_and_as_it_is_told(installed: Path) -> None:
     assert answer(run(installed), installed) == "True False None"
     assert answer(run(installed, NBGRAD_COMPILED="1"), installed) == "True False None"
@@ -258,7 +258,7 @@ def test_the_compiled_wheel_runs_compiled_and_as_it_is_told(installed: Path) -> 
     assert "NBGRAD_COMPILED is 'no'" in run(installed, NBGRAD_COMPILED="no").stderr
 
 
-@pytest.mark.rotated(3, together="compiled wheel")
+@pytest.mark.rotated(6, together="compiled wheel")
 def test_a_source_that_changed_after_it_was_compiled_runs_plain_and_says_so(site: Path) -> None:
     for name in ("dispatch/table.py", "engine/node.pxd"):
         with (site / "nbgrad" / "core" / name).open("a", encoding="utf-8") as file:
@@ -272,7 +272,7 @@ def test_a_source_that_changed_after_it_was_compiled_runs_plain_and_says_so(site
     assert f"ImportError: NBGRAD_COMPILED=1 asks for the compiled core, but {why}" in refused.stderr
 
 
-@pytest.mark.rotated(3, together="compiled wheel")
+@pytest.mark.rotated(6, together="compiled wheel")
 def test_a_part_that_was_not_compiled_makes_all_of_it_plain(site: Path) -> None:
     (site / "nbgrad" / "core" / "engine" / f"node{SUFFIX}").unlink()
     result = run(site)

@@ -23,7 +23,7 @@ from tools import opdb as tool
 pytestmark = pytest.mark.once
 
 SAMPLES = 4
-ONE_IN = 6  # of the cases, in a run with --sampled
+ONE_IN = 10  # of the cases, in a run with --sampled
 REGENERATE = "run `make setup` and then `.venv/bin/python -m tools.opdb --keep {names}`, and look at what it changes"
 
 

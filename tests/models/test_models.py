@@ -39,13 +39,13 @@ CONVERTED = {
 }
 
 
-@pytest.mark.rotated(3, together="wrong programs")
+@pytest.mark.rotated(6, together="wrong programs")
 @pytest.mark.parametrize("program", RECORDED)
 def test_what_is_wrong_is_reported(ran: Ran, program: str) -> None:
     assert [result.recorded for result in ran.results if result.program == program] == [RECORDED[program]]
 
 
-@pytest.mark.rotated(3, together="wrong programs")
+@pytest.mark.rotated(6, together="wrong programs")
 @pytest.mark.parametrize("program", CONVERTED)
 def test_what_is_wrong_when_converted_is_reported(ran: Ran, program: str) -> None:
     (result,) = [result for result in ran.results if result.program == program]
