@@ -91,6 +91,8 @@ def constants() -> str:
         "/** What each kind of node is, in the order of the legend. */",
         *_record("MEANING", palette.MEANING, "Kind"),
     ]
+    lines += ["", "/** What a folded box is that stands for a loop, and where there are both. */"]
+    lines += _record("FOLDED", palette.FOLDED)
     lines += ["", "/** What the other signs of the legend mean. */", *_record("SIGNS", palette.SIGNS)]
     sizes = {
         "APART": (curves.APART, "So far each of the two wires of an edge is from the middle between them."),

@@ -34,6 +34,21 @@ def scopes(description: Description) -> list[str]:
     return [scope["label"] for scope in description["scopes"]]
 
 
+def test_a_folded_loop_is_called_one() -> None:
+    w = leaf(1)
+
+    def run() -> nbgrad.Tensor:
+        y = w
+        for _ in range(200):
+            y = (y * 0.99).sin()
+        return y
+
+    drawn = svg(lay_out(recorded(run)))
+    assert ">folded loop</text>" in drawn
+    assert "(folded loop)" in drawn
+    assert "folded module" not in drawn
+
+
 def box(description: Description) -> Node:
     (found,) = folded(drawable(description, NODES))
     return found

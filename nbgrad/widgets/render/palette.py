@@ -83,6 +83,12 @@ MEANING = {
 }
 """What each kind of node is, in the order of the legend."""
 
+FOLDED = {
+    "loop": "folded loop",
+    "both": "folded module or loop",
+}
+"""What a folded box is that stands for iterations of a loop, and where there are both kinds."""
+
 SIGNS = {
     "root": "backward starts here",
     "mark": "broadcast undone: summed",

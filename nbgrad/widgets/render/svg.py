@@ -29,7 +29,7 @@ from nbgrad.widgets.layout.card import (
 from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, sides, tip, tip_points
 from nbgrad.widgets.layout.positions import LABEL_HEIGHT, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, label_lines, mark_text
 from nbgrad.widgets.optional_packages import loading, needs
-from nbgrad.widgets.render.palette import HOTTEST, INKS, MEANING, PAINTS, SIGNS, WIRES, heat
+from nbgrad.widgets.render.palette import FOLDED, HOTTEST, INKS, MEANING, PAINTS, SIGNS, WIRES, heat
 from nbgrad.widgets.render.png import smaller
 
 PNG_WIDTH = 1200
@@ -178,9 +178,12 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
     if (told := list(_scale(picture, x, y))) != []:
         rows += told
         y += 20
+    loops = {loops_over(node) for node in picture["description"]["nodes"] if node["kind"] == "folded"}
     for key, meaning in LEGEND.items():
         if key not in present:
             continue
+        if key == "folded" and True in loops:
+            meaning = FOLDED["both" if False in loops else "loop"]
         step = 34 + text_width(meaning, 11) + 16
         if x > _MARGIN and x + step - 16 > _MARGIN + width:
             x, y = _MARGIN, y + 20
@@ -222,6 +225,11 @@ def _bare(text: str) -> str:
     """A text, or a sign, as dark as it can be, or as light: what is below it may have a strong colour."""
     dark = re.sub(rf'(fill|stroke)="({"|".join(ink for ink, _ in INKS.values())})"', r'\1="#000000"', text)
     return re.sub(r'class="nbgs-\w+?(-sign)?"', r'class="nbgs-bare\1"', dark)
+
+
+def loops_over(node: Node) -> bool:
+    """Whether a folded node stands for iterations of a loop, which are named by its lines."""
+    return node["kind"] == "folded" and re.match(r"(line|iteration) \d", node["label"][0]) is not None
 
 
 def _sample(key: str, x: float, y: float) -> list[str]:
@@ -320,7 +328,7 @@ def _node(node: Node, box: Box, rule: float | None, colour: str) -> Iterator[str
     """A node; the line of its gradient is ``rule`` pixels wide after its sign. ``colour`` is the key of the overlay."""
     kind = node["kind"]
     bars = "" if node["bars"] is None else f"; bars: {node['bars']['text']}"
-    title = f"{lines_of(node)[0]} ({LEGEND[kind]}){bars}"
+    title = f"{lines_of(node)[0]} ({FOLDED['loop'] if loops_over(node) else LEGEND[kind]}){bars}"
     yield f"<g>{_title(title)}"
     if kind == "folded":
         box = {**box, "width": box["width"] - BEHIND, "height": box["height"] - BEHIND}

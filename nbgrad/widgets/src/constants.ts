@@ -14,6 +14,12 @@ export const MEANING: Record<Kind, string> = {
   failed: "raised an error",
 };
 
+/** What a folded box is that stands for a loop, and where there are both. */
+export const FOLDED = {
+  loop: "folded loop",
+  both: "folded module or loop",
+};
+
 /** What the other signs of the legend mean. */
 export const SIGNS = {
   root: "backward starts here",

@@ -1,6 +1,6 @@
 // Picture -> SVG elements, with the same shapes as svg.py; the colours are in graph.css.
 
-import { APART, BAR, BAR_HEIGHT, BEHIND, MEANING, TOGETHER, WIDE } from "./constants";
+import { APART, BAR, BAR_HEIGHT, BEHIND, FOLDED, MEANING, TOGETHER, WIDE } from "./constants";
 import type { Bars, Box, Edge, Layout, Node as GraphNode, Picture } from "./description";
 import { attribute, svg } from "./dom";
 import { beside, path, sides, tip } from "./geometry";
@@ -119,7 +119,10 @@ function mark(edge: Edge, box: Box): SVGGElement {
 /** The other half: what the forward does that "(32, 10) -> (10,): sum dim 0" undoes. */
 const expansion = (reduction: string): string => (reduction.split(": ")[0] ?? "").split(" -> ").reverse().join(" → ");
 
-const meaning = (node: GraphNode): string => MEANING[node.kind] + (node.root ? ", the backward starts here" : "");
+/** Whether a folded node stands for iterations of a loop, which are named by its lines. */
+export const loops = ({ kind, label }: GraphNode): boolean => kind === "folded" && /^(line|iteration) \d/.test(label[0] ?? "");
+
+const meaning = (node: GraphNode): string => (loops(node) ? FOLDED.loop : MEANING[node.kind]) + (node.root ? ", the backward starts here" : "");
 
 /** What is read aloud of a box. */
 export const spoken = (node: GraphNode): string =>

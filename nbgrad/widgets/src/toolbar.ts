@@ -1,7 +1,7 @@
 // What is around the picture: the title, the tools, the legend.
 
-import { MEANING, SIGNS } from "./constants";
-import { BADGES } from "./draw";
+import { FOLDED, MEANING, SIGNS } from "./constants";
+import { BADGES, loops } from "./draw";
 import type { Description } from "./description";
 import { attribute, button, flag, html, listen } from "./dom";
 import { placeOf, wrong } from "./model";
@@ -143,8 +143,10 @@ export function legendOf(description: Description): HTMLElement {
   const { nodes, edges } = description;
   const came = edges.some((edge) => edge.gradient);
   const has = (kind: string) => nodes.some((node) => node.kind === kind && !node.root);
+  const kinds = new Set(nodes.filter(({ kind }) => kind === "folded").map(loops));
+  const folded = kinds.has(true) ? FOLDED[kinds.has(false) ? "both" : "loop"] : MEANING.folded;
   const entries: [boolean, string, string][] = [
-    ...Object.entries(MEANING).map(([kind, meaning]): [boolean, string, string] => [has(kind), kind, meaning]),
+    ...Object.entries({ ...MEANING, folded }).map(([kind, meaning]): [boolean, string, string] => [has(kind), kind, meaning]),
     [nodes.some((node) => node.root), "root", `▲ ${SIGNS.root}`],
     [edges.some((edge) => edge.reduction), "mark", `Σ ${SIGNS.mark}`],
     [edges.some((edge) => edge.gradient !== null), "came", SIGNS.wire],
