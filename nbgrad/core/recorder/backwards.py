@@ -557,7 +557,7 @@ class TorchBackward:
         hook: Passing
         for hook in self.hooks:
             self._ran(hook)
-            if hook.given is not None:
+            if hook.given is not None and hook.source is not None:
                 self.waiting[hook.outputs] = (hook.source, hook.given)
         for hook in self.hooks:
             hook.walk = None
