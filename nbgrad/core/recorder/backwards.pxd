@@ -89,6 +89,7 @@ cdef class TorchBackward:
     cpdef object begin(self, list roots, bint ends)
     @cython.locals(hook=Passing, observer=Observer)
     cdef object _choose(self, bint every)
+    @cython.locals(hook=Passing, metadata=dict)
     cdef Passing _meet(self, object made, dict met, list stack)
     @cython.locals(target=Target, receiver=Passing, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node, several=bint)
     cdef object _aim(self, Passing hook, dict met, list stack)
@@ -109,6 +110,8 @@ cdef class TorchBackward:
     cpdef object arrived(self, object origin, object gradient, Passing hook)
     @cython.locals(origin=Vertex, receiver=Passing)
     cpdef object given(self, Target target, object gradient)
+    @cython.locals(hook=Passing, observer=Observer)
+    cpdef object end(self)
     @cython.locals(node=Node, observer=Observer, position=Py_ssize_t)
     cpdef object told(self, Target target, Tensor gradient, Tensor reduced)
 

@@ -334,7 +334,11 @@ class TorchBackward:
         hook = Passing.__new__(Passing)
         hook.walk, hook.made, hook.target, hook.table, hook.source, hook.given = self, made, None, None, None, None
         hook.count, hook.stands = 0, _OPEN
-        hook.outputs = leaf_of(made.variable) if type(made) is ACCUMULATES else made.metadata.get(KEY)
+        if type(made) is ACCUMULATES:
+            hook.outputs = leaf_of(made.variable)
+        else:
+            metadata = made.metadata
+            hook.outputs = metadata.get(KEY)
         met[made] = hook
         self.hooks.append(hook)
         stack.append(hook)
@@ -553,7 +557,7 @@ class TorchBackward:
         hook: Passing
         for hook in self.hooks:
             self._ran(hook)
-            if hook.given is not None:
+            if hook.given is not None and hook.source is not None:
                 self.waiting[hook.outputs] = (hook.source, hook.given)
         for hook in self.hooks:
             hook.walk = None
