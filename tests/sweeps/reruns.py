@@ -15,7 +15,7 @@ from nbgrad.core.graph.rerun import Rerun, RerunError, RerunOutcome
 from tests.core.random_programs import total
 from tests.sweeps.traced_programs import DRAWS, RAISES, Choice, chosen, leaves, run
 
-CASES = 25
+CASES = 12
 
 KEPT = {"detach", "where", "mask = number", "backward inside", "constant", *DRAWS}
 """Steps whose results a run keeps, or that draw: with other numbers a fresh run goes another way."""

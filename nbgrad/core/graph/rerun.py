@@ -473,8 +473,9 @@ class _Run:
             args = tuple([call.literals[at] if id is None else known[id] for at, id in enumerate(takes)])
         else:
             args = tuple([self._input(call, at) for at in range(len(takes))])
-        for at, name in enumerate(op.inputs) if isinstance(op, Op) and op.mutates else ():
-            if name in op.mutates and at < len(args) and isinstance(args[at], Tensor):
+        changed = op.mutates if isinstance(op, Op) else ()
+        for at, name in enumerate(op.inputs) if changed else ():
+            if name in changed and at < len(args) and isinstance(args[at], Tensor):
                 args = (*args[:at], Tensor(args[at]._data.clone()), *args[at + 1 :])
         return args
 
