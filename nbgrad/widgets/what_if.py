@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.graph.rerun import Call, Outcome, Rerun, RerunError, norms_of
+from nbgrad.core.graph.rerun import Call, Rerun, RerunError, RerunOutcome, norms_of
 from nbgrad.core.graph.stats import Stats, summarise, summarise_all
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.format import number, shape_text
@@ -104,7 +104,7 @@ class WhatIf:
                 raise RerunError(f"{value} does not fit: {error}") from error
         return data
 
-    def _texts(self, outcome: Outcome, description: Description, hidden: set[str]) -> dict[str, list[str]]:
+    def _texts(self, outcome: RerunOutcome, description: Description, hidden: set[str]) -> dict[str, list[str]]:
         """The lines of the boxes, as ``describe`` writes them."""
         assert isinstance(self._rerun, Rerun)
         nodes = description["nodes"]
@@ -122,7 +122,7 @@ class WhatIf:
         rules = dict(_rules(gradients, most))
         return {node: [lines.get(node, ""), rules.get(node, "")] for node in dict.fromkeys((*lines, *rules))}
 
-    def _edges(self, outcome: Outcome, id: int | None, hidden: set[str]) -> dict[str, str]:
+    def _edges(self, outcome: RerunOutcome, id: int | None, hidden: set[str]) -> dict[str, str]:
         """What came back along the edges of one node, by the ids that ``describe`` gives them."""
         known = outcome.contributions
         told = {
@@ -136,7 +136,7 @@ class WhatIf:
         return {edge: f"{shape_text(one.shape)}, {amount(one, FEW)}" for edge, one in stats.items()}
 
     @staticmethod
-    def _looks(outcome: Outcome, id: int | None, hidden: bool) -> tuple[Look | None, Look | None]:
+    def _looks(outcome: RerunOutcome, id: int | None, hidden: bool) -> tuple[Look | None, Look | None]:
         """The numbers of one node."""
         if id not in outcome.values:
             return None, None

@@ -11,7 +11,7 @@ from nbgrad import nn
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.rerun import Outcome, Rerun, RerunError
+from nbgrad.core.graph.rerun import Rerun, RerunError, RerunOutcome
 from nbgrad.core.tensor.tensor import Tensor
 from tests.core import rows
 
@@ -97,7 +97,9 @@ def test_values_and_gradients_of_every_row_are_those_of_a_fresh_run(row: Op) -> 
 # Whole programs.
 
 
-def check(program: Callable[..., Any], inputs: dict[str, torch.Tensor], change: str, number: torch.Tensor) -> Outcome:
+def check(
+    program: Callable[..., Any], inputs: dict[str, torch.Tensor], change: str, number: torch.Tensor
+) -> RerunOutcome:
     """A recorded program that is run again with another tensor gives what the program gives with it."""
 
     def run(numbers: dict[str, torch.Tensor]) -> tuple[AutogradGraph, dict[str, Any], Any]:

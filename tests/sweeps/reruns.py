@@ -11,11 +11,11 @@ import torch
 
 import nbgrad
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.rerun import Outcome, Rerun, RerunError
+from nbgrad.core.graph.rerun import Rerun, RerunError, RerunOutcome
 from tests.core.random_programs import total
 from tests.sweeps.traced_programs import DRAWS, RAISES, Choice, chosen, leaves, run
 
-CASES = 25
+CASES = 12
 
 KEPT = {"detach", "where", "mask = number", "backward inside", "constant", *DRAWS}
 """Steps whose results a run keeps, or that draw: with other numbers a fresh run goes another way."""
@@ -81,7 +81,7 @@ def with_others(rerun: Rerun, given: list[Any], choices: list[Choice], ids: list
         same(rerun.run(changes), zip(ids, new, strict=True), end, text)
 
 
-def same(outcome: Outcome, leaves: Iterable[tuple[int | None, Any]], end: Any, text: str) -> None:
+def same(outcome: RerunOutcome, leaves: Iterable[tuple[int | None, Any]], end: Any, text: str) -> None:
     """The run gives the number at the end and the gradients of a recorded program."""
     assert outcome.root is not None
     close(torch.tensor(outcome.root, dtype=torch.float64), end.data, f"the end\n{text}")

@@ -40,7 +40,7 @@ class RerunError(RuntimeError):
     """A recorded graph cannot be run again, or not with these numbers; the message says why and what to do."""
 
 
-class Source(NamedTuple):
+class RerunSource(NamedTuple):
     """A tensor that no op in the graph made.
 
     Attributes:
@@ -92,7 +92,7 @@ class Call(NamedTuple):
     gradient: float | None
 
 
-class Outcome(NamedTuple):
+class RerunOutcome(NamedTuple):
     """The numbers of one run, by the ids of records.
 
     Attributes:
@@ -141,7 +141,7 @@ class Rerun:
             raise RerunError("boxes or wires were taken out of this graph")
         things = notes.things if graph.closed else graph.listener.things(graph.listener.passed())
         self.order = [record.id for record in records]
-        self.sources: dict[int, Source] = {}
+        self.sources: dict[int, RerunSource] = {}
         self.calls: list[Call] = []
         self.roots: dict[int, Stats | None] = {}
         for record in records:
@@ -184,7 +184,7 @@ class Rerun:
             "in the cell, and run the cell again"
         )
 
-    def run(self, changes: Mapping[int, torch.Tensor], asked: Collection[int] = ()) -> Outcome:
+    def run(self, changes: Mapping[int, torch.Tensor], asked: Collection[int] = ()) -> RerunOutcome:
         """Run all ops again, and the backward if there was one.
 
         Args:
@@ -196,7 +196,7 @@ class Rerun:
         """
         return _Run(self, changes, asked).outcome()
 
-    def among(self, tensors: Mapping[int, Tensor]) -> Outcome:
+    def among(self, tensors: Mapping[int, Tensor]) -> RerunOutcome:
         """Run all ops again inside of a function that is traced, on its ``tensors`` by the ids of the sources.
 
         The trace writes the ops down as a program; ``root`` is None, for there are no numbers.
@@ -314,13 +314,13 @@ def _have(names: list[str]) -> str:
     return "has" if len(names) == 1 else "have"
 
 
-def _source(record: Record, tensor: "ref[Any] | None") -> Source:
+def _source(record: Record, tensor: "ref[Any] | None") -> RerunSource:
     gone = tensor is None or tensor() is None
     changed = None if record.since is None else record.since.what
     norm = None if record.value is None else record.value.norm
     kept = record.value if gone else None
     name = record.name or f"the {'result of ' + record.op.name if record.op is not None else record.kind}"
-    return Source(record.id, record.kind, name, tensor, kept, record.shape, record.dtype, norm, changed)
+    return RerunSource(record.id, record.kind, name, tensor, kept, record.shape, record.dtype, norm, changed)
 
 
 def _call(record: Record, node: "ref[Node] | None") -> Call:
@@ -374,7 +374,7 @@ class _Run:
         self._made: dict[int, Any] = {}  # by the id of a record its tensor, or those of an op with several
         self._contributions = _Contributions()
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> RerunOutcome:
         """Run it, and give all numbers."""
         self._forward()
         found = self._gradients() if self._backward else {}
@@ -391,7 +391,7 @@ class _Run:
             if seq in numbers
         }
         root = self._total() if self._rerun.roots and self._traced is None else None
-        return Outcome(values, found, contributions, root)
+        return RerunOutcome(values, found, contributions, root)
 
     @staticmethod
     def _node_of(tensor: Tensor) -> Any:
@@ -473,8 +473,9 @@ class _Run:
             args = tuple([call.literals[at] if id is None else known[id] for at, id in enumerate(takes)])
         else:
             args = tuple([self._input(call, at) for at in range(len(takes))])
-        for at, name in enumerate(op.inputs) if isinstance(op, Op) and op.mutates else ():
-            if name in op.mutates and at < len(args) and isinstance(args[at], Tensor):
+        changed = op.mutates if isinstance(op, Op) else ()
+        for at, name in enumerate(op.inputs) if changed else ():
+            if name in changed and at < len(args) and isinstance(args[at], Tensor):
                 args = (*args[:at], Tensor(args[at]._data.clone()), *args[at + 1 :])
         return args
 

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from nbgrad.core.graph.rerun import Outcome, Rerun, RerunError
+from nbgrad.core.graph.rerun import Rerun, RerunError, RerunOutcome
 from nbgrad.core.symbolic.program import Program, trace
 from nbgrad.core.symbolic.structure import leaves
 from nbgrad.core.tensor.tensor import Tensor
@@ -46,7 +46,7 @@ def rerun_program(rerun: Rerun) -> RerunProgram:
     return RerunProgram(program, given, examples, results)
 
 
-def _flat(outcome: Outcome) -> tuple[list[tuple[Any, ...]], list[Any]]:
+def _flat(outcome: RerunOutcome) -> tuple[list[tuple[Any, ...]], list[Any]]:
     found: dict[tuple[Any, ...], Any] = {
         **{("value", id): one for id, one in outcome.values.items()},
         **{("gradient", id): one for id, one in outcome.gradients.items() if not isinstance(one, list)},
