@@ -203,7 +203,7 @@ def test_the_tables_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row.split("|")[1].strip() for row in rows[2:]] == ["1", "4", "1,024"]
     assert scale.main(["class", "--students", "100", "--servers", "1x4", "1x0.1"]) == 0
     rows = capsys.readouterr().out.splitlines()
-    assert rows[2].startswith("| 1 processors, 4 GiB | 6 |")
+    assert rows[2].startswith("| 1 processors, 4 GiB | 9 |")
     assert rows[3].endswith("| none is enough |")
 
 

@@ -1,0 +1,135 @@
+"""The configurations of ``hub/``: both are read as JupyterHub does, and refuse what would let anyone in."""
+
+import json
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from traitlets.config import Config
+
+from benchmarks import classroom
+
+pytestmark = pytest.mark.once
+
+HUB = Path(__file__).parents[1] / "hub"
+
+
+def read(name: str) -> Config:
+    c = Config()
+    runpy.run_path(str(HUB / name), init_globals={"get_config": lambda: c})
+    return c
+
+
+@pytest.fixture
+def trial(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Config:
+    monkeypatch.setenv("HUB_PASSWORD", "long enough")
+    monkeypatch.setenv("HUB_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HUB_MEMORY", "512")
+    return read("jupyterhub_config.py")
+
+
+def test_the_trial_needs_a_password(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HUB_DATA", str(tmp_path / "data"))
+    for password in ("", "short"):
+        monkeypatch.setenv("HUB_PASSWORD", password)
+        with pytest.raises(ValueError, match="HUB_PASSWORD, which all students type in, to a password of at least 8"):
+            read("jupyterhub_config.py")
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_trial_is_for_this_computer_and_has_limits(trial: Config) -> None:
+    assert trial.JupyterHub.bind_url == "http://127.0.0.1:8000"
+    assert trial.JupyterHub.spawner_class == "simple"
+    assert trial.SharedPasswordAuthenticator.user_password == "long enough"
+    assert trial.Spawner.cmd[2] == 'ulimit -d 524288 && exec "$0" "$@"'
+    assert trial.Spawner.environment["OMP_NUM_THREADS"] == "1"
+    assert "--allow-root" not in trial.Spawner.args
+
+
+def test_each_student_gets_the_lessons_once(trial: Config, tmp_path: Path) -> None:
+    student: Any = SimpleNamespace(user=SimpleNamespace(name="ada"))
+    trial.Spawner.pre_spawn_hook(student)
+    folder = tmp_path / "data" / "homes" / "ada" / "notebooks"
+    assert (folder / "01_slope.ipynb").is_file()
+    (folder / "01_slope.ipynb").write_text("her work")
+    trial.Spawner.pre_spawn_hook(student)
+    assert (folder / "01_slope.ipynb").read_text() == "her work"
+    assert (HUB.parent / "notebooks" / Path(trial.Spawner.default_url).name).is_file()
+
+
+def test_warm_kernels_take_the_place_of_the_usual_ones(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trial: Config
+) -> None:
+    assert "JUPYTER_PATH" not in trial.Spawner.environment
+    monkeypatch.setenv("HUB_WARM", "1")
+    folder = Path(read("jupyterhub_config.py").Spawner.environment["JUPYTER_PATH"])
+    spec = json.loads((folder / "kernels" / "python3" / "kernel.json").read_text())
+    assert spec["argv"][2] == str(HUB / "warm_kernel.py")
+    assert spec["argv"][-2:] == ["-f", "{connection_file}"]
+
+
+def test_docker_needs_admins_and_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HUB_ADMINS", raising=False)
+    with pytest.raises(ValueError, match="HUB_ADMINS to the names of those who may manage the hub"):
+        read("jupyterhub_docker.py")
+    monkeypatch.setenv("HUB_ADMINS", "teacher,assistant")
+    c = read("jupyterhub_docker.py")
+    assert c.Authenticator.admin_users == {"teacher", "assistant"}
+    assert (c.Spawner.mem_limit, c.Spawner.cpu_limit) == ("1G", 1.0)
+    assert c.DockerSpawner.extra_host_config["cap_drop"] == ["ALL"]
+
+
+@pytest.mark.parametrize("name", ["jupyterhub_config.py", "jupyterhub_docker.py"])
+def test_idle_servers_and_kernels_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    for variable, value in (("HUB_PASSWORD", "long enough"), ("HUB_ADMINS", "teacher"), ("HUB_DATA", str(tmp_path))):
+        monkeypatch.setenv(variable, value)
+    c = read(name)
+    [service] = c.JupyterHub.services
+    [role] = c.JupyterHub.load_roles
+    assert service["command"][1:] == ["-m", "jupyterhub_idle_culler", "--timeout=3600"]
+    assert role["services"] == [service["name"]]
+    assert "delete:servers" in role["scopes"]
+    assert "--MappingKernelManager.cull_idle_timeout=1800" in c.Spawner.args
+
+
+# The tool that starts many kernels.
+
+LESSON = """{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [
+{"cell_type": "markdown", "id": "a", "metadata": {}, "source": "Words"},
+{"cell_type": "code", "id": "b", "metadata": {}, "outputs": [], "execution_count": null, "source": "%load_ext nbgrad"},
+{"cell_type": "code", "id": "c", "metadata": {}, "outputs": [], "execution_count": null,
+ "source": "%%autograd\\nimport nbgrad\\nx = nbgrad.tensor(2.0, requires_grad=True)\\n(x * x).backward()"},
+{"cell_type": "code", "id": "d", "metadata": {}, "outputs": [], "execution_count": null, "source": "LAST"}]}"""
+
+
+def test_kernels_run_a_lesson(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    lesson = tmp_path / "lesson.ipynb"
+    lesson.write_text(LESSON.replace("LAST", "x.grad"))
+    assert len(classroom.code_cells(lesson)) == 3
+    assert classroom.main(["2", "--lesson", str(lesson), "--limit", "120"]) == 0
+    titles, _, row = capsys.readouterr().out.splitlines()
+    assert titles.startswith("| kernels | PSS of all | PSS of one |")
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    whole, one, own = (float(cell.removesuffix(" MiB")) for cell in cells[1:4])
+    assert cells[0] == "2"
+    assert 50 < own <= one <= whole
+    assert "," in cells[4], "both have a picture"
+
+
+def test_a_lesson_that_raises_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    lesson = tmp_path / "lesson.ipynb"
+    lesson.write_text(LESSON.replace("%load_ext nbgrad", "1 / 0"))
+    with pytest.raises(RuntimeError, match=r"a cell raised:\n1 / 0"):
+        classroom.main(["1", "--lesson", str(lesson), "--limit", "120"])
+
+
+def test_there_is_at_least_one_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        classroom.main(["0"])
+    assert "kernels is to be 1 or more" in capsys.readouterr().err
