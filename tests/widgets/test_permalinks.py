@@ -53,6 +53,21 @@ def test_modules_of_torch_and_names_that_are_no_python() -> None:
     assert eval(code) is model[0].weight
 
 
+class Unhashable:
+    """Has parameters, as a module has, and cannot be a key."""
+
+    __hash__ = None  # type: ignore[assignment]
+    named_parameters = dict
+
+
+def test_what_only_looks_like_a_module_harms_nothing() -> None:
+    odd, w = Unhashable(), nbgrad.tensor([1.0], requires_grad=True)
+    with AutogradGraph("odd") as graph:
+        (w * 2).sum().backward()
+    assert codes(graph) == {"w (1,)": "w"}
+    assert odd is not None
+
+
 def test_without_a_variable_the_path_in_the_network_stands() -> None:
     def run(graph: AutogradGraph, *holder: nn.Module) -> None:
         with graph:

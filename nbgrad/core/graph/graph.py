@@ -5,6 +5,7 @@ small values and the gradients of the last backward, both within a budget. It is
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import count
 from os import PathLike
 from types import TracebackType
@@ -201,7 +202,8 @@ class AutogradGraph(Queries):
         self.listener.name_variables(namespace)
         for name, value in namespace.items():
             if is_module(value) and not name.startswith("_"):
-                self.modules.setdefault(value, name)
+                with suppress(TypeError):  # what has the methods of a module but no hash is none that can be called
+                    self.modules.setdefault(value, name)
 
     # What others ask it.
 
