@@ -137,7 +137,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @with_nbgrader
 @pytest.mark.parametrize("name", HAND_INS)
-@pytest.mark.rotated(4)
 def test_nbgrader_gives_the_points_that_hand_ins_deserve(name: str, folder: Path) -> None:
     run(["-c", RELEASE, name], folder)
     released = folder / "release" / name / f"{name}.ipynb"
@@ -160,7 +159,6 @@ def test_nbgrader_gives_the_points_that_hand_ins_deserve(name: str, folder: Path
 
 @with_otter
 @pytest.mark.parametrize("name", HAND_INS)
-@pytest.mark.rotated(4)
 def test_otter_gives_the_points_that_hand_ins_deserve(name: str, folder: Path) -> None:
     made = folder / "otter" / name
     run(["-m", "otter", "assign", "--no-run-tests", f"otter/{name}.ipynb", str(made)], folder)
