@@ -91,7 +91,7 @@ def run(command: list[str], folder: Path) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=580,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
@@ -135,6 +135,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.timeout(600)
 @with_nbgrader
 @pytest.mark.parametrize("name", HAND_INS)
 def test_nbgrader_gives_the_points_that_hand_ins_deserve(name: str, folder: Path) -> None:
@@ -156,6 +157,7 @@ def test_nbgrader_gives_the_points_that_hand_ins_deserve(name: str, folder: Path
     assert re.search(r"WrongAnswer(?:<[^>]*>)*: [\d.]+: [^\n]*in the place of the \.\.\.", half)
 
 
+@pytest.mark.timeout(600)
 @with_otter
 @pytest.mark.parametrize("name", HAND_INS)
 def test_otter_gives_the_points_that_hand_ins_deserve(name: str, folder: Path) -> None:
