@@ -164,6 +164,7 @@ whole: tools setup compile ## the same with every case each time, the declared m
 	$(call step,unit (AVX2 and two threads),$(AVX2) $(UNIT) -m $(AGAIN))
 	@$(MAKE) --no-print-directory minimum OLDEST=tests
 	@$(MAKE) --no-print-directory notebooks TURNS=1
+	@$(MAKE) --no-print-directory more
 	$(call step,browser,$(UNIT) -n $(WAITING) -m browser)
 
 # nbval is for the notebooks, and takes seconds to import in every process.
@@ -224,8 +225,8 @@ turn = $$($(PY) -m tests.sampling $(TURNS) $(1)/*.ipynb)
 grading: setup $(MORE)/.installed ## nbgrader and otter-grader grade hand-ins of two lessons
 	$(call step,grading,$(MORE)/bin/python -m pytest -q -p no:nbval tests/course/test_grading.py)
 
-more: setup $(MORE)/.installed ## the site with saved pictures, a part of the graded hand-ins, and a notebook of marimo
-	$(call step,site and graders and marimo,$(MORE)/bin/python -m pytest -q -p no:nbval --sampled $(IN_MORE))
+more: setup $(MORE)/.installed ## the site with saved pictures, graded hand-ins, and a notebook of marimo: what needs packages of their own
+	$(call step,site and graders and marimo,$(MORE)/bin/python -m pytest -q -p no:nbval $(IN_MORE))
 
 IN_MORE := tests/test_site.py tests/course/test_grading.py tests/test_marimo.py
 
