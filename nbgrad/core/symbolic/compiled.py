@@ -168,6 +168,7 @@ class Variant:
         self._changes = module_changes.count
         self._modules = [module for outer in trace.modules for module in outer.modules()]
         self._settings = self._read_settings()
+        self._variables = [one for one in trace.variables if type(one.value) in _NUMBERS]
 
     def __len__(self) -> int:
         return len(self.program)
@@ -182,6 +183,10 @@ class Variant:
             held = owner._grad
             if grad is not (None if held is None else held._data):
                 return f"a parameter of shape {list(owner.shape)} has another .grad"
+        for name, read, value in self._variables:
+            now = read()
+            if now is not value and (type(now) is not type(value) or now != value):
+                return f"{name} is {now!r}, was {value!r}: give the function a tensor to have one program for both"
         return self._optimizer_change() or self._module_change()
 
     def _optimizer_change(self) -> str | None:
@@ -191,7 +196,7 @@ class Variant:
                 return f"the optimizer has another {key}"
         for text, repeat, outcome in trace.guards:
             if repeat() != outcome:
-                return f"{text} is {not outcome} now"
+                return f"{text} is {repeat()!r} now"
         return None
 
     def _module_change(self) -> str | None:
@@ -220,6 +225,9 @@ class Variant:
         """Run the program on the arguments of a call."""
         raise NotImplementedError
 
+
+_NUMBERS = frozenset((bool, int, float, str))
+"""The types of the variables from around a function that a program depends on."""
 
 _PLAIN = (bool, int, float, str, tuple, type(None))
 """The attributes of modules that are settings."""

@@ -41,16 +41,25 @@ PRICES = {
     "tanh": (4.1, 3.1),
     **dict.fromkeys(("erf", "special_erf"), (1.7, 4.2)),
     **dict.fromkeys(("sin", "cos"), (1.5, 2.6)),
-    **dict.fromkeys(("gelu", "gelu_backward"), (1.7, 6.0)),
-    **dict.fromkeys(("native_layer_norm", "native_layer_norm_backward"), (0.5, 1.2)),
+    "gelu": (1.0, 4.7),
+    "gelu tanh": (3.7, 4.2),
+    "gelu_backward": (0.8, 5.9),
+    "gelu_backward tanh": (4.1, 6.0),
+    "native_layer_norm": (0.15, 0.55),
+    "native_layer_norm_backward": (0.5, 1.3),
 }
 """The nanoseconds that an element takes in a kernel of torch, and in a step of a nest."""
 
 CHEAP = (0.15, 0.1)
 """The same of every other function."""
 
-ROW = 40.0
-"""The nanoseconds that a row of softmax or a layer norm takes besides its elements, in a nest."""
+_SOFTMAX = ("softmax", "_softmax", "_softmax_backward_data")
+ROWS = {
+    **dict.fromkeys((*_SOFTMAX, "log_softmax", "_log_softmax", "_log_softmax_backward_data"), (0.0, 40.0)),
+    "native_layer_norm": (70.0, 95.0),
+    "native_layer_norm_backward": (15.0, 75.0),
+}
+"""The same of a row besides its elements, of functions that work on rows."""
 
 LONGEST = 4000
 """So many steps become one nest at most: the time to arrange them grows with their number."""
@@ -282,11 +291,9 @@ class _Fusion:
                 torchs += CALL / 2
                 continue
             elements = max(one.numel for one in (*part.inputs, *part.results))
-            theirs, own = PRICES.get(name_in_place(part.step), CHEAP)
+            theirs, own = _price(part, elements)
             torchs += CALL + elements * theirs * 1e-9 / max(1, min(self.threads, elements // GRAIN))
-            by_row = "softmax" in part.step.name or "layer_norm" in part.step.name
-            rows = _rows(part.results[0]) if by_row else 0
-            ours += (elements * own + rows * ROW) * 1e-9
+            ours += elements * own * 1e-9
         return ours < 0.9 * torchs
 
 
@@ -298,6 +305,17 @@ def _needed(parts: list[_Part], wanted: set[int]) -> list[_Part]:
             kept.append(part)
             asked.update(id(one) for one in part.inputs)
     return kept[::-1]
+
+
+def _price(part: _Part, elements: int) -> tuple[float, float]:
+    """The nanoseconds that each of so many elements takes in torch and in a nest."""
+    name = name_in_place(part.step)
+    kind = f"{name} tanh" if part.step.kwargs.get("approximate") == "tanh" else name
+    theirs, own = PRICES.get(kind, CHEAP)
+    if name not in ROWS:
+        return theirs, own
+    rows = _rows(part.results[0]) / elements
+    return theirs + ROWS[name][0] * rows, own + ROWS[name][1] * rows
 
 
 def _small(value: Value) -> bool:

@@ -1,12 +1,13 @@
 """The names of the values of a program: those of arguments, parameters, ops and gradients."""
 
+import dis
 import keyword
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from inspect import unwrap
-from types import FunctionType
-from typing import Any
+from types import CodeType, FunctionType, MethodType
+from typing import Any, NamedTuple
 
 import torch
 
@@ -83,32 +84,70 @@ class Names:
         return name
 
 
-def variables_of(function: Any) -> dict[int, str]:
-    """The names of the tensors that a function uses as variables from around it, by the ids of the tensors."""
-    found: dict[int, str] = {}
-    start = unwrap(function)
-    waiting, seen = [start] if isinstance(start, FunctionType) else [], set[int]()
+class Variable(NamedTuple):
+    """A variable from around a function.
+
+    Attributes:
+        name: its name.
+        read: gives its value anew.
+        value: its value when it was looked up.
+    """
+
+    name: str
+    read: Callable[[], Any]
+    value: Any
+
+
+def variables_around(function: Any) -> list[Variable]:
+    """The variables that a function uses from around it, and those of the functions and modules that it calls."""
+    found: dict[tuple[int, str], Variable] = {}
+    waiting, seen = _functions_of(function), set[int]()
     while waiting:
         one = waiting.pop()
         if id(one) in seen or one.__module__.partition(".")[0] in ("torch", "nbgrad"):
             continue
         seen.add(id(one))
-        for name, held in _variables_around(one):
-            if isinstance(held, TensorBase | torch.Tensor):
-                found.setdefault(id(held), name)
-            elif isinstance(held, FunctionType):
-                waiting.append(unwrap(held))
+        for key, name, read in _reads(one):
+            try:
+                variable = Variable(name, read, read())
+            except (KeyError, ValueError):  # a function of Python itself, or a cell that is empty yet
+                continue
+            if found.setdefault(key, variable) is variable:
+                waiting += _functions_of(variable.value)
+    return list(found.values())
+
+
+def variables_of(variables: Iterable[Variable]) -> dict[int, str]:
+    """The names of the tensors among variables, by the ids of the tensors."""
+    found: dict[int, str] = {}
+    for one in variables:
+        if isinstance(one.value, TensorBase | torch.Tensor):
+            found.setdefault(id(one.value), one.name)
     return found
 
 
-def _variables_around(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """The global variables and those of outer functions that a function names."""
-    code = function.__code__
-    for name in code.co_names:
-        yield name, function.__globals__.get(name)
+def _functions_of(given: Any) -> list[FunctionType]:
+    """The functions that a call of something runs, as far as they are written in Python."""
+    if isinstance(given, torch.nn.Module) or hasattr(type(given), "named_parameters"):
+        made = [getattr(type(module), "forward", None) for module in given.modules()]
+    else:
+        made = [unwrap(given)] if callable(given) and not isinstance(given, type) else []
+    plain = (one.__func__ if isinstance(one, MethodType) else one for one in made)
+    return [one for one in plain if isinstance(one, FunctionType)]
+
+
+def _reads(function: FunctionType) -> Iterator[tuple[tuple[int, str], str, Callable[[], Any]]]:
+    """What a function reads from around it: a key of the variable, its name, and what reads it."""
+    code, space = function.__code__, function.__globals__
+    codes = [code]
+    while codes:
+        one = codes.pop()
+        codes += (inner for inner in one.co_consts if isinstance(inner, CodeType))
+        for step in dis.get_instructions(one):
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                yield (id(space), step.argval), step.argval, partial(space.__getitem__, step.argval)
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        with suppress(ValueError):  # a cell that is empty yet
-            yield name, cell.cell_contents
+        yield (id(cell), name), name, partial(getattr, cell, "cell_contents")
 
 
 def _parameter_paths(modules: Iterable[Any]) -> dict[int, str]:

@@ -81,6 +81,9 @@ class Tracer(TorchFunctionMode):
         self._originals: dict[int, torch.Tensor] = {}
         self._adopted: dict[int, tuple[TensorBase, torch.Tensor, Any]] = {}
         self._optimizers: dict[int, tuple[Any, dict[Any, dict[str, Any]]]] = {}
+        self._seen: dict[int, Any] = {}
+        self._guarded: dict[int, Any] = {}
+        self._watched: list[tuple[dict[str, Any], str]] = []
         self._attributes: dict[int, tuple[Any, tuple[dict[str, Any], dict[str, Any]]]] = {}
         self._depth = 0
         self._mark = 0
@@ -240,6 +243,7 @@ class Tracer(TorchFunctionMode):
 
     def groups(self, optimizer: Any) -> list[dict[str, Any]]:
         """The groups of an optimizer, with settings that the program reads anew in each run."""
+        self._guard_groups(optimizer)
         if not self.sees_into(optimizer):
             return list(optimizer.param_groups)
         if id(optimizer) not in self._optimizers:
@@ -248,14 +252,50 @@ class Tracer(TorchFunctionMode):
                 optimizer,
                 {param: dict(held) for param, held in optimizer.state.items()},
             )
-        alike = [key for key, (one, _) in self._optimizers.items() if type(one) is type(optimizer)]
-        number = alike.index(id(optimizer)) + 1  # two optimizers of one kind have settings of two names
-        name = type(optimizer).__name__ + (f"_{number}" if number > 1 else "")
+        name = self._name_of(optimizer)
         return [
             {key: self._setting(f"{name}.param_groups[{place}]", group, key) for key in group}
             | _kernels(optimizer, group)
             for place, group in enumerate(optimizer.param_groups)
         ]
+
+    def _name_of(self, optimizer: Any) -> str:
+        """What the settings of an optimizer are named after: two of one kind have two names."""
+        self._seen.setdefault(id(optimizer), optimizer)
+        alike = [key for key, one in self._seen.items() if type(one) is type(optimizer)]
+        number = alike.index(id(optimizer)) + 1
+        return type(optimizer).__name__ + (f"_{number}" if number > 1 else "")
+
+    def _guard_groups(self, optimizer: Any) -> None:
+        """Let the program hold as long as the groups have the settings of this trace that it does not read anew."""
+        if id(optimizer) in self._guarded:
+            return
+        self._guarded[id(optimizer)] = optimizer
+        name, groups = self._name_of(optimizer), optimizer.param_groups
+        counts = [len(group["params"]) for group in groups]
+        text = f"{name} with {len(groups)} groups of {counts} parameters"
+        self.guards.append((text, lambda: [len(group["params"]) for group in optimizer.param_groups], counts))
+        for place, group in enumerate(groups):
+            for key, value in group.items():
+                if key != "params" and type(value) in (bool, int, str, type(None)):
+                    self.guards.append((f"{name}.param_groups[{place}][{key!r}]", partial(group.get, key), value))
+
+    def watch_settings(self, held: list[Any]) -> None:
+        """Have the function read settings of these optimizers as numbers that the program reads anew in each run."""
+        for optimizer in {id(one): one for one in held if isinstance(one, torch.optim.Optimizer)}.values():
+            name = self._name_of(optimizer)
+            self._guard_groups(optimizer)
+            for place, group in enumerate(optimizer.param_groups):
+                for key, value in list(group.items()):
+                    if type(value) is float:
+                        group[key] = self._setting(f"{name}.param_groups[{place}]", group, key)
+                        self._watched.append((group, key))
+
+    def release_settings(self) -> None:
+        """Give the optimizers plain numbers again."""
+        for group, key in self._watched:
+            if isinstance(group.get(key), Number):
+                group[key] = float(group[key])
 
     def write_update(self, optimizer: Any, params: list[Any], grads: list[torch.Tensor], group: dict[str, Any]) -> None:
         """Write down the update of an optimizer as one step, which runs the optimizer itself."""

@@ -16,7 +16,7 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.symbolic.errors import error_at
 from nbgrad.core.symbolic.ir import Listing, Value
-from nbgrad.core.symbolic.naming import name_values, variables_of
+from nbgrad.core.symbolic.naming import Variable, name_values, variables_around, variables_of
 from nbgrad.core.symbolic.structure import leaves, mapped
 from nbgrad.core.symbolic.tracer import Tracer
 from nbgrad.core.tensor.tensor import Tensor
@@ -50,6 +50,7 @@ class Trace:
         modules: the outermost modules that it called.
         states: the tensors in the states of the optimizers that it steps: optimizer, parameter, key, tensor.
         differentiable: for each tensor that it returns, whether the result needs a gradient.
+        variables: what the function uses from around it.
     """
 
     listing: Listing
@@ -59,6 +60,7 @@ class Trace:
     modules: list[Any]
     states: list[tuple[Any, Any, str, torch.Tensor]]
     differentiable: list[bool]
+    variables: list[Variable]
 
 
 def gradient(function: Callable[..., Any], wrt: Sequence[Any], order: int) -> Callable[..., Any]:
@@ -99,10 +101,12 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
     recorded = take_off()
     seed = torch.get_rng_state()
     try:
+        tracer.watch_settings([one.value for one in variables_around(function)])
         with Switch(tracer=tracer, observers=(tracer.watch,)), tracer:
             found = function(*args)
             outputs = mapped(lambda one: _value(tracer, one), found)
     finally:
+        tracer.release_settings()
         gradients = tracer.release()
         replaced = tracer.restore_modules()
         if recorded:
@@ -125,7 +129,8 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
     changes = any(step.writes and step.phase != "update" for step in tracer.steps)
     listing = Listing(name, tracer.inputs, tracer.captured, tracer.steps, outputs, gradients, arguments, changes)
     modules = list(tracer.modules.values())
-    name_values(listing, modules, variables_of(function), tracer.state_names())
+    variables = variables_around(function)
+    name_values(listing, modules, variables_of(variables), tracer.state_names())
     held = [
         (one.owner, one.data, one.owner._needs_grad)
         for one in tracer.captured
@@ -134,7 +139,8 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
     needing = [
         isinstance(one, TensorBase) and tracer.watch.has_backward(one) for one in leaves(found) if _is_tensor(one)
     ]
-    return Trace(listing.check(), held, tracer.found_gradients, tracer.guards, modules, tracer.states(), needing)
+    states, found_gradients = tracer.states(), tracer.found_gradients
+    return Trace(listing.check(), held, found_gradients, tracer.guards, modules, states, needing, variables)
 
 
 def _is_tensor(given: Any) -> bool:

@@ -290,3 +290,94 @@ def test_a_mask_that_decides_how_to_attend_is_looked_at() -> None:
     )
     with pytest.raises(TraceError, match="Say is_causal=True or is_causal=False"):
         nbgrad.compile(lambda x, mask: net(x, mask=mask).sum())(x, nbgrad.zeros(5, 5))
+
+
+SCALE = 2.0
+
+
+def scaled(x: Any) -> Any:
+    return x * SCALE
+
+
+def test_a_number_from_around_the_function_is_looked_at_in_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    factor, shape = 3.0, 1.0
+
+    def function(x: Any) -> Any:
+        return [scaled(one) * factor for one in (x, x + x.shape[0])]
+
+    compiled = nbgrad.compile(function)
+    x = nbgrad.tensor(X)
+
+    def run() -> int:
+        for found, right in zip(compiled(x), function(x), strict=True):
+            assert torch.equal(found.data, right.data)
+        return len(compiled.reasons)
+
+    assert (run(), run()) == (1, 1)
+    factor = 4.0
+    assert run() == 2
+    assert compiled.reasons[-1].startswith("factor is 4.0, was 3.0: give the function a tensor")
+    monkeypatch.setattr(f"{__name__}.SCALE", 5)
+    assert run() == 3
+    assert compiled.reasons[-1].startswith("SCALE is 5, was 2.0")
+    shape += 1.0  # the function has an attribute of that name, and not the variable
+    assert run() == 3
+    monkeypatch.setattr(f"{__name__}.SCALE", 2.0)
+    assert run() == 3, "the program of 4.0 and 2.0 is still there"
+
+
+def test_a_learning_rate_that_the_function_reads_itself_is_read_anew() -> None:
+    weights = [nn.Parameter(torch.ones(3)) for _ in range(2)]
+    optimizers = [nbgrad.optim.SGD([weight], lr=0.1, momentum=0.5) for weight in weights]
+
+    def step(weight: Any, opt: Any, x: Any) -> Any:
+        found = (weight * x).sum()
+        found.backward()
+        with nbgrad.no_grad():
+            weight.sub_(weight.grad * opt.param_groups[0]["lr"] + weight * opt.param_groups[0]["momentum"])
+        opt.zero_grad()
+        return found
+
+    compiled = nbgrad.compile(lambda x: step(weights[0], ours, x))
+    ours = optimizers[0]
+    for lr in (0.1, 0.5, 0.25):
+        for opt in optimizers:
+            opt.param_groups[0]["lr"] = lr
+        x = nbgrad.tensor(torch.randn(3))
+        assert compiled(x).item() == pytest.approx(step(weights[1], optimizers[1], x).item())
+        torch.testing.assert_close(weights[0].data, weights[1].data)
+        assert type(ours.param_groups[0]["lr"]) is float
+    assert len(compiled.reasons) == 1
+
+
+@pytest.mark.parametrize("change", ["integer", "nesterov", "group"])
+def test_settings_that_a_program_does_not_read_anew_are_looked_at(change: str) -> None:
+    nets = [network().eval() for _ in range(2)]
+    optimizers = [
+        nbgrad.optim.SGD([*net[0].parameters()], lr=1 if change == "integer" else 0.1, momentum=0.9) for net in nets
+    ]
+
+    def stepping(net: nn.Module, opt: Any) -> Callable[..., Any]:
+        def step(x: Any, y: Any) -> Any:
+            found = nn.functional.cross_entropy(net(x), y)
+            found.backward()
+            opt.step()
+            opt.zero_grad()
+            return found
+
+        return step
+
+    steps = [nbgrad.compile(stepping(nets[0], optimizers[0])), stepping(nets[1], optimizers[1])]
+    for place in range(6):
+        if place == 3:
+            for net, opt in zip(nets, optimizers, strict=True):
+                if change == "integer":
+                    opt.param_groups[0]["lr"] = 0.01
+                elif change == "nesterov":
+                    opt.param_groups[0]["nesterov"] = True
+                else:
+                    opt.add_param_group({"params": [*net[4].parameters()], "lr": 0.3})
+        first, second = (step(nbgrad.tensor(X), nbgrad.tensor(Y)) for step in steps)
+        assert torch.equal(first.data, second.data)
+    for one, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert torch.equal(one.data, other.data)

@@ -221,3 +221,12 @@ def test_the_error_of_a_composed_function_and_its_gradient_is_no_larger_than_tor
 def test_without_the_compiled_core_fused_says_so() -> None:
     with pytest.raises(KernelError, match="run `make compile`"):
         nbgrad.compile(lambda x: x + 1, backend="fused")(nbgrad.ones(3))
+
+
+def test_large_activations_and_norms_are_left_to_torch() -> None:
+    gelu, norm = nbgrad.nn.functional.gelu, nbgrad.layer_norm
+    for rows, fused in ((2, True), (400, False)):
+        assert (names(traced(lambda x: gelu(x) + x * 2, (rows, 64))) == ["nest"]) is fused
+        assert (names(traced(lambda x: norm(x, (64,)) + x * 2, (rows, 64))) == ["nest"]) is fused
+    assert names(traced(lambda x: gelu(x, approximate="tanh") * x + x * 2, (20, 64))) == ["nest"]
+    assert names(traced(lambda x: gelu(x) * x + x * 2, (20, 64))) != ["nest"]
