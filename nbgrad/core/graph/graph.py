@@ -118,11 +118,12 @@ class AutogradGraph(Queries):
             raise RuntimeError(f"{self.name!r} was opened before: make a new AutogradGraph for each block")
         self._before = state = current()
         followed = follows()
-        observers = (*state.observers, self.listener)
-        if self.rank_recorder is not None:
-            observers = (*observers, self.rank_recorder)
+        # One tuple for both cases: Cython does not come to an end with the type of a tuple that is made of itself.
+        ours = (self.listener,) if self.rank_recorder is None else (self.listener, self.rank_recorder)
         try:
-            set_state(state.replaced(observers=observers, device=self.device or state.device, outer=state))
+            set_state(
+                state.replaced(observers=(*state.observers, *ours), device=self.device or state.device, outer=state)
+            )
             self._follows = follow()
         except BaseException:
             set_state(state)

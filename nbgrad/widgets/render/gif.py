@@ -44,7 +44,7 @@ def _on_white(pixels: "Bytes") -> "Bytes":
 
 def _image(now: "Bytes", before: "Bytes | None", seconds: float) -> bytes:
     """The part that is another one than before, which stays where nothing is said of it."""
-    top, left, bottom, right = 0, 0, *now.shape[:2]
+    top, left, bottom, right = 0, 0, int(now.shape[0]), int(now.shape[1])
     if before is not None:
         changed = (now != before).any(2)
         rows, columns = np.flatnonzero(changed.any(1)), np.flatnonzero(changed.any(0))

@@ -295,9 +295,7 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
         yield from _node(then, box, layout["texts"].get(node["id"]), "")
         if node["id"] in moment.current:
             colour = WIRES["wire" if moment.forward else "back"][0]
-            x, y, width, height = (
-                _n(box[side] + by) for side, by in (("x", -3), ("y", -3), ("width", 6), ("height", 6))
-            )
+            x, y, width, height = map(_n, (box["x"] - 3, box["y"] - 3, box["width"] + 6, box["height"] + 6))
             yield f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="7" fill="none" stroke="{colour}" '
             yield 'stroke-width="3"/>'
         yield "</g>"
