@@ -178,7 +178,7 @@ class _Drawing:
         home: dict[int, str] = {}
         leaving = {id(value) for value in listing.leaving()}
         boxes = drawn(listing)
-        rows = _Rows(boxes, stands)
+        rows = _Alignment(boxes, stands)
         read = {id(value) for box in boxes for value in box.inputs()} | leaving
         for value in (*listing.inputs, *listing.captured):
             if id(value) in read:
@@ -260,7 +260,7 @@ class _Drawing:
         return id_
 
 
-class _Rows:
+class _Alignment:
     """Beside which op of the forward each box of the gradient stands, and which values have a gradient.
 
     Attributes:

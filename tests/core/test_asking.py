@@ -76,8 +76,9 @@ QUESTIONS: dict[str, Question] = {
 NO_QUESTIONS = {
     *("clear", "close", "leave", "listener", "name", "device", "ending", "raised", "recovered", "save"),
     *("diff",),
+    *("rank_recorder", "ranks"),
 }
-"""What changes the graph, and plain attributes."""
+"""What changes the graph or waits for other processes, and plain attributes."""
 
 
 def loop(stop: threading.Event, net: Any, frozen: Any) -> None:

@@ -31,13 +31,13 @@ SECTIONS: dict[str, Section] = {
         "One task a page.",
         (
             "magics", "torch", "from_torch", "summary", "debugging", "training", "functions", "carry", "interop",
-            "distributed", "hosts", "teaching", "models",
+            "distributed", "hosts", "teaching", "hub", "what_if", "models",
         ),
     ),
     "concepts": Section(
         "Concepts",
         "How the engine, the graph and programs work.",
-        ("design", "graph", "memory", "inplace", "precision", "higher_order", "symbolic", "differences"),
+        ("design", "graph", "memory", "inplace", "precision", "higher_order", "symbolic", "differences", "scale"),
     ),
     "api": Section(
         "API reference",

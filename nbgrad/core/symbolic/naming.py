@@ -84,7 +84,7 @@ class Names:
         return name
 
 
-class Variable(NamedTuple):
+class FreeVariable(NamedTuple):
     """A variable from around a function.
 
     Attributes:
@@ -98,9 +98,9 @@ class Variable(NamedTuple):
     value: Any
 
 
-def variables_around(function: Any) -> list[Variable]:
+def variables_around(function: Any) -> list[FreeVariable]:
     """The variables that a function uses from around it, and those of the functions and modules that it calls."""
-    found: dict[tuple[int, str], Variable] = {}
+    found: dict[tuple[int, str], FreeVariable] = {}
     waiting, seen = _functions_of(function), set[int]()
     while waiting:
         one = waiting.pop()
@@ -109,7 +109,7 @@ def variables_around(function: Any) -> list[Variable]:
         seen.add(id(one))
         for key, name, read in _reads(one):
             try:
-                variable = Variable(name, read, read())
+                variable = FreeVariable(name, read, read())
             except (KeyError, ValueError):  # a function of Python itself, or a cell that is empty yet
                 continue
             if found.setdefault(key, variable) is variable:
@@ -117,7 +117,7 @@ def variables_around(function: Any) -> list[Variable]:
     return list(found.values())
 
 
-def variables_of(variables: Iterable[Variable]) -> dict[int, str]:
+def variables_of(variables: Iterable[FreeVariable]) -> dict[int, str]:
     """The names of the tensors among variables, by the ids of the tensors."""
     found: dict[int, str] = {}
     for one in variables:

@@ -16,7 +16,7 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.symbolic.errors import error_at
 from nbgrad.core.symbolic.ir import Listing, Value
-from nbgrad.core.symbolic.naming import Variable, name_values, variables_around, variables_of
+from nbgrad.core.symbolic.naming import FreeVariable, name_values, variables_around, variables_of
 from nbgrad.core.symbolic.structure import leaves, mapped
 from nbgrad.core.symbolic.tracer import Tracer
 from nbgrad.core.tensor.tensor import Tensor
@@ -60,7 +60,7 @@ class Trace:
     modules: list[Any]
     states: list[tuple[Any, Any, str, torch.Tensor]]
     differentiable: list[bool]
-    variables: list[Variable]
+    variables: list[FreeVariable]
 
 
 def gradient(function: Callable[..., Any], wrt: Sequence[Any], order: int) -> Callable[..., Any]:

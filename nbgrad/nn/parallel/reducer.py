@@ -11,8 +11,8 @@ from nbgrad.core.engine.node import Reducer
 from nbgrad.core.engine.tensor_data import dtype_name, owned
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.parallel.buckets import Bucket, filled_buckets
-from nbgrad.nn.parallel.comparing import Comparison
 from nbgrad.nn.parallel.peers import Peers
+from nbgrad.nn.parallel.rank_measurement import RankMeasurement
 from nbgrad.nn.parameter import Parameter
 
 SHOWN = 5
@@ -34,7 +34,7 @@ class BucketReducer(Reducer):
     """
 
     __slots__ = (
-        *("_absent", "_arrived", "_as_view", "_averaged", "_begun", "_buckets", "_caps", "_comparison"),
+        *("_absent", "_arrived", "_as_view", "_averaged", "_begun", "_buckets", "_caps", "_measurement"),
         *("_complete", "_delayed"),
         *(
             "_finds_unused",
@@ -101,7 +101,7 @@ class BucketReducer(Reducer):
         self._absent: set[int] = set()
         self._next = 0
         self._scale = 1.0
-        self._comparison: Comparison | None = None
+        self._measurement: RankMeasurement | None = None
         for bucket in self._buckets:
             bucket.work = None
 
@@ -189,8 +189,8 @@ class BucketReducer(Reducer):
             return
         for number in [one for one in self._absent if self._flags[one]]:
             self._write(number, self.parameters[number], None, set())
-        if self._comparison is not None:
-            self._comparison.end(self.peers, self._averaged, self._buckets, self.names)
+        if self._measurement is not None:
+            self._measurement.end(self.peers, self._averaged, self._buckets, self.names)
         self._averaged += 1
         if self._rebuilds is None:
             self._rebuilds = True
@@ -232,7 +232,7 @@ class BucketReducer(Reducer):
             )
         self._begun = True
         self._scale = 1.0 if self.hook is not None else 1.0 / self.active
-        self._comparison = Comparison.of(walk.observers)
+        self._measurement = RankMeasurement.of(walk.observers)
         for bucket in self._buckets:
             bucket.missing = len(bucket.numbers)
         self._order = []
@@ -274,8 +274,8 @@ class BucketReducer(Reducer):
     def _put_in(self, number: int, view: torch.Tensor, gradient: torch.Tensor | None) -> None:
         """Write to ``view`` the part that this process has in the average: what it holds already, and ``gradient``."""
         self._add_up(number, view, gradient)
-        if self._comparison is not None:
-            self._comparison.put(number, view, self._scale)
+        if self._measurement is not None:
+            self._measurement.put(number, view, self._scale)
 
     def _add_up(self, number: int, view: torch.Tensor, gradient: torch.Tensor | None) -> None:
         held = self.parameters[number]._grad
@@ -305,11 +305,11 @@ class BucketReducer(Reducer):
 
     def send(self, bucket: Bucket) -> None:
         """Begin the journey of ``bucket``: its part in the average is in its memory."""
-        if self._comparison is not None:
-            self._comparison.leaves(bucket)
+        if self._measurement is not None:
+            self._measurement.leaves(bucket)
         self._begin_journey(bucket)
-        if self._comparison is not None:
-            self._comparison.travels(bucket)
+        if self._measurement is not None:
+            self._measurement.travels(bucket)
 
     def _begin_journey(self, bucket: Bucket) -> None:
         if self.hook is None:

@@ -214,7 +214,7 @@ def dot_source(description: Description, direction: Direction, sizes: "Sizes") -
     nesting = Nesting(description["scopes"])
     graphviz = language()
     homes: defaultdict[str | None, Any] = defaultdict(graphviz.Digraph)
-    rows = _Rows.of(description)
+    rows = _RankRows.of(description)
     space = {"nodesep": "0.25", "ranksep": "0.34" if direction == "TB" else "0.45"}
     top = homes[None] = graphviz.Digraph(
         graph_attr={"rankdir": direction, **space, "fontname": "Courier", "fontsize": "12"},
@@ -299,7 +299,7 @@ _BESIDE = 6
 """At most so many boxes of a gradient stand in the row of one op; the others stand below or above it."""
 
 
-class _Rows(NamedTuple):
+class _RankRows(NamedTuple):
     """What stands beside what, where a description says so.
 
     Attributes:
@@ -630,7 +630,7 @@ def _read(description: Description, direction: Direction, answer: str, sizes: Si
         "texts": sizes.texts,
     }
     # Rows that were cut would not stand beside each other.
-    tall = direction == "TB" and not _Rows.of(description).together
+    tall = direction == "TB" and not _RankRows.of(description).together
     found = _with_rows(drawn, in_columns(description, placed) if tall else placed, sizes)
     return left_first(found) if drawn["twins"] else found
 
@@ -648,7 +648,7 @@ def _runs(
         for edge in answered.get("edges", [])
         if "id" in edge and "pos" in edge  # an invisible edge has no id
     }
-    rows = _Rows.of(description)
+    rows = _RankRows.of(description)
     for edge in [bundle[0] for bundle in _bundles(description)] if rows.together else ():
         if edge["id"] not in runs:  # graphviz gives up some lines within a row
             source, target = edge["source"], edge["target"]
@@ -678,7 +678,7 @@ def _wires(
     """The wires without a mark, those of a bundle beside each other, and the labels that they have."""
     edges: dict[str, list[list[list[float]]]] = {}
     labels: dict[str, Box] = {}
-    rows = _Rows.of(description)
+    rows = _RankRows.of(description)
     for bundle in _bundles(description):
         first = bundle[0]["id"]
         for at, edge in enumerate(bundle):

@@ -15,7 +15,7 @@ from nbgrad.nn.parallel.peers import Peers
 from nbgrad.nn.parameter import Parameter
 
 
-class Comparison:
+class RankMeasurement:
     """Measures one backward: the norms of what this process sends, and when each bucket has left and arrived.
 
     Args:
@@ -29,7 +29,7 @@ class Comparison:
         self._arrived: dict[int, float] = {}
 
     @classmethod
-    def of(cls, observers: Sequence[Observer]) -> "Comparison | None":
+    def of(cls, observers: Sequence[Observer]) -> "RankMeasurement | None":
         """The one for the graphs among ``observers``; None if none asks."""
         found = [one for one in observers if isinstance(one, RankRecorder)]
         return cls(found) if found else None
