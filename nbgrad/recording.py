@@ -80,6 +80,11 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
     @uncollected  # until the reader has the picture: it would look through all of the graph
     def _end(self, error: BaseException | None) -> None:
         self.graph.close(named_in_sight(user_frame()), error)
+        if sys.is_finalizing():  # nothing that draws can be imported any more
+            if self.save is not None:
+                late = f"nbgrad: {self.save} was not written: its block was still open when Python ended"
+                sys.stderr.write(f"{late}. Close the generator that holds it\n")
+            return
         for problem in self.present():  # raised, it would take what the block computed, or stand for what it raised
             warn_here(f"{problem}. The graph is there as before: graph.save(...) writes it to another file")
 

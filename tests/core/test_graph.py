@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import gc
+import subprocess
 import sys
 import threading
 import weakref
@@ -950,3 +951,42 @@ def test_global_variables_name_tensors_inside_a_function_too() -> None:
     failure = graph.failure(caught.value)
     assert failure is not None
     assert failure.operands[0].name == "SEEN_BY_ALL"
+
+
+UNENDED = """
+import torch
+import nbgrad
+
+net = torch.nn.Sequential(torch.nn.Linear(600, 600), torch.nn.ReLU(), torch.nn.Linear(600, 500))
+x = torch.randn(400, 600)
+
+def steps():
+    with OPENED:
+        while True:
+            net.zero_grad()
+            net(x).square().mean().backward()
+            yield
+
+unended = steps()
+for _ in range(3):
+    next(unended)
+print("the end")
+"""
+
+
+UNWRITTEN = "nbgrad: late.svg was not written: its block was still open when Python ended. "
+
+
+@pytest.mark.parametrize(
+    ("opened", "said"),
+    [
+        ("nbgrad.AutogradGraph()", ""),
+        ("nbgrad.record(save='late.svg')", UNWRITTEN + "Close the generator that holds it\n"),
+    ],
+)
+def test_a_graph_that_is_open_when_python_ends_does_not_abort_it(opened: str, said: str, tmp_path: Path) -> None:
+    """Torch cannot measure a tensor then: "THPVariable_clear", and exit code -6."""
+    script = tmp_path / "unended.py"
+    script.write_text(UNENDED.replace("OPENED", opened))
+    result = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "the end\n", said)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import count
 from os import PathLike
+from sys import is_finalizing
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -162,6 +163,9 @@ class AutogradGraph(Queries):
             return
         self.leave()
         self.listener.closed = True
+        if is_finalizing():  # the graph is out of reach by now, and to measure its tensors would abort the process
+            self.clear()
+            return
         if self.rank_recorder is not None:
             self.rank_recorder.publish()
         try:
