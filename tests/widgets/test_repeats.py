@@ -318,8 +318,9 @@ def test_a_problem_in_what_a_step_is_given_is_seen() -> None:
     described = read(given)
     drawn = drawable(described, NODES)
     about = described["problems"][0]["node"]
-    assert about in {node["id"] for node in described["nodes"] if node["op"] == "mul"}
-    assert about in {node["id"] for node in drawn["nodes"]}
+    (product,) = [edge["target"] for edge in described["edges"] if edge["source"] == about]
+    assert product in {node["id"] for node in described["nodes"] if node["op"] == "mul"}
+    assert {about, product} <= {node["id"] for node in drawn["nodes"]}
     boxes = [node["label"][0] for node in folded(drawn)]
     assert boxes == ["GRUCell × 8", "GRUCell × 10"], "the step in question is open"
 

@@ -183,8 +183,13 @@ def _beginnings(
     return [
         located(record, "nan", text, remedy if remedy and remedy in text else None)
         for record, text in found
-        if gone.isdisjoint(taken.source or 0 for taken in record.inputs)
+        if gone.isdisjoint(taken.source or 0 for taken in record.inputs) and not (hidden and _is_gone(record))
     ]
+
+
+def _is_gone(record: Record) -> bool:
+    """Whether it is a constant of which the numbers alone are kept, so that nothing says where they are from."""
+    return record.kind == "constant" and (record.leaf is None or record.leaf() is None)
 
 
 def _reach(records: list[Record], first: Record, modules: int) -> str:
