@@ -126,8 +126,8 @@ def _op(called: str, formula: Any, rule: Any, doc: Any) -> Any:
 
 def _check_file(file: Path) -> None:
     data = file.read_bytes()
-    if file.suffix in (".png", ".pdf"):
-        assert data.startswith((b"\x89PNG", b"%PDF-"))
+    if (begins := {".png": b"\x89PNG", ".pdf": b"%PDF-", ".gif": b"GIF89a"}.get(file.suffix)) is not None:
+        assert data.startswith(begins)
         return
     text = data.decode()  # no lone surrogate is left
     assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\u202a-\u202e\u2066-\u2069]", text), file
