@@ -66,7 +66,7 @@ def test_contenders_compute_the_same_numbers(case: Case, monkeypatch: pytest.Mon
     assert check(case) >= {"torch", "nbgrad"}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("library", [torch, nbgrad])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_everything_is_on_the_device_that_is_asked_for(
@@ -153,7 +153,7 @@ def test_as_many_edges_are_poured_as_rustworkx_is_given_alone() -> None:
     assert watching.pouring(nodes=100).once() == watching.bare(nodes=100).once() == 200
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 def test_the_parts_of_a_start_are_timed() -> None:
     times = imports.times(2)
     assert imports.REFERENCE in times
@@ -177,7 +177,7 @@ def test_a_step_takes_no_more_memory_than_torchs(name: str) -> None:
     assert 0 < memory.program_peak(name, None).highest <= theirs.highest
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_pictures_are_timed_and_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"gpt": lambda: view.gpt(2), "rnn": lambda: view.rnn(3), "large": lambda: view.large(33, 10)}
     monkeypatch.setattr(view, "GRAPHS", {name: (make, name) for name, make in small.items()})
@@ -315,7 +315,7 @@ def test_a_call_that_takes_too_long_is_interrupted() -> None:
         time.sleep(10)
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_the_command_writes_tables_and_ratios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["facts", "--rounds", "2", "--threads", "1", "--output", str(tmp_path)]) == 0
     written = (tmp_path / "bench.md").read_text()

@@ -103,7 +103,7 @@ def test_without_a_command_it_says_which_there_are(capsys: pytest.CaptureFixture
     assert "doctor" in capsys.readouterr().err
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_the_package_runs_as_the_command() -> None:
     result = subprocess.run([sys.executable, "-m", "nbgrad", "doctor"], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -45,19 +45,19 @@ def seen(more: str = "pass") -> str:
     return done.stdout
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 @pytest.mark.once
 def test_importing_every_module_runs_no_kernel() -> None:
     assert seen() == ""
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 @pytest.mark.once
 def test_a_kernel_would_be_seen() -> None:
     assert "aten.exp.default" in seen("torch.exp(torch.empty(3))")
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 @pytest.mark.once
 @pytest.mark.parametrize(("before", "after"), [("", True), ("gc.disable()", False)])
 def test_importing_leaves_the_garbage_collector_as_it_was(before: str, after: bool) -> None:

@@ -45,7 +45,7 @@ def start(kit: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=own)
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_a_kit_is_installed_once_and_keeps_what_a_student_wrote(kit: Path) -> None:
     first = start(kit, "--no-lab")
     assert first.returncode == 0, first.stderr
@@ -64,7 +64,7 @@ def test_a_kit_is_installed_once_and_keeps_what_a_student_wrote(kit: Path) -> No
     assert (home / "02_more.ipynb").read_text() == "as it was"
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 def test_a_kit_for_other_computers_says_so(kit: Path) -> None:
     [wheel] = (kit / "wheels").iterdir()
     wheel.rename(wheel.with_name("nbgrad-1.0-cp26-cp26-any.whl"))

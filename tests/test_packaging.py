@@ -195,7 +195,7 @@ def test_a_package_index_gets_no_link_that_leads_nowhere_and_both_licences(plain
         assert len(licences) == 2
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_the_tests_run_from_the_source_distribution(tmp_path: Path) -> None:
     """They find their helpers, their data and the scripts that they test."""
     copy = tmp_path / "project"
@@ -280,7 +280,7 @@ def test_a_part_that_was_not_compiled_makes_all_of_it_plain(site: Path) -> None:
     assert "RuntimeWarning" in result.stderr
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_a_compiler_that_fails_at_one_file_leaves_nothing_half_compiled(source: Path, tmp_path: Path) -> None:
     compiler = shutil.which("cc")
     if compiler is None or os.name == "nt":

@@ -28,7 +28,7 @@ def written(kind: str) -> list[Any]:
     ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("data", written("module"))
 def test_a_module_is_read_and_works(data: bytes) -> None:
     module = pickle.loads(data)
@@ -79,7 +79,7 @@ def public() -> Iterator[Any]:
                 yield pytest.param(value, id=f"{place.__name__}.{name}")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("function", list(public()))
 def test_every_function_can_be_pickled(function: Any) -> None:
     assert pickle.loads(pickle.dumps(function)) is function

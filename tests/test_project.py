@@ -130,7 +130,7 @@ def test_the_npm_lock_file_names_no_registry() -> None:
     assert "://" not in read(ROOT / "nbgrad" / "widgets" / "package.json")
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_importing_the_engine_loads_no_notebook() -> None:
     code = (
         "import sys, nbgrad\n"

@@ -17,7 +17,7 @@ from jupyter_client.manager import KernelManager
 from benchmarks.classroom import memory_of
 
 pytestmark = [
-    pytest.mark.rotated(3),
+    pytest.mark.rotated(6),
     pytest.mark.once,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="warm kernels need Linux"),
 ]

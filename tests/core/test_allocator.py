@@ -52,7 +52,7 @@ def of_their_own(*stages: str, **variables: str) -> list[bool]:
     return [bool(int(line)) for line in ran.stdout.split()]
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 @pytest.mark.once  # its module is not compiled
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only GNU's C library tells what it does")
 def test_freed_memory_is_kept_for_the_next_step() -> None:
@@ -62,7 +62,7 @@ def test_freed_memory_is_kept_for_the_next_step() -> None:
     assert of_their_own(RECORDED, MALLOC_TRIM_THRESHOLD_="131072") == [True], "what the user has set stays"
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 @pytest.mark.once
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only GNU's C library tells what it does")
 def test_an_op_on_tensors_without_memory_leaves_it_to_later_ones() -> None:

@@ -161,7 +161,7 @@ def test_the_numbers_of_a_backward_are_named_only_where_they_alone_make_it() -> 
     assert found.cause == "the rule of cumsum makes it from these values"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.many is False])
 def test_what_is_named_is_what_makes_it_in_every_row(name: str) -> None:
     """Elsewhere stand other numbers of the row's own domain: those that are named must make it still."""

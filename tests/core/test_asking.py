@@ -97,7 +97,7 @@ def loop(stop: threading.Event, net: Any, frozen: Any) -> None:
         optimizer.step()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_is_answered_while_the_graph_records_elsewhere(name: str) -> None:
     net = nbgrad.nn.Sequential(nbgrad.nn.Linear(3, 3), nbgrad.nn.Linear(3, 1))

@@ -69,7 +69,7 @@ def mixtures(sample: Sample) -> Iterator[tuple[torch.dtype, Sample]]:
             yield half, Sample(tuple(args), sample.settings)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.filterwarnings("ignore:(ComplexHalf|Mismatch dtype|size_average|Default grid_sample|LSTM with proj)")
 @every_device
 @every_row

@@ -42,7 +42,7 @@ public = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @public
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")  # torch's, about what the sample asks for
 def test_a_row_on_complex_numbers_is_torchs(name: str) -> None:
@@ -65,7 +65,7 @@ UNDEFINED = {"linalg_eigh": "phase", "linalg_svd": "phase", "normal": "a standar
 """Rows that cannot be compared with differences of their complex results, and why."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "name", [name for name, row in OPS.items() if row.differentiable and row.rules and not name.endswith("_backward")]
 )

@@ -38,7 +38,7 @@ Call = Callable[[Any, Any], Any]
 """A function of torch.nn.functional or of nbgrad's, and a tensor of that library."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.filterwarnings("ignore:Default grid_sample and affine_grid behavior")
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("constant", [False, True], ids=["differentiated by the seed too", "from a constant seed"])

@@ -77,7 +77,7 @@ def check(row: Op, sample: Sample, reference: Callable[..., Any]) -> None:
         rows.close(mine, yours, "value or gradient", coarsest)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.filterwarnings("ignore:.*(target size|ComplexHalf|Mismatch dtype|size_average|index_reduce|align_corners)")
 @pytest.mark.parametrize(
     "row",

@@ -447,7 +447,7 @@ def chain(length: int) -> tuple[Tensor, Tensor]:
     return x, y
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_depth_is_no_limit() -> None:
     """In a thread whose stack has ten bytes for each op, which is too little for any kind of recursion."""
     gone = []

@@ -10,7 +10,7 @@ from nbgrad.core.dispatch.formula import arguments, formula_with, latex_name, re
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.extend import unary
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 every_row = pytest.mark.parametrize("row", OPS.values(), ids=OPS)
 
 SAVED = "the forward computed it from the other inputs, by which the formula says it"

@@ -425,7 +425,7 @@ ORDERS = {
 """To which order both derivatives of a row are right, and why no further."""
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("row", [row for row in OPS.values() if row.differentiable], ids=lambda row: row.name)
 def test_derivatives_to_the_fourth_order_equal_torchs(row: Op) -> None:
     for sample in rows.comparable(row, small(row)):

@@ -67,7 +67,7 @@ def near(made, kernel, *given):
     assert made.stride() == kernel(*given).stride()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("second", LAID)
 @pytest.mark.parametrize("first", LAID)
 def test_wherever_the_factors_lie(calls, first, second):
@@ -76,7 +76,7 @@ def test_wherever_the_factors_lie(calls, first, second):
     assert len(calls) == (second in IN_ORDER)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("laid", LAID)
 @pytest.mark.parametrize("name", FORWARD)
 def test_wherever_the_second_factor_lies(calls, name, laid):

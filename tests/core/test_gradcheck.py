@@ -127,7 +127,7 @@ def test_most_rows_are_checked_so() -> None:
     assert len(SAMPLES) > 150
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_row_passes_on_torch_tensors_without_a_wrapper(name: str) -> None:
     row, sample = OPS[name], SAMPLES[name]

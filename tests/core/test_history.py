@@ -232,7 +232,7 @@ def test_the_copies_of_a_step_that_failed_are_not_taken_for_the_next() -> None:
     assert list(graph.update.ratios.values()) == pytest.approx([0.1 * 2 / 3])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("limit", [2, 3, 10, 64])
 @pytest.mark.parametrize("backwards", [1, 2, 3, 31, 64, 65, 100, 1000])
 def test_the_frames_are_bounded_and_the_first_and_the_last_are_there(limit: int, backwards: int) -> None:

@@ -82,7 +82,7 @@ def changed_in_place(name: str, sample: Sample, lib: Library, *, view: bool) -> 
     return [base, target, *once, *(0 * one if two is None else two for one, two in zip(leaves, twice, strict=True))]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("view", [False, True], ids=["result", "view"])
 @pytest.mark.parametrize("name", TWINS)
 @pytest.mark.filterwarnings("ignore:Use of")

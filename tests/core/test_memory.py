@@ -110,7 +110,7 @@ def check_flat(found: list[Counter[str]], *, watched: bool, recorded: bool) -> N
         assert max(records[half:]) <= 1.2 * max(records[:half])
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize("make", contexts())
 def test_ten_thousand_training_steps_keep_memory_flat(make: Callable[[], AbstractContextManager[Any]]) -> None:
     context = make()
@@ -121,7 +121,7 @@ def test_ten_thousand_training_steps_keep_memory_flat(make: Callable[[], Abstrac
     assert census()["Outer"] == census()["Record"] == 0
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize("make", contexts())
 def test_ten_thousand_forwards_keep_memory_flat(make: Callable[[], AbstractContextManager[Any]]) -> None:
     context = make()
@@ -296,7 +296,7 @@ def test_the_collector_finds_nothing_of_ours() -> None:
 # Depth.
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_many_ops_go_back_without_recursion() -> None:
     """Two hundred thousand: more than a stack of Python's or of C's would hold."""
     begin = time.process_time()
@@ -313,7 +313,7 @@ def test_many_ops_go_back_without_recursion() -> None:
     assert time.process_time() - end < end - begin, "to let go of it takes no longer than to make it"
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_a_long_chain_is_recorded_asked_and_dropped() -> None:
     x = tensor([1.0], requires_grad=True)
     with AutogradGraph() as graph:

@@ -186,7 +186,7 @@ def test_an_entry_without_samples_does_not_agree(monkeypatch: pytest.MonkeyPatch
     assert not opdb.check("exp").agrees
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_a_process_that_dies_or_hangs_stops_nothing() -> None:
     cases = ("well", "dies", "hangs", "raises", "still well")
     results = list(tool.run([(case, None, None) for case in cases], jobs=2, limit=5.0, function=unruly, ready=nothing))

@@ -19,7 +19,7 @@ def sets(keys: list[int | str]) -> Iterator[tuple[int | str, ...]]:
     yield from chain.from_iterable(combinations(keys, size) for size in sizes)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", [*optional_inputs.ROWS, *optional_inputs.CALLS])
 def test_gradients_are_torchs_without_any_of_the_optional_tensors(name: str) -> None:
     compared = 0

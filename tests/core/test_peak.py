@@ -80,7 +80,7 @@ def nothing_large(run: Callable[[], object]) -> None:
 KINDS = [*[(dtype, "contiguous") for dtype in DTYPES], *[(torch.float32, layout) for layout in LAYOUTS]]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("what", ["finite", "mixed"])
 @pytest.mark.parametrize(("dtype", "layout"), KINDS, ids=str)
 def test_statistics_and_checks_are_worked_out_in_pieces(dtype: torch.dtype, layout: str, what: str) -> None:
@@ -108,7 +108,7 @@ def test_numpy_makes_no_copy_either(layout: str) -> None:
     assert python_peak(lambda: every_question(data)) < COUNT
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("what", ["finite", "mixed"])
 @pytest.mark.parametrize(("dtype", "layout"), KINDS, ids=str)
 def test_they_are_those_of_the_whole(dtype: torch.dtype, layout: str, what: str) -> None:
@@ -197,7 +197,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(
     ("program", "graph", "dtype", "what"), CASES, ids=lambda value: getattr(value, "__name__", str(value))
 )

@@ -64,7 +64,7 @@ def _alike(one: Sample, other: Sample) -> bool:
     return shapes[0] == shapes[1]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     "row", [row for row in OPS.values() if row.differentiable and not row.random], ids=lambda row: row.name
 )

@@ -77,7 +77,7 @@ def has_mask(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype is torch.bool
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @every_row
 def test_forward_on_the_meta_device_gives_the_same_shape_and_dtype(row: Op) -> None:
     tried = 0

@@ -32,7 +32,7 @@ def values_read(run: Callable[[], Any]) -> str:
     return ""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("row", DIFFERENTIABLE, ids=[row.name for row in DIFFERENTIABLE])
 def test_no_row_reads_a_value_forward_or_backward(row: Any) -> None:
     for sample in rows.comparable(row, islice(rows.samples(row), 12), rows.LACKING_ON_META):

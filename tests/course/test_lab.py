@@ -248,7 +248,7 @@ for path in sorted(Path(__file__).parent.glob("answers_*.py")):
 RIGHT, WRONG = (dict(sorted(one.items(), key=lambda one: [*map(int, one[0].split("."))])) for one in (RIGHT, WRONG))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("number", "answer"), [(number, answer) for number, answers in RIGHT.items() for answer in answers]
 )
@@ -259,7 +259,7 @@ def test_the_right_answer_is_right_in_every_form(number: str, answer: Any) -> No
     lab.require(number, answer)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("number", "answer", "kind", "reason"),
     [(number, *one) for number, wrong in WRONG.items() for one in wrong],
@@ -327,7 +327,7 @@ def test_an_exercise_that_was_not_answered_says_so() -> None:
     assert lab.check("1.2", print).kind != "unanswered"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("number", "answer"), [(number, one[0]) for number, wrong in WRONG.items() for one in wrong])
 def test_a_message_ends_with_one_mark(number: str, answer: Any) -> None:
     said, _, _ = repr(lab.check(number, answer)).partition(" A hint: ")

@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.lab.harness import LabServer, NotebookPage
 from tests.lab.test_view import DEEP, written
 
-pytestmark = [pytest.mark.browser, pytest.mark.rotated(3)]
+pytestmark = [pytest.mark.browser, pytest.mark.rotated(4)]
 
 SETUP = """%load_ext nbgrad
 import gc

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from nbgrad.core.graph.history import FRAMES
 from tests.lab.harness import LabServer, NotebookPage
 
-pytestmark = [pytest.mark.browser, pytest.mark.rotated(3)]
+pytestmark = [pytest.mark.browser, pytest.mark.rotated(4)]
 
 CELLS = [
     "%load_ext nbgrad\nimport nbgrad\nnbgrad.manual_seed(0)\n"

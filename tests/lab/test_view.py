@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, expect
 
 from tests.lab.harness import LabServer, NotebookPage
 
-pytestmark = [pytest.mark.browser, pytest.mark.rotated(3)]
+pytestmark = [pytest.mark.browser, pytest.mark.rotated(4)]
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 

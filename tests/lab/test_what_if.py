@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tests.lab.harness import LabServer, NotebookPage
 from tests.lab.test_view import written
 
-pytestmark = [pytest.mark.browser, pytest.mark.rotated(3)]
+pytestmark = [pytest.mark.browser, pytest.mark.rotated(4)]
 
 SMALL = """%%autograd --name small
 w = nbgrad.tensor([[0.5, -1.0], [2.0, 3.0]], requires_grad=True)

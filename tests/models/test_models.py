@@ -60,7 +60,7 @@ def test_a_program_that_is_not_the_same_twice_is_noted(ran: Ran) -> None:
     assert [result.program for result in ran.results if result.note] == ["random_itself"]
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_time_and_memory_are_measured() -> None:
     (right,) = run("tests.models.wrong", ["--only", "right"]).results
     assert right.time is not None
@@ -85,7 +85,7 @@ def test_the_page_is_what_the_next_run_is_compared_with(ran: Ran) -> None:
     assert faults("torch", Result("right", "loss differs", converted="close"), text)
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 def test_a_package_that_cannot_be_imported_is_a_row() -> None:
     (result,) = run("tests.models.absent", []).results
     assert result.program == "import"

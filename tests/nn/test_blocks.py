@@ -82,14 +82,14 @@ def test_output_gradients_and_buffers_are_torchs(name, training):
             compare(ours.train(training), theirs.train(training), inputs, tolerance=tolerance_of(name))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @WARNS
 @pytest.mark.parametrize("name", COMPARED)
 def test_inputs_need_not_be_contiguous(name):
     compare(*matched(TABLE[name].make), tensors(TABLE[name].inputs[-1]), change=strided, tolerance=tolerance_of(name))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @WARNS
 @pytest.mark.parametrize("name", COMPARED)
 def test_single_precision_is_torchs(name):
@@ -106,7 +106,7 @@ def test_repr_is_torchs(name):
     assert lacking.printed(TABLE[name].make(nn)) == repr(TABLE[name].make(torch.nn))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @WARNS
 @pytest.mark.parametrize("name", COMPARED)
 def test_weights_go_both_ways(name):

@@ -47,7 +47,7 @@ def layers(options):
     return options.get("num_layers", 1) * (1 + options.get("bidirectional", False))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,7 +73,7 @@ def test_non_contiguous_inputs_in_single_precision(kind, batch_first):
     check(ours, theirs, x, turned, tolerance={"rtol": 1.3e-6, "atol": 1e-5})
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("lengths", [[5, 3, 3, 1], [4, 4], [1], [3, 5, 1, 3]])
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("kind", KINDS)

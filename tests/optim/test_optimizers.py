@@ -89,7 +89,7 @@ def same_walk(ours, theirs, steps=50, **tolerance):
     assert not any(torch.equal(one, param.data) for one, param in zip(before, ours.params, strict=True))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("name", "settings"), CASES)
 def test_fifty_steps_are_torchs(name, settings):
     same_walk(*both(name, settings, OWN), **EXACT)
@@ -144,7 +144,7 @@ def test_state_dict_is_torchs(name):
     assert repr(ours.optimizer) == repr(theirs.optimizer)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", COMPARED.values())
 @pytest.mark.parametrize("there", ["ours to torch's", "torch's to ours", "ours to ours"])
 def test_state_moves_in_midwalk(name, there):

@@ -129,7 +129,7 @@ def test_a_graph_without_tensors_knows_the_same_without_a_hook(program: Program)
     assert without_tensors(program, hooks=False) == without_tensors(program, hooks=True)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.filterwarnings("ignore")  # torch's own, of functions that it will drop
 @pytest.mark.parametrize("name", [name for name in opdb.cases() if not name.endswith(opdb.COMPLEX)])
 def test_of_an_op_of_torchs_database_it_knows_the_same_without_a_hook(name: str) -> None:
@@ -199,7 +199,7 @@ def test_a_graph_sees_the_same_with_a_hook_on_every_node(program: Program) -> No
     assert few == all_of_them
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.filterwarnings("ignore")  # torch's own, of functions that it will drop
 @pytest.mark.parametrize("name", [name for name in opdb.cases() if not name.endswith(opdb.COMPLEX)])
 def test_of_an_op_of_torchs_database_it_sees_the_same_with_a_hook_on_every_node(name: str) -> None:
@@ -367,7 +367,7 @@ def run(entry: Any, sample: Any) -> Gradients:
     return [one.grad for one in inputs]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.filterwarnings("ignore")  # torch's own, of functions that it will drop
 @pytest.mark.parametrize("name", [name for name in opdb.cases() if not name.endswith(opdb.COMPLEX)])
 def test_an_op_of_torchs_database_gives_the_same_and_its_inputs_have_their_gradients(name: str) -> None:

@@ -14,7 +14,7 @@ from nbgrad.widgets.render.html_page import page
 from tests.widgets import graphs
 from tests.widgets.test_html_page import notebook
 
-pytestmark = [pytest.mark.browser, pytest.mark.rotated(3)]
+pytestmark = [pytest.mark.browser, pytest.mark.rotated(4)]
 
 AXE = Path(view.STATIC).parent / "node_modules" / "axe-core" / "axe.min.js"
 

@@ -203,7 +203,7 @@ def test_a_module_of_one_op_is_open() -> None:
     assert [node["about"] for node in linears] == [f"· {2 * layer} (Linear)" for layer in range(30)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [*SMALL, *LARGE])
 def test_how_large_a_picture_will_be_is_known_before(name: str, in_one_column: None) -> None:
     described = {**SMALL, **LARGE}[name]()

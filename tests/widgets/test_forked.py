@@ -62,7 +62,7 @@ PROGRAM = """
 """
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("graphviz", ["drawn", "not drawn"])
 def test_a_fork_while_other_threads_draw_and_train_hangs_nowhere(graphviz: str) -> None:

@@ -22,7 +22,7 @@ from nbgrad.widgets.render.svg import svg
 from tests.lab.harness import SCREENSHOTS, screenshot
 from tests.widgets import graphs
 
-pytestmark = [pytest.mark.browser, pytest.mark.rotated(3)]
+pytestmark = [pytest.mark.browser, pytest.mark.rotated(4)]
 
 
 def view(tab: Page) -> Locator:

@@ -31,14 +31,14 @@ def test_it_lays_out_a_graph() -> None:
     assert names(run_graphviz(SMALL)) == {"a", "b", "c", "cluster_s"}
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_the_same_graph_gives_the_same_answer_in_another_process() -> None:
     program = f"from nbgrad.widgets.layout.graphviz_wasm import run_graphviz; print(run_graphviz({SMALL!r}), end='')"
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert other.stdout == run_graphviz(SMALL) == run_graphviz(SMALL)
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 def test_a_process_that_has_drawn_ends_without_a_word() -> None:
     """The compiled core keeps more alive until the interpreter ends than the plain one."""
     program = """
@@ -129,7 +129,7 @@ def test_a_deep_chain_fits_the_stack() -> None:
     assert len(names(run_graphviz(chain, seconds=20))) == 5001
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_it_works_where_no_cache_can_be_written() -> None:
     nowhere = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"), os.devnull + "/nowhere")
     program = f"from nbgrad.widgets.layout.graphviz_wasm import run_graphviz; print(len(run_graphviz({SMALL!r})))"

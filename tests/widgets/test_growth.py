@@ -274,7 +274,7 @@ def questions(folder: Path) -> dict[str, Callable[[AutogradGraph], object]]:
     return found
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("much", MUCH, ids=lambda much: much.__name__)
 def test_twice_as_much_takes_twice_as_long(much: Callable[[int], object], tmp_path: Path) -> None:
     counts: dict[str, list[int]] = {}

@@ -146,7 +146,7 @@ def wrong(graph: nbgrad.AutogradGraph) -> list[str]:
     return [problem["text"] for problem in describe(graph)["problems"]]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("loop", [mlp, cnn, transformer, lstm, gan], ids=lambda loop: loop.__name__)
 @pytest.mark.parametrize("seed", range(2))
 def test_training_has_no_findings_wherever_a_cell_ends(loop: Callable[[], Loop], seed: int) -> None:

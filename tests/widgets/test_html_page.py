@@ -50,7 +50,7 @@ def transform(tab: Page) -> str | None:
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_fit_fits_at_once_into_the_room_that_the_line_above_leaves(opened: Any, stack: Any) -> None:
     tab = opened(page(lay_out(stack(80, blocks=4), folding=Folding()), "stack"))
     expect(tab.locator(".nbg-status")).to_be_visible()
@@ -68,7 +68,7 @@ def test_fit_fits_at_once_into_the_room_that_the_line_above_leaves(opened: Any, 
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_a_click_opens_the_details_and_escape_closes_them(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
     expect(tab.get_by_test_id("nbgrad-view")).to_be_visible()
@@ -101,7 +101,7 @@ def test_a_click_opens_the_details_and_escape_closes_them(opened: Any, mlp: Desc
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_pan_and_zoom_move_the_picture_and_fit_restores_it(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
     tab.get_by_test_id("nbgrad-fit").click()
@@ -125,7 +125,7 @@ def test_pan_and_zoom_move_the_picture_and_fit_restores_it(opened: Any, mlp: Des
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_in_a_narrow_view_the_panel_covers_no_chosen_node(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
     tab.set_viewport_size({"width": 480, "height": 760})
@@ -137,7 +137,7 @@ def test_in_a_narrow_view_the_panel_covers_no_chosen_node(opened: Any, mlp: Desc
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_the_keyboard_alone_is_enough(opened: Any, small: Description) -> None:
     tab = opened(page(lay_out(small), "small"))
     tab.get_by_test_id("nbgrad-fit").focus()
@@ -163,7 +163,7 @@ def test_the_keyboard_alone_is_enough(opened: Any, small: Description) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_the_reductions_are_one_click_away(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
     tab.get_by_test_id("nbgrad-reductions").click()
@@ -180,7 +180,7 @@ def test_the_reductions_are_one_click_away(opened: Any, mlp: Description) -> Non
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_hovering_shows_the_neighbours(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
     tab.get_by_test_id("nbgrad-fit").click()
@@ -192,7 +192,7 @@ def test_hovering_shows_the_neighbours(opened: Any, mlp: Description) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_a_copy_shows_the_details_of_its_tensor(opened: Any, stack: Any) -> None:
     picture = lay_out(stack(60, blocks=6, shared=1), folding=Folding())
     tab = opened(page(picture, "stack"))
@@ -204,7 +204,7 @@ def test_a_copy_shows_the_details_of_its_tensor(opened: Any, stack: Any) -> None
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_hostile_names_are_text(opened: Any, hostile: Description) -> None:
     tab = opened(page(lay_out(hostile), "<script>window.hacked = 1</script>"))
     for index in range(1, 11):
@@ -216,7 +216,7 @@ def test_hostile_names_are_text(opened: Any, hostile: Description) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize(
     "markup",
     [
@@ -238,7 +238,7 @@ def test_what_is_not_plain_mathml_is_shown_as_latex(opened: Any, small: Descript
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_several_pictures_live_in_one_page(opened: Any, small: Description, mlp: Description) -> None:
     body = fragment(lay_out(small)) + fragment(lay_out(mlp)) + runtime()
     tab = opened(f"<!DOCTYPE html><meta charset='utf-8'><body>{body}</body>")
@@ -284,7 +284,7 @@ def notebook(picture: Picture) -> str:
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_the_live_view_hides_the_static_one_and_gives_it_back(opened: Any, small: Description, mlp: Any) -> None:
     tab = opened(notebook(lay_out(small)))
     expect(tab.locator("#static")).to_be_hidden()
@@ -298,7 +298,7 @@ def test_the_live_view_hides_the_static_one_and_gives_it_back(opened: Any, small
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_what_stands_around_a_live_view_follows_its_picture(opened: Any) -> None:
     first, later = lay_out(graphs.trained(1, 1)), lay_out(graphs.trained(3, 1))
     tab = opened(notebook(first))
@@ -332,7 +332,7 @@ def test_what_stands_around_a_live_view_follows_its_picture(opened: Any) -> None
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_a_page_says_at_once_which_numbers_it_does_not_have(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.large()), "numbers"))
     tab.locator('[aria-label^="w, "]').click()
@@ -353,7 +353,7 @@ INSIDE = """e => {
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize("direction", ["TB", "LR"])
 @pytest.mark.parametrize("screen", [(1366, 768), (1920, 1080)])
 def test_what_is_seen_first_can_be_read(opened: Any, stack: Any, screen: Any, direction: Any) -> None:
@@ -378,7 +378,7 @@ def test_what_is_seen_first_can_be_read(opened: Any, stack: Any, screen: Any, di
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_two_taps_on_a_screen_raise_nothing(browser: Browser, small: Description, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(page(lay_out(small), "touched"), encoding="utf-8")
@@ -397,7 +397,7 @@ def test_two_taps_on_a_screen_raise_nothing(browser: Browser, small: Description
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_on_paper_the_whole_picture_is_on_one_page(opened: Any, stack: Any) -> None:
     for direction in ("TB", "LR"):
         tab = opened(page(lay_out(stack(60), direction=direction, folding=Folding()), "paper"))
@@ -414,7 +414,7 @@ def test_on_paper_the_whole_picture_is_on_one_page(opened: Any, stack: Any) -> N
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize("font", ["DejaVu Sans", "Liberation Sans"])
 def test_letters_of_any_font_stay_in_their_boxes(opened: Any, font: str) -> None:
     described = graphs.wordy()
@@ -433,7 +433,7 @@ def test_letters_of_any_font_stay_in_their_boxes(opened: Any, font: str) -> None
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_a_graph_too_large_to_read_starts_at_its_root(opened: Any, stack: Any) -> None:
     picture = lay_out(stack(250), folding=Folding())
     tab = opened(page(picture, "large"))
@@ -444,7 +444,7 @@ def test_a_graph_too_large_to_read_starts_at_its_root(opened: Any, stack: Any) -
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_the_picture_takes_what_is_left_of_the_window(opened: Any, stack: Any) -> None:
     description = stack(70)
     tab = opened(page(lay_out(description, folding=Folding()), "stack"), size=(1366, 768))

@@ -13,7 +13,7 @@ from nbgrad.widgets.render.html_page import page
 from tests.lab.harness import screenshot
 from tests.widgets import graphs
 
-pytestmark = [pytest.mark.browser, pytest.mark.rotated(3)]
+pytestmark = [pytest.mark.browser, pytest.mark.rotated(4)]
 
 SEEN = """() => {
     const stage = document.querySelector(".nbg-stage").getBoundingClientRect();

@@ -19,7 +19,7 @@ from tests.lab.harness import screenshot
 from tests.widgets import graphs
 from tests.widgets.test_html_page import INSIDE, SCALE, notebook
 
-pytestmark = [pytest.mark.browser, pytest.mark.rotated(3)]
+pytestmark = [pytest.mark.browser, pytest.mark.rotated(4)]
 
 
 def middle(part: Locator) -> tuple[float, float]:

@@ -116,7 +116,7 @@ def graph() -> nbgrad.AutogradGraph:
     return made
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("how", HARM)
 @pytest.mark.parametrize("package", COSTS)
 def test_a_package_costs_the_files_that_it_makes(
@@ -138,7 +138,7 @@ def test_a_package_costs_the_files_that_it_makes(
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(f"net{suffix}" for suffix in kept)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("how", HARM)
 @pytest.mark.parametrize("package", COSTS)
 def test_a_package_costs_what_it_shows_under_a_cell(
@@ -201,7 +201,7 @@ SLIPS = [r"\left( a", "a^", "a_", r"\begin{matrix} a", r"\sqrt", r"\frac", "{", 
 SLIPS += ["{" * 2000, "\ud800", "\0", "", "a" * 30_000, r"\unknown", "</math><script>", None, 5]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: ascii(slip)[:20])
 def test_a_slip_in_a_formula_costs_that_formula_alone(tmp_path: Path, slip: Any) -> None:
     @nbgrad.op(formula=slip, samples=[])

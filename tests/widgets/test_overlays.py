@@ -187,7 +187,7 @@ def test_a_still_picture_is_coloured_by_it_and_has_a_scale(tmp_path: Path) -> No
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_a_page_opens_with_it_and_offers_it_beside_its_own(opened: Any) -> None:
     net, graph, _, _ = recorded()
     graph.overlay("fisher", {net.first.weight: 1.0, net.rest[1].weight: 5.0, "loss": 2.0})

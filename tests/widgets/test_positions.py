@@ -133,7 +133,7 @@ def test_no_name_of_a_user_reaches_graphviz(hostile: Description) -> None:
     assert source.isascii()
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_the_same_description_gives_the_same_picture(mlp: Description) -> None:
     program = (
         "import json, sys; from nbgrad.widgets.layout.positions import lay_out; "
@@ -166,7 +166,7 @@ def test_a_scope_that_is_not_there_is_no_scope(small: Description) -> None:
 # --- too large -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_scopes_are_folded_deepest_first(stack: Any) -> None:
     stacked = stack(1000)
     picture = lay_out(stacked, folding=necessary(stacked, NODES))
@@ -322,7 +322,7 @@ def test_a_result_of_an_op_is_never_copied(flat: Any) -> None:
     assert len(drawable(description, NODES)["nodes"]) == 11
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_a_tangle_that_would_take_minutes_is_drawn_in_part(tangle: Any) -> None:
     start = time.process_time()
     picture = lay_out(tangle(1500), limit=1200, seconds=0.4)

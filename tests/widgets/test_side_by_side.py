@@ -124,7 +124,7 @@ def node(tab: Page, name: str) -> Any:
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_what_is_chosen_lights_up_on_both_sides_and_folding_folds_both(opened: Any) -> None:
     outline = outline_comparison(activations())
     described = outline.detail()
@@ -147,7 +147,7 @@ def test_what_is_chosen_lights_up_on_both_sides_and_folding_folds_both(opened: A
 
 
 @pytest.mark.browser
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 def test_a_kernel_folds_both_sides_too() -> None:
     from nbgrad.widgets.view import GraphView
 

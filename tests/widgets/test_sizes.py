@@ -228,7 +228,7 @@ def test_a_history_does_not_turn_while_it_grows() -> None:
         view.close()
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_a_thousand_nodes_are_drawn_if_they_are_asked_for() -> None:
     with nbgrad.AutogradGraph("many") as graph:
         h = nbgrad.tensor(torch.rand(20), requires_grad=True)

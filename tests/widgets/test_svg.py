@@ -64,7 +64,7 @@ def test_notes_are_in_it(stack: Any) -> None:
     assert "folded" in " ".join(words(svg(lay_out(stack(1000)))))
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_the_same_bytes_twice_and_in_two_processes(mlp: Description) -> None:
     program = (
         "import json, sys; from nbgrad.widgets.layout.positions import lay_out; "
@@ -92,7 +92,7 @@ def test_the_png_is_drawn_at_its_size(small: Description) -> None:
     assert abs(size(png(drawing))[0] - width) <= 1
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_a_large_png_is_capped(stack: Any, tangle: Any) -> None:
     assert size(png(svg(lay_out(tangle(60)))))[0] == PNG_WIDTH
     assert size(png(svg(lay_out(stack(250), folding=Folding()))))[1] <= 4001

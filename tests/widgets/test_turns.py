@@ -34,7 +34,7 @@ def wasserstein(critics: int, set_to_none: bool, rounds: int = 3) -> Iterator[No
         yield
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("set_to_none", [True, False])
 @pytest.mark.parametrize("critics", [1, 2, 5, 8, 9, 17, 18, 25])
 def test_a_generator_whose_turn_comes_seldom_is_not_accused(critics: int, set_to_none: bool) -> None:
@@ -44,7 +44,7 @@ def test_a_generator_whose_turn_comes_seldom_is_not_accused(critics: int, set_to
     assert texts(graph) == []
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("set_to_none", [True, False])
 @pytest.mark.parametrize("turns", [1, 3, 12])
 def test_two_losses_that_share_an_optimizer_may_take_turns(turns: int, set_to_none: bool) -> None:
@@ -143,7 +143,7 @@ WHERE = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("set_to_none", [True, False])
 @pytest.mark.parametrize("cut", [by_detach, by_rounding, by_no_grad])
 @pytest.mark.parametrize("several", [False, True])

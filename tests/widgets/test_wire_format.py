@@ -51,7 +51,7 @@ def all_sorts(hostile: Description) -> list[Picture]:
     return [turned, *map(lay_out, described)]
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize(("steps", "frames", "told"), [(258, 40, 297), (322, 41, 118)])
 def test_a_long_history_of_three_hundred_nodes_travels_in_100_kilobytes(steps: int, frames: int, told: int) -> None:
     picture = lay_out(deep(steps), folding=Folding())

@@ -56,7 +56,7 @@ def losses(kind: str, backend: str | None) -> list[float]:
     return [*found, *net[1].running_mean.data.tolist()]
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 @needs_compiler
 @pytest.mark.parametrize("kind", ["loss", "step"])
 def test_training_is_the_same(kind: str) -> None:

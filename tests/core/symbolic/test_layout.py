@@ -38,7 +38,7 @@ def test_random_networks_of_images_stay_what_they_are(seed: int) -> None:
     check(Random(seed))
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_a_wrong_layout_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def mirrored(self: Any, step: Any) -> bool:
         """Take the first argument of an addition twice."""

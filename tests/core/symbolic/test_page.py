@@ -87,7 +87,7 @@ KINDS: list[Any] = [
 
 
 @needs_node
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("number", range(len(KINDS)))
 def test_kinds_of_steps(number: int, dtype: torch.dtype, tmp_path: Path) -> None:

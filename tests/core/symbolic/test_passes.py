@@ -475,7 +475,7 @@ def test_an_unknown_level_is_refused() -> None:
         trace(lambda x: x * 2, X).optimize("fast")
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_the_time_of_passes_grows_with_the_number_of_steps() -> None:
     def seconds(count: int) -> float:
         def chain(a: Any, b: Any) -> Any:

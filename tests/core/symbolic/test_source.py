@@ -82,7 +82,7 @@ def test_the_source_of_a_network_computes_the_same(made: Callable[[], Case], lev
     compare(program.optimize(), args, tmp_path, level)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("name", sorted(OPS))
 def test_the_source_of_a_row_and_its_gradient_computes_the_same(name: str, tmp_path: Path) -> None:

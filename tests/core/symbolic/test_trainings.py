@@ -93,7 +93,7 @@ def losses(make: Net, optimizer: str, how: dict[str, Any] | None) -> list[float]
     return found
 
 
-@pytest.mark.rotated(4)
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
 @pytest.mark.parametrize("make", [mlp, cnn, Reader, GPT], ids=["MLP", "CNN", "LSTM", "GPT"])
 def test_a_compiled_training_has_the_same_losses(make: Net, optimizer: str) -> None:

@@ -9,7 +9,7 @@ from benchmarks import distributed
 from tests.nn.parallel import workers
 from tests.nn.parallel.processes import errors, values
 
-pytestmark = [pytest.mark.once, pytest.mark.rotated(3)]
+pytestmark = [pytest.mark.once, pytest.mark.rotated(6)]
 
 
 @pytest.mark.parametrize(

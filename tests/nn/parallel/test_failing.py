@@ -8,7 +8,7 @@ import pytest
 from tests.nn.parallel import workers
 from tests.nn.parallel.processes import TIMEOUT, errors, free_port, run, values
 
-pytestmark = [pytest.mark.once, pytest.mark.rotated(3)]
+pytestmark = [pytest.mark.once, pytest.mark.rotated(6)]
 
 DIFFERENT = {
     "shape": r"rank 1 has parameter 'weight' of shape \(3, 4\).*, and rank 0 parameter 'weight' of shape \(2, 4\)",

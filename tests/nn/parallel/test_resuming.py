@@ -11,7 +11,7 @@ import pytest
 from tests.nn.parallel.processes import LIMIT, ROOT, values
 from tests.nn.parallel.resuming import STEPS, train
 
-pytestmark = [pytest.mark.once, pytest.mark.rotated(3)]
+pytestmark = [pytest.mark.once, pytest.mark.rotated(6)]
 
 SETTINGS = ["--standalone", "--nproc-per-node", "2", "--max-restarts", "2", "--monitor-interval", "0.1"]
 

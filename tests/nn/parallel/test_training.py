@@ -6,7 +6,7 @@ import torch
 from tests.nn.parallel.processes import values
 from tests.nn.parallel.training import alone, together
 
-pytestmark = [pytest.mark.once, pytest.mark.rotated(3)]
+pytestmark = [pytest.mark.once, pytest.mark.rotated(6)]
 
 CASES = {
     "mlp": ("mlp", 2, {}),
