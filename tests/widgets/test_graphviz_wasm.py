@@ -67,7 +67,11 @@ def test_an_early_alarm_never_stops_the_next_layout() -> None:
     run_graphviz(SMALL)
     limit = 10 * (time.monotonic() - begin)
     for _ in range(20):  # the alarms of the first ones come while the last ones run
-        assert "a" in names(run_graphviz(SMALL, seconds=limit))
+        begin = time.monotonic()
+        try:
+            assert "a" in names(run_graphviz(SMALL, seconds=limit))
+        except LayoutTimeout:  # on a busy machine its own alarm may be due
+            assert time.monotonic() - begin >= limit
 
 
 @pytest.mark.parametrize("hit", ["start", "cancel"])
