@@ -162,7 +162,7 @@ def test_the_backward_is_walked_step_by_step(opened: Any) -> None:
     expect(details(tab)).to_contain_text("Incoming gradient")
     expect(details(tab)).to_contain_text("Local rule")
     expect(tab.locator(".nbg-edge.nbg-current")).to_have_count(len(described["steps"][meeting]["given"]))
-    expect(tab.locator(".nbg-status")).to_be_hidden()  # nor is a part said to be one any more
+    expect(tab.locator(".nbg-status[role=status]")).to_be_hidden()  # nor is a part said to be one any more
     inside = """e => {
         const [one, stage] = [e, e.closest('.nbg-stage')].map(one => one.getBoundingClientRect());
         return one.top < stage.bottom && one.bottom > stage.top;
@@ -640,7 +640,7 @@ def test_nodes_are_found_by_words_and_by_their_place(opened: Any) -> None:
     tab.get_by_test_id("nbgrad-ancestors").click()
     expect(tab.locator(".nbg-root.nbg-out")).to_have_count(1)
     tab.get_by_test_id("nbgrad-path").click()
-    expect(tab.locator(".nbg-status")).to_contain_text("other end")
+    expect(tab.locator(".nbg-status[role=status]")).to_contain_text("other end")
     node(tab, "loss = cross_entropy").dispatch_event("click")
     assert 3 <= tab.locator(".nbg-node:not(.nbg-out)").count() <= 6
     tab.keyboard.press("Escape")
@@ -738,7 +738,7 @@ def test_all_that_was_asked_for_is_lit_and_no_note_covers_it(opened: Any) -> Non
     assert tab.locator(lit).evaluate_all(opacities) == 2
     details(tab).get_by_test_id("nbgrad-ancestors").click()
     assert tab.locator(lit).evaluate_all(opacities) == 1
-    note, stage = tab.locator(".nbg-status"), tab.locator(".nbg-stage")
+    note, stage = tab.locator(".nbg-status[role=status]"), tab.locator(".nbg-stage")
     expect(note).to_contain_text("Only what you asked for is lit")
     assert note.evaluate("e => e.getBoundingClientRect().top") >= stage.evaluate(
         "e => e.getBoundingClientRect().bottom"

@@ -53,7 +53,7 @@ def transform(tab: Page) -> str | None:
 @pytest.mark.rotated(4)
 def test_fit_fits_at_once_into_the_room_that_the_line_above_leaves(opened: Any, stack: Any) -> None:
     tab = opened(page(lay_out(stack(80, blocks=4), folding=Folding()), "stack"))
-    expect(tab.locator(".nbg-status")).to_be_visible()
+    expect(tab.locator(".nbg-status[role=status]")).to_be_visible()
     seen = tab.evaluate(
         """async () => {
             const look = () => document.querySelector(".nbg-stage > g").getAttribute("transform");
@@ -63,7 +63,7 @@ def test_fit_fits_at_once_into_the_room_that_the_line_above_leaves(opened: Any, 
             return [at_once, look()];
         }"""
     )
-    expect(tab.locator(".nbg-status")).to_be_hidden()
+    expect(tab.locator(".nbg-status[role=status]")).to_be_hidden()
     assert seen[0] == seen[1]
 
 
@@ -368,11 +368,11 @@ def test_what_is_seen_first_can_be_read(opened: Any, stack: Any, screen: Any, di
         assert 11 * layer.evaluate(SCALE) >= 9.85
         assert tab.locator(".nbg-root").first.evaluate(INSIDE)
         seen = layer.evaluate(INSIDE)
-        expect(tab.locator(".nbg-status")).to_be_visible(visible=not seen)
+        expect(tab.locator(".nbg-status[role=status]")).to_be_visible(visible=not seen)
         whole += seen
         tab.get_by_test_id("nbgrad-fit").click()
         assert layer.evaluate(INSIDE)
-        expect(tab.locator(".nbg-status")).to_be_hidden()
+        expect(tab.locator(".nbg-status[role=status]")).to_be_hidden()
         tab.close()
     assert 0 < whole < len(descriptions)
 
@@ -455,7 +455,7 @@ def test_the_picture_takes_what_is_left_of_the_window(opened: Any, stack: Any) -
     def stage() -> dict[str, float]:
         return tab.locator(".nbg-stage").bounding_box()  # type: ignore[return-value]
 
-    expect(tab.locator(".nbg-status")).to_contain_text("Here is a part")
+    expect(tab.locator(".nbg-status[role=status]")).to_contain_text("Here is a part")
     root = node(tab, next(one["id"] for one in description["nodes"] if one["root"])).bounding_box()
     assert root["y"] + root["height"] <= stage()["y"] + stage()["height"], "it starts at all of the root"
     assert below() == 0

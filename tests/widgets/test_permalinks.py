@@ -142,14 +142,14 @@ def test_a_link_leads_to_its_node_step_and_folding(linked: Any) -> None:
 @pytest.mark.parametrize("behind", ["#node=n999", "#node=%3Cscript%3E&step=-1", "#node=n999&step=1e9&folded=s77,,s1"])
 def test_a_link_to_what_is_not_there_says_so(linked: Any, behind: str) -> None:
     tab = linked(behind)
-    expect(tab.locator(".nbg-status")).to_contain_text("which is not in this picture")
+    expect(tab.locator(".nbg-status[role=status]")).to_contain_text("which is not in this picture")
     expect(tab.locator(".nbg-chosen")).to_have_count(0)
 
 
 @pytest.mark.browser
 def test_a_hash_of_another_kind_is_left_alone(linked: Any) -> None:
     tab = linked("#section-2")
-    expect(tab.locator(".nbg-status")).not_to_contain_text("link")
+    expect(tab.locator(".nbg-status[role=status]")).not_to_contain_text("link")
     assert tab.url.endswith("#section-2")
 
 
@@ -171,7 +171,7 @@ def test_a_name_and_a_link_are_copied(linked: Any, clipboard: str) -> None:
     tab.evaluate(f"{clipboard}; 1")
     node(tab, "weight, (2, 4)").click()
     tab.get_by_role("button", name="Copy net.rest[1].weight").click()
-    told = tab.locator(".nbg-status")
+    told = tab.locator(".nbg-status[role=status]")
     expect(told).to_contain_text("net.rest[1].weight")
     assert tab.evaluate("copied") == "net.rest[1].weight"
     refused = clipboard.endswith("false;\n}")
