@@ -328,7 +328,7 @@ class Room:
         return np.array(found)
 
     def mean_wait(self, students: int) -> float:
-        """What ``waits`` has as its mean in the long run, by the formula for so many machines and repairers."""
+        """The mean of ``waits`` in the long run, by the formula for a number of machines and of repairers."""
         running = np.arange(students + 1)
         working = np.minimum(running, self.processors)
         began = (students - running[1:] + 1) / self.think

@@ -62,7 +62,7 @@ if os.environ.get("HUB_WARM") == "1":
     subprocess.run([sys.executable, str(HERE / "warm_kernel.py"), *words], check=True)
     c.Spawner.environment["JUPYTER_PATH"] = str(DATA / "share" / "jupyter")
 
-# What is idle ends: kernels after half an hour, servers after an hour. Notebooks are files, and stay.
+# An idle kernel ends after half an hour, an idle server after an hour. Notebooks are files, and stay.
 c.Spawner.args = [
     "--MappingKernelManager.cull_idle_timeout=1800",
     "--MappingKernelManager.cull_interval=300",

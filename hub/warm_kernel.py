@@ -129,7 +129,7 @@ def stand_for_kernel(file: str, preload: str) -> int:
 
 
 def serve(path: Path) -> dict | None:
-    """Fork a kernel for each connection; None when nobody has wanted one for a while.
+    """Fork a kernel for each connection; return None after a while without one.
 
     In the forked process it returns what was asked for.
     """
@@ -175,7 +175,7 @@ def serve(path: Path) -> dict | None:
 
 
 def _request(client: socket.socket) -> tuple[dict | None, list[int]]:
-    """What is asked for, and the three streams of the kernel."""
+    """The request, and the three streams of the kernel."""
     client.settimeout(10)
     streams = list[int]()
     try:
@@ -199,7 +199,7 @@ def _request(client: socket.socket) -> tuple[dict | None, list[int]]:
 
 
 def _pass_on(process: int, kernels: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
-    """Send the kernel the signals that came; without a connection nobody waits for it any more."""
+    """Send the kernel the signals that came. End it if the connection is gone."""
     try:
         numbers = kernels[process].recv(64)
     except ConnectionError:

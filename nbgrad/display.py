@@ -8,34 +8,31 @@ from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
 
 
+def _configured() -> dict[str, Any]:
+    """How a picture is drawn: the options that the user has set."""
+    from nbgrad.options import Options
+
+    options = Options()
+    return {"depth": options.depth, "nodes": options.nodes, "direction": options.direction}
+
+
 class GraphRenderer:
     """What ``AutogradGraph`` shows and saves itself with, extension or not."""
 
     def show(self, graph: AutogradGraph) -> None:
         """Draw ``graph`` as the output of a notebook cell, with the options that the user has set."""
-        from nbgrad.options import Options
         from nbgrad.widgets.describe import outline
         from nbgrad.widgets.notebook_output import show
         from nbgrad.widgets.tensor_lookup import Holdings
 
-        configured = Options()
-        show(
-            outline(graph),
-            depth=configured.depth,
-            nodes=configured.nodes,
-            direction=configured.direction,
-            holdings=Holdings(graph),
-        )
+        show(outline(graph), **_configured(), holdings=Holdings(graph))
 
     def frame(self, graph: AutogradGraph) -> tuple[str, str]:
         """Return ``graph`` as the output of a cell of marimo, with the options that the user has set."""
-        from nbgrad.options import Options
         from nbgrad.widgets.describe import outline
         from nbgrad.widgets.marimo_output import Framed
 
-        configured = Options()
-        shown = outline(graph)
-        return Framed(shown, depth=configured.depth, nodes=configured.nodes, direction=configured.direction)._mime_()
+        return Framed(outline(graph), **_configured())._mime_()
 
     def save(self, graph: AutogradGraph, path: str | PathLike[str], **options: Any) -> None:
         """Write ``graph`` to a file, as ``nbgrad.export.save`` does."""
@@ -45,22 +42,17 @@ class GraphRenderer:
 
     def show_programs(self, *parts: tuple[str, Any]) -> None:
         """Draw programs as the output of a notebook cell, with the options that the user has set."""
-        from nbgrad.options import Options
         from nbgrad.widgets.describe_program import describe_program
         from nbgrad.widgets.notebook_output import show
 
-        configured = Options()
-        show(describe_program(*parts), depth=configured.depth, nodes=configured.nodes, direction=configured.direction)
+        show(describe_program(*parts), **_configured())
 
     def frame_programs(self, *parts: tuple[str, Any]) -> tuple[str, str]:
         """Return programs as the output of a cell of marimo, with the options that the user has set."""
-        from nbgrad.options import Options
         from nbgrad.widgets.describe_program import describe_program
         from nbgrad.widgets.marimo_output import Framed
 
-        configured = Options()
-        shown = describe_program(*parts)
-        return Framed(shown, depth=configured.depth, nodes=configured.nodes, direction=configured.direction)._mime_()
+        return Framed(describe_program(*parts), **_configured())._mime_()
 
     def save_programs(self, path: str | PathLike[str], *parts: tuple[str, Any]) -> None:
         """Write the picture of programs, as ``nbgrad.export.write`` does."""
@@ -71,17 +63,10 @@ class GraphRenderer:
 
     def show_comparison(self, comparison: Comparison) -> None:
         """Draw two graphs side by side as the output of a notebook cell, with the options that the user has set."""
-        from nbgrad.options import Options
         from nbgrad.widgets.describe_comparison import outline_comparison
         from nbgrad.widgets.notebook_output import show
 
-        configured = Options()
-        show(
-            outline_comparison(comparison),
-            depth=configured.depth,
-            nodes=configured.nodes,
-            direction=configured.direction,
-        )
+        show(outline_comparison(comparison), **_configured())
 
     def save_comparison(self, comparison: Comparison, path: str | PathLike[str], **options: Any) -> None:
         """Write the picture of two graphs side by side, as ``nbgrad.export.write`` does."""

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbgrad.core.diagnose.anomaly import detect_anomaly
-from nbgrad.core.engine.call_site import named_in_sight, user_frame
+from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
 from nbgrad.core.graph.graph import AutogradGraph, RecordingBlock
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.core.no_gc import uncollected
@@ -79,7 +79,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
 
     @uncollected  # until the reader has the picture: it would look through all of the graph
     def _end(self, error: BaseException | None) -> None:
-        self.graph.close(named_in_sight(user_frame()), error)
+        self.graph.close(tensors_in_sight(user_frame(), modules=True), error)
         if sys.is_finalizing():  # nothing that draws can be imported any more
             if self.save is not None:
                 late = f"nbgrad: {self.save} was not written: its block was still open when Python ended"

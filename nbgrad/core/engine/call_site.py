@@ -72,16 +72,17 @@ def tensor_variables(frame: FrameType, modules: bool = False) -> dict[str, Any]:
     return found
 
 
-def tensors_in_sight(frame: FrameType) -> dict[str, Any]:
-    """The tensors that the code of ``frame`` can name, by name. Local variables hide global ones."""
-    known = {name: value for name, value in list(frame.f_globals.items()) if isinstance(value, TENSORS)}
-    return known | tensor_variables(frame)
+def tensors_in_sight(frame: FrameType, modules: bool = False) -> dict[str, Any]:
+    """The tensors that the code of ``frame`` can name, by name, and the modules where they are asked for.
 
-
-def named_in_sight(frame: FrameType) -> dict[str, Any]:
-    """The tensors and the modules that the code of ``frame`` can name, by name."""
-    known = {name: value for name, value in list(frame.f_globals.items()) if is_module(value)}
-    return known | tensors_in_sight(frame) | tensor_variables(frame, True)
+    Local variables hide global ones.
+    """
+    known = {
+        name: value
+        for name, value in list(frame.f_globals.items())
+        if isinstance(value, TENSORS) or (modules and is_module(value))
+    }
+    return known | tensor_variables(frame, modules)
 
 
 _SNAPSHOTS = sys.version_info < (3, 13)

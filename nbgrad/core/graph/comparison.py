@@ -22,7 +22,7 @@ _SEARCHED = 1 << 18
 """With more pairs of records than this, those of one module are paired in their order, without a search."""
 
 _ROUNDING = 64
-"""A difference of at most so many times the precision of the element type comes of rounding."""
+"""A difference of at most so many times the precision of the element type is due to rounding."""
 
 
 class Pair(NamedTuple):
@@ -118,7 +118,7 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """What is the same and what is not, in a sentence."""
+        """How many boxes are on both sides and how many of them differ, in a sentence."""
         values = sum(_beyond(one.value, one.left) for one in self.pairs)
         gradients = sum(_beyond(one.gradient, one.left) for one in self.pairs)
         changed = sum(bool(pair.other) for pair in self.pairs)

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from nbgrad.core.engine.call_site import is_module, named_in_sight, user_frame
+from nbgrad.core.engine.call_site import is_module, tensors_in_sight, user_frame
 from nbgrad.core.engine.state import State, current, set_state
 from nbgrad.core.engine.tensor_data import check_device, words_of
 from nbgrad.core.graph.answers import Answer, Questions, names_of
@@ -138,7 +138,7 @@ class AutogradGraph(Queries):
     ) -> None:
         try:
             self.leave()
-            self.close(named_in_sight(user_frame()), error)
+            self.close(tensors_in_sight(user_frame(), modules=True), error)
         except BaseException:
             if not self.closed:
                 self.listener.closed = True
