@@ -225,6 +225,14 @@ def test_the_program_is_that_of_the_newest_trace() -> None:
     assert loss.program.inputs[0].shape == (4, 6)
 
 
+def test_the_backward_of_a_loss_keeps_the_names_of_its_arguments() -> None:
+    loss = nbgrad.compile(lambda first, second: (first * second).sum())
+    loss(*(nbgrad.tensor(X, requires_grad=True) for _ in range(2))).backward()
+    variant: Any = loss._newest
+    assert [one.name for one in variant._forward.inputs] == ["first", "second"]
+    assert {one.name for one in variant._backward.inputs} >= {"first", "second"}
+
+
 def test_a_kernel_that_gives_one_tensor_twice() -> None:
     net = nn.LSTM(4, 5)  # oneDNN gives the gradient of both biases as one tensor
     x = nbgrad.tensor(torch.randn(3, 2, 4))
