@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial, update_wrapper
 from inspect import signature
 from time import perf_counter
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -40,9 +41,10 @@ def compile(  # torch's name
     """Run ``function`` as a program: traced at its first call, and again where the program would no longer hold.
 
     The function is a loss, whose result has a ``backward()`` as before, or a whole training step with its optimizer. It
-    is traced once for each kind of arguments. It is also traced again if a module has changed its mode or a setting, a
-    parameter was replaced or frozen, or an optimizer has got other settings that decide what it does. A learning rate
-    and the numbers in parameters are read anew in each call.
+    is traced once for each kind of arguments. It is also traced again if anything has changed that it uses from around
+    it: a variable, an attribute, an entry of a list, a mode or a setting of a module, a parameter that was replaced or
+    frozen, a hook, a setting of an optimizer. A learning rate and the numbers in parameters are read anew in each call.
+    A method has programs of its own for each object.
 
     Args:
         function: as for ``trace``. Without it this is a decorator: ``@nbgrad.compile(backend="replay")``.
@@ -82,6 +84,7 @@ class Compiled:
             check_budget(budget)
         self.function = function
         self.reasons: list[str] = []
+        self._settings = backend, level, budget
         self.__name__ = getattr(function, "__name__", type(function).__name__)
         fuses = backend == "auto" and level == "reassociate" and interpreter.available()
         self._backend = BACKENDS["fused" if fuses else backend]
@@ -92,6 +95,18 @@ class Compiled:
         self._told = False  # that it is traced too often
         self._takes_names = _takes_names(function)
         update_wrapper(self, function, updated=())
+
+    def __get__(self, instance: Any, owner: Any = None) -> "Compiled":
+        """A method is compiled for each object on its own, which is looked at as what is around the function."""
+        if instance is None or not isinstance(self.function, FunctionType):
+            return self
+        own = Compiled(MethodType(self.function, instance), *self._settings)
+        vars(instance)[self.function.__name__] = own  # found there from now on
+        return own
+
+    def __reduce__(self) -> Any:
+        """A copy has no programs yet: they belong to the tensors of the original."""
+        return Compiled, (self.function, *self._settings)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
