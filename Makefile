@@ -20,7 +20,7 @@ LAB := $(VENV)/.lab
 READY = $(if $(wildcard $(STAMP)),$(STAMP),$(LAB))
 # An environment beside it with other people's packages. It sees what .venv has.
 MODELS := .venv-models
-# Another one, for what is built and tested with packages that a lab does not need: the site, graders, marimo.
+# Another one, for what is built and tested with packages that a lab does not need: the site, graders, marimo, engines.
 MORE := .venv-more
 TOUR := notebooks/00_tour.ipynb
 VIEW := nbgrad/widgets
@@ -84,7 +84,7 @@ $(STAMP): EXTRAS := lab,test
 $(LAB): EXTRAS := lab
 
 $(MORE)/.installed: pyproject.toml constraints.txt tools/environment.py | setup
-	$(call step,packages for the site and graders and marimo,$(PY) -m tools.environment $(MORE) site grading marimo)
+	$(call step,packages for the site and graders and marimo and engines,$(PY) -m tools.environment $(MORE) site grading marimo parallel)
 	@touch $@
 
 # ------------------------------------------------------------------------------------------------- write
@@ -225,10 +225,11 @@ turn = $$($(PY) -m tests.sampling $(TURNS) $(1)/*.ipynb)
 grading: setup $(MORE)/.installed ## nbgrader and otter-grader grade hand-ins of two lessons
 	$(call step,grading,$(MORE)/bin/python -m pytest -q -p no:nbval tests/course/test_grading.py)
 
-more: setup $(MORE)/.installed ## the site with saved pictures, graded hand-ins, and a notebook of marimo: what needs packages of their own
-	$(call step,site and graders and marimo,$(MORE)/bin/python -m pytest -q -p no:nbval $(IN_MORE))
+more: setup $(MORE)/.installed ## the site with saved pictures, graded hand-ins, marimo, ipyparallel, accelerate: what needs packages of their own
+	$(call step,site and graders and marimo and engines,$(MORE)/bin/python -m pytest -q -p no:nbval $(IN_MORE))
 
-IN_MORE := tests/test_site.py tests/course/test_grading.py tests/test_marimo.py
+IN_MORE := tests/test_site.py tests/course/test_grading.py tests/test_marimo.py tests/test_engines.py \
+	tests/nn/parallel/test_accelerate.py
 
 browser: setup ## the notebooks in JupyterLab and headless Chromium, a third of the long tests; screenshots in build/screenshots
 	$(call step,browser,$(UNIT) -n $(WAITING) -m browser --sampled)
