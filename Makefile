@@ -69,8 +69,8 @@ pages: $(READY) ## write every lesson as one HTML page that needs no kernel: bui
 	@$(STILL) $(PY) -m tools.pages $(BUILD)/pages/student $(LESSONS)
 	@$(STILL) $(PY) -m tools.pages --solutions $(BUILD)/pages/solutions $(LESSONS)
 
-kit: $(READY) ## write build/kit, all that computers without a network need: docs/teaching.md
-	@$(PY) -m tools.kit $(BUILD)/kit
+kit: site ## write build/kit, all that computers without a network need, with the documents: docs/teaching.md
+	@$(STILL) $(PY) -m tools.kit $(BUILD)/kit --docs $(BUILD)/site
 
 # A stamp is younger than the two files that say what to install: then there is nothing to do. pip would write the
 # bytecode of 11,000 modules one by one, and that of tests which nobody runs. A template that is no Python has none.
