@@ -44,7 +44,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo kit site write course images wheels opdb sweep bench models models-small test together whole minimum tools lint types unit frontend notebooks grading more browser clean
+.PHONY: help setup compile lab demo pages kit site write course images wheels opdb sweep bench models models-small test together whole minimum tools lint types unit frontend notebooks grading more browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,8 +65,12 @@ lab: $(READY) ## open JupyterLab on the tour
 demo: $(READY) ## run the tour without a screen and write one self-contained HTML page
 	@$(PY) tools/demo.py $(TOUR) $(BUILD)/tour.html
 
-kit: $(READY) ## write build/kit, all that computers without a network need: docs/teaching.md
-	@$(PY) -m tools.kit $(BUILD)/kit
+pages: $(READY) ## write every lesson as one HTML page that needs no kernel: build/pages/student and build/pages/solutions (LESSONS='04 08' names some)
+	@$(STILL) $(PY) -m tools.pages $(BUILD)/pages/student $(LESSONS)
+	@$(STILL) $(PY) -m tools.pages --solutions $(BUILD)/pages/solutions $(LESSONS)
+
+kit: site ## write build/kit, all that computers without a network need, with the documents: docs/teaching.md
+	@$(STILL) $(PY) -m tools.kit $(BUILD)/kit --docs $(BUILD)/site
 
 # A stamp is younger than the two files that say what to install: then there is nothing to do. pip would write the
 # bytecode of 11,000 modules one by one, and that of tests which nobody runs. A template that is no Python has none.

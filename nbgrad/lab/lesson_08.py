@@ -262,9 +262,10 @@ EXERCISES = (
     Exercise(
         "8.2",
         "Measure the gain",
-        "Write gain(activation): by which factor do weights have to be larger than for no activation at all, so that "
-        "the mean square of the values stays the same? Measure it: give the activation 100,000 normal numbers or more, "
-        f"as nbgrad.randn makes them, and see what becomes of their mean square. An answer may be off by {_CLOSE:.0%}.",
+        "An activation makes the mean square of normal numbers smaller. Larger weights make up for that. Write "
+        "gain(activation): the factor by which the weights have to be larger. Measure it: give the activation 100,000 "
+        "normal numbers or more, as nbgrad.randn makes them, and see what becomes of their mean square. An answer may "
+        f"be off by {_CLOSE:.0%}.",
         _measured,
         (
             "Normal numbers have the mean square 1. Which mean square do they have after the activation?",

@@ -146,6 +146,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (gradients(), "type", "a dict with the names a, b, c, f is expected: the cells below read it by these names"),
         (nbgrad.tensor(gradients()), "type", "a dict with the names a, b, c, f is expected"),
         (by_name(0, 0, 0, 0), "zero", "every element is 0"),
+        (by_name(*START), "numbers", "these are the values of a, b, c and f"),
         ({"a": 6.0, "b": -4.0, "c": -2.0}, "type", "f is missing: the names are a, b, c, f"),
         (6.0, "type", "a dict with the names a, b, c, f is expected"),
         (by_name(6.0, -4.0, None, 4.0), "type", "the gradient of c: it is None"),
@@ -186,6 +187,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ([0, 1, (0, 2), ()], "zero", "the mark of gain: its gradient has the shape of x"),
         ([0, 1, (0, 1), (0, 1)], "numbers", "the mark of shift: it was stretched along others"),
         ([5, 1, (0, 2), (0, 1)], "shape", "x has 2 dimensions, and none with the number 5"),
+        ([(4,), 1, (0, 2), (0, 1)], "shape", "none with the number 4: that is its shape, and dimensions are asked for"),
         ([0, 1, (0, 2)], "shape", "3 marks were given, and 4 are expected"),
         (["rows", 1, (0, 2), (0, 1)], "type", "'rows' names no dimensions"),
         ([0.5, 1, (0, 2), (0, 1)], "type", "names no dimensions"),
@@ -335,7 +337,10 @@ def test_a_message_ends_with_one_mark(number: str, answer: Any) -> None:
     assert not re.search(r"\.{4}|[?!]\.|[^.]\.\.$", said)
 
 
-PLAIN = ["1.2", "4.2", "4.3", "6.1", "6.2", "7.2", "7.3", "8.1", "8.2", "9.1", "10.1", "12.1", "12.2", "14.1", "14.2"]
+PLAIN = [
+    "1.2", "4.2", "4.3", "6.1", "6.2", "7.2", "7.3", "8.1", "8.2", "9.1", "10.1", "12.1", "12.2", "12.3",
+    "14.1", "14.2",
+]  # fmt: skip
 """Exercises whose function gives one tensor or number."""
 
 
