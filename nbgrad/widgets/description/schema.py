@@ -362,3 +362,4 @@ class Picture(TypedDict):
     turned: Layout | None  # the same in the other direction, where no kernel can be asked for it
     folded: list[str]  # scopes that the front end itself folds at first
     opens: Opens
+    first: "Picture | None"  # what is shown until something is folded or unfolded; None for all of this

@@ -263,4 +263,5 @@ export interface Picture {
   turned: Layout | null;
   folded: string[];
   opens: Opens;
+  first: Picture | null;
 }
