@@ -49,6 +49,7 @@ class OpText(TypedDict):
     what: str
     why: str  # why it appears in networks; may be empty
     formulas: list[Formula]
+    symbols: list[Formula]  # what they call the inputs (``of``), and the gradient of the result, whose ``of`` is empty
 
 
 class Look(TypedDict):

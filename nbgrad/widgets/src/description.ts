@@ -19,6 +19,7 @@ export interface OpText {
   what: string;
   why: string;
   formulas: Formula[];
+  symbols: Formula[];
 }
 
 export interface Look {
