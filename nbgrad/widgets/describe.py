@@ -6,6 +6,7 @@ from itertools import groupby, takewhile
 
 import torch
 
+from nbgrad.core.dispatch.formula import symbols
 from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope as CoreScope, outwards
@@ -452,7 +453,16 @@ def op_text(op: Op) -> OpText:
     formulas = [("", op.formula), *[(name, rule.formula) for name, rule in op.rules.items()]]
     shown = [_formula(of, str(latex or "")) for of, latex in formulas]  # the op of a user may have anything there
     why += dict.fromkeys([said for one in shown if (said := typeset(one["latex"])[1])])
-    return OpText(what=paragraphs[0], why=" ".join(why), formulas=shown)
+    return OpText(what=paragraphs[0], why=" ".join(why), formulas=shown, symbols=_symbols(op))
+
+
+def _symbols(op: Op) -> list[Formula]:
+    """What the formulas of an op call its inputs, and the gradient of its result."""
+    if not all(isinstance(latex, str) for latex in (op.formula, *(rule.formula for rule in op.rules.values()))):
+        return []  # the op of a user may have anything there
+    found = symbols(op)
+    own = {**{name: name for name in op.inputs}, "g_out": ""}
+    return [_formula(of, found[name]) for name, of in own.items() if name in found]
 
 
 def _formula(of: str, latex: str) -> Formula:

@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from nbgrad.widgets.description.schema import Description, Edge, Given, Kind, Look, Node, OpText, Reduction, Scope, Step
+from nbgrad.widgets.description.schema import (
+    Description,
+    Edge,
+    Formula,
+    Given,
+    Kind,
+    Look,
+    Node,
+    OpText,
+    Reduction,
+    Scope,
+    Step,
+)
 from nbgrad.widgets.layout import positions
 
 Build = Callable[..., Description]
@@ -66,6 +78,7 @@ class Sketch:
                 {"of": "", "latex": r"a \odot b", "mathml": MATHML},
                 {"of": "a", "latex": r"\bar{y} \odot b", "mathml": MATHML},
             ],
+            "symbols": [{"of": "a", "latex": "a", "mathml": ""}],
         }
         for name, source in takes.items():
             self.edge(source, node, name)
@@ -254,7 +267,8 @@ def hostile_description() -> Description:
         previous = sketch.op(name, name, takes={name: previous}, scope=scope)
         sketch.nodes[-1]["details"] = [{"term": name, "text": name}]
         sketch.nodes[-1]["badges"] = [{"kind": "warning", "text": name}]
-        sketch.ops[name] = {"what": name, "why": name, "formulas": [{"of": name, "latex": name, "mathml": name}]}
+        formulas: list[Formula] = [{"of": name, "latex": name, "mathml": name}]
+        sketch.ops[name] = {"what": name, "why": name, "formulas": formulas, "symbols": formulas}
         sketch.edges[-1]["label"] = sketch.edges[-1]["gradient"] = sketch.edges[-1]["back"] = name
         sketch.edges[-1]["reduction"] = {**undone(name), "words": name, "sums": [name], "warning": name}
     description = sketch.done(*HOSTILE)

@@ -11,11 +11,12 @@ from playwright.sync_api import Browser, Page, expect
 from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.description.text_metrics import FONT
 from nbgrad.widgets.folding.choose import Folding, folded_below
-from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.layout.positions import lay_out, whole
 from nbgrad.widgets.render.html_page import fragment, page, runtime
 from nbgrad.widgets.render.svg import svg
 from nbgrad.widgets.render.wire_format import packed, unpacked
 from tests.widgets import graphs
+from tests.widgets.networks import NETWORKS
 
 # --- the text of the page ------------------------------------------------------------------------------------------
 
@@ -467,3 +468,63 @@ def test_the_picture_takes_what_is_left_of_the_window(opened: Any, stack: Any) -
     assert 400 < stage()["height"] < before
     tab.set_viewport_size({"width": 400, "height": 500})
     assert stage()["height"] >= 320, "and on a small one the page scrolls"
+
+
+@pytest.mark.browser
+@pytest.mark.rotated(4)
+def test_a_run_of_calls_opens_in_a_page_without_a_kernel(opened: Any) -> None:
+    tab = opened(page(whole(NETWORKS["GPT of 12 blocks"]()), "GPT"))
+    nodes, folded = tab.get_by_test_id("nbgrad-node"), tab.locator(".nbg-folded")
+    expect(folded).to_have_count(1)
+    expect(folded).to_contain_text("GPTBlock × 12")
+    expect(tab.locator(".nbg-root")).to_be_in_viewport()
+    assert tab.evaluate("location.hash") == ""
+    folded.locator(".nbg-fold").click()
+    expect(folded).to_have_count(12)  # each by itself
+    folded.filter(has_text="blocks.0 ").locator(".nbg-fold").click()
+    expect(folded).to_have_count(11)
+    expect(nodes.filter(has_text="gelu")).to_have_count(1)
+    tab.get_by_test_id("nbgrad-fit").click()
+    tab.locator(".nbg-root").click()
+    held = tab.evaluate("location.href")
+    assert "folded=" in held
+    other = tab.context.new_page()
+    other.goto(held)
+    expect(other.locator(".nbg-folded")).to_have_count(11)
+    tab.get_by_test_id("nbgrad-turn").click()
+    expect(folded).to_have_count(11)
+
+
+@pytest.mark.browser
+@pytest.mark.rotated(4)
+def test_a_search_leads_into_what_the_first_picture_folds(opened: Any) -> None:
+    tab = opened(page(whole(NETWORKS["ResNet-18"]()), "ResNet"))
+    expect(tab.locator(".nbg-folded")).to_have_count(4)
+    tab.get_by_test_id("nbgrad-turn").click()
+    expect(tab.locator(".nbg-folded")).to_have_count(4)
+    tab.get_by_test_id("nbgrad-search").fill("layer3.0.downsample.1")
+    tab.keyboard.press("Enter")
+    expect(tab.locator(".nbg-chosen")).to_be_in_viewport()
+    expect(tab.locator(".nbg-folded")).to_have_count(3)
+
+
+FRAMED = """() => {
+    const wide = element => element.querySelector("rect, path").getBoundingClientRect();
+    const outer = document.querySelector(".nbg-scope").getBoundingClientRect();
+    const inside = ({ top, bottom, left, right }) =>
+        top >= outer.top && bottom <= outer.bottom && left >= outer.left && right <= outer.right;
+    return [...document.querySelectorAll(".nbg-node:not(.nbg-root, .nbg-constant, .nbg-input)")]
+        .filter(node => !inside(wide(node))).map(node => node.getAttribute("aria-label"));
+}"""
+
+
+@pytest.mark.browser
+@pytest.mark.rotated(4)
+def test_a_frame_holds_its_boxes_when_something_in_it_is_folded(opened: Any) -> None:
+    tab = opened(page(whole(NETWORKS["ResNet-18"]()), "ResNet"))
+    assert tab.evaluate(FRAMED) == []
+    expect(tab.locator(".nbg-header")).to_contain_text("4 module calls are folded")
+    tab.locator(".nbg-folded", has_text="layer2").locator(".nbg-fold").click()
+    expect(tab.locator(".nbg-folded")).to_have_count(3)
+    expect(tab.locator(".nbg-header")).not_to_contain_text("are folded")
+    assert tab.evaluate(FRAMED) == []

@@ -8,10 +8,11 @@ from playwright.sync_api import Page, expect
 
 from benchmarks import panning
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.layout.positions import lay_out, whole
 from nbgrad.widgets.render.html_page import page
 from tests.lab.harness import screenshot
 from tests.widgets import graphs
+from tests.widgets.networks import NETWORKS
 
 pytestmark = [pytest.mark.browser, pytest.mark.rotated(4)]
 
@@ -98,3 +99,29 @@ def test_titles_of_modules_can_be_read_when_the_picture_is_small(opened: Any, sc
         for at, one in enumerate(titles)
         for other in titles[at + 1 :]
     )
+
+
+COVERED = """() => {
+    const map = document.querySelector(".nbg-minimap").getBoundingClientRect();
+    const over = box => Math.max(0, Math.min(map.right, box.right) - Math.max(map.left, box.left))
+        * Math.max(0, Math.min(map.bottom, box.bottom) - Math.max(map.top, box.top));
+    const sum = which => [...document.querySelectorAll(which)].reduce(
+        (all, node) => all + over(node.querySelector("rect, path").getBoundingClientRect()), 0);
+    return [sum(".nbg-root"), sum(".nbg-node")];
+}"""
+
+
+@pytest.mark.parametrize("name", ["LSTM layer", "MLP of 3", "ResNet-18", "encoder of 4 layers"])
+def test_a_map_makes_way_for_boxes(opened: Any, name: str) -> None:
+    tab = opened(page(whole(NETWORKS[name]()), name), size=(390, 844))
+    shown = tab.get_by_test_id("nbgrad-minimap")
+    expect(shown).to_be_visible()
+    box, stage = shown.bounding_box(), tab.locator(".nbg-stage").bounding_box()
+    assert box is not None
+    assert stage is not None
+    assert box["width"] < 0.35 * stage["width"]
+    loss, every = tab.evaluate(COVERED)
+    assert loss == 0, "the loss is in sight"
+    assert every < box["width"] * box["height"]
+    tab.set_viewport_size({"width": 1220, "height": 760})
+    assert not shown.is_visible() or tab.evaluate(COVERED)[1] == 0, "there is room beside the boxes"

@@ -347,6 +347,12 @@ def test_the_formula_of_a_step_says_the_names_of_the_cell(opened: Any) -> None:
     for _ in range(2):
         tab.get_by_test_id("nbgrad-next").click()
     expect(panel).to_contain_text("gradient of w, the input “b”")
+    # The letters of the rule are not those of the cell, which has an x of its own.
+    expect(tab.get_by_test_id("nbgrad-where")).to_have_text("Here a is x, b is w, y¯ is the gradient that comes in.")
+    tab.locator(".nbg-node", has_text="tanh").click()
+    expect(tab.get_by_test_id("nbgrad-where")).to_have_text(
+        "Here x is the result of mul, y¯ is the gradient that comes in."
+    )
 
 
 def test_a_wire_ends_on_the_side_of_its_box(opened: Any) -> None:

@@ -3,7 +3,7 @@
 import re
 from functools import partial
 from itertools import pairwise
-from math import dist
+from math import atan2, dist, pi, remainder
 from typing import Any
 
 import pytest
@@ -17,11 +17,13 @@ from nbgrad.widgets.folding.cards import single
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.layout.card import LINE_SIZE
 from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH, fits, in_columns, scale
+from nbgrad.widgets.layout.curves import APART, beside
 from nbgrad.widgets.layout.positions import LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, lay_out, skeleton, whole
 from nbgrad.widgets.render.svg import _graph, svg
+from nbgrad.widgets.render.wire_format import packed, sent, unpacked
 from nbgrad.widgets.view import GraphView
 from tests.widgets import graphs
-from tests.widgets.networks import NETWORKS
+from tests.widgets.networks import LOOPS, NETWORKS
 from tests.widgets.test_positions import assert_sound
 
 
@@ -41,6 +43,28 @@ def test_a_network_is_seen_whole_with_letters_of_ten_pixels(name: str) -> None:
 
 def test_the_room_is_that_of_a_notebook() -> None:
     assert (WIDTH, HEIGHT, READ) == (1220, 600, 10)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_page_shows_the_same_first_picture_as_a_notebook(name: str) -> None:
+    described = NETWORKS[name]()
+    notebook, alive = lay_out(described), whole(described)
+    first = alive["first"]
+    if first is None:
+        assert notebook["layout"] == alive["layout"], "nothing is folded"
+        return
+    assert {**notebook, "turned": first["turned"]} == first
+    assert len(first["description"]["nodes"]) < len(alive["description"]["nodes"])
+    assert unpacked(packed(alive)) == {**sent(alive), **_with_texts(alive)}
+
+
+def _with_texts(picture: Picture) -> dict[str, Any]:
+    """The layouts, of which the widths of texts are not sent, and are measured again."""
+    first = picture["first"]
+    kept: dict[str, Any] = {one: picture[one] for one in ("layout", "turned")}  # type: ignore[literal-required]  # both are there
+    if first is not None:
+        kept["first"] = {**sent(first), **_with_texts(first)}
+    return kept
 
 
 def node(description: Description, name: str) -> Node:
@@ -180,6 +204,37 @@ def test_no_wire_runs_through_a_box(make: Any) -> None:
                 for name, box in boxes.items():
                     inside = box["x"] < x < box["x"] + box["width"] and box["y"] < y < box["y"] + box["height"]
                     assert not inside or name in (edge["source"], edge["target"]), (edge["id"], name)
+
+
+@pytest.mark.parametrize("make", [*MADE, *NETWORKS.values(), *LOOPS.values()])
+def test_wires_have_no_kinks(make: Any) -> None:
+    picture = lay_out(make())
+    for edge in picture["description"]["edges"]:
+        runs = picture["layout"]["edges"][edge["id"]]
+        for run in runs:
+            for at in range(3, len(run) - 1, 3):
+                before, after = (next((p for p in way if p != run[at]), None) for way in (run[at::-1], run[at:]))
+                if before and after:
+                    turned = atan2(after[1] - run[at][1], after[0] - run[at][0])
+                    turned -= atan2(run[at][1] - before[1], run[at][0] - before[0])
+                    assert abs(remainder(turned, 2 * pi)) < 0.2, (edge["id"], at, run)
+            # Where two points are the same, the wires beside the run have no step either.
+            for by in (APART, -APART):
+                moved = beside(run, by)
+                assert all(abs(dist(a, b) - APART) < 1e-6 for a, b in zip(run, moved, strict=True)), edge["id"]
+
+
+@pytest.mark.parametrize("direction", ["TB", "LR"])
+def test_a_wire_goes_through_the_middle_of_its_mark(direction: Any) -> None:
+    x, w = nbgrad.tensor(torch.rand(4, 3)), nbgrad.tensor(torch.rand(3), requires_grad=True)
+    with nbgrad.AutogradGraph("marked") as graph:
+        ((x.sin() * w) + x.cos()).sum().backward()
+    picture = lay_out(describe(graph), direction=direction)
+    ((edge, mark),) = picture["layout"]["marks"].items()
+    into, out = picture["layout"]["edges"][edge]
+    across, middle = (0, mark["x"] + mark["width"] / 2) if direction == "TB" else (1, mark["y"] + mark["height"] / 2)
+    assert abs(into[-1][across] - middle) < 1
+    assert abs(out[0][across] - middle) < 1
 
 
 def points(run: list[list[float]]) -> list[tuple[float, float]]:

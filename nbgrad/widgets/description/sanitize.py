@@ -114,15 +114,16 @@ def _node(node: Node, scopes: set[str]) -> Node:
 
 
 def _op(op: OpText) -> OpText:
-    formulas: list[Formula] = [
-        {
-            "of": clip(formula["of"], _TERM),
-            "latex": clip(formula["latex"], _TEXT),
-            "mathml": "" if len(formula["mathml"]) > _TEXT else clean(formula["mathml"], lines=True),
-        }
-        for formula in op["formulas"]
-    ]
-    return {"what": clip(op["what"], 2000), "why": clip(op["why"], 2000), "formulas": formulas}
+    formulas, symbols = (list(map(_formula, group)) for group in (op["formulas"], op["symbols"]))
+    return {"what": clip(op["what"], 2000), "why": clip(op["why"], 2000), "formulas": formulas, "symbols": symbols}
+
+
+def _formula(formula: Formula) -> Formula:
+    return {
+        "of": clip(formula["of"], _TERM),
+        "latex": clip(formula["latex"], _TEXT),
+        "mathml": "" if len(formula["mathml"]) > _TEXT else clean(formula["mathml"], lines=True),
+    }
 
 
 def _edge(edge: Edge) -> Edge:

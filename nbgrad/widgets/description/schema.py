@@ -49,6 +49,7 @@ class OpText(TypedDict):
     what: str
     why: str  # why it appears in networks; may be empty
     formulas: list[Formula]
+    symbols: list[Formula]  # what they call the inputs (``of``), and the gradient of the result, whose ``of`` is empty
 
 
 class Look(TypedDict):
@@ -375,3 +376,4 @@ class Picture(TypedDict):
     turned: Layout | None  # the same in the other direction, where no kernel can be asked for it
     folded: list[str]  # scopes that the front end itself folds at first
     opens: Opens
+    first: "Picture | None"  # what is shown until something is folded or unfolded; None for all of this

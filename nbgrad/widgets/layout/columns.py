@@ -336,6 +336,7 @@ class _Columns:
             return self._led(run[::-1], id, lane, of_cut, extents, begins)[::-1]
         upper, rest = _parted(run, extents[first][3] + 1)
         _, lower = _parted(rest, extents[last][2] - 1)
+        upper, lower = _upright(upper[::-1])[::-1], _upright(lower)
         start = [self._place(x, y, first) for x, y in upper]
         end = [self._place(x, y, last) for x, y in lower]
         place, others = lane[first].get(id, 0), len(of_cut[first])
@@ -362,6 +363,13 @@ def _overlap(one: Box, other: Box) -> bool:
         and one["y"] < other["y"] + other["height"]
         and other["y"] < one["y"] + one["height"]
     )
+
+
+def _upright(run: Run) -> Run:
+    """A run that begins straight up or down, as the way does that leads to it."""
+    start, first, second, end = run[:4]
+    level = abs(first[1] - start[1]) < abs(end[1] - start[1]) / 3
+    return [start, [start[0], start[1] + (end[1] - start[1]) / 3 if level else first[1]], second, end, *run[4:]]
 
 
 def _parted(run: Run, y: float) -> tuple[Run, Run]:

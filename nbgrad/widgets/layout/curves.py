@@ -27,7 +27,8 @@ def beside(run: Run, by: float, ends: Ends = (None, None)) -> Run:
     moved: Run = []
     last = len(run) - 1
     for at, (x, y) in enumerate(run):
-        (ax, ay), (bx, by_) = run[max(0, at - 1)], run[min(last, at + 1)]
+        # Points at the same place tell no direction.
+        (ax, ay), (bx, by_) = _other(run[at::-1]), _other(run[at:])
         dx, dy = bx - ax, by_ - ay
         length = hypot(dx, dy) or 1.0
         level = ends[0] if at == 0 else ends[1] if at == last else None
@@ -38,6 +39,11 @@ def beside(run: Run, by: float, ends: Ends = (None, None)) -> Run:
         else:
             moved.append([x + by * dy / length, y - by * dx / length])
     return moved
+
+
+def _other(points: Run) -> list[float]:
+    """The next of the points that is not where the first one is; the first one if there is none."""
+    return next((point for point in points if point != points[0]), points[0])
 
 
 def sides(run: Run, boxes: tuple[Box | None, Box | None]) -> Ends:

@@ -94,10 +94,7 @@ def lay_out(
     picture, sizes = _lay_out(Outline.of(graph), limit, seconds, "LR" if direction == "LR" else "TB", folding)
     drawn, layout = picture["description"], picture["layout"]
     if direction == "auto" and not fits(layout) and len(drawn["nodes"]) <= _TURNED:
-        with suppress(LayoutTimeout):
-            turned = _placed(drawn, "LR", seconds, sizes)
-            if _larger(turned, layout):
-                return {**picture, "layout": turned, "direction": "LR"}
+        return {**_in_both(picture, sizes, seconds, direction), "turned": None}
     return picture
 
 
@@ -127,7 +124,9 @@ def _lay_out(
             folding = coarser
             continue
         opens: Opens = "graph"
-        found = Picture(description=drawn, layout=layout, direction=direction, turned=None, folded=[], opens=opens)
+        found = Picture(
+            description=drawn, layout=layout, direction=direction, turned=None, folded=[], opens=opens, first=None
+        )
         return found, sizes
     raise AssertionError("unreachable: the last try returns or raises")
 
@@ -160,7 +159,9 @@ def whole(
         folding: what the front end folds at first; None to fold what ``lay_out`` would.
 
     Returns:
-        A picture of up to WHOLE nodes in both directions, of which the front end itself can fold and unfold.
+        A picture of up to WHOLE nodes in both directions, of which the front end itself can fold and unfold. If
+        something is folded at first, that first picture has a layout of its own, which is as compact as that of
+        ``lay_out``.
 
     Raises:
         EngineError: as ``lay_out``.
@@ -168,18 +169,35 @@ def whole(
     graph = Outline.of(graph)
     folding = folding or first_folding(graph, NODES)
     first: Direction = "LR" if direction == "LR" else "TB"
-    other: Direction = "TB" if first == "LR" else "LR"
     picture, sizes = _lay_out(graph, WHOLE, seconds, first, necessary(graph, WHOLE).with_loops(graph, folding))
-    drawn, layout = picture["description"], picture["layout"]
-    turned: Layout | None = None
-    with suppress(LayoutTimeout):
-        turned = _placed(drawn, other, seconds, sizes)
+    drawn = picture["description"]
     inside = Nesting(drawn["scopes"]).sums(Counter([node["scope"] for node in drawn["nodes"]]))
     # In a run there may be calls of one node, but the page folds each call alone.
     closed = sorted(scope for scope in folding.closed if inside[scope] > 1)
-    if direction == "auto" and not closed and turned is not None and _larger(turned, layout):
-        return {**picture, "layout": turned, "direction": other, "turned": layout, "folded": closed}
-    return {**picture, "turned": turned, "folded": closed}
+    picture = _in_both(picture, sizes, seconds, first if closed else direction)
+    return {**picture, "folded": closed, "first": _first(graph, seconds, direction, folding, drawn)}
+
+
+def _first(graph: Outline, seconds: float, direction: Wanted, folding: Folding, drawn: Description) -> Picture | None:
+    """The picture that a reader sees first, in both directions; None if it has all that is ``drawn``."""
+    if not folding.closed:
+        return None
+    picture, sizes = _lay_out(graph, WHOLE, seconds, "LR" if direction == "LR" else "TB", folding)
+    if len(picture["description"]["nodes"]) >= len(drawn["nodes"]):
+        return None
+    return _in_both(picture, sizes, seconds, direction)
+
+
+def _in_both(picture: Picture, sizes: "Sizes", seconds: float, wanted: Wanted) -> Picture:
+    """A picture that is laid out in one direction in the other one too: it shows the one that is wanted."""
+    layout, here = picture["layout"], picture["direction"]
+    other: Direction = "TB" if here == "LR" else "LR"
+    turned: Layout | None = None
+    with suppress(LayoutTimeout):
+        turned = _placed(picture["description"], other, seconds, sizes)
+    if wanted == "auto" and turned is not None and _larger(turned, layout):
+        return {**picture, "layout": turned, "direction": other, "turned": layout}
+    return {**picture, "turned": turned}
 
 
 def _larger(turned: Layout, layout: Layout) -> bool:
@@ -250,8 +268,10 @@ def dot_source(description: Description, direction: Direction, sizes: "Sizes") -
         mark = f"mark-{edge['id']}"
         common = nesting.common(scope_of[edge["source"]], scope_of[edge["target"]])
         _add_box(homes[common], mark, *sizes.marks[edge["id"]])
-        top.edge(edge["source"], mark, id=f"{edge['id']}/0")
-        top.edge(mark, edge["target"], id=f"{edge['id']}/1")
+        # Both halves meet in the middle of the mark, so that the wire has no step there.
+        enters, leaves = ("", "") if rows.together else (":n", ":s") if direction == "TB" else (":w", ":e")
+        top.edge(edge["source"], mark + enters, id=f"{edge['id']}/0")
+        top.edge(mark + leaves, edge["target"], id=f"{edge['id']}/1")
     for before, after in _stacking(description, scope_of, nesting):
         top.edge(before, after, style="invis")
     return nested(top, homes, nesting)

@@ -20,24 +20,20 @@ def sent(picture: Picture) -> Picture:
     """The picture without the widths of its texts and what stands beside what, which the front end does not read."""
     layout, turned = ({**one, "texts": {}} if one else None for one in (picture["layout"], picture["turned"]))
     description = {key: one for key, one in picture["description"].items() if key != "beside"}
-    return {**picture, "description": description, "layout": layout, "turned": turned}  # type: ignore[typeddict-item]  # the first is there
+    first = picture["first"] and sent(picture["first"])
+    return {**picture, "description": description, "layout": layout, "turned": turned, "first": first}  # type: ignore[typeddict-item]  # the layout is there
 
 
 def packed(picture: Picture) -> bytes:
     """The bytes that the front end unpacks: what ``sent`` leaves of a picture."""
     picture = sent(picture)
     looks = _Looks()
-    description = picture["description"]
-    nodes = [looks.taken(node) | {"norms": list(_differences(node["norms"]))} for node in description["nodes"]]
-    edges = [edge | {"reduction": looks.taken(edge["reduction"])} for edge in description["edges"]]
-    hidden = _with_norms(description["hidden"], lambda norms: list(_differences(norms)))
-    travels = {
-        **picture,
-        "description": {**description, "nodes": _columns(nodes), "edges": _columns(edges), "hidden": hidden},
-        "layout": _with_curves(picture["layout"], _steps),
-        "turned": _with_curves(picture["turned"], _steps),
-        "looks": _columns(looks.all),
-    }
+    travels = _travelling(picture, looks)
+    if (first := picture["first"]) is not None:
+        travels["first"] = _without_shared(_travelling(first, looks), travels)
+    for one in [travels, *([travels["first"]] if first else [])]:
+        one["description"] |= {part: _columns(one["description"][part]) for part in _PARTS}
+    travels["looks"] = _columns(looks.all)
     return zlib.compress(json.dumps(travels, separators=(",", ":"), allow_nan=False).encode(), 6)
 
 
@@ -45,20 +41,64 @@ def unpacked(data: bytes) -> Picture:
     """The picture in such bytes; its texts are measured again."""
     picture: Any = json.loads(zlib.decompress(data))
     looks = _records(picture.pop("looks"))
+    first = picture["first"]
+    for one in (picture, *([first] if first else [])):
+        one["description"] |= {part: _records(one["description"][part]) for part in _PARTS}
+    if first:
+        shared = first.pop("shared")
+        for part in _PARTS:
+            own, all = iter(first["description"][part]), picture["description"][part]
+            first["description"][part] = [next(own) if at is None else all[at] for at in shared[part]]
+        first["description"] = picture["description"] | first["description"]
+        picture["first"] = _arrived(first, looks)
+    return _arrived(picture, looks)
+
+
+_PARTS = ("nodes", "edges")
+
+
+def _travelling(picture: Picture, looks: "_Looks") -> Any:
+    """A picture with places of looks instead of looks, and with short numbers."""
     description = picture["description"]
-    description["nodes"] = [
-        _given(node, looks) | {"norms": list(_norms(node["norms"]))} for node in _records(description["nodes"])
-    ]
-    description["edges"] = [
-        edge | {"reduction": _given(edge["reduction"], looks)} for edge in _records(description["edges"])
-    ]
-    description["hidden"] = _with_norms(description["hidden"], lambda norms: list(_norms(norms)))
+    nodes = [looks.taken(node) | {"norms": list(_differences(node["norms"]))} for node in description["nodes"]]
+    edges = [edge | {"reduction": looks.taken(edge["reduction"])} for edge in description["edges"]]
+    hidden = _with_norms(description["hidden"], lambda norms: list(_differences(norms)))
+    return {
+        **picture,
+        "description": {**description, "nodes": nodes, "edges": edges, "hidden": hidden},
+        "layout": _with_curves(picture["layout"], _steps),
+        "turned": _with_curves(picture["turned"], _steps),
+    }
+
+
+def _without_shared(first: Any, whole: Any) -> Any:
+    """The first picture without what stands in the whole one, and with the places of its nodes and edges there."""
+    mine, all = first["description"], whole["description"]
+    left = {key: one for key, one in mine.items() if key in _PARTS or one != all[key]}
+    shared: dict[str, list[int | None]] = {}
+    for part in _PARTS:
+        places = {one["id"]: at for at, one in enumerate(all[part])}
+        found = [places.get(one["id"]) for one in mine[part]]
+        shared[part] = [
+            at if at is not None and all[part][at] == one else None for at, one in zip(found, mine[part], strict=True)
+        ]
+        left[part] = [one for at, one in zip(shared[part], mine[part], strict=True) if at is None]
+    return {**first, "description": left, "shared": shared}
+
+
+def _arrived(travels: Any, looks: list[dict[str, Any]]) -> Picture:
+    """What ``_travelling`` made a picture of, and the widths of its texts."""
+    description = travels["description"]
+    nodes = [_given(node, looks) | {"norms": list(_norms(node["norms"]))} for node in description["nodes"]]
+    edges = [edge | {"reduction": _given(edge["reduction"], looks)} for edge in description["edges"]]
+    hidden = _with_norms(description["hidden"], lambda norms: list(_norms(norms)))
+    description = {**description, "nodes": nodes, "edges": edges, "hidden": hidden}
+    picture = {**travels, "description": description}
     texts = Sizes.of(description).texts
     for layout in ("layout", "turned"):
-        picture[layout] = _with_curves(picture[layout], _run)
-        if picture[layout]:
-            picture[layout]["texts"] = texts
-    return picture  # type: ignore[no-any-return]  # it was one when it was packed
+        bent = _with_curves(picture[layout], _run)
+        picture[layout] = bent and bent | {"texts": texts}
+    return picture  # type: ignore[return-value]  # it was one when it was packed
 
 
 def _columns(records: list[Any]) -> dict[str, list[Any]]:

@@ -19,6 +19,7 @@ export interface OpText {
   what: string;
   why: string;
   formulas: Formula[];
+  symbols: Formula[];
 }
 
 export interface Look {
@@ -274,4 +275,5 @@ export interface Picture {
   turned: Layout | null;
   folded: string[];
   opens: Opens;
+  first: Picture | null;
 }

@@ -53,7 +53,6 @@ export function draw(picture: Picture): Drawing {
       text(scope.label, box.x + 21, box.y + 16, ""),
     );
     drawing.scopes.set(scope.id, group);
-    drawing.layer.append(group);
   }
   for (const edge of description.edges) {
     const [label, box] = [layout.labels[edge.id], layout.marks[edge.id]];
@@ -65,7 +64,8 @@ export function draw(picture: Picture): Drawing {
     if (box) drawing.nodes.set(node.id, nodeGroup(node, box));
   }
   const [boxes, rows] = [false, true].map((row) => description.nodes.filter((node) => (node.row !== null) === row).flatMap((node) => drawing.nodes.get(node.id) ?? []));
-  drawing.layer.append(...boxes!, ...rows!, ...drawing.marks.values()); // rows and their marks over the box that they are in
+  // Rows and their marks over the box that they are in, and titles, which grow as the picture becomes small, over all.
+  drawing.layer.append(...boxes!, ...rows!, ...drawing.marks.values(), ...drawing.scopes.values());
   return drawing;
 }
 

@@ -14,7 +14,8 @@ const FLAT = 0.2; // a curve that comes in flatter than this along a side is mov
 /** The same curve, `by` pixels to the left of its direction; its ends stay on the sides where they are. */
 export function beside(run: Point[], by: number, ends: Ends = [null, null]): Point[] {
   return run.map(([x = 0, y = 0], at) => {
-    const [[ax = x, ay = y], [bx = x, by0 = y]] = [run[Math.max(0, at - 1)] ?? [], run[Math.min(run.length - 1, at + 1)] ?? []];
+    const other = ([px, py]: Point) => px !== x || py !== y; // points at the same place tell no direction
+    const [[ax = x, ay = y], [bx = x, by0 = y]] = [run.slice(0, at).reverse().find(other) ?? [], run.slice(at).find(other) ?? []];
     const [dx, dy] = [bx - ax, by0 - ay];
     const length = Math.hypot(dx, dy) || 1;
     const level = at === 0 ? ends[0] : at === run.length - 1 ? ends[1] : null;
@@ -194,10 +195,12 @@ const [ABOVE, BESIDE] = [26, 10]; // between a frame and what is in it
 function tightened(description: Description, layout: Layout, home: Map<string, string>): void {
   const scopes = new Map(description.scopes.map((scope) => [scope.id, scope]));
   const around = new Set([...new Set(home.values())].flatMap((id) => within(scopes, scopes.get(id)?.parent ?? null)));
+  // The frame that a node is in: a module of one op has none.
+  const framed = new Map(description.nodes.map(({ id, scope }) => [id, within(scopes, scope).filter((one) => layout.scopes[one]).pop()]));
   for (const { id } of [...description.scopes].reverse()) { // the inner ones first
     const frame = layout.scopes[id];
     if (!frame || !around.has(id)) continue;
-    const inside = description.nodes.flatMap((node) => (node.scope === id && layout.nodes[node.id]) || []);
+    const inside = description.nodes.flatMap((node) => (framed.get(node.id) === id && layout.nodes[node.id]) || []);
     for (const scope of description.scopes) if (scope.parent === id && layout.scopes[scope.id]) inside.push(layout.scopes[scope.id]!);
     if (!inside.length) continue;
     const [x, y] = [Math.max(frame.x, Math.min(...inside.map((box) => box.x)) - BESIDE), Math.max(frame.y, Math.min(...inside.map((box) => box.y)) - ABOVE)];

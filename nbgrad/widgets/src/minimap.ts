@@ -3,9 +3,12 @@
 import type { ZoomTransform } from "d3-zoom";
 import type { Camera } from "./camera";
 import type { Box, Picture } from "./description";
-import { attribute, html, listen, svg } from "./dom";
+import { attribute, flag, html, listen, svg } from "./dom";
 
 const [WIDTH, HEIGHT] = [150, 110]; // at most, in pixels
+const PART = 0.28; // of the window, at most
+const ASIDE = 10; // from the edges of the window
+const CORNERS = [[0, 0], [1, 0], [0, 1], [1, 1]] as const; // right or not, low or not
 const WAYS: Record<string, [number, number]> = { ArrowUp: [0, 1], ArrowDown: [0, -1], ArrowLeft: [1, 0], ArrowRight: [-1, 0] };
 
 export class Minimap {
@@ -13,6 +16,7 @@ export class Minimap {
   readonly #window = svg("rect", { class: "nbg-minimap-window" });
   #picture: Picture | null = null; // until it is drawn
   #size: [number, number] = [1, 1];
+  #boxes: [Box, number][] = []; // and how much it weighs that they are seen
 
   constructor(private readonly camera: Camera) {
     listen(this.root, "pointerdown", (event) => {
@@ -38,10 +42,25 @@ export class Minimap {
     const seen = (Math.max(0, x1 - x0) * Math.max(0, y1 - y0)) / (w * h);
     this.root.hidden = !width || seen > 0.98;
     if (this.root.hidden) return;
-    if (this.#picture) this.#draw(this.#picture);
+    if (this.#picture) this.#draw(this.#picture, width, height);
     for (const [name, value] of Object.entries({ x: x0, y: y0, width: Math.max(0, x1 - x0), height: Math.max(0, y1 - y0) }))
       attribute(this.#window, name, value);
-    if (!moving) attribute(this.root, "aria-label", `Map of the graph: ${Math.round(100 * seen)} percent are in sight. Arrow keys move the picture.`);
+    if (moving) return;
+    attribute(this.root, "aria-label", `Map of the graph: ${Math.round(100 * seen)} percent are in sight. Arrow keys move the picture.`);
+    if (!this.root.matches(":focus, :hover")) this.#makeWay({ x, y, k }, width, height);
+  }
+
+  /** Stand in the corner where the least of the boxes is covered. */
+  #makeWay({ x, y, k }: Pick<ZoomTransform, "x" | "y" | "k">, width: number, height: number): void {
+    const { offsetWidth: w, offsetHeight: h } = this.root;
+    const along = (from: number, size: number, start: number, room: number) => Math.max(0, Math.min(from + size * k, start + room) - Math.max(from, start));
+    const covered = CORNERS.map(([right, low]) => {
+      const [left, top] = [right ? width - w - ASIDE : ASIDE, low ? height - h - ASIDE : ASIDE];
+      return this.#boxes.reduce((sum, [box, weight]) => sum + weight * along(x + box.x * k, box.width, left, w) * along(y + box.y * k, box.height, top, h), 0);
+    });
+    const [right, low] = CORNERS[covered.indexOf(Math.min(...covered))]!;
+    flag(this.root, "right", !!right);
+    flag(this.root, "low", !!low);
   }
 
   /** Move by a quarter of the window. */
@@ -51,13 +70,14 @@ export class Minimap {
     return !!way;
   }
 
-  #draw({ layout, description }: Picture): void {
+  #draw({ layout, description }: Picture, width: number, height: number): void {
     this.#picture = null;
     const [w, h] = this.#size;
-    const k = Math.min(WIDTH / w, HEIGHT / h);
+    const k = Math.min(Math.min(WIDTH, PART * width) / w, Math.min(HEIGHT, PART * height) / h);
     const outline = ({ x, y, width, height }: Box) => `M${x} ${y}h${width}v${height}h${-width}z`;
     const boxes = (which: (id: string) => boolean) => description.nodes.filter(({ id, row }) => row === null && which(id)).map(({ id }) => outline(layout.nodes[id]!)).join("");
     const roots = new Set(description.nodes.filter(({ root, kind }) => root || kind === "failed").map(({ id }) => id));
+    this.#boxes = description.nodes.flatMap(({ id, row }) => (row === null ? [[layout.nodes[id]!, roots.has(id) ? 20 : 1]] : []));
     this.root.replaceChildren(svg("svg", { viewBox: `0 0 ${w} ${h}`, width: w * k, height: h * k, preserveAspectRatio: "none", "aria-hidden": "true" },
       svg("path", { class: "nbg-minimap-frame", d: Object.values(layout.scopes).map(outline).join("") }),
       svg("path", { class: "nbg-minimap-box", d: boxes((id) => !roots.has(id)) }),

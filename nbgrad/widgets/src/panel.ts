@@ -78,9 +78,19 @@ export function formulas(description: Description, id: string, all: { of: string
     const name = called(description, id, of);
     return `gradient of ${name || of}${name && `, the input “${of}”`}`;
   };
-  return all
+  const shown = all
     .filter((item) => only === undefined || item.of === only)
     .map((item) => html("div", { class: "nbg-formula" }, html("span", {}, item.of ? told(item.of) : "value"), formula(item)));
+  return shown.length ? [...shown, ...where(description, id)] : [];
+}
+
+/** What the letters of the formulas stand for: they are those of the op, and the cell may use the same for other things. */
+function where(description: Description, id: string): Node[] {
+  const node = nodeOf(description, id);
+  const taken = new Set(description.edges.flatMap(({ input, target }) => (original(target) === original(id) ? [input] : [])));
+  const all = (description.ops[node?.op ?? ""]?.symbols ?? []).filter(({ of }) => !of || taken.has(of));
+  const words = all.flatMap((one, at) => [at ? ", " : "Here ", formula(one), ` is ${one.of ? called(description, id, one.of) || one.of : "the gradient that comes in"}`]);
+  return words.length ? [html("p", { class: "nbg-where", testid: "where" }, ...words, ".")] : [];
 }
 
 export function edgePanel(description: Description, edge: Edge, select: Selection): Node[] {

@@ -159,7 +159,8 @@ export function legendOf(description: Description): HTMLElement {
     if (nodes.some(({ badges }) => badges.some((badge) => badge.kind === kind)))
       legend.append(html("span", {}, html("i", { class: `nbg-key nbg-key-badge nbg-key-${kind}` }, sign), meaning));
   if (edges.some((edge) => edge.mismatch)) legend.append(html("span", {}, html("i", { class: "nbg-key nbg-key-mismatch" }), "∇ … ≠ its shape is not that of the value"));
-  legend.append(html("span", { class: "nbg-help" }, "Drag to move. Ctrl and the wheel, or two fingers, zoom. Arrow keys walk, S steps, F folds."));
+  const hand = matchMedia("(hover: none)").matches; // no mouse, and seldom a keyboard
+  legend.append(html("span", { class: "nbg-help" }, hand ? "Drag to move. Two fingers zoom." : "Drag to move. Ctrl and the wheel, or two fingers, zoom. Arrow keys walk, S steps, F folds."));
   return legend;
 }
 

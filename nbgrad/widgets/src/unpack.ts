@@ -9,18 +9,27 @@ type Sent = any;
 export async function unpack(data: BlobPart): Promise<Picture> {
   const stream = new Blob([data]).stream().pipeThrough(new DecompressionStream("deflate"));
   const { looks: columns, ...picture }: Sent = JSON.parse(await new Response(stream).text());
-  const { description, layout, turned } = picture;
   const looks: Look[] = records(columns);
   const give = (thing: Sent) => {
     for (const key of ["value", "gradient", "incoming", "reduced"]) if (thing && key in thing) thing[key] = looks[thing[key]] ?? null;
   };
-  description.nodes = records(description.nodes);
-  for (const node of description.nodes) give(node);
-  for (const one of [...description.nodes, ...description.hidden.nodes]) one.norms = norms(one.norms);
-  description.edges = records(description.edges);
-  for (const edge of description.edges) give(edge.reduction);
-  for (const one of [layout, turned]) bend(one);
+  for (const { description, layout, turned } of [picture, ...(picture.first ? [picture.first] : [])]) {
+    description.nodes = records(description.nodes);
+    for (const node of description.nodes) give(node);
+    for (const one of [...description.nodes, ...(description.hidden?.nodes ?? [])]) one.norms = norms(one.norms);
+    description.edges = records(description.edges);
+    for (const edge of description.edges) give(edge.reduction);
+    for (const one of [layout, turned]) bend(one);
+  }
+  if (picture.first) share(picture.first, picture.description);
   return picture;
+}
+
+/** Give a first picture what it has in common with the whole one. */
+function share(first: Sent, whole: Sent): void {
+  for (const part of ["nodes", "edges"])
+    first.description[part] = first.shared[part].map((at: number | null) => (at === null ? first.description[part].shift() : whole[part][at]));
+  first.description = { ...whole, ...first.description };
 }
 
 function records(columns: Columns): Sent[] {

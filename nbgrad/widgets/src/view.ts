@@ -64,7 +64,13 @@ export class View implements Touched, Keyed, Tools {
   #hinting = 0;
   #waiting = 0; // to move the picture: what was clicked may be clicked once more
 
-  constructor(private base: Picture, private readonly kernel: Kernel | null, run: Runner | null = kernel && ((asked) => kernel.suppose(asked))) {
+  private base: Picture;
+  #whole: Picture | null; // of which the base is the first picture
+
+  constructor(picture: Picture, private readonly kernel: Kernel | null, run: Runner | null = kernel && ((asked) => kernel.suppose(asked))) {
+    const base = picture.first ?? picture;
+    this.base = base;
+    this.#whole = picture.first && picture;
     const { description } = base;
     this.inquiry = new Inquiry(kernel);
     this.whatIf = run && new WhatIf(run, () => this.scene, this.#panel, () => this.#room.measure());
@@ -264,17 +270,18 @@ export class View implements Touched, Keyed, Tools {
   get place(): Place {
     const { folded } = this.base;
     const same = folded.length === this.#closed.size && folded.every((scope) => this.#closed.has(scope));
-    return { node: this.chosen?.dataset["nodeId"] ?? null, step: this.#player.at, folded: same ? null : [...this.#closed] };
+    return { node: this.chosen?.dataset["nodeId"] ?? null, step: this.#player.at, folded: same && !this.base.first ? null : [...this.#closed] };
   }
 
   /** Show what a link says; the modules that its node is in are open. */
   go({ node, step, folded }: Place): void {
-    const { description, layout } = this.base;
+    const { description, layout, folded: atFirst } = this.#whole ?? this.base;
     const scopes = new Map(description.scopes.map((scope) => [scope.id, scope]));
     const found = description.nodes.find(({ id }) => id === node) ?? description.nodes.find(({ id }) => original(id) === original(node ?? ""));
-    const closed = new Set((folded ?? this.base.folded).filter((scope) => layout.scopes[scope]));
+    const left = (folded || (found && !this.scene.node(found.id))) && this.#leaveFirst();
+    const closed = new Set((folded ?? (this.#whole ? [] : atFirst)).filter((scope) => layout.scopes[scope]));
     for (const scope of within(scopes, found?.scope ?? null)) closed.delete(scope);
-    if ([...closed].sort().join() !== [...this.#closed].sort().join()) {
+    if (left || [...closed].sort().join() !== [...this.#closed].sort().join()) {
       this.#closed.clear();
       for (const scope of closed) this.#closed.add(scope);
       this.#redraw([], false);
@@ -295,6 +302,8 @@ export class View implements Touched, Keyed, Tools {
   toggle(holds: string[]): void {
     const [first] = holds;
     if (first === undefined) return;
+    const run = holds.length > 1;
+    if (this.#leaveFirst() && run) return this.#redraw(holds, true); // it stands for calls that are folded, each by itself
     if (this.base.layout.scopes[first]) {
       const open = this.#closed.has(first);
       for (const scope of [first, this.base.description.twins[first] ?? first]) open ? this.#closed.delete(scope) : this.#closed.add(scope);
@@ -304,6 +313,18 @@ export class View implements Touched, Keyed, Tools {
       this.#ask(this.kernel, { toggle: holds });
     }
     else this.#say("What is inside this module is not in this file.");
+  }
+
+  /** Go on from the first picture to the whole one, in which the same is folded; whether there is one. */
+  #leaveFirst(): boolean {
+    const whole = this.#whole;
+    if (!whole) return false;
+    const turned = whole.direction !== this.base.direction && whole.turned;
+    this.base = turned ? { ...whole, direction: this.base.direction, layout: turned, turned: whole.layout } : whole;
+    this.#whole = null;
+    for (const scope of whole.folded) this.#closed.add(scope);
+    this.#about();
+    return true;
   }
 
   /** Another picture, if somebody is there to make one. */
@@ -433,7 +454,7 @@ export class View implements Touched, Keyed, Tools {
   #unfoldAround(query: string, id: string): boolean {
     const holds = this.scene.node(id)?.holds ?? [];
     if (!holds.length || matches({ ...this.scene.description, hidden: { nodes: [], reductions: [] } }, query)[0].includes(id)) return false;
-    const here = !!this.base.layout.scopes[holds[0] ?? ""];
+    const here = !!(this.#whole ?? this.base.layout.scopes[holds[0] ?? ""]);
     if (!here && (!this.kernel || this.kernel.gone)) return false;
     this.#sought = query;
     this.toggle(holds);
@@ -519,8 +540,9 @@ export class View implements Touched, Keyed, Tools {
   /** What the picture is to show first. */
   #begin(): void {
     this.#firstLook();
-    if (this.base.opens === "flow") this.mode("forward");
-    if (this.base.opens === "steps" && this.scene.description.steps.length) this.#player.open(true, false);
+    const { opens } = this.#whole ?? this.base;
+    if (opens === "flow") this.mode("forward");
+    if (opens === "steps" && this.scene.description.steps.length) this.#player.open(true, false);
     this.begun();
   }
 
