@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from nbgrad.core.engine.state import outwards
+from nbgrad.core.graph.custom_overlay import path_of
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.overlays import path_of
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.graph.stats import Stats
