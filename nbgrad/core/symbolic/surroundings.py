@@ -5,6 +5,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial, partialmethod
+from numbers import Number
 from operator import __all__ as operators, is_
 from types import BuiltinMethodType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ import torch
 from nbgrad.core.engine.call_site import NOT_THE_USERS, is_module
 from nbgrad.core.engine.node import TensorBase
 
-_COMPARED = (bool, int, float, complex, str, bytes, type(None), torch.Size, torch.device, range, slice)
+_COMPARED = (Number, np.generic, str, bytes, type(None), torch.Size, torch.device, range, slice)
 """The types whose values are compared. Of anything else it matters whether it is the same object."""
 
 _CALLED_BY_PYTHON = frozenset(

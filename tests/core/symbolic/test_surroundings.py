@@ -4,6 +4,8 @@ import random
 from collections import UserDict, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -413,6 +415,16 @@ def test_settings_of_a_module_of_torch_are_seen() -> None:
     net[0].negative_slope = 0.25
     net[1].max_val = 2.0
     assert compiled(x).tolist() == [-0.25, 2.0]
+
+
+@pytest.mark.parametrize("make", [np.float32, np.int64, np.bool_, Fraction, Decimal, str, complex], ids=str)
+def test_an_equal_value_in_another_object_makes_no_new_trace(make: Callable[[Any], Any]) -> None:
+    config = SimpleNamespace(scale=None)
+    compiled = nbgrad.compile(lambda x: x * len(str(config.scale)))
+    for text in ("12", "12", "0"):
+        config.scale = make(text != "0" if make is np.bool_ else text)
+        assert torch.equal(compiled(nbgrad.tensor(X)).data, X * len(str(config.scale)))
+    assert len(compiled.reasons) == 2
 
 
 def test_what_the_function_does_not_read_makes_no_new_trace() -> None:
