@@ -290,6 +290,11 @@ class Vertex:
 
     __slots__ = ("__weakref__", "device", "dtype", "hooks", "seq", "shape")
 
+    @property
+    def reference(self) -> "ref[Any]":
+        """A weak reference to it."""
+        return ref(self)
+
     seq: int
     shape: "torch.Size"
     dtype: "torch.dtype"

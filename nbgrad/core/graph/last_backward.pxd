@@ -8,15 +8,27 @@ cdef long long _OBJECT
 cdef Py_ssize_t _GRADIENT
 cdef Py_ssize_t _UNREDUCED
 
+# There is one for each small op, and none is in a cycle.
+@cython.no_gc
+@cython.final
+cdef class Numbers:
+    cdef readonly bytes memory
+    cdef readonly object shape
+    cdef readonly object dtype
+
 @cython.final
 cdef class Values:
     cdef dict _held
     cdef long long _room
+    @cython.locals(made=Numbers)
+    cpdef object copy(self, object id, bytes memory, object shape, object dtype)
+    cdef object _add(self, object id, object held, long long size)
     @cython.locals(size="long long")
     cpdef object add(self, object id, Tensor data)
 
 @cython.final
 cdef class Kept:
+    cdef bint _asked
     cdef list _small
     cdef list _large
     cdef dict _index

@@ -45,6 +45,20 @@ _GRADIENT, _UNREDUCED, _OBJECT = (
 )  # those in capitals are compiled to numbers of C's, which Python cannot see
 
 
+class Numbers:
+    """A copy of the numbers of a small tensor, which lie one after another: a tensor takes three times as long."""
+
+    __slots__ = ("dtype", "memory", "shape")
+
+    memory: bytes
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def tensor(self) -> torch.Tensor:
+        """A tensor of them."""
+        return torch.frombuffer(bytearray(self.memory), dtype=self.dtype).reshape(self.shape)
+
+
 class Values:
     """The values of small results, to show them: the newest ones, within a fixed number of bytes.
 
@@ -54,7 +68,7 @@ class Values:
     __slots__ = ("_held", "_room")
 
     def __init__(self) -> None:
-        self._held: dict[int, tuple[torch.Tensor, int, int]] = {}
+        self._held: dict[int, Any] = {}  # a tensor, torch's version of it then and its bytes; or ``Numbers``
         self._room = VALUES
 
     def __len__(self) -> int:
@@ -67,8 +81,17 @@ class Values:
         size = data.nbytes
         if held_by(data, size) > 2 * size + _OBJECT:
             data = data.clone()
-        self._room -= size + _OBJECT  # first: after an interrupt in between there seems to be less room, never more
-        self._held[id] = (data, data._version, size + _OBJECT)
+        self._add(id, (data, data._version, size + _OBJECT), size + _OBJECT)
+
+    def copy(self, id: int, memory: bytes, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        """Keep the numbers in ``memory`` as the values of ``id``, which were a tensor of ``shape`` and ``dtype``."""
+        made = Numbers.__new__(Numbers)
+        made.memory, made.shape, made.dtype = memory, shape, dtype
+        self._add(id, made, len(memory) + _OBJECT)
+
+    def _add(self, id: int, held: Any, size: int) -> None:
+        self._room -= size  # first: after an interrupt in between there seems to be less room, never more
+        self._held[id] = held
         if self._room < 0:
             self.keep(set(list(self._held)[len(self._held) // 2 :]))
 
@@ -78,13 +101,14 @@ class Values:
         for id, held in self._held.items():
             if id in ids:
                 kept[id] = held
-                room -= held[2]
+                room -= len(held.memory) + _OBJECT if type(held) is Numbers else held[2]
         self._held = kept
         self._room = room
 
     def raw(self, id: int) -> torch.Tensor | None:
         """The values of ``id``; None if they are not kept or were changed in place since."""
-        return _unchanged(*self._held.get(id, (None, 0, 0))[:2])
+        held = self._held.get(id, (None, 0, 0))
+        return held.tensor() if type(held) is Numbers else _unchanged(*held[:2])
 
 
 class Lengths:
@@ -190,7 +214,10 @@ class Kept:
     is the id of an op or a leaf; with the position of an input, if it is for that; with "unreduced" behind it.
     """
 
-    __slots__ = ("_budget", "_counted", "_index", "_large", "_latest", "_lengths", "_lone", "_room", "_size", "_small")
+    __slots__ = (
+        *("_asked", "_budget", "_counted", "_index", "_large", "_latest", "_lengths", "_lone", "_room", "_size"),
+        "_small",
+    )
 
     def __init__(self, budget: int) -> None:
         # Of one after the other: id, position, tensor, torch's version of it then, to whom it was given, and whether it
@@ -200,6 +227,7 @@ class Kept:
         self._lone: list[int] = []
         self._index: dict[Any, tuple[torch.Tensor, int]] | None = None
         self._lengths = Lengths()
+        self._asked = False  # whether those have an index too
         self._latest: torch.Tensor | None = None
         self._size = 0  # of the latest
         self._budget = budget
@@ -241,8 +269,8 @@ class Kept:
     def lone(self, id: int) -> None:
         """Only one rule leads to ``id``: what that rule gave is the gradient of ``id``, and is kept once."""
         self._lone.append(id)
-        self._index = None
-        self._lengths.forget_places()
+        if self._index is not None or self._asked:
+            self.forget_places()
 
     def _fits(self, data: torch.Tensor, size: int) -> bool:
         """Whether there is room for ``data`` if each tensor is counted once.
@@ -294,6 +322,7 @@ class Kept:
 
     def norms(self, more: dict[int, torch.Tensor]) -> dict[int, Norm]:
         """The norms, where they are computed, of the gradients of tensors, of those kept and of ``more``."""
+        self._asked = True
         known = self._lengths.norms(self._lone)
         held = {id: data for id, (data, _) in self._held().items() if isinstance(id, int)}
         self.forget_places()
@@ -303,6 +332,7 @@ class Kept:
         """Drop the indices by key, which take as much memory as many small gradients; a question makes them anew."""
         self._index = None
         self._lengths.forget_places()
+        self._asked = False
 
     def changed(self) -> bool:
         """Whether a kept gradient of a leaf was changed in place since; of those with only a norm this is not known."""
@@ -326,10 +356,12 @@ class Kept:
         data = self.raw(key)
         if data is not None:
             return summarise(data)
+        self._asked = True
         return self._lengths.get(key, self._lone)
 
     def summarise(self) -> dict[Any, Stats]:
         """The statistics of everything kept."""
+        self._asked = True
         found = self._lengths.all(self._lone)
         kept = {key: data for key in self._held() if (data := self.raw(key)) is not None}
         known = summarise_all({id(data): data for data in kept.values()})

@@ -11,6 +11,7 @@ from weakref import ref
 import numpy as np
 import torch
 
+from nbgrad.core.compilation import compiled
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.call_site import in_a_function, tensor_variables, tensors_in_sight, user_frame, user_place
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
@@ -24,8 +25,10 @@ from nbgrad.core.graph.history import HistoryRecorder
 from nbgrad.core.graph.last_backward import FrameRecorder
 from nbgrad.core.graph.optimizers import UpdateRecorder
 from nbgrad.core.graph.record import Failure, Operand, described, number_of
-from nbgrad.core.graph.stats import few, held_by, nbytes_of
+from nbgrad.core.graph.stats import few, held_by, nbytes_of, numbers_of
 from nbgrad.core.tensor.tensor import Tensor
+
+_COMPILED = compiled()
 
 _RAW = (torch.Tensor, np.ndarray)
 
@@ -154,8 +157,12 @@ class Listener(Observer):
         node.place = user_place()
         made = out  # the same, of a type whose attributes compiled code reads without a look-up
         self._keep(node, sources, _CPU if made.is_cpu else made.device, scope)
-        if self.watch and few(node.shape) and type(out) in _PLAIN:
-            self.notes.values.add(node.seq, out.detach())
+        if self.watch:
+            memory = made.numbers if _COMPILED else numbers_of(out)
+            if memory is not None:
+                self.notes.values.copy(node.seq, memory, node.shape, node.dtype)
+            elif few(node.shape) and type(out) in _PLAIN:
+                self.notes.values.add(node.seq, out.detach())
 
     def on_torch_left_out(self, name: str, records: bool) -> None:
         """Remember the first: they are what there is to say of a graph in which nothing else ran."""
@@ -211,8 +218,9 @@ class Listener(Observer):
         """The id of the record of a raw tensor or array: one for all uses of the same memory."""
         # Most constants are used by many ops, as a batch is: one that lies where it did is known by itself.
         met = self._met.get(id(data))
-        if met is not None and met[0]() is data and met[1] == data.data_ptr() and met[2] == data.shape:  # noqa: SIM102
-            if met[3] in self.outer:
+        if met is not None and met[0]() is data:  # a tensor
+            raw: Any = data  # the same, of a type whose attributes compiled code reads without a look-up
+            if met[1] == data.data_ptr() and met[2] == raw.shape and met[3] in self.outer:
                 return met[3]
         shape, dtype, device = tuple(data.shape), data.dtype, _CPU
         if isinstance(data, torch.Tensor):

@@ -3,7 +3,7 @@ from nbgrad.core.engine.broadcast cimport sum_to
 from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, Vertex
 from nbgrad.core.engine.observer cimport Observer
 from nbgrad.core.engine.state cimport State
-from nbgrad.core.engine.torch_origins cimport Tensor, leaf_of, node_of, origin_of, owner_of
+from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor, leaf_of, node_of, origin_of, owner_of
 from nbgrad.core.recorder.nodes cimport origin_in
 
 
@@ -89,9 +89,9 @@ cdef class TorchBackward:
     cpdef object begin(self, list roots, bint ends)
     @cython.locals(hook=Passing, observer=Observer)
     cdef object _choose(self, bint every)
-    @cython.locals(hook=Passing, metadata=dict)
+    @cython.locals(hook=Passing, node=AnyNode, metadata=dict)
     cdef Passing _meet(self, object made, dict met, list stack)
-    @cython.locals(target=Target, receiver=Passing, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node, several=bint)
+    @cython.locals(made=AnyNode, target=Target, receiver=Passing, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node, several=bint)
     cdef object _aim(self, Passing hook, dict met, list stack)
     @cython.locals(target=Target, receiver=Passing)
     cdef object _settle(self, Passing hook)

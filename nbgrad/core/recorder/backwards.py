@@ -337,7 +337,8 @@ class TorchBackward:
         if type(made) is ACCUMULATES:
             hook.outputs = leaf_of(made.variable)
         else:
-            metadata = made.metadata
+            node = made  # the same, of a type whose attributes compiled code reads without a look-up
+            metadata = node.metadata
             hook.outputs = metadata.get(KEY)
         met[made] = hook
         self.hooks.append(hook)
@@ -355,7 +356,8 @@ class TorchBackward:
         else:
             owner = owner_of(known)
             left = owner.edges.copy()
-        for after, number in hook.made.next_functions:
+        made = hook.made
+        for after, number in made.next_functions:
             at += 1
             if after is None:
                 continue

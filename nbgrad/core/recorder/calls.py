@@ -35,18 +35,16 @@ class TorchCalls:
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run ``function``, and tell whoever observes, if torch recorded what it did."""
-        known: Called | None = KNOWN.get(function)
-        return self._run(called(function) if known is None else known, function, types, args, kwargs)
+        return self._run(function, types, args, kwargs)
 
     def _run(
-        self,
-        known: Called,
-        function: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any] | None,
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
     ) -> Any:
-        """The same, of what is ``known`` of it: torch's method has no types of C's, this one has."""
+        """The same: torch's method has no types of C's, this one has."""
+        table = KNOWN
+        known = table.get(function)
+        if known is None:
+            known = called(function)
         state = current()
         kind = known.kind
         # Inside torch.func tensors belong to its levels; Filled runs ops of ours.
