@@ -34,6 +34,7 @@ cdef class Notes:
     cpdef object name(self, dict namespace, dict outer)
 
 # A graph keeps one for each op and none is ever in a cycle: the garbage collector need not go through them all.
+@cython.freelist(256)
 @cython.no_gc
 @cython.final
 cdef class Ran:

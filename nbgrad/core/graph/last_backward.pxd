@@ -9,6 +9,7 @@ cdef Py_ssize_t _GRADIENT
 cdef Py_ssize_t _UNREDUCED
 
 # There is one for each small op, and none is in a cycle.
+@cython.freelist(256)
 @cython.no_gc
 @cython.final
 cdef class Numbers:
@@ -42,7 +43,7 @@ cdef class Kept:
     @cython.locals(shelf=list)
     cpdef object keep(self, object id, Py_ssize_t position, Tensor data, long long size, object receiver=*, bint leaf=*)
     cpdef object lone(self, object id)
-    @cython.locals(at=Py_ssize_t, shelf=list)
+    @cython.locals(shelf=list)
     cpdef bint changed(self)
     cpdef object shrink(self)
 

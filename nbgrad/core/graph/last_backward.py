@@ -220,8 +220,8 @@ class Kept:
     )
 
     def __init__(self, budget: int) -> None:
-        # Of one after the other: id, position, tensor, torch's version of it then, to whom it was given, and whether it
-        # is the gradient of a leaf.
+        # Of each: id, position, tensor, torch's version of it then, to whom it was given, and whether it is the gradient
+        # of a leaf.
         self._small: list[Any] = []
         self._large: list[Any] = []
         self._lone: list[int] = []
@@ -264,7 +264,7 @@ class Kept:
             self._latest = data  # after its size: an interrupt may come in between
         self._index = None
         shelf = self._small if self._size <= _SMALL_BYTES else self._large
-        shelf += (id, position, data, data._version, receiver, leaf)  # all or nothing, also for an interrupt
+        shelf.append((id, position, data, data._version, receiver, leaf))
 
     def lone(self, id: int) -> None:
         """Only one rule leads to ``id``: what that rule gave is the gradient of ``id``, and is kept once."""
@@ -279,7 +279,7 @@ class Kept:
         the time on when there seems to be no room left.
         """
         if self._counted is None:
-            held = {id(one): one for one in (*self._small[2::6], *self._large[2::6])}
+            held = {id(one[2]): one[2] for one in (*self._small, *self._large)}
             paid = sum([held_by(one, one.nbytes) + _OBJECT for one in held.values()])
             self._room = self._budget - paid
             self._counted = set(held)
@@ -296,7 +296,7 @@ class Kept:
         if index is None:
             index, lone = {}, set(self._lone)
             for shelf in (self._small, self._large):
-                for id, position, data, version, receiver, _ in zip(*[iter(shelf)] * 6, strict=True):
+                for id, position, data, version, receiver, _ in shelf:
                     index[_key(id, position)] = (data, version)
                     if receiver in lone:
                         index[receiver] = (data, version)
@@ -337,8 +337,8 @@ class Kept:
     def changed(self) -> bool:
         """Whether a kept gradient of a leaf was changed in place since; of those with only a norm this is not known."""
         for shelf in (self._small, self._large):
-            for at in range(0, len(shelf), 6):
-                if shelf[at + 5] and shelf[at + 2]._version != shelf[at + 3]:
+            for _, _, data, version, _, leaf in shelf:
+                if leaf and data._version != version:
                     return True
         return False
 

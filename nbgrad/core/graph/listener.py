@@ -251,13 +251,15 @@ class Listener(Observer):
         shown = _reached(notes.roots, known)
         fresh = self.before_last if len(known) < _FRESH + 4 * len(shown) else maxsize
         ops: dict[int, Ran] = {}
-        used: set[Any] = set()
         for id, ran in known.items():
             if id > fresh or id in shown or ran.thing() is not None:
                 ops[id] = ran
-                used.update(ran.sources)
         self.ops = ops
-        self.outer = {id: one for id, one in self.outer.copy().items() if id in used}
+        if len(self.outer) > _SWEPT:  # a loop uses the same few in every step
+            used: set[Any] = set()
+            for ran in ops.values():
+                used.update(ran.sources)
+            self.outer = {id: one for id, one in self.outer.copy().items() if id in used}
         self.constants = {key: value for key, value in self.constants.copy().items() if value[1] in self.outer}
         self._met = {key: met for key, met in self._met.copy().items() if met[3] in self.outer}
         self.uses.behind = {id: cuts for id, cuts in self.uses.behind.copy().items() if id in self.outer}
@@ -267,7 +269,7 @@ class Listener(Observer):
         notes.names = {id: name for id, name in notes.names.copy().items() if id in kept}
         notes.deleted = notes.deleted & kept
         notes.cut = {key for key in notes.cut.copy() if key[0] in kept}
-        self._limit = 2 * len(self.ops) + _SWEPT
+        self._limit = 3 * len(self.ops) + _SWEPT
 
     def on_result(
         self,
@@ -418,7 +420,12 @@ class Listener(Observer):
             # One that is smaller than what the op made may be a window into its gradient, as that of cat is; what later
             # rules make of a window may be one too.
             may_be = reduction is None and (
-                node.outputs or (origin.shape != node.shape and size < nbytes_of(node.shape, node.dtype))
+                node.outputs
+                or (
+                    origin.shape is not node.shape
+                    and origin.shape != node.shape
+                    and size < nbytes_of(node.shape, node.dtype)
+                )
             )
             if running.windows or may_be:
                 shown, size = size, held_by(raw_of(reduced), size)

@@ -139,7 +139,7 @@ def _recorded(
 
 
 def _tell(
-    known: Called, node: Node, inputs: tuple[Any, ...], out: Any, state: State, observers: list[Observer]
+    known: Called, node: Node, inputs: tuple[Any, ...], out: Any, state: State, observers: tuple[Observer, ...]
 ) -> None:
     """Make ``node`` the origin of ``out``, and tell the observers of the op, if torch recorded it."""
     results: list[Any] = []
@@ -161,7 +161,7 @@ def _tell(
             observer.on_result(node.op, inputs, node.settings, tuple(results), node)
 
 
-def _unrecorded(observers: list[Observer], node: Node, inputs: tuple[Any, ...], results: list[Any]) -> None:
+def _unrecorded(observers: tuple[Observer, ...], node: Node, inputs: tuple[Any, ...], results: list[Any]) -> None:
     """Tell the observers of an op that torch did not record, because its results have no gradient."""
     observer: Observer
     for observer in observers if results else ():
