@@ -118,9 +118,18 @@ cdef extern from *:
     typedef struct { PyObject *made; int32_t ndim; int64_t dims[TENSOR_DIMS]; } tensor_known_shape;
     static tensor_known_shape tensor_shapes[TENSOR_SHAPES];
 
+    static PyObject *tensor_latest = NULL;  /* whose shape was read last, and what its elements are */
+    static uint8_t tensor_latest_code, tensor_latest_bytes;
+
     static PyObject *tensor_shape(PyObject *tensor) {
         tensor_look look;
+        tensor_latest = NULL;
         if (!tensor_looked(tensor, &look) || look.ndim > TENSOR_DIMS) return tensor_sizes(tensor);
+        if (look.element.lanes == 1 && look.element.code < 8 && look.element.bits <= 128) {
+            tensor_latest = tensor;
+            tensor_latest_code = look.element.code;
+            tensor_latest_bytes = look.element.bits / 8;
+        }
         uint64_t mixed = (uint64_t)look.ndim;
         for (int at = 0; at < look.ndim; at++) mixed = mixed * 1000003u + (uint64_t)look.shape[at];
         tensor_known_shape *known = &tensor_shapes[(mixed ^ (mixed >> 7)) % TENSOR_SHAPES];
@@ -137,6 +146,16 @@ cdef extern from *:
             return made;
         }
         return Py_NewRef(known->made);
+    }
+
+    /* To be read after the shape of the same tensor, with nothing in between. */
+    static PyObject *tensor_dtype_too(PyObject *tensor) {
+        static PyObject *dtypes[8][17];
+        if (tensor != tensor_latest) return tensor_dtype(tensor);
+        PyObject **known = &dtypes[tensor_latest_code][tensor_latest_bytes];
+        tensor_latest = NULL;
+        if (*known == NULL && (*known = tensor_dtype(tensor)) == NULL) return NULL;
+        return Py_NewRef(*known);
     }
 
     #define TENSOR_FEW 1024  /* the SMALL of graph.stats */
@@ -270,11 +289,16 @@ cdef extern from *:
             return tensor_base(self)
 
         @property
+        cdef inline object dtype_too(self):
+            return tensor_dtype_too(self)
+
+        @property
         cdef inline object numbers(self):
             return tensor_numbers(self)
 
     object node_metadata(AnyNode node)
     object node_next_functions(AnyNode node)
+    object tensor_dtype_too(Tensor tensor)
     object tensor_numbers(Tensor tensor)
     object tensor_is_nested(Tensor tensor)
     object tensor_grad(Tensor tensor)

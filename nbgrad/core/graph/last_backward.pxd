@@ -17,6 +17,9 @@ cdef class Numbers:
     cdef readonly object shape
     cdef readonly object dtype
 
+@cython.locals(numbers=Numbers)
+cdef long long _taken(object held) except -1
+
 @cython.final
 cdef class Values:
     cdef dict _held
@@ -24,6 +27,8 @@ cdef class Values:
     @cython.locals(made=Numbers)
     cpdef object copy(self, object id, bytes memory, object shape, object dtype)
     cdef object _add(self, object id, object held, long long size)
+    @cython.locals(kept=dict, room="long long")
+    cpdef object keep(self, object ids)
     @cython.locals(size="long long")
     cpdef object add(self, object id, Tensor data)
 

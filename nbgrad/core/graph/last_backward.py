@@ -59,6 +59,15 @@ class Numbers:
         return torch.frombuffer(bytearray(self.memory), dtype=self.dtype).reshape(self.shape)
 
 
+def _taken(held: Any) -> int:
+    """The bytes that values take: they are ``Numbers``, or a tensor, its version and these bytes."""
+    if type(held) is Numbers:
+        numbers: Numbers = held
+        return len(numbers.memory) + _OBJECT
+    size: int = held[2]
+    return size
+
+
 class Values:
     """The values of small results, to show them: the newest ones, within a fixed number of bytes.
 
@@ -101,7 +110,7 @@ class Values:
         for id, held in self._held.items():
             if id in ids:
                 kept[id] = held
-                room -= len(held.memory) + _OBJECT if type(held) is Numbers else held[2]
+                room -= _taken(held)
         self._held = kept
         self._room = room
 

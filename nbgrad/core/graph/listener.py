@@ -156,13 +156,15 @@ class Listener(Observer):
             return
         node.place = user_place()
         made = out  # the same, of a type whose attributes compiled code reads without a look-up
-        self._keep(node, sources, _CPU if made.is_cpu else made.device, scope)
+        memory: Any = None
         if self.watch:
             memory = made.numbers if _COMPILED else numbers_of(out)
-            if memory is not None:
-                self.notes.values.copy(node.seq, memory, node.shape, node.dtype)
-            elif few(node.shape) and type(out) in _PLAIN:
-                self.notes.values.add(node.seq, out.detach())
+        # What has numbers there lies in the memory of the processor.
+        self._keep(node, sources, _CPU if memory is not None or made.is_cpu else made.device, scope)
+        if memory is not None:
+            self.notes.values.copy(node.seq, memory, node.shape, node.dtype)
+        elif self.watch and few(node.shape) and type(out) in _PLAIN:
+            self.notes.values.add(node.seq, out.detach())
 
     def on_torch_left_out(self, name: str, records: bool) -> None:
         """Remember the first: they are what there is to say of a graph in which nothing else ran."""

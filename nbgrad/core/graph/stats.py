@@ -335,14 +335,22 @@ def numbers_of(data: torch.Tensor) -> bytes | None:
 
 def nbytes_of(shape: tuple[int, ...], dtype: "torch.dtype") -> int:
     """The bytes of a tensor of ``shape`` and ``dtype``."""
+    latest = _LATEST[0]
+    if latest[0] is shape and latest[1] is dtype:  # most often the next one is like the last
+        return latest[2]
     known = _SIZES.get(dtype)
     if known is None:
         known = _SIZES[dtype] = dtype.itemsize
-    return known * count_of(shape)
+    size = known * count_of(shape)
+    _LATEST[0] = (shape, dtype, size)
+    return size
 
 
 _SIZES: "dict[torch.dtype, int]" = {}
 """The bytes of an element."""
+
+_LATEST: list[tuple[Any, Any, int]] = [(None, None, 0)]
+"""The shape and the element type that were asked for last, and the bytes."""
 
 
 def held_by(data: "torch.Tensor", size: int) -> int:

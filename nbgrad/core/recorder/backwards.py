@@ -356,7 +356,7 @@ class TorchBackward:
             owner, left = hook.owner, hook.left
         else:
             owner = owner_of(known)
-            left = owner.edges.copy()
+            left = owner.edges[:]
         made = hook.made
         for after, number in made.next_functions:
             at += 1

@@ -7,6 +7,7 @@ from nbgrad.core.recorder.functions cimport Called, tensors_in
 from nbgrad.core.recorder.nodes cimport origin_in
 
 
+cdef bint _COMPILED
 cdef int _PLAIN
 cdef int _INNER
 cdef int _CUT
