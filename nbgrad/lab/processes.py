@@ -34,6 +34,7 @@ _TAIL = """\
 if __name__ == "__main__":
     dist.init_process_group("gloo", init_method=os.environ.get("MEETING", "env://"))
     {name}()
+    dist.barrier()  # nobody leaves while another one still receives
     dist.destroy_process_group()
 """
 
@@ -42,6 +43,9 @@ _LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 
 LIMIT = 120.0
 """Seconds after which processes that still run are ended."""
+
+SAID = 6
+"""So many lines of what a process wrote at its end are in the message: its error, and where it was raised."""
 
 GRACE = 10.0
 """Seconds that the others have to end by themselves, once one has failed."""
@@ -151,10 +155,10 @@ def _check(codes: list[int | None], errors: list[Path], in_time: bool) -> None:
     for rank, (code, path) in enumerate(zip(codes, errors, strict=True)):
         if code:
             lines = path.read_text("utf-8", "replace").strip().splitlines()
-            last = lines[-1].removeprefix(f"[rank{rank}]: ") if lines else f"it ended with the exit status {code}"
-            told.append(f"rank {rank}: {last}")
+            said = [line.removeprefix(f"[rank{rank}]: ") for line in lines[-SAID:]]
+            told.append(f"rank {rank} ended with the exit status {code}:" + "".join(f"\n    {one}" for one in said))
         elif code is None:
-            told.append(f"rank {rank}: it was still waiting for the others")
+            told.append(f"rank {rank} still ran")
     if told:
         late = "" if in_time else f" have not ended in {LIMIT:.0f} seconds: each has to send what the others wait for"
         raise RuntimeError("\n".join([f"the processes{late or ' failed'}", *told]))

@@ -60,20 +60,21 @@ def test_a_process_that_raises_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(RuntimeError) as raised:
         processes.run(failing)
     assert "the processes failed\n" in str(raised.value)
-    assert "rank 1: ValueError: the seventh row is broken" in str(raised.value)
+    assert "rank 1 ended with the exit status 1:\n    Traceback" in str(raised.value)
+    assert "\n    ValueError: the seventh row is broken" in str(raised.value)
 
 
 @pytest.mark.rotated(3)
 def test_a_process_that_is_killed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "GRACE", 0.5)
-    with pytest.raises(RuntimeError, match="rank 0: it ended with the exit status -9"):
+    with pytest.raises(RuntimeError, match="rank 0 ended with the exit status -9:"):
         processes.run(killed)
 
 
 @pytest.mark.rotated(3)
 def test_processes_that_wait_for_one_another_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LIMIT", 5.0)
-    said = "the processes have not ended in 5 seconds: each has to send what the others wait for\nrank 0: it was still"
+    said = "have not ended in 5 seconds: each has to send what the others wait for\nrank 0 still ran\nrank 1 still"
     with pytest.raises(RuntimeError, match=said):
         processes.run(waiting)
 
