@@ -76,8 +76,12 @@ def make(target: Path, docs: Path | None = None) -> None:
 
 
 def kind() -> str:
-    """What this computer is, as far as packages differ: system, processor and version of Python."""
-    return f"{platform.system()} {platform.machine()}, Python {sys.version_info.major}.{sys.version_info.minor}"
+    """What this computer is, as far as packages differ: system, processor and version of Python.
+
+    A package may need a late release of a version, and pip took those that this one can use.
+    """
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return f"{platform.system()} {platform.machine()}, Python {version} from {platform.python_version()} on"
 
 
 def tag() -> str:

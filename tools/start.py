@@ -56,7 +56,7 @@ def install(folder: Path) -> Path:
         wrong = subprocess.run([*pip, "--find-links", str(KIT / "wheels"), "nbgrad[lab]"], check=False).returncode
     if wrong:
         kinds = (KIT / "kinds.txt").read_text("utf-8").strip().replace("\n", "; ")
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        version = sys.version.split()[0]
         raise SystemExit(
             f"This kit does not fit Python {version} on {sys.platform}: it was made for {kinds}. Use one of these, or "
             "add what this one needs: run tools/kit.py of nbgrad on such a computer, with a network, into this folder."

@@ -232,8 +232,8 @@ EXERCISES = (
     Exercise(
         "4.2",
         "Write unbroadcast",
-        "Write unbroadcast(gradient, shape): the gradient for an input of this shape that was broadcast to the shape "
-        "of gradient.",
+        "A tensor of some shape was stretched, and a gradient has arrived for what it was stretched to. Write "
+        "unbroadcast(gradient, shape): the gradient of the tensor itself, which has its shape.",
         FunctionJudge(_unbroadcasts, "unbroadcast(gradient, shape)", _about_sums),
         (
             "How many dimensions has the gradient more than the shape? They are in front: what happens to them?",
