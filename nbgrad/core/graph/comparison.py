@@ -86,7 +86,11 @@ class Comparison:
     def __init__(self, left: AutogradGraph, right: AutogradGraph, names: tuple[str, str] | None = None) -> None:
         for graph in (left, right):
             if not isinstance(graph, AutogradGraph):
-                raise TypeError(f"compare() takes two graphs, as of nbgrad.AutogradGraph, and got {kind_of(graph)}")
+                raise TypeError(
+                    f"compare() takes two graphs, as of nbgrad.AutogradGraph, and got {kind_of(graph)}. Both have to be "
+                    "in this process: a file of graph.save() has a picture alone. To compare the processes of a "
+                    "training, open a graph in each, with nbgrad.record(ranks=True)"
+                )
             if asked := [name for name, answer in graph.answers.items() if not answer]:
                 raise ValueError(
                     f"{graph.name!r} still asks for the gradients of {', '.join(asked)}; a comparison would show them"

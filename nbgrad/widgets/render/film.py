@@ -1,11 +1,11 @@
 """Picture -> a film of one training step: the forward op by op, then the backward step by step."""
 
 from collections.abc import Iterator
+from io import BytesIO
 from typing import TypeVar
 
 from nbgrad.widgets.description.schema import Node, Picture, Step
-from nbgrad.widgets.render.gif import gif
-from nbgrad.widgets.render.png import pixels
+from nbgrad.widgets.optional_packages import loading, needs
 from nbgrad.widgets.render.svg import Moment, rendered, svg
 
 WIDTH = 1000
@@ -24,9 +24,23 @@ def film(picture: Picture) -> bytes:
     """Draw a GIF that plays again and again.
 
     Raises:
-        ModuleNotFoundError, PartError: ``resvg_py`` or ``wasmtime``, which render its images, is missing or fails.
+        ModuleNotFoundError, PartError: ``resvg_py``, which renders its images, or Pillow, which writes them, is missing
+            or fails.
     """
-    return gif((pixels(rendered(svg(picture, moment), width=WIDTH)), seconds) for moment, seconds in moments(picture))
+    install, instead = '"nbgrad[film]"', "save it as .html, which plays the steps"
+    with needs("pillow", "a film of a graph", install, instead, imported="PIL"), loading:
+        from PIL import Image
+    images, milliseconds = [], []
+    for moment, seconds in moments(picture):
+        drawn = rendered(svg(picture, moment), width=WIDTH)
+        with needs("pillow", "a film of a graph", install, instead):
+            image = Image.open(BytesIO(drawn)).convert("RGBA")
+            images.append(Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB"))
+        milliseconds.append(round(1000 * seconds))
+    made = BytesIO()
+    with needs("pillow", "a film of a graph", install, instead):
+        images[0].save(made, "GIF", save_all=True, append_images=images[1:], duration=milliseconds, loop=0)
+    return made.getvalue()
 
 
 def moments(picture: Picture) -> Iterator[tuple[Moment, float]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbgrad.widgets.optional_packages import loading, needs
+from nbgrad.widgets.optional_packages import loading
 
 if TYPE_CHECKING:
     Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -81,21 +81,6 @@ def smaller(png: bytes) -> bytes:
     return _in_few_colours(pixels)
 
 
-def pixels(png: bytes) -> "Bytes":
-    """The pixels of a PNG as the renderer writes them, of shape (height, width, 4): red, green, blue and opacity.
-
-    Raises:
-        ModuleNotFoundError, PartError: ``wasmtime``, which reads them, is missing or fails.
-    """
-    width, height = struct.unpack(">II", png[16:24])
-    filtered = np.frombuffer(zlib.decompress(_data(png)), np.uint8).reshape(height, 1 + 4 * width)
-    with needs("wasmtime", "a film of a graph", "wasmtime", "save it as .html, which plays the steps"):
-        with loading:
-            import wasmtime
-        engine = wasmtime.Engine()
-        return _unfiltered((engine, wasmtime.Module(engine, _UNFILTER)), filtered)
-
-
 def _data(png: bytes) -> bytes:
     found, at = [], len(_SIGNATURE)
     while at < len(png):
@@ -142,10 +127,17 @@ def _in_few_colours(pixels: "Bytes") -> bytes:
 
     Rare colours are the rims of letters, but also the transparent corners of the card.
     """
-    palette, index = in_few_colours(pixels)
-    height, width = index.shape
+    height, width, _ = pixels.shape
+    flat = np.ascontiguousarray(pixels).view(np.uint32).ravel()
+    starts = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]]))  # most pixels are like the one before
+    lengths = np.diff(starts, append=flat.size)
+    colours, which = np.unique(flat[starts], return_inverse=True)
+    order = np.argsort(-np.bincount(which, weights=lengths), kind="stable")
+    palette, found = _palette(colours[order].view(np.uint8).reshape(-1, 4))
+    index = np.empty_like(found)
+    index[order] = found
     rows = np.zeros((height, 1 + width), np.uint8)  # each begins with 0: no guesses
-    rows[:, 1:] = index
+    rows[:, 1:] = np.repeat(index[which], lengths).reshape(height, width)
     chunks = {
         b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0),
         b"PLTE": palette[:, :3].tobytes(),
@@ -157,20 +149,6 @@ def _in_few_colours(pixels: "Bytes") -> bytes:
         struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
         for name, data in chunks.items()
     )
-
-
-def in_few_colours(pixels: "Bytes") -> "tuple[Bytes, Bytes]":
-    """The palette that ``_in_few_colours`` speaks of, and for each pixel of shape (height, width) which of it it is."""
-    height, width, _ = pixels.shape
-    flat = np.ascontiguousarray(pixels).view(np.uint32).ravel()
-    starts = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]]))  # most pixels are like the one before
-    lengths = np.diff(starts, append=flat.size)
-    colours, which = np.unique(flat[starts], return_inverse=True)
-    order = np.argsort(-np.bincount(which, weights=lengths), kind="stable")
-    palette, found = _palette(colours[order].view(np.uint8).reshape(-1, 4))
-    index = np.empty_like(found)
-    index[order] = found
-    return palette, np.repeat(index[which], lengths).reshape(height, width)
 
 
 def _palette(colours: "Bytes") -> "tuple[Bytes, Bytes]":

@@ -5,7 +5,8 @@ id, script or link in it, so any number of these can stand in one page, and a dr
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
@@ -28,7 +29,7 @@ from nbgrad.widgets.layout.card import (
 )
 from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, sides, tip, tip_points
 from nbgrad.widgets.layout.positions import LABEL_HEIGHT, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, label_lines, mark_text
-from nbgrad.widgets.optional_packages import loading, needs
+from nbgrad.widgets.optional_packages import PartError, loading, needs
 from nbgrad.widgets.render.palette import FOLDED, HOTTEST, INKS, MEANING, PAINTS, SIGNS, WIRES, heat
 from nbgrad.widgets.render.png import smaller
 
@@ -119,7 +120,7 @@ def rendered(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
 
     Raises:
         ModuleNotFoundError: ``resvg_py`` is not installed.
-        PartError: it fails.
+        PartError: it fails, or finds no font.
     """
     shown_width, shown_height = _size(drawing)
     zoom = min(1.0, width / shown_width, _PNG_HEIGHT / shown_height)
@@ -129,9 +130,24 @@ def rendered(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
     with needs("resvg-py", "a PNG of a graph", "resvg-py", "save it as .svg"):
         with loading:
             import resvg_py
+        if not _writes(resvg_py.svg_to_bytes):
+            raise PartError(
+                "a PNG of a graph would have no letters, for no font is installed here. Install one, as with "
+                "apt-get install fonts-dejavu-core   (or save it as .svg)"
+            )
         return resvg_py.svg_to_bytes(
             svg_string=drawing, width=max(1, int(shown_width * zoom)), dpi=96, style_sheet=style
         )
+
+
+@cache
+def _writes(render: Callable[..., bytes]) -> bool:
+    """Whether there is a font: without one, letters are left out and nothing is said."""
+    empty, letter = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" font-family="{FONT}">{text}</svg>'
+        for text in ("", '<text y="9" font-size="9">M</text>')
+    )
+    return render(svg_string=empty) != render(svg_string=letter)
 
 
 def _size(drawing: str) -> tuple[float, float]:
