@@ -169,6 +169,8 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
         return Deviation("factor", "it is the sum over all predictions: the loss is their mean")
     if len(target) > 1 and difference(got, own.mean()) is None:
         return Deviation("numbers", "it is the mean of the differences: they have to be squared")
+    if len(target) > 1 and difference(got, own.abs().mean()) is None:
+        return Deviation("numbers", "it is the mean of the absolute differences: the loss has their squares")
     for factor, words in ((2, "half of"), (0.5, "twice")):
         if is_near(got, case.right / factor):
             return Deviation("factor", f"it is {words} what it should be: the mean of the squares, without a factor")

@@ -37,6 +37,8 @@ def _about_left(got: Any, case: Case) -> Deviation | None:
     slope = case.right ** (1 / layers)
     if layers > 1 and math.isclose(value, slope, rel_tol=1e-3):
         return Deviation("numbers", "it is what one sigmoid leaves: it has to depend on the number of layers")
+    if layers == 1 and value == 1:
+        return Deviation("shifted", "it is what one layer less leaves: the first layer multiplies, too")
     for wrong, kind, text in (
         (0.5**layers, "numbers", "it takes the value of a sigmoid at 0: the gradient is multiplied by its slope there"),
         (1 / case.right, "factor", "it grows with the number of layers: what is left is less after each of them"),

@@ -10,7 +10,7 @@ from nbgrad.core.tensor.tensor import tensor
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import Case, FunctionJudge, is_near, number_of, raised, slip
 from nbgrad.nn.functional import cross_entropy, scaled_dot_product_attention
-from nbgrad.nn.module import Module
+from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter
 
 

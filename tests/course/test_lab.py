@@ -164,6 +164,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda f, x: print(), "type", "gives None: the function has to end with return"),
         (lambda f, x: [central(f, x)], "shape", "the numbers are right, but it has shape (1,)"),
         (lambda f: 0.0, "raised", "raised TypeError"),
+        (lambda f, x: (f(x + 1e-20) - f(x)) / 1e-20, "zero", "Rounding leaves nothing of a nudge like 1e-20"),
+        (lambda f, x: 2 * x, "numbers", "the slope of x * x alone"),
         (6.0, "type", "a function is expected, slope(function, x)"),
     ],
     "1.3": [
@@ -218,6 +220,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ),
         (lambda prediction, target: ((prediction[:, 0] - target) ** 2).sum(), "factor", "the loss is their mean"),
         (lambda prediction, target: (prediction[:, 0] - target).mean(), "numbers", "they have to be squared"),
+        (lambda prediction, target: abs(prediction[:, 0] - target).mean(), "numbers", "of the absolute differences"),
         (lambda prediction, target: ((prediction[:, 0] - target) ** 2).mean() * 0.5, "factor", "it is half of what"),
         (lambda prediction, target: ((prediction[:, 0] - target) ** 2).mean() * 2, "factor", "it is twice what"),
         (
