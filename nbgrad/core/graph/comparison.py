@@ -87,9 +87,9 @@ class Comparison:
         for graph in (left, right):
             if not isinstance(graph, AutogradGraph):
                 raise TypeError(
-                    f"compare() takes two graphs, as of nbgrad.AutogradGraph, and got {kind_of(graph)}. Both have to be "
-                    "in this process: a file of graph.save() has a picture alone. To compare the processes of a "
-                    "training, open a graph in each, with nbgrad.record(ranks=True)"
+                    f"compare() takes two graphs, as of nbgrad.AutogradGraph, and got {kind_of(graph)}. Both have to "
+                    "be in this process: a file of graph.save() has a picture alone. To compare processes of "
+                    "a training, open a graph in each, with nbgrad.record(ranks=True)"
                 )
             if asked := [name for name, answer in graph.answers.items() if not answer]:
                 raise ValueError(
