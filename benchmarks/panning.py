@@ -36,13 +36,25 @@ END = "() => { window.moved.on = false; return window.moved.spans.slice(2); }"
 # A point of the picture with a node under it, or with nothing.
 POINT = """over => {
     const { left, top, width, height } = document.querySelector(".nbg-stage").getBoundingClientRect();
-    for (let i = 0; i < 400; i++) {
-        const x = left + width * (0.3 + 0.004 * ((i * 37) % 100));
-        const y = top + height * (0.3 + 0.004 * ((i * 61) % 100));
+    const nodes = [...document.querySelectorAll(".nbg-node")].map(node => node.getBoundingClientRect());
+    const spread = [...Array(400).keys()].map(
+        i => [left + width * (0.2 + 0.6 * ((i * 0.618034) % 1)), top + height * (0.2 + 0.6 * ((i * 0.754878) % 1))]);
+    const middles = nodes.filter(box => box.width).map(box => [box.left + box.width / 2, box.top + box.height / 2]);
+    const inside = ([x, y]) => x > left + 200 && x < left + width - 200 && y > top + 200 && y < top + height - 200;
+    for (const [x, y] of over ? middles.filter(inside) : spread) {
         const element = document.elementFromPoint(x, y);
         if (over ? element.closest(".nbg-node") : element.classList.contains("nbg-stage")) return [x, y];
     }
     throw new Error("no such point");
+}"""
+
+# How far the node that is nearest to the middle is from it.
+ASIDE = """() => {
+    const { left, top, width, height } = document.querySelector(".nbg-stage").getBoundingClientRect();
+    const boxes = [...document.querySelectorAll(".nbg-node")].map(node => node.getBoundingClientRect());
+    const aside = boxes.filter(box => box.width).map(
+        box => [box.left + box.width / 2 - left - width / 2, box.top + box.height / 2 - top - height / 2]);
+    return aside.sort((a, b) => Math.hypot(...a) - Math.hypot(...b))[0];
 }"""
 
 SEEN = """() => {
@@ -119,9 +131,10 @@ def measured(description: Description, events: int = 60) -> list[Moved]:
     with shown(description) as tab:
         for closer in (1.0, 2.7, 7.5):
             for over, (name, move) in product((False, True), MOVES.items()):
+                tab.wait_for_timeout(500)  # until the wheel before it is said to rest: till then no node is found
                 x, y = tab.evaluate(POINT, over)
                 tab.mouse.move(x, y)
-                tab.wait_for_timeout(500)  # until the wheel before it is said to rest
+                tab.wait_for_timeout(100)
                 tab.evaluate(BEGIN)
                 seen = tab.evaluate(SEEN)
                 move(tab, x, y, events)
@@ -129,7 +142,19 @@ def measured(description: Description, events: int = 60) -> list[Moved]:
                 found.append(Moved(what, seen, tab.evaluate(END)))
             for _ in range(3):
                 tab.get_by_test_id("nbgrad-zoom-in").click()
+            _centre(tab)
     return found
+
+
+def _centre(tab: Page) -> None:
+    """Bring a node into the middle."""
+    right, down = tab.evaluate(ASIDE)
+    x, y = tab.evaluate(POINT, False)
+    tab.mouse.move(x, y)
+    tab.mouse.down()
+    tab.mouse.move(x - right / 2, y - down / 2)
+    tab.mouse.move(x - right, y - down)
+    tab.mouse.up()
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ from benchmarks import (
     timing,
     view,
     watching,
+    what_if,
 )
 from benchmarks.case import Case, numbers
 from benchmarks.report import Report, overview
@@ -192,6 +193,14 @@ def test_pictures_are_timed_and_weighed(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(found["large"].unfold) == len(found["large"].later) == 2
     assert found["large"].unfolded > 33
     assert "| large | 331 | **" in view.markdown(found)
+
+
+def test_the_answers_of_a_kernel_are_timed() -> None:
+    made = what_if.graph(10)
+    assert made.records[-1].value.norm is not None
+    found = what_if.kernel_answers(made, turns=4)
+    assert len(found) == 3
+    assert all(seconds > 0 for seconds in found)
 
 
 def test_memory_is_counted() -> None:

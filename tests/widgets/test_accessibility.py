@@ -11,6 +11,7 @@ from nbgrad.widgets import view
 from nbgrad.widgets.folding.choose import folded_below
 from nbgrad.widgets.layout.positions import lay_out
 from nbgrad.widgets.render.html_page import page
+from tests.lab.harness import screenshot
 from tests.widgets import graphs
 from tests.widgets.test_html_page import notebook
 
@@ -28,13 +29,21 @@ def found(tab: Page) -> list[str]:
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="needs `npm ci` in nbgrad/widgets")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_checker_finds_nothing(opened: Any, scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "setting"),
+    [
+        ("light", {}), ("dark", {}), ("light", {"contrast": "more"}), ("dark", {"contrast": "more"}),
+        ("light", {"forced_colors": "active"}), ("dark", {"forced_colors": "active"}),
+    ],
+)  # fmt: skip
+def test_a_checker_finds_nothing(opened: Any, scheme: str, setting: dict[str, Any]) -> None:
     described = graphs.trained(3, 2)
     content = page(lay_out(described, folding=folded_below(described, 1)), "checked")
     # The page lets no other script in; the checker goes in before the policy is read.
     tab = opened(content.replace("<title>", f"<script>{AXE.read_text(encoding='utf-8')}</script><title>", 1), scheme)
+    tab.emulate_media(color_scheme=scheme, **setting)  # type: ignore[arg-type]  # one of those that are known
     assert found(tab) == []
+    screenshot(tab, f"checked_{scheme}_{'_'.join(setting) or 'plain'}")
     tab.locator(".nbg-root").click()
     assert found(tab) == []
     tab.keyboard.press("Escape")
@@ -128,6 +137,16 @@ HOST = """<!DOCTYPE html><meta charset="utf-8"><style>{css}</style><body>
 <div class="cell_container"><div class="output_container" id="text">text <b>of a cell</b>{svg}</div>
 <div class="output_container" id="still"><div class="output">{svg}</div></div>
 <div class="output_container"><div class="output" id="el"></div></div></div>"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_legend_has_the_colours_of_the_boxes_where_colours_are_forced(opened: Any, scheme: str) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "forced"), scheme)
+    tab.emulate_media(color_scheme=scheme, forced_colors="active")  # type: ignore[arg-type]  # one of those that are known
+    for kind in ("op", "parameter", "root"):
+        box, key = (tab.locator(one).first for one in (f".nbg-{kind} > .nbg-shape", f".nbg-key-{kind}"))
+        fill = box.evaluate("element => getComputedStyle(element).fill")
+        assert key.evaluate("element => getComputedStyle(element).backgroundColor") == fill, kind
 
 
 def hosted(page: str) -> str:

@@ -111,7 +111,7 @@ def test_the_inspector_tells_everything_of_an_op(opened: Any) -> None:
     expect(panel).to_contain_text("Sequential › 1 (Block)")
     expect(panel).to_contain_text("squeezes any number into (-1, 1)")
     expect(panel).to_contain_text("its gradient vanishes there")
-    expect(panel.locator("math")).to_have_count(2)
+    expect(panel.locator(".nbg-formula math")).to_have_count(2)
     expect(panel).to_contain_text("float32, on cpu")
     expect(panel).to_contain_text("out: 1 KiB")
     expect(panel).to_contain_text("return x + self.back(self.wide(x).tanh())")

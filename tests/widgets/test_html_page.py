@@ -233,7 +233,7 @@ def test_what_is_not_plain_mathml_is_shown_as_latex(opened: Any, small: Descript
     small["ops"]["mul"]["formulas"] = [{"of": "", "latex": r"a \odot b", "mathml": markup}]
     tab = opened(page(lay_out(small), "x"))
     node(tab, "n2").click()
-    expect(tab.locator(".nbg-latex")).to_have_text(r"a \odot b")
+    expect(tab.locator(".nbg-formula .nbg-latex")).to_have_text(r"a \odot b")
     assert tab.locator("math").count() == 0
     assert tab.evaluate("window.hacked") is None
 

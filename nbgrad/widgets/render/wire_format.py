@@ -88,7 +88,7 @@ def _without_shared(first: Any, whole: Any) -> Any:
 
 def _arrived(travels: Any, looks: list[dict[str, Any]]) -> Picture:
     """What ``_travelling`` made a picture of, and the widths of its texts."""
-    description = travels["description"]
+    description: Any = travels["description"]
     nodes = [_given(node, looks) | {"norms": list(_norms(node["norms"]))} for node in description["nodes"]]
     edges = [edge | {"reduction": _given(edge["reduction"], looks)} for edge in description["edges"]]
     hidden = _with_norms(description["hidden"], lambda norms: list(_norms(norms)))

@@ -105,12 +105,17 @@ export class Paint {
     for (const { edge, text } of step?.given ?? []) this.#tell(edge, text);
   }
 
-  /** Write at an edge what comes back along it in this step, above its middle. */
+  /** Write at an edge what comes back along it in this step: beside its middle, or above that of a level one. */
   #tell(edge: string, text: string): void {
     const runs = this.#picture.layout.edges[edge];
     const run = runs?.[Math.floor(runs.length / 2)];
-    const [x = 0, y = 0] = run?.[Math.floor(run.length / 2)] ?? [];
-    if (run) this.#drawing.layer.append(svg("text", { class: "nbg-told", "aria-hidden": "true", x, y: y - 4 }, `∇ ${text.replace(/^to [^:]*: /, "")}`));
+    if (!run) return;
+    const at = (place: number) => run[place] as [number, number];
+    const [[ax, ay], [px, py], [qx, qy], [bx, by]] = [at(0), at((run.length - 1) >> 1), at(run.length >> 1), at(run.length - 1)];
+    const [x, y] = [(px + qx) / 2, (py + qy) / 2];
+    const level = Math.abs(bx - ax) > 2 * Math.abs(by - ay);
+    const place = level ? { x, y: y - 4, style: "" } : { x: x + 12, y: y + 4, style: "text-anchor:start" };
+    this.#drawing.layer.append(svg("text", { class: "nbg-told", "aria-hidden": "true", ...place }, `∇ ${text.replace(/^to [^:]*: /, "")}`));
   }
 }
 
