@@ -150,7 +150,8 @@ class Listener(Observer):
             if id not in ops and id not in outer:
                 self._meet_torch(id, origin)
             sources.append(id)
-        scope = current().scope
+        state = current()
+        scope = state.scope
         if out is None:
             self._keep(node, sources, node.device or _CPU, scope)
             return

@@ -83,6 +83,7 @@ cdef class TorchBackward:
     cdef public long long quiet
     cdef public bint records
     cdef public bint shaken
+    cdef public dict tapped
     cdef public dict waiting
 
     @cython.locals(observer=Observer, found=Foreseen)
@@ -104,8 +105,12 @@ cdef class TorchBackward:
     cdef bint _doubtful(self, Node node) except -1
     @cython.locals(target=Target)
     cdef bint _neighbour_spared(self, Passing hook) except -1
+    @cython.locals(node=Node, origin=Vertex, positions=tuple, same=bint, target=Target)
+    cdef bint _tap(self, Passing hook) except -1
     cdef object _place(self, Passing hook)
-    @cython.locals(hook=Passing)
+    @cython.locals(target=Target)
+    cdef object _handed_on(self, Passing hook, object gradient)
+    @cython.locals(hook=Passing, tapped=dict)
     cpdef object shake(self)
     cdef object _ran(self, Passing hook)
     @cython.locals(target=Target, observer=Observer, lone=bint)

@@ -122,6 +122,7 @@ def _recorded(
     node.op = op
     node.settings = {**op.defaults, **settings} if settings else op.defaults
     node.hooks = node.plan = node.saved = None  # type: ignore[assignment]  # its rule is torch's
+    node.tapped = False
     node.device = None
     node.edges = _edges(inputs, state)  # before the call, which may change them in place
     observers = torch_followers(state.observers)
