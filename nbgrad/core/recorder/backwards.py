@@ -53,10 +53,13 @@ class Target:
     after: "Target | None"
 
 
-_IDENTITIES = {"AddBackward0": (0, 1), "SubBackward0": (0,)}
-"""Torch's nodes that hand on what they are given, and to which of their inputs."""
+_IDENTITIES = {"AddBackward0": 2, "SubBackward0": 1}
+"""Torch's nodes that hand on what they are given, and to how many of their first inputs."""
 
-_HANDING_ON = ("add", "add_", "sub", "sub_")
+_KINDS: dict[type, int] = {}
+"""The same of every class of torch's nodes that was seen; 0 for all others."""
+
+_HANDING_ON = frozenset({"add", "add_", "sub", "sub_"})
 """The rows of those nodes."""
 
 _current: Any = torch._C._current_autograd_node
@@ -162,9 +165,11 @@ class Foreseen:
     def reaches(self, roots: list[Any]) -> bool:
         """Go from ``roots`` to all that leads there; False where more than that has to be seen."""
         seen: set[Any] = set(roots)
-        stack: list[Any] = list(roots)
-        while stack:
-            origin = stack.pop()
+        waiting: list[Any] = list(roots)
+        at = 0
+        while at < len(waiting):
+            origin = waiting[at]
+            at += 1
             if type(origin) is Leaf:
                 if not self._ends_at(origin):
                     return False
@@ -179,7 +184,7 @@ class Foreseen:
             for edge in node.edges:
                 if edge is not None and edge not in seen:
                     seen.add(edge)
-                    stack.append(edge)
+                    waiting.append(edge)
         return True
 
     def _ends_at(self, leaf: Leaf) -> bool:
@@ -330,17 +335,18 @@ class TorchBackward:
             ends: whether the backward ends at tensors that the caller has named.
         """
         met: dict[Any, Any] = {}  # the hooks, by node
-        stack: list[Any] = []
         hook: Passing
         for made, origin in roots:
-            hook = met.get(made) or self._meet(made, met, stack)
+            hook = met.get(made) or self._meet(made, met)
             hook.count = 1
             if type(hook.outputs) is dict:
                 self.counts[origin] = 1
-        while stack:
-            hook = stack.pop()
+        at = 0
+        while at < len(self.hooks):  # of those too that are met meanwhile
+            hook = self.hooks[at]
+            at += 1
             if type(hook.made) is not ACCUMULATES:
-                self._aim(hook, met, stack)
+                self._aim(hook, met)
         for hook in self.hooks:
             self._settle(hook)
         self._choose(ends or self.records or not self.accumulates)
@@ -364,7 +370,7 @@ class TorchBackward:
         if self.tapped:
             TAPS[self] = self
 
-    def _meet(self, made: Any, met: dict[Any, Any], stack: list[Any]) -> Passing:
+    def _meet(self, made: Any, met: dict[Any, Any]) -> Passing:
         """The hook of the node ``made``, which is seen for the first time."""
         hook = Passing.__new__(Passing)
         hook.walk, hook.made, hook.target, hook.table, hook.source, hook.given = self, made, None, None, None, None
@@ -377,11 +383,10 @@ class TorchBackward:
             hook.outputs = metadata.get(KEY)
         met[made] = hook
         self.hooks.append(hook)
-        stack.append(hook)
         return hook
 
-    def _aim(self, hook: Passing, met: dict[Any, Any], stack: list[Any]) -> None:
-        """Find where the node of ``hook`` sends gradients; nodes that are new are put on the ``stack``."""
+    def _aim(self, hook: Passing, met: dict[Any, Any]) -> None:
+        """Find where the node of ``hook`` sends gradients; nodes that are new get their hooks."""
         known, counts, at = hook.outputs, self.counts, -1
         owner: Node
         left: list[Any]
@@ -396,7 +401,7 @@ class TorchBackward:
             at += 1
             if after is None:
                 continue
-            receiver = met.get(after) or self._meet(after, met, stack)
+            receiver = met.get(after) or self._meet(after, met)
             origin = receiver.outputs
             if origin is None:
                 receiver.owner, receiver.left = owner, left
@@ -493,24 +498,29 @@ class TorchBackward:
         if type(known) is not Node:
             return False
         node: Node = known
-        positions = _IDENTITIES.get(type(hook.made).__name__)
-        if positions is None or node.op.name not in _HANDING_ON or self._doubtful(node):
+        op: OpInfo = node.op
+        made, kinds = hook.made, _KINDS
+        count = kinds.get(type(made))
+        if count is None:
+            count = kinds[type(made)] = _IDENTITIES.get(type(made).__name__, 0)
+        if not count or op.name not in _HANDING_ON or self._doubtful(node):
             return False
-        if node.settings is not node.op.defaults and node.settings.get("alpha", 1) != 1:
+        if node.settings is not op.defaults and node.settings.get("alpha", 1) != 1:
             return False
+        inputs: int = count
         origin: Vertex
         target = hook.target
         while target is not None:
             origin = target.origin
             same = origin.shape is node.shape or origin.shape == node.shape
-            if target.position not in positions or not same or origin.dtype is not node.dtype:
+            if target.position >= inputs or not same or origin.dtype is not node.dtype:
                 return False
             target = target.after
         if not node.tapped:
-            hook.made._register_hook_dict(_TAP)
+            made._register_hook_dict(_TAP)
             node.tapped = True
         hook.stands = _PLACED
-        self.tapped[hook.made] = hook
+        self.tapped[made] = hook
         return True
 
     def _place(self, hook: Passing) -> None:
