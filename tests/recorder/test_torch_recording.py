@@ -20,6 +20,7 @@ from nbgrad.core.engine.torch_origins import known_origin
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.listener import Listener
+from nbgrad.core.graph.stats import SMALL
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.core.recorder.backwards import TAPS, Passing
 from nbgrad.widgets.describe import describe
@@ -539,6 +540,37 @@ def test_values_and_gradients_of_small_tensors_are_kept() -> None:
     assert leaf.gradient is not None
     assert leaf.gradient.array is not None
     assert leaf.gradient.array.tolist() == [3, 3]
+
+
+def test_the_value_of_an_op_is_what_it_made_also_where_it_is_changed_in_place_later() -> None:
+    x = torch.ones(2, requires_grad=True)
+    with AutogradGraph() as graph:
+        y = x * 2
+        y.add_(1)
+        y.sum().backward()
+    values = [record.value.values for record in graph.records if record.op is not None and record.value is not None]
+    assert values == [[2, 2], [3, 3], 6]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64])
+def test_values_are_the_same_however_they_lie_in_memory(dtype: torch.dtype) -> None:
+    x = torch.arange(6).reshape(2, 3).to(dtype).requires_grad_()
+    with AutogradGraph() as graph:
+        turned = (x * 2).t()
+        made = [x * 2, turned, turned * 3, x[:, 1], x[0] + 1, torch._neg_view(x), x.expand(4, 2, 3), x[:0] * 2, x[1, 1]]
+        sum([one.sum().abs() for one in made], torch.zeros(())).backward()  # type: ignore[union-attr]
+    shown = {str(record.value.values) for record in graph.records if record.value is not None}
+    assert not {str(one.tolist()) for one in made if one.numel()} - shown
+
+
+@pytest.mark.parametrize("count", [1024, 1025])
+def test_the_values_of_so_many_elements_are_kept(count: int) -> None:
+    x = torch.ones(count, requires_grad=True)
+    with AutogradGraph() as graph:
+        y = x * 2
+        y.sum().backward()
+    kept = [record.value is not None for record in graph.records if record.op is not None]
+    assert kept == [count <= SMALL, True]
 
 
 @pytest.mark.filterwarnings(

@@ -156,7 +156,7 @@ class Listener(Observer):
             self._keep(node, sources, node.device or _CPU, scope)
             return
         node.place = user_place()
-        made = out  # the same, of a type whose attributes compiled code reads without a look-up
+        made: Any = out  # the same, of a type whose attributes compiled code reads without a look-up
         memory: Any = None
         if self.watch:
             memory = made.numbers if _COMPILED else numbers_of(out)
@@ -256,7 +256,7 @@ class Listener(Observer):
         ops: dict[int, Ran] = {}
         for id, ran in known.items():
             if id > fresh or id in shown or ran.thing() is not None:
-                ops[id] = ran
+                ops[id] = ran  # noqa: PERF403  # compiled code knows the class of ran in a loop
         self.ops = ops
         if len(self.outer) > _SWEPT:  # a loop uses the same few in every step
             used: set[Any] = set()
