@@ -20,8 +20,9 @@ from nbgrad.core.engine.torch_origins import known_origin
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.listener import Listener
+from nbgrad.core.graph.stats import SMALL
 from nbgrad.core.graph.timing import TimedGraph
-from nbgrad.core.recorder.backwards import Passing
+from nbgrad.core.recorder.backwards import TAPS, Passing
 from nbgrad.widgets.describe import describe
 from tests.core import opdb
 from tests.recorder.torch_programs import PROGRAMS, Gradients, Program
@@ -209,9 +210,14 @@ def test_of_an_op_of_torchs_database_it_sees_the_same_with_a_hook_on_every_node(
     assert few == all_of_them
 
 
-def hooked_by(run: Callable[[], Any], kind: type[AutogradGraph] = AutogradGraph) -> int:
-    """How many nodes get a hook of ours in ``run``."""
-    count = 0
+def hooked_by(run: Callable[[], Any], kind: type[AutogradGraph] = AutogradGraph) -> tuple[int, int]:
+    """How many nodes get a hook of ours in ``run``, and how many tell what arrives there."""
+    count = told = 0
+
+    def telling(_: torch.Tensor) -> None:
+        nonlocal told
+        told += 1
+
     with kind():
         register = _HookMixin._register_hook
 
@@ -221,11 +227,13 @@ def hooked_by(run: Callable[[], Any], kind: type[AutogradGraph] = AutogradGraph)
             return register(hooks, hook)
 
         _HookMixin._register_hook = staticmethod(counted)
+        TAPS[telling] = telling  # type: ignore[index, assignment]  # it is called as those are
         try:
             run()
         finally:
+            del TAPS[telling]  # type: ignore[arg-type]
             _HookMixin._register_hook = staticmethod(register)
-    return count
+    return count, told
 
 
 def chain() -> None:
@@ -238,8 +246,55 @@ def chain() -> None:
 
 
 def test_every_second_node_of_a_chain_has_a_hook() -> None:
-    assert hooked_by(chain) == 13  # sum, ten additions, and two leaves
-    assert hooked_by(chain, CarefulGraph) == 23
+    assert hooked_by(chain) == (3, 10)  # sum and two leaves, ten additions
+    assert hooked_by(chain, CarefulGraph) == (23, 0)
+
+
+def test_a_node_that_was_tapped_once_tells_each_backward_of_its_own() -> None:
+    x, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    with AutogradGraph() as graph:
+        z = ((x * 2 + b) * 3).sum()
+        for _ in range(3):
+            x.grad = b.grad = None
+            z.backward(retain_graph=True)
+    assert TAPS == {}
+    assert [record.gradient.values for record in graph.records if record.op is not None and record.gradient] == [
+        [3.0, 3.0],
+        [3.0, 3.0],
+        [1.0, 1.0],
+        1.0,
+    ]
+    before = repr(seen(graph))
+    z.backward(retain_graph=True)  # no graph is open
+    assert repr(seen(graph)) == before
+
+
+def test_a_hook_on_a_node_that_was_tapped_is_seen_in_the_next_backward() -> None:
+    found = []
+    for kind in (AutogradGraph, CarefulGraph):
+        x, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+        with kind() as graph:
+            y = x * 2 + b
+            z = (y * 3).sum()
+            z.backward(retain_graph=True)
+            x.grad = b.grad = None
+            y.register_hook(_double)
+            z.backward()
+        found.append((repr(seen(graph)), x.grad.tolist()))
+    assert found[0] == found[1]
+
+
+def test_a_hook_that_comes_in_a_backward_is_seen_at_a_node_that_was_tapped() -> None:
+    found = []
+    for kind in (AutogradGraph, CarefulGraph):
+        x, b, w = (torch.ones(2, requires_grad=True) for _ in range(3))
+        made: list[torch.Tensor] = []
+        w.register_hook(lambda _, made=made: made[0].register_hook(_double) and None)
+        with kind() as graph:
+            made.append(x * 2 + b)
+            (made[0].exp() * w).sum().backward()
+        found.append((repr(seen(graph)), x.grad.tolist()))
+    assert found[0] == found[1]
 
 
 def _changing(register: Callable[[torch.Tensor, torch.Tensor], Any]) -> Callable[[], None]:
@@ -485,6 +540,37 @@ def test_values_and_gradients_of_small_tensors_are_kept() -> None:
     assert leaf.gradient is not None
     assert leaf.gradient.array is not None
     assert leaf.gradient.array.tolist() == [3, 3]
+
+
+def test_the_value_of_an_op_is_what_it_made_also_where_it_is_changed_in_place_later() -> None:
+    x = torch.ones(2, requires_grad=True)
+    with AutogradGraph() as graph:
+        y = x * 2
+        y.add_(1)
+        y.sum().backward()
+    values = [record.value.values for record in graph.records if record.op is not None and record.value is not None]
+    assert values == [[2, 2], [3, 3], 6]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64])
+def test_values_are_the_same_however_they_lie_in_memory(dtype: torch.dtype) -> None:
+    x = torch.arange(6).reshape(2, 3).to(dtype).requires_grad_()
+    with AutogradGraph() as graph:
+        turned = (x * 2).t()
+        made = [x * 2, turned, turned * 3, x[:, 1], x[0] + 1, torch._neg_view(x), x.expand(4, 2, 3), x[:0] * 2, x[1, 1]]
+        sum([one.sum().abs() for one in made], torch.zeros(())).backward()  # type: ignore[union-attr]
+    shown = {str(record.value.values) for record in graph.records if record.value is not None}
+    assert not {str(one.tolist()) for one in made if one.numel()} - shown
+
+
+@pytest.mark.parametrize("count", [1024, 1025])
+def test_the_values_of_so_many_elements_are_kept(count: int) -> None:
+    x = torch.ones(count, requires_grad=True)
+    with AutogradGraph() as graph:
+        y = x * 2
+        y.sum().backward()
+    kept = [record.value is not None for record in graph.records if record.op is not None]
+    assert kept == [count <= SMALL, True]
 
 
 @pytest.mark.filterwarnings(

@@ -3,11 +3,11 @@
 A ``.pxd`` says which. Under its own name a class cannot have them.
 """
 
-AnyNode = object
+AnyNode: type = object
 """A node of torch's graph."""
 
-Lengths = tuple
+Lengths: type = tuple
 """A tuple or a ``torch.Size``."""
 
-Referred = object
+Referred: type = object
 """What a weak reference leads to."""

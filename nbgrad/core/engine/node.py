@@ -477,9 +477,10 @@ class Node(Vertex):
         outputs: how many ``Output`` origins bring it gradients; 0 where the node itself is the origin of its tensor.
         place: the line of the user's that ran it; only there if somebody watched.
         changed: the view that it wrote into in place and that a rule wants to know; only there if there is one.
+        tapped: of one that stands for an op of torch's, whether torch's node tells what arrives there.
     """
 
-    __slots__ = ("changed", "edges", "op", "outputs", "place", "plan", "saved", "settings", "versions")
+    __slots__ = ("changed", "edges", "op", "outputs", "place", "plan", "saved", "settings", "tapped", "versions")
 
     op: OpInfo
     plan: Steps
@@ -490,6 +491,7 @@ class Node(Vertex):
     outputs: int
     place: "Place"
     changed: Any
+    tapped: bool
 
     @property
     def next_functions(self) -> "tuple[tuple[Node | Leaf | None, int], ...]":

@@ -229,8 +229,7 @@ class Kept:
     )
 
     def __init__(self, budget: int) -> None:
-        # Of each: id, position, tensor, torch's version of it then, to whom it was given, and whether it is the
-        # gradient of a leaf.
+        # Of each: id, position, tensor, torch's version of it then, to whom it was given, and whether it is a leaf's.
         self._small: list[Any] = []
         self._large: list[Any] = []
         self._lone: list[int] = []

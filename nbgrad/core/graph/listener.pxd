@@ -42,7 +42,7 @@ cdef class Listener(Observer):
     cpdef bint checks_gradients(self)
     @cython.locals(state=State, ops=dict, outer=dict, sources=list, tensor=TensorBase, origin=Vertex, scope=Scope)
     cpdef object on_record(self, Node node, tuple args, object out)
-    @cython.locals(ops=dict, outer=dict, edges=list, sources=list, origin=Vertex, scope=Scope, position=Py_ssize_t, made=RawTensor)
+    @cython.locals(state=State, ops=dict, outer=dict, edges=list, sources=list, origin=Vertex, scope=Scope, position=Py_ssize_t, made=RawTensor)
     cpdef object on_torch_record(self, Node node, tuple args, object out)
     cdef object _other(self, object arg)
     @cython.locals(met=tuple, raw=RawTensor)

@@ -150,12 +150,13 @@ class Listener(Observer):
             if id not in ops and id not in outer:
                 self._meet_torch(id, origin)
             sources.append(id)
-        scope = current().scope
+        state = current()
+        scope = state.scope
         if out is None:
             self._keep(node, sources, node.device or _CPU, scope)
             return
         node.place = user_place()
-        made = out  # the same, of a type whose attributes compiled code reads without a look-up
+        made: Any = out  # the same, of a type whose attributes compiled code reads without a look-up
         memory: Any = None
         if self.watch:
             memory = made.numbers if _COMPILED else numbers_of(out)
@@ -255,7 +256,7 @@ class Listener(Observer):
         ops: dict[int, Ran] = {}
         for id, ran in known.items():
             if id > fresh or id in shown or ran.thing() is not None:
-                ops[id] = ran
+                ops[id] = ran  # noqa: PERF403  # compiled code knows the class of ran in a loop
         self.ops = ops
         if len(self.outer) > _SWEPT:  # a loop uses the same few in every step
             used: set[Any] = set()

@@ -50,7 +50,7 @@ cpdef tuple register(object hooks, object hook)
 cdef class Foreseen:
     cdef list leaves
     cdef list nodes
-    @cython.locals(seen=set, stack=list, node=Node, op=OpInfo)
+    @cython.locals(seen=set, waiting=list, at=Py_ssize_t, node=Node, op=OpInfo)
     cdef bint reaches(self, list roots) except -1
     @cython.locals(tensor=Tensor)
     cdef bint _ends_at(self, Leaf leaf) except -1
@@ -83,18 +83,19 @@ cdef class TorchBackward:
     cdef public long long quiet
     cdef public bint records
     cdef public bint shaken
+    cdef public dict tapped
     cdef public dict waiting
 
     @cython.locals(observer=Observer, found=Foreseen)
     cdef Foreseen foreseen(self, list begun)
-    @cython.locals(hook=Passing, stack=list, met=dict)
+    @cython.locals(hook=Passing, at=Py_ssize_t, met=dict)
     cpdef object begin(self, list roots, bint ends)
     @cython.locals(hook=Passing, observer=Observer)
     cdef object _choose(self, bint every)
     @cython.locals(hook=Passing, node=AnyNode, metadata=dict)
-    cdef Passing _meet(self, object made, dict met, list stack)
+    cdef Passing _meet(self, object made, dict met)
     @cython.locals(made=AnyNode, target=Target, receiver=Passing, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node, several=bint)
-    cdef object _aim(self, Passing hook, dict met, list stack)
+    cdef object _aim(self, Passing hook, dict met)
     @cython.locals(target=Target, receiver=Passing)
     cdef object _settle(self, Passing hook)
     @cython.locals(target=Target, node=Node)
@@ -104,8 +105,12 @@ cdef class TorchBackward:
     cdef bint _doubtful(self, Node node) except -1
     @cython.locals(target=Target)
     cdef bint _neighbour_spared(self, Passing hook) except -1
+    @cython.locals(node=Node, op=OpInfo, kinds=dict, inputs=Py_ssize_t, origin=Vertex, same=bint, target=Target)
+    cdef bint _tap(self, Passing hook) except -1
     cdef object _place(self, Passing hook)
-    @cython.locals(hook=Passing)
+    @cython.locals(target=Target)
+    cdef object _handed_on(self, Passing hook, object gradient)
+    @cython.locals(hook=Passing, tapped=dict)
     cpdef object shake(self)
     cdef object _ran(self, Passing hook)
     @cython.locals(target=Target, observer=Observer, lone=bint)

@@ -21,7 +21,7 @@ from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, origin_in
 from nbgrad.core.tensor.filled import Filled
 
 _records = torch.is_grad_enabled
-_transforms: Any = torch._C._are_functorch_transforms_active  # its number takes four times as long
+_level = torch._C._functorch.maybe_current_level
 _push = torch._C._push_on_torch_function_stack
 _COMPILED = compiled()
 _NONE: dict[str, Any] = {}
@@ -50,7 +50,7 @@ class TorchCalls:
         state = current()
         kind = known.kind
         # Inside torch.func tensors belong to its levels; Filled runs ops of ours.
-        told = kind != _PLAIN and bool(state.observers) and not _transforms()
+        told = kind != _PLAIN and bool(state.observers) and _level() is None
         told = told and NESTED not in types and Filled not in types
         if told and kind < _CUT and _records() and not state.inference and _any_learns(args, kwargs):
             if kind == _INNER:
@@ -122,6 +122,7 @@ def _recorded(
     node.op = op
     node.settings = {**op.defaults, **settings} if settings else op.defaults
     node.hooks = node.plan = node.saved = None  # type: ignore[assignment]  # its rule is torch's
+    node.tapped = False
     node.device = None
     node.edges = _edges(inputs, state)  # before the call, which may change them in place
     observers = torch_followers(state.observers)
