@@ -20,7 +20,7 @@ LAB := $(VENV)/.lab
 READY = $(if $(wildcard $(STAMP)),$(STAMP),$(LAB))
 # An environment beside it with other people's packages. It sees what .venv has.
 MODELS := .venv-models
-# Another one, for what is built and tested with packages that a lab does not need: the site, graders, marimo.
+# Another one, for what is built and tested with packages that a lab does not need: the site, graders, marimo, engines.
 MORE := .venv-more
 TOUR := notebooks/00_tour.ipynb
 VIEW := nbgrad/widgets
@@ -44,7 +44,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo kit site write course images wheels opdb sweep bench models models-small test together whole minimum tools lint types unit frontend notebooks grading more browser clean
+.PHONY: help setup compile lab demo pages kit site write course images wheels opdb sweep bench models models-small test together whole minimum tools lint types unit frontend notebooks grading more browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,8 +65,12 @@ lab: $(READY) ## open JupyterLab on the tour
 demo: $(READY) ## run the tour without a screen and write one self-contained HTML page
 	@$(PY) tools/demo.py $(TOUR) $(BUILD)/tour.html
 
-kit: $(READY) ## write build/kit, all that computers without a network need: docs/teaching.md
-	@$(PY) -m tools.kit $(BUILD)/kit
+pages: $(READY) ## write every lesson as one HTML page that needs no kernel: build/pages/student and build/pages/solutions (LESSONS='04 08' names some)
+	@$(STILL) $(PY) -m tools.pages $(BUILD)/pages/student $(LESSONS)
+	@$(STILL) $(PY) -m tools.pages --solutions $(BUILD)/pages/solutions $(LESSONS)
+
+kit: site ## write build/kit, all that computers without a network need, with the documents: docs/teaching.md
+	@$(STILL) $(PY) -m tools.kit $(BUILD)/kit --docs $(BUILD)/site
 
 # A stamp is younger than the two files that say what to install: then there is nothing to do. pip would write the
 # bytecode of 11,000 modules one by one, and that of tests which nobody runs. A template that is no Python has none.
@@ -84,7 +88,7 @@ $(STAMP): EXTRAS := lab,test
 $(LAB): EXTRAS := lab
 
 $(MORE)/.installed: pyproject.toml constraints.txt tools/environment.py | setup
-	$(call step,packages for the site and graders and marimo,$(PY) -m tools.environment $(MORE) site grading marimo)
+	$(call step,packages for the site and graders and marimo and engines,$(PY) -m tools.environment $(MORE) site grading marimo parallel)
 	@touch $@
 
 # ------------------------------------------------------------------------------------------------- write
@@ -225,10 +229,11 @@ turn = $$($(PY) -m tests.sampling $(TURNS) $(1)/*.ipynb)
 grading: setup $(MORE)/.installed ## nbgrader and otter-grader grade hand-ins of two lessons
 	$(call step,grading,$(MORE)/bin/python -m pytest -q -p no:nbval tests/course/test_grading.py)
 
-more: setup $(MORE)/.installed ## the site with saved pictures, graded hand-ins, and a notebook of marimo: what needs packages of their own
-	$(call step,site and graders and marimo,$(MORE)/bin/python -m pytest -q -p no:nbval $(IN_MORE))
+more: setup $(MORE)/.installed ## the site with saved pictures, graded hand-ins, marimo, ipyparallel, accelerate: what needs packages of their own
+	$(call step,site and graders and marimo and engines,$(MORE)/bin/python -m pytest -q -p no:nbval $(IN_MORE))
 
-IN_MORE := tests/test_site.py tests/course/test_grading.py tests/test_marimo.py
+IN_MORE := tests/test_site.py tests/course/test_grading.py tests/test_marimo.py tests/test_engines.py \
+	tests/nn/parallel/test_accelerate.py
 
 browser: setup ## the notebooks in JupyterLab and headless Chromium, a third of the long tests; screenshots in build/screenshots
 	$(call step,browser,$(UNIT) -n $(WAITING) -m browser --sampled)

@@ -70,15 +70,16 @@ def extensions():
 
 
 def keep_directives(node):
-    """Have Cython keep the ``no_gc`` that a ``.pxd`` gives a class: where a ``.py`` defines the class it forgets it."""
+    """Have Cython keep what a ``.pxd`` says of a class: where a ``.py`` defines the class it forgets it."""
     analyse = node.analyse_declarations
 
     def analyse_declarations(self, env):
         declared = env.lookup_here(self.class_name)
         known = declared.type.scope.directives if declared and declared.is_type and declared.type.scope else {}
         analyse(self, env)
-        if known.get("no_gc"):
-            self.scope.directives = {**self.scope.directives, "no_gc": True}
+        kept = {name: known[name] for name in ("freelist", "no_gc") if known.get(name)}
+        if kept:
+            self.scope.directives = {**self.scope.directives, **kept}
 
     node.analyse_declarations = analyse_declarations
 

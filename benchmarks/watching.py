@@ -101,7 +101,7 @@ RECORDED_TRAINING.contenders = {
     "as in a %%autograd cell": partial(training, torch, watch=True),
 }
 
-IMAGES, SIDE, PASSES = 8, 64, 4
+IMAGES, SIDE, PASSES = 8, 64, 12
 
 
 class Residual(torch.nn.Module):

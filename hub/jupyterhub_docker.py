@@ -21,8 +21,11 @@ c.Authenticator.admin_users = ADMINS
 c.Authenticator.allow_all = True  # those who are let in
 
 c.JupyterHub.bind_url = os.environ.get("HUB_URL", "http://:8000")
-c.JupyterHub.hub_ip = "0.0.0.0"  # containers reach it over the network of their own
-c.JupyterHub.hub_connect_ip = os.environ.get("HUB_HOST", "host.docker.internal")
+# The proxy reaches the hub inside of this computer, containers over their own network. In a container this computer
+# has a name that it does not know itself.
+c.JupyterHub.hub_ip = "0.0.0.0"
+c.JupyterHub.hub_connect_ip = "127.0.0.1"
+c.Spawner.hub_connect_url = f"http://{os.environ.get('HUB_HOST', 'host.docker.internal')}:8081"
 c.JupyterHub.db_url = "sqlite:///hub.sqlite"
 
 c.JupyterHub.spawner_class = "docker"

@@ -179,6 +179,14 @@ class AutogradMagics(Magics):
             "below it."
         )
 
+    @line_magic
+    def _autograd_above_engines(self, line: str) -> None:  # noqa: ARG002
+        """What a cell becomes that records here what engines run."""
+        raise UsageError(
+            f"{MAGIC}: the engines run this cell, so they have to record it: put %%px on the first line and {MAGIC} on "
+            "the second. Each engine needs %load_ext nbgrad too, in a cell of %%px before"
+        )
+
     # The line %autograd.
 
     def _command(self, line: str) -> AutogradGraph | None:
@@ -268,6 +276,7 @@ def _tell(text: str) -> None:
 
 _BEGIN = "get_ipython().run_line_magic('_autograd_begin'"
 _HELP = re.compile(r"%%\w+\?")  # which IPython answers itself
+_ENGINES = re.compile(r"px(_\w+|\d+)?")  # ipyparallel's magic, and those of views with a suffix
 _LINE = re.compile(rf"\s*{MAGIC}(?:\s(?P<options>.*))?\s*")
 
 
@@ -284,6 +293,8 @@ def _begun(options: str, body: list[str]) -> list[str]:
     begin = f"{_BEGIN}, {options.strip()!r})\n"
     if body and body[0].startswith("%%") and not _HELP.match(body[0]):
         inner, _, arguments = body[0][2:].rstrip("\n").partition(" ")
+        if _ENGINES.fullmatch(inner):
+            return ["get_ipython().run_line_magic('_autograd_above_engines', '')\n"]
         body = [f"get_ipython().run_cell_magic({inner!r}, {arguments!r}, {''.join(body[1:])!r})\n"]
     return [begin, *body]
 

@@ -167,7 +167,7 @@ class Options:
     time: bool = option(False, "measure how long each op and its rules take, and show it", "--time")
     ranks: bool = option(
         False,
-        "compare the gradients of the processes that DistributedDataParallel averages, in every process",
+        "compare the gradients of the processes that DistributedDataParallel averages; rank 0 shows it",
         "--ranks",
         check=check_group,
     )

@@ -89,12 +89,12 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
             warn_here(f"{problem}. The graph is there as before: graph.save(...) writes it to another file")
 
     def present(self) -> list[str]:
-        """Show the graph as the options say, and write its file.
+        """Show the graph as the options say, and write its file. Of ranks that are compared, rank 0 alone does so.
 
         Returns:
             What of it failed and why, a sentence each: one part that fails takes no other with it.
         """
-        if self.view == "none" and self.save is None:
+        if (self.view == "none" and self.save is None) or self._left_to_rank_0():
             return []
         from nbgrad.export import unsaved
 
@@ -109,6 +109,11 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
         except Exception as error:
             problems.append(unsaved(error))
         return problems
+
+    def _left_to_rank_0(self) -> bool:
+        """Whether rank 0 shows the same: an error that ended the graph may be this process's own."""
+        recorder = self.graph.rank_recorder
+        return recorder is not None and not recorder.leads and self.graph.ending is None
 
     def _outline(self) -> "Outline":
         from nbgrad.widgets.describe import outline

@@ -81,6 +81,21 @@ def test_docker_needs_admins_and_has_limits(monkeypatch: pytest.MonkeyPatch) -> 
     assert c.DockerSpawner.extra_host_config["cap_drop"] == ["ALL"]
 
 
+def test_the_hub_and_its_image_have_one_version_of_jupyterhub() -> None:
+    wanted = (HUB / "requirements.txt").read_text().partition("\n")[2].partition(" ")[0]
+    assert wanted.startswith("jupyterhub>=")
+    assert f'"{wanted}"' in (HUB / "Dockerfile").read_text()
+
+
+def test_the_proxy_and_containers_reach_the_hub_under_their_own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a container knows the name that Docker gives this computer: the proxy, which is outside, does not."""
+    monkeypatch.setenv("HUB_ADMINS", "teacher")
+    c = read("jupyterhub_docker.py")
+    assert c.JupyterHub.hub_connect_ip == "127.0.0.1"
+    assert c.Spawner.hub_connect_url == "http://host.docker.internal:8081"
+    assert "host.docker.internal" in c.DockerSpawner.extra_host_config["extra_hosts"]
+
+
 @pytest.mark.parametrize("name", ["jupyterhub_config.py", "jupyterhub_docker.py"])
 def test_idle_servers_and_kernels_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
     for variable, value in (("HUB_PASSWORD", "long enough"), ("HUB_ADMINS", "teacher"), ("HUB_DATA", str(tmp_path))):

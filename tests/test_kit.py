@@ -3,10 +3,14 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+
+from tools.kit import main
+from tools.start import Progress, size_of, unpacked_size
 
 pytestmark = pytest.mark.once
 
@@ -75,3 +79,64 @@ def test_a_kit_for_other_computers_says_so(kit: Path) -> None:
     assert "Traceback" not in refused.stderr
 
     assert not (kit.parent / "home" / ".venv" / "complete").exists()  # so it is tried again
+
+
+@pytest.mark.rotated(6)
+def test_a_room_shares_one_installation_that_nobody_changes(kit: Path) -> None:
+    (kit / "docs").mkdir()
+    (kit / "docs" / "index.html").write_text("the documents")
+    room = kit.parent / "room"
+    shared = start(kit, "--share", str(room))
+    assert shared.returncode == 0, shared.stderr
+    assert f"Each user runs: python3 {room / 'start.py'}" in shared.stdout
+    assert not (kit.parent / "home").exists()
+    assert (room / "docs" / "index.html").read_text() == "the documents"
+    own = [room, *room.rglob("*")]
+    assert [one for one in own if not one.is_symlink() and one.stat().st_mode & 0o222] == []
+    assert [one for one in own if not one.is_symlink() and not one.stat().st_mode & 0o044] == []
+
+    user = start(room, "--no-lab")
+    assert user.returncode == 0, user.stderr
+    assert "once" not in user.stdout
+    assert "ran nbgrad doctor" in user.stdout.replace("'", "")
+    home = kit.parent / "home"
+    assert sorted(one.name for one in home.iterdir()) == ["notebooks"]  # no packages
+    assert all(lesson.stat().st_mode & 0o200 for lesson in (home / "notebooks").iterdir())
+
+    again = start(kit, "--share", str(room))
+    assert again.returncode != 0
+    assert "is shared already: to install it anew, remove it first" in again.stderr
+    for one in own:  # so that it can be removed
+        if one.is_dir() and not one.is_symlink():
+            one.chmod(0o755)
+
+
+def test_a_kit_is_not_installed_over_itself(kit: Path) -> None:
+    refused = start(kit, "--share", str(kit))
+    assert "name another folder than that of the kit" in refused.stderr
+
+
+def test_progress_says_each_tenth_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(tmp_path, 1000, poll=0.001)
+    with progress:
+        for at in range(1, 6):
+            (tmp_path / f"{at}").write_bytes(bytes(100))
+            while progress.said < at:
+                time.sleep(0.001)
+        (tmp_path / "6").write_bytes(bytes(5000))
+        while progress.said < 10:
+            time.sleep(0.001)
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["10", "20", "30", "40", "50", "100"]
+
+
+def test_the_size_of_a_wheel_is_that_of_its_files(kit: Path) -> None:
+    [wheel] = (kit / "wheels").iterdir()
+    with ZipFile(wheel) as archive:
+        archive.extractall(kit / "out")
+    assert unpacked_size(wheel) == size_of(kit / "out") > 0
+
+
+def test_a_kit_without_built_documents_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"has no index\.html: make site builds the documents"):
+        main([str(tmp_path / "kit"), "--docs", str(tmp_path)])
+    assert not (tmp_path / "kit").exists()

@@ -399,6 +399,14 @@ def test_a_line_above_the_magic_is_refused_with_what_to_do(shell: InteractiveShe
     assert run(shell, f"\n%%autograd --view text\n# a note\n{PRODUCT}")[1].outputs[0].data["text/plain"]
 
 
+@pytest.mark.parametrize("magic", ["%%px", "%%px_a", "%%px0 --noblock"])
+def test_engines_record_what_they_run(shell: InteractiveShell, magic: str) -> None:
+    _, shown = run(shell, f"%%autograd --view text\n{magic}\nran = True")
+    said = "UsageError: %%autograd: the engines run this cell, so they have to record it: put %%px on the first line"
+    assert said in shown.stdout + shown.stderr
+    assert "ran" not in shell.user_ns
+
+
 OLD_IPYTHON = """
 from IPython.core import completer
 from IPython.core.interactiveshell import InteractiveShell

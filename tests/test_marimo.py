@@ -113,7 +113,7 @@ def recorded(**options: Any) -> nbgrad.AutogradGraph:
 def test_a_graph_is_a_page_in_a_frame_that_may_not_leave_it() -> None:
     kind, html = recorded(view="none")._mime_()
     assert kind == "text/html"
-    assert html.startswith('<iframe sandbox="allow-scripts" ')
+    assert html.startswith('<iframe sandbox="allow-scripts allow-forms" ')
     page = unescape(html.partition('srcdoc="')[2].partition('"')[0])
     assert page.startswith("<!DOCTYPE html>")
     assert page.count('class="nbgrad-picture"') == 1

@@ -1,6 +1,6 @@
 """Install optional packages into an environment beside ``.venv``, which sees all that ``.venv`` has.
 
-    python -m tools.environment .venv-more site grading marimo
+    python -m tools.environment .venv-more site grading marimo parallel
 
 installs these extras of pyproject.toml in the versions of constraints.txt. What a package needs in another version than
 ``.venv`` has is installed into the environment itself, and is found first there.

@@ -1,12 +1,14 @@
 """Put all that computers without a network need into one folder, to carry there on a stick.
 
-    python -m tools.kit build/kit
+    python -m tools.kit build/kit                     the packages, and the lessons as notebooks and as pages
+    python -m tools.kit build/kit --docs build/site   and the documents, as ``make site`` built them
 
 It needs a network and nbgrad's environment, on a computer of the same system and Python version as those that the kit
 is for: which packages there are depends on both. Of several kinds of computers, make it on one of each, into the same
 folder.
 """
 
+import argparse
 import platform
 import shutil
 import subprocess
@@ -15,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from nbgrad.core.files import replace_file
-from tools.demo import build
+from tools import pages
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -25,25 +27,36 @@ nbgrad for a computer without a network: everything that is installed is in this
     python3 start.py        (on Windows: py start.py)
 
 installs nbgrad and JupyterLab into the folder nbgrad in your home folder, once, and opens the lessons there.
+
+    python3 start.py --share /srv/nbgrad
+
+installs them once for all users of a computer, or of a room with a shared drive. Nobody can change that folder. Each
+user runs the start.py in it, which copies the lessons alone.
+
 It needs nothing but Python, of a version and system that this kit was made for:
 
 {kinds}
 
-The lessons as pages, to look at in any browser with nothing installed, are in the folder pages: their graphs are alive.
+In the folder pages are the lessons as pages, to look at in any browser with nothing installed: begin with
+pages/index.html. Their graphs are alive. {docs}
 """
 
 
-def make(target: Path) -> None:
+def make(target: Path, docs: Path | None = None) -> None:
     """Write the kit into the folder ``target``, or add what this kind of computer needs to what is there.
+
+    Args:
+        target: the folder.
+        docs: the documents as a site; None for a kit without them.
 
     Raises:
         subprocess.CalledProcessError: a package cannot be built or fetched, which pip has said.
     """
     wheels = target / "wheels"
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]  # it says what it fetches
     for old in wheels.glob(f"nbgrad-*{tag()}*.whl"):
         old.unlink()
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(wheels), str(ROOT)], check=True)
+    subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), str(ROOT)], check=True)
     # A source package would have to be built where the kit is used, which takes more packages, or a compiler.
     fetched = ["--only-binary=:all:", "-c", str(ROOT / "constraints.txt"), "--find-links", str(wheels)]
     subprocess.run([*pip, "download", *fetched, "--dest", str(wheels), "nbgrad[lab]"], check=True)
@@ -51,18 +64,24 @@ def make(target: Path) -> None:
     (target / "notebooks").mkdir(exist_ok=True)
     for lesson in sorted(ROOT.glob("notebooks/*.ipynb")):
         replace_file(target / "notebooks" / lesson.name, partial(shutil.copyfile, lesson))
-        print(f"running {lesson.name}", flush=True)
-        build(lesson, target / "pages" / f"{lesson.stem}.html")
+    pages.write_all(target / "pages")
+    if docs is not None:
+        shutil.copytree(docs, target / "docs", dirs_exist_ok=True)
     kinds = target / "kinds.txt"
     known = sorted({kind(), *(kinds.read_text("utf-8").splitlines() if kinds.exists() else ())})
-    readme = README.format(kinds="\n".join(f"    {one}" for one in known))
+    said = "The documents are in the folder docs: docs/index.html." if (target / "docs").exists() else ""
+    readme = README.format(kinds="\n".join(f"    {one}" for one in known), docs=said)
     replace_file(kinds, lambda file: file.write_text("\n".join(known) + "\n", "utf-8"))
     replace_file(target / "README.txt", lambda file: file.write_text(readme, "utf-8"))
 
 
 def kind() -> str:
-    """What this computer is, as far as packages differ: system, processor and version of Python."""
-    return f"{platform.system()} {platform.machine()}, Python {sys.version_info.major}.{sys.version_info.minor}"
+    """What this computer is, as far as packages differ: system, processor and version of Python.
+
+    A package may need a late release of a version, and pip took those that this one can use.
+    """
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return f"{platform.system()} {platform.machine()}, Python {version} from {platform.python_version()} on"
 
 
 def tag() -> str:
@@ -70,15 +89,20 @@ def tag() -> str:
     return f"cp{sys.version_info.major}{sys.version_info.minor}"
 
 
-def main(target: str) -> None:
+def main(arguments: list[str]) -> None:
     """Make the kit and say where it is."""
-    folder = Path(target)
-    folder.mkdir(parents=True, exist_ok=True)
+    parser = argparse.ArgumentParser(prog="python -m tools.kit", description="Write the kit.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--docs", type=Path, help="the folder of the site, to be in the kit")
+    given = parser.parse_args(arguments)
+    if given.docs is not None and not (given.docs / "index.html").exists():
+        raise SystemExit(f"{given.docs} has no index.html: make site builds the documents")
+    given.folder.mkdir(parents=True, exist_ok=True)
     print(f"fetching what {kind()} needs (torch is large: this takes minutes)", flush=True)
-    make(folder)
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    print(f"{folder.resolve()}: {size >> 20} MiB. Copy it, and run start.py in it.")
+    make(given.folder, given.docs)
+    size = sum(file.stat().st_size for file in given.folder.rglob("*") if file.is_file())
+    print(f"{given.folder.resolve()}: {size >> 20} MiB. Copy it, and run start.py in it.")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])

@@ -1,23 +1,42 @@
 """Install nbgrad from the folder that this file is in, without a network, and open the lessons.
 
-    python3 start.py                  (on Windows: py start.py)
-    python3 start.py --folder D:/lab  somewhere else than in the home folder
-    python3 start.py --no-lab         install only
+    python3 start.py                       (on Windows: py start.py)
+    python3 start.py --folder D:/lab       somewhere else than in the home folder
+    python3 start.py --no-lab              install only
+    python3 start.py --share /srv/nbgrad   install for all users of a room, who may read it and not change it
 
 The first time takes a minute or two; after that it opens JupyterLab at once. A notebook that is there already is kept:
 to have a lesson as it was, remove or rename it, and start again.
+
+A shared installation has a start.py of its own. Each user runs that one: it installs nothing, and copies the lessons
+into the user's home folder.
 """
 
 import argparse
 import os
 import shutil
+import stat
 import subprocess
 import sys
+import threading
 import venv
 from pathlib import Path
+from zipfile import ZipFile
 
 KIT = Path(__file__).resolve().parent
 OLDEST = (3, 11)
+SHARED = ("notebooks", "pages", "docs", "start.py", "kinds.txt", "README.txt")
+"""What a shared installation has of the kit; its packages are installed."""
+
+
+def python_of(folder: Path) -> Path:
+    """The Python of the environment in ``folder``."""
+    return folder / ".venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether the environment in ``folder`` is there, and all of it."""
+    return (folder / ".venv" / "complete").exists()
 
 
 def install(folder: Path) -> Path:
@@ -26,17 +45,18 @@ def install(folder: Path) -> Path:
     Raises:
         SystemExit: the kit has no packages for this computer.
     """
-    home = folder / ".venv"
-    python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    done = home / "complete"
-    if done.exists():
+    python = python_of(folder)
+    if is_complete(folder):
         return python
     print(f"installing nbgrad into {folder}, once: this takes a minute or two", flush=True)
+    home = folder / ".venv"
     venv.create(home, with_pip=True, clear=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
-    if subprocess.run([*pip, "--find-links", str(KIT / "wheels"), "nbgrad[lab]"], check=False).returncode:
+    with Progress(home, sum(map(unpacked_size, (KIT / "wheels").glob("*.whl")))):
+        wrong = subprocess.run([*pip, "--find-links", str(KIT / "wheels"), "nbgrad[lab]"], check=False).returncode
+    if wrong:
         kinds = (KIT / "kinds.txt").read_text("utf-8").strip().replace("\n", "; ")
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        version = sys.version.split()[0]
         raise SystemExit(
             f"This kit does not fit Python {version} on {sys.platform}: it was made for {kinds}. Use one of these, or "
             "add what this one needs: run tools/kit.py of nbgrad on such a computer, with a network, into this folder."
@@ -44,8 +64,95 @@ def install(folder: Path) -> Path:
     # JupyterLab asks in its first minute whether it may fetch news, which there is no network for.
     news = "@jupyterlab/apputils-extension:announcements"
     subprocess.run([str(python), "-m", "jupyter", "labextension", "disable", news], cwd=folder, check=True)
-    done.touch()
+    (home / "complete").touch()
     return python
+
+
+def unpacked_size(wheel: Path) -> int:
+    """How many bytes the files in a wheel have."""
+    with ZipFile(wheel) as archive:
+        return sum(one.file_size for one in archive.infolist())
+
+
+class Progress:
+    """Says how much of a folder is there while something fills it: each tenth on a line.
+
+    Args:
+        folder: what is filled.
+        whole: how many bytes are to come.
+        poll: so many seconds lie between two looks.
+
+    Attributes:
+        said: how many tenths it has said.
+    """
+
+    def __init__(self, folder: Path, whole: int, poll: float = 1.0) -> None:
+        self.said = 0
+        self._folder, self._whole, self._poll = folder, whole, poll
+        self._before = size_of(folder)
+        self._done = threading.Event()
+        self._watching = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._watching.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._watching.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(self._poll):
+            tenths = min(10 * (size_of(self._folder) - self._before) // max(self._whole, 1), 10)
+            if tenths > self.said:
+                print(f"  {10 * tenths} % of {self._whole >> 20} MiB", flush=True)
+                self.said = tenths
+
+
+def size_of(folder: Path) -> int:
+    """How many bytes the files of a folder have; one that goes while it is looked at has none."""
+    size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                size += Path(place, name).lstat().st_size
+            except OSError:
+                continue
+    return size
+
+
+def share(folder: Path) -> None:
+    """Install into ``folder`` for all users of a room: they may read it, and nobody may change it.
+
+    Raises:
+        SystemExit: the folder is that of the kit, or is shared already; or the kit does not fit this computer.
+    """
+    if folder == KIT:
+        raise SystemExit("--share: name another folder than that of the kit")
+    if is_complete(folder):
+        raise SystemExit(f"{folder} is shared already: to install it anew, remove it first")
+    folder.mkdir(parents=True, exist_ok=True)
+    python = install(folder)
+    print("compiling, so that no user has to", flush=True)
+    compiled = [str(python), "-m", "compileall", "-qq", "-j", "0", "-x", "/tests/", str(folder / ".venv")]
+    subprocess.run(compiled, check=False)  # a template that is no Python fails, and nobody imports it
+    for name in SHARED:
+        if (KIT / name).is_dir():
+            shutil.copytree(KIT / name, folder / name, dirs_exist_ok=True)
+        elif (KIT / name).exists():
+            shutil.copy(KIT / name, folder)
+    for place, folders, files in os.walk(folder, topdown=False):
+        for name in (*folders, *files):
+            protect(Path(place, name))
+    protect(folder)
+    print(f"{folder} is shared. Each user runs: python3 {folder / 'start.py'}", flush=True)
+
+
+def protect(path: Path) -> None:
+    """Let everybody read a file or a folder, and nobody write to it. Who owns it can allow that again."""
+    if not path.is_symlink():
+        mode = path.stat().st_mode
+        runs = stat.S_ISDIR(mode) or mode & stat.S_IXUSR
+        path.chmod(0o555 if runs else 0o444)
 
 
 def copy_lessons(folder: Path) -> Path:
@@ -54,7 +161,7 @@ def copy_lessons(folder: Path) -> Path:
     lessons.mkdir(exist_ok=True)
     for lesson in sorted((KIT / "notebooks").glob("*.ipynb")):
         if not (lessons / lesson.name).exists():
-            shutil.copy(lesson, lessons)
+            shutil.copyfile(lesson, lessons / lesson.name)  # not its mode: a shared one may not be written to
     return lessons
 
 
@@ -65,10 +172,14 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description="Install nbgrad without a network, and open the lessons.")
     parser.add_argument("--folder", type=Path, default=Path.home() / "nbgrad", help="where; default: %(default)s")
     parser.add_argument("--no-lab", action="store_true", help="install only")
+    parser.add_argument("--share", type=Path, metavar="FOLDER", help="install there for all users of a room")
     chosen, for_lab = parser.parse_known_args(arguments)
+    if chosen.share is not None:
+        share(chosen.share.expanduser().resolve())
+        return
     folder = chosen.folder.expanduser().resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    python = install(folder)
+    python = python_of(KIT) if is_complete(KIT) else install(folder)
     lessons = copy_lessons(folder)
     if chosen.no_lab:
         raise SystemExit(subprocess.run([str(python), "-m", "nbgrad", "doctor"], cwd=folder, check=False).returncode)

@@ -93,6 +93,8 @@ def constants() -> str:
     ]
     lines += ["", "/** What a folded box is that stands for a loop, and where there are both. */"]
     lines += _record("FOLDED", palette.FOLDED)
+    bars = json.dumps(palette.BARS)
+    lines += ["", "/** What the legend adds where a folded box has a small chart. */", f"export const BARS = {bars};"]
     lines += ["", "/** What the other signs of the legend mean. */", *_record("SIGNS", palette.SIGNS)]
     sizes = {
         "APART": (curves.APART, "So far each of the two wires of an edge is from the middle between them."),

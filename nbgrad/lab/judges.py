@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any
 from warnings import catch_warnings
 
@@ -238,6 +239,5 @@ def raised(said: str, error: Exception) -> Deviation:
         said: how the message names the call.
         error: what it raised.
     """
-    return Deviation(
-        "raised", f"{said} raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
-    )
+    line = shorten(str(error).strip().partition("\n")[0], 400, placeholder=" …")
+    return Deviation("raised", f"{said} raised {type(error).__name__}: {line}")

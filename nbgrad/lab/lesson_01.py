@@ -43,6 +43,8 @@ def _by_hand(answer: Any) -> Deviation | None:
         return found
     given, right = named(answer, list(START), "gradient"), _gradients()
     assert not isinstance(given, Deviation)
+    if all(is_near(given[name], value) for name, value in START.items()):
+        return Deviation("numbers", "these are the values of a, b, c and f: a gradient says how L reacts to them")
     start, loss = START, _loss(**START)
     for name, wrong, kind, text in (
         ("f", loss, "numbers", "that is L itself: f gets the other factor"),
@@ -91,6 +93,11 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
         found = float(numbers_of(got))
     except (NoNumbers, RuntimeError, ValueError):
         return None
+    if not found:
+        text = "it is 0, as if nothing moved. Rounding leaves nothing of a nudge like 1e-20: take about 0.0001"
+        return Deviation("zero", text)
+    if curve is not _square and difference(found, 2 * at) is None:
+        return Deviation("numbers", "it is 2 * x, which is the slope of x * x alone: it has to come from the function")
     ratio = found / right if right else 1.0
     if 0 < abs(ratio) < 0.05:
         return Deviation("factor", "it is far too small: the change of the value has to be divided by the nudge")

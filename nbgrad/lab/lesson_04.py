@@ -51,7 +51,9 @@ def _mark(answer: Any, shape: tuple[int, ...], own: tuple[int, ...]) -> Deviatio
     if dims is None:
         return Deviation("type", f"{answer!r} names no dimensions: write (0,), or 'sum dim 0'")
     if outside := [dim for dim in dims if not -len(shape) <= dim < len(shape)]:
+        sizes = tuple(dims) == own  # a shape in the place of dimensions
         counted = ": dimensions are counted from 0" if outside == [len(shape)] else ""
+        counted = ": that is its shape, and dimensions are asked for" if sizes else counted
         return Deviation("shape", f"x has {len(shape)} dimensions, and none with the number {outside[0]}{counted}")
     said, right = {dim % len(shape) for dim in dims}, set(_sums(shape, own))
     if said == right:
@@ -167,6 +169,8 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
         return Deviation("factor", "it is the sum over all predictions: the loss is their mean")
     if len(target) > 1 and difference(got, own.mean()) is None:
         return Deviation("numbers", "it is the mean of the differences: they have to be squared")
+    if len(target) > 1 and difference(got, own.abs().mean()) is None:
+        return Deviation("numbers", "it is the mean of the absolute differences: the loss has their squares")
     for factor, words in ((2, "half of"), (0.5, "twice")):
         if is_near(got, case.right / factor):
             return Deviation("factor", f"it is {words} what it should be: the mean of the squares, without a factor")
@@ -216,10 +220,10 @@ EXERCISES = (
     Exercise(
         "4.1",
         "Predict four marks",
-        "x has shape (3, 4). Over which dimensions does the backward sum for bias of shape (4,) in x + bias; for scale "
-        "of shape (3, 1) in x * scale; for shift of shape (3, 1) in x + shift, where x has shape (2, 3, 4) for once; "
-        "and for gain of shape () in x * gain? Give a dict, or a list in this order; each mark is a tuple of "
-        "dimensions or the text 'sum dim 0'.",
+        "Over which dimensions does the backward sum the gradient of the smaller input? bias of shape (4,) in "
+        "x + bias, with x of shape (3, 4); scale of shape (3, 1) in x * scale, with x of shape (3, 4); shift of shape "
+        "(3, 1) in x + shift, with x of shape (2, 3, 4); gain of shape () in x * gain, with x of shape (3, 4). Give a "
+        "dict, or a list in this order. Each mark is a tuple of dimensions, counted from 0, or the text 'sum dim 0'.",
         _marks,
         (
             "Write the two shapes below each other, right-aligned. Where is the smaller one stretched?",
@@ -230,8 +234,8 @@ EXERCISES = (
     Exercise(
         "4.2",
         "Write unbroadcast",
-        "Write unbroadcast(gradient, shape): the gradient for an input of this shape that was broadcast to the shape "
-        "of gradient.",
+        "A tensor of some shape was stretched, and a gradient has arrived for what it was stretched to. Write "
+        "unbroadcast(gradient, shape): the gradient of the tensor itself, which has its shape.",
         FunctionJudge(_unbroadcasts, "unbroadcast(gradient, shape)", _about_sums),
         (
             "How many dimensions has the gradient more than the shape? They are in front: what happens to them?",

@@ -37,6 +37,8 @@ def _about_left(got: Any, case: Case) -> Deviation | None:
     slope = case.right ** (1 / layers)
     if layers > 1 and math.isclose(value, slope, rel_tol=1e-3):
         return Deviation("numbers", "it is what one sigmoid leaves: it has to depend on the number of layers")
+    if layers == 1 and value == 1:
+        return Deviation("shifted", "it is what one layer less leaves: the first layer multiplies, too")
     for wrong, kind, text in (
         (0.5**layers, "numbers", "it takes the value of a sigmoid at 0: the gradient is multiplied by its slope there"),
         (1 / case.right, "factor", "it grows with the number of layers: what is left is less after each of them"),
@@ -262,9 +264,10 @@ EXERCISES = (
     Exercise(
         "8.2",
         "Measure the gain",
-        "Write gain(activation): by which factor do weights have to be larger than for no activation at all, so that "
-        "the mean square of the values stays the same? Measure it: give the activation 100,000 normal numbers or more, "
-        f"as nbgrad.randn makes them, and see what becomes of their mean square. An answer may be off by {_CLOSE:.0%}.",
+        "An activation makes the mean square of normal numbers smaller. Larger weights make up for that. Write "
+        "gain(activation): the factor by which the weights have to be larger. Measure it: give the activation 100,000 "
+        "normal numbers or more, as nbgrad.randn makes them, and see what becomes of their mean square. An answer may "
+        f"be off by {_CLOSE:.0%}.",
         _measured,
         (
             "Normal numbers have the mean square 1. Which mean square do they have after the activation?",

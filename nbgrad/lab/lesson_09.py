@@ -5,10 +5,12 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import tensor
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import Case, FunctionJudge, raised, slope_of
+from nbgrad.nn.parameter import Parameter
 from nbgrad.optim import SGD, Adam
 
 _STEPS = 4
@@ -117,12 +119,14 @@ def _adam(answer: Any) -> Deviation | None:
     return _judged(answer, "adam(w, g, m, v, t)", 2, right, _WRONG_ADAM)
 
 
-def _adam_like(*, corrects: bool = True, root: bool = True, squares: bool = True, sign: float = 1.0) -> Update:
+def _adam_like(
+    *, corrects: bool = True, root: bool = True, squares: bool = True, keeps: bool = False, sign: float = 1.0
+) -> Update:
     def update(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
         m = BETA1 * m + (1 - BETA1) * g
         v = BETA2 * v + (1 - BETA2) * (g * g if squares else g.abs())
         mean, square = (m / (1 - BETA1**t), v / (1 - BETA2**t)) if corrects else (m, v)
-        return w - sign * LR * mean / ((square**0.5 if root else square) + EPS), m, v
+        return w - sign * LR * mean / ((square**0.5 if root else square) + EPS), *((mean, square) if keeps else (m, v))
 
     return update
 
@@ -133,6 +137,7 @@ _WRONG_ADAM: tuple[tuple[Update, str, str], ...] = (
      "by 1 - beta ** t"),
     (_adam_like(root=False), "numbers", "the root is missing: v is a mean of squares"),
     (_adam_like(squares=False), "numbers", "v is a mean of the squares of the gradients"),
+    (_adam_like(keeps=True), "element", "it remembers the corrected m and v: the correction is for the step alone"),
     (_adam_like(sign=-1.0), "sign", "it goes along the gradient: a step goes against it"),
     (lambda w, g, m, v, t: (w - LR * g, m, v), "numbers", "that is plain SGD: m and v have no effect"),  # noqa: ARG005
 )  # fmt: skip
@@ -143,7 +148,7 @@ _WRONG_ADAM: tuple[tuple[Update, str, str], ...] = (
 
 def _largest() -> list[Case]:
     cases = []
-    for curvature in (1.0, 4.0, 50.0):
+    for curvature in (4.0, 50.0, 1.0):  # of 1 a wrong formula may give the right number
         w = tensor(1.0, dtype=torch.float64, requires_grad=True)
         second = slope_of(slope_of(w * w * (curvature / 2), w), w)
         cases.append(Case((curvature,), 2 / float(numbers_of(second)), f"largest_rate({curvature:g})"))
@@ -155,6 +160,7 @@ def _about_rate(got: Any, case: Case) -> Deviation | None:
     for wrong, kind, text in (
         (1 / curvature, "factor", "with this rate one step goes straight to the lowest point: it may be larger"),
         (curvature / 2, "order", "it grows with the curvature: a steeper valley needs shorter steps"),
+        (2 * curvature, "order", "it grows with the curvature: a steeper valley needs shorter steps"),
         (curvature, "order", "it grows with the curvature: a steeper valley needs shorter steps"),
         (2 / curvature**0.5, "numbers", "there is no root in it: look at the factor 1 - rate * curvature"),
         (2 / curvature**2, "numbers", "there is no square in it: look at the factor 1 - rate * curvature"),
@@ -165,6 +171,58 @@ def _about_rate(got: Any, case: Case) -> Deviation | None:
         except (NoNumbers, RuntimeError):
             return None
     return None
+
+
+# 9.4: a rate that is too large, read off the updates.
+
+FAR = 1.0
+"""A rate is too large if an update is more than this share of the weight: all of it."""
+
+_RATES: tuple[tuple[str, list[float]], ...] = (
+    ("a rate of 0.0001", [1e-4] * 16),
+    ("a rate of 0.05", [0.05] * 16),
+    ("a rate of 1", [1.0] * 16),
+    ("a rate of 0.003, but for one step with 2", [0.003] * 4 + [2.0] + [0.003] * 11),
+)
+
+
+def _recorded(rates: Sequence[float]) -> AutogradGraph:
+    """A training with a rate for each step."""
+    generator = torch.Generator().manual_seed(94)
+    inputs, targets, first = (
+        tensor(torch.randn(shape, generator=generator, dtype=torch.float64)) for shape in ((16, 4), (16, 3), (4, 3))
+    )
+    weight = Parameter(first / 2)
+    optimizer = Adam([weight])
+    with AutogradGraph() as graph:
+        for rate in rates:
+            optimizer.param_groups[0]["lr"] = rate
+            optimizer.zero_grad()
+            ((inputs @ weight - targets) ** 2).mean().backward()
+            optimizer.step()
+    return graph
+
+
+def _updates(graph: AutogradGraph) -> list[float]:
+    found = [frame.parameters[0].update for frame in graph.history]
+    return [one for one in found if one is not None]
+
+
+def _trainings() -> list[Case]:
+    graphs = [(said, _recorded(rates)) for said, rates in _RATES]
+    return [
+        Case((graph,), max(_updates(graph)) > FAR, f"too_large(graph) for a training with {said}")
+        for said, graph in graphs
+    ]
+
+
+def _about_updates(got: Any, case: Case) -> Deviation | None:
+    if numbers_of(got).dtype is not torch.bool:
+        return None
+    if not case.right:
+        return Deviation("factor", "no update is as large as the weight itself: that is not too large")
+    return Deviation("element", "one update is larger than the weight itself: what it was good for is gone, whatever "
+                     "the other updates are, and the loss")  # fmt: skip
 
 
 EXERCISES = (
@@ -192,6 +250,20 @@ EXERCISES = (
             "m and v begin at 0, so they are too small in the first steps: divide them by 1 - beta ** t (not in "
             "place).",
             "The step is lr * corrected m / (sqrt(corrected v) + eps).",
+        ),
+    ),
+    Exercise(
+        "9.4",
+        "Too large, from the picture",
+        "Write too_large(graph): True if the learning rate of a recorded training was too large, else False. Decide by "
+        "what the picture shows as the curves update: it is too large if some update of the first parameter is larger "
+        "than the parameter itself. graph.history has a frame for each step, and frame.parameters[0].update is the "
+        "size of the update in units of the parameter, or None where it was not measured.",
+        FunctionJudge(_trainings, "too_large(graph)", _about_updates),
+        (
+            "Collect the updates that are not None, in a list.",
+            "In these units the parameter itself has the size 1.",
+            "One such update is enough: look at the largest one.",
         ),
     ),
     Exercise(

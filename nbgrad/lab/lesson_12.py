@@ -1,5 +1,6 @@
 """The exercises of lesson 12: attention, and a small transformer."""
 
+from math import isfinite, sqrt
 from typing import Any
 
 import torch
@@ -7,8 +8,10 @@ import torch
 from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, is_near, raised, slip
-from nbgrad.nn.functional import scaled_dot_product_attention
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, number_of, raised, slip
+from nbgrad.nn.functional import cross_entropy, scaled_dot_product_attention
+from nbgrad.nn.module.module import Module
+from nbgrad.nn.parameter import Parameter
 
 
 def _random(generator: torch.Generator, *shape: int) -> torch.Tensor:
@@ -33,6 +36,7 @@ def _about_attention(got: Any, case: Case) -> Deviation | None:
     scores, width = q @ k.T, q.shape[1]
     slips = (
         (scores.softmax(1) @ v, "factor", "the scores are not divided by the root of the width"),
+        ((scores / 2**0.5).softmax(1) @ v, "factor", "2 is the width of the vectors in the example: take that of q"),
         ((scores / width).softmax(1) @ v, "factor", "the scores are divided by the width: its root is enough"),
         ((scores / len(q) ** 0.5).softmax(1) @ v, "factor", "the scores are divided by the root of the length: it "
             "is the "
@@ -47,7 +51,35 @@ def _about_attention(got: Any, case: Case) -> Deviation | None:
     return slip(got, slips)
 
 
-# 12.2: the mask.
+# 12.2: why the root.
+
+_CLOSE = 0.03
+"""How far a measured size may be off, in units of the right one."""
+
+
+def _sizes() -> list[Case]:
+    return [Case((width,), sqrt(width), f"size_of_score({width})") for width in (4, 64, 256)]
+
+
+def _about_size(got: Any, case: Case) -> Deviation | None:
+    (width,) = case.arguments
+    size = number_of(got)
+    if size is None:
+        return None
+    for wrong, kind, text in (
+        (width, "factor", "that is the mean of the squares: its root is the size"),
+        (1.0, "offset", "that is the size of one number: a score is a sum of as many products as the width"),
+        (2 * sqrt(width), "factor", "it is twice as large as it is"),
+        (sqrt(width) / width, "order", "that is the size of the mean of the products: a score is their sum"),
+    ):
+        if abs(size / wrong - 1) < 3 * _CLOSE and abs(size / case.right - 1) > _CLOSE:
+            return Deviation(kind, text)
+    if abs(size) < 0.3 * case.right:
+        return Deviation("zero", "positive and negative scores cancel in their mean: take the mean of the squares")
+    return None
+
+
+# 12.3: the mask.
 
 
 def _masks() -> list[Case]:
@@ -90,7 +122,7 @@ def _about_mask(got: Any, case: Case) -> Deviation | None:
     return None
 
 
-# 12.3: pairs of inputs and targets.
+# 12.4: pairs of inputs and targets.
 
 _LENGTH = 4
 
@@ -135,6 +167,58 @@ def _about_pairs(name: str, got: torch.Tensor, right: torch.Tensor) -> Deviation
     return None
 
 
+# 12.5: by heart.
+
+_LEARNED = 0.1
+"""The loss below which a network knows its data by heart."""
+
+
+class _Next(Module):
+    """A small network that gives scores for the next of five codes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(125)
+        self.letter = Parameter(tensor(_random(generator, 5, 8)))
+        self.scores = Parameter(tensor(_random(generator, 8, 5) / 3))
+
+    def forward(self, codes: Any) -> Any:
+        """Scores of shape (windows, length, 5) for codes of shape (windows, length)."""
+        return self.letter[codes] @ self.scores
+
+
+def _by_heart(answer: Any) -> Deviation | None:
+    form = "learn(model, inputs, targets)"
+    if not callable(answer):
+        return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
+    inputs = torch.stack([(torch.arange(4) + at) % 5 for at in range(6)])
+    targets = (inputs + 1) % 5
+    model = _Next()
+    before, first = _loss_of(model, inputs, targets), [numbers_of(one).clone() for one in model.parameters()]
+    try:
+        answer(model, tensor(inputs), tensor(targets))
+    except Exception as error:  # whatever the student's function raises is the answer's fault
+        return raised(form, error)
+    after = _loss_of(model, inputs, targets)
+    if all(torch.equal(old, numbers_of(new)) for old, new in zip(first, model.parameters(), strict=True)):
+        return Deviation("zero", "the parameters are those of the beginning: each step needs backward() and step()")
+    if not isfinite(after):
+        return Deviation("not finite", "the loss is no longer finite: the rate is too large")
+    if after > before:
+        return Deviation("sign", f"the loss went up, from {before:.2f} to {after:.2f}: are these steps down, and "
+                         "are the targets those of their places?")  # fmt: skip
+    if after > _LEARNED:
+        return Deviation("factor", f"the loss fell from {before:.2f} to {after:.2f} only: this data can be learned by "
+                         f"heart, to less than {_LEARNED:g}. Take more steps, or look whether the gradients of old "
+                         "steps are cleared")  # fmt: skip
+    return None
+
+
+def _loss_of(model: _Next, inputs: torch.Tensor, targets: torch.Tensor) -> float:
+    scores = model(tensor(inputs))
+    return float(numbers_of(cross_entropy(scores.reshape(-1, 5), tensor(targets).reshape(-1))))
+
+
 EXERCISES = (
     Exercise(
         "12.1",
@@ -151,6 +235,19 @@ EXERCISES = (
     ),
     Exercise(
         "12.2",
+        "Why the root of the width",
+        "A query and a key have normal numbers, as nbgrad.randn makes them; their score is the sum of the products. "
+        "Write size_of_score(width): the typical size of a score, which is the root of the mean of the squares of many "
+        f"scores. Measure it with 20,000 pairs or more, or work it out. An answer may be off by {_CLOSE:.0%}.",
+        FunctionJudge(_sizes, "size_of_score(width)", _about_size, rtol=_CLOSE),
+        (
+            "Of which size is one product of two normal numbers: what is the mean of its square?",
+            "The squares of sums of independent numbers with the mean 0 add up: what is the mean square of the score?",
+            "To measure it: q = nbgrad.randn(20_000, width), the same for k, and (q * k).sum(1) are 20,000 scores.",
+        ),
+    ),
+    Exercise(
+        "12.3",
         "The mask",
         "Write causal(scores): the weights for scores of shape (length, length), so that row i gives no weight to the "
         "columns after i, and each row has the sum 1.",
@@ -162,7 +259,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        "12.3",
+        "12.4",
         "Inputs and targets",
         "Write pairs(codes, length): from a tensor of codes, the characters of a text, make the two tensors (inputs, "
         "targets) of shape (windows, length). The rows of inputs are all windows that have a next code; the target of "
@@ -173,6 +270,20 @@ EXERCISES = (
             "The targets are the same windows, one place further.",
             "Stack codes[at : at + length] for all at, and codes[at + 1 : at + 1 + length]. The last at is "
             "len(codes) - length - 1.",
+        ),
+    ),
+    Exercise(
+        "12.5",
+        "By heart",
+        "Write learn(model, inputs, targets): train the model until it knows the data by heart. model(inputs) gives "
+        "scores of shape (windows, length, letters), and targets has the shape (windows, length). cross_entropy wants "
+        "a row of scores for each place: reshape both. About 120 steps of Adam with lr=0.01 are enough for a small "
+        "text; your function may take other steps.",
+        _by_heart,
+        (
+            "It is the five-line loop of lesson 5: loss, zero_grad, backward, step, and again.",
+            "scores.reshape(-1, scores.shape[-1]) has a row for each place, and targets.reshape(-1) a number.",
+            "The network of the check has five letters and few parameters: Adam with lr=0.01 needs some hundred steps.",
         ),
     ),
 )

@@ -24,6 +24,7 @@ from nbgrad.widgets.description.failure import badge_of, ending_text, with_failu
 from nbgrad.widgets.description.format import counted, shape_text
 from nbgrad.widgets.description.history import past
 from nbgrad.widgets.description.overlays import OWN, measured, overlays
+from nbgrad.widgets.description.questions import question
 from nbgrad.widgets.description.rank_overlays import rank_notes
 from nbgrad.widgets.description.saved_values import saved_by
 from nbgrad.widgets.description.schema import (
@@ -149,13 +150,18 @@ def outline(graph: AutogradGraph) -> Outline:
             f"Nothing called {' or '.join(missing)} got a gradient of at most {SMALL:,} numbers to ask for."
         )
     hidden = {ids[id] for id in graph.questions.hidden(records)}
-    return concealed(whole, hidden, _asked(graph, records)) if hidden else whole
+    if not hidden:
+        return whole
+    asked = [one for record in graph.questions.left(records) if (one := question(ids[record.id], record)) is not None]
+    return concealed(whole, hidden, asked, _asked(graph, records))
 
 
 def _asked(graph: AutogradGraph, records: list[Record]) -> str:
     """Which gradients the reader is still asked for, and how to answer."""
     left = [name for name, answer in graph.questions.answers(records).items() if not answer]
-    return f"Asked for: the gradients of {', '.join(left)}. Answer with graph.answer({left[0]!r}, ...)."
+    return (
+        f"Asked for: the gradients of {', '.join(left)}. Click a box to answer, or use graph.answer({left[0]!r}, ...)."
+    )
 
 
 def _made_inside(records: list[Record]) -> dict[int, CoreScope]:

@@ -49,9 +49,9 @@ class Framed:
         self._page = page({**alive, "opens": opens}, alive["description"]["name"])
 
     def _mime_(self) -> tuple[str, str]:
-        """What marimo asks for. A script runs in a frame alone, and this one may not leave it."""
+        """What marimo asks for. A script runs in a frame alone, which it may not leave; a form takes an answer."""
         style = "width:100%;height:32em;border:0;resize:vertical"
-        frame = f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(self._page)}"></iframe>'
+        frame = f'<iframe sandbox="allow-scripts allow-forms" style="{style}" srcdoc="{escape(self._page)}"></iframe>'
         return "text/html", frame
 
 

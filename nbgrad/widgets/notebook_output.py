@@ -160,9 +160,14 @@ def _live(
 
 
 def _can_send_again() -> bool:
-    """Whether an output can be replaced by a fuller one: a terminal and ``%%capture`` would show both."""
+    """Whether an output can be replaced by a fuller one.
+
+    A terminal and ``%%capture`` would show both, and ipyparallel passes no second one on to the notebook of an engine.
+    """
     shell = get_ipython()
-    return shell is not None and type(shell.display_pub) not in (DisplayPublisher, CapturingDisplayPublisher)
+    if shell is None or type(getattr(shell, "kernel", None)).__module__.partition(".")[0] == "ipyparallel":
+        return False
+    return type(shell.display_pub) not in (DisplayPublisher, CapturingDisplayPublisher)
 
 
 def _encoded(bundle: dict[str, str | bytes]) -> dict[str, str]:

@@ -58,6 +58,7 @@ class Holdings:
     def __init__(self, graph: AutogradGraph) -> None:
         self._graph = graph if graph.closed else None
         self._rerun: Rerun | RerunError = RerunError("the graph still records: wait for the end of its block or cell")
+        self._asks = ref(graph) if graph.closed and graph.questions.left(graph.records) else None
         large = {
             f"n{at}": record for at, record in enumerate(graph.records) if torch.Size(record.shape).numel() > SMALL
         }
@@ -72,6 +73,11 @@ class Holdings:
         """The graph as one that can be run again, or why it cannot be."""
         self.settle()
         return self._rerun
+
+    @property
+    def asks(self) -> AutogradGraph | None:
+        """The graph, where its reader is asked for gradients and somebody still holds it."""
+        return None if self._asks is None else self._asks()
 
     def settle(self) -> None:
         """Take what a run of the graph needs, and let go of the graph: for a moment in which nobody waits."""

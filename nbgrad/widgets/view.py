@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from nbgrad.core.no_gc import uncollected
+from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.schema import Description, Numbers, Picture
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding
@@ -145,6 +148,9 @@ class GraphView(anywidget.AnyWidget):
             found = self._look_up(str(request.get("node")), request["of"])
             self.numbers = {**found, "count": request.get("count")}  # the same answer twice is two answers
             return
+        if "answer" in request:
+            self._judge(**request["answer"])
+            return
         if "suppose" in request:
             self._suppose(request["suppose"])
             return
@@ -187,6 +193,12 @@ class GraphView(anywidget.AnyWidget):
             self._pages.discard(page)
             if not (self._held or self._pages):
                 self.close()
+
+    def _judge(self, name: str, numbers: list[float], shape: list[int]) -> None:
+        """Give the graph an answer that the page has judged, and draw what that shows."""
+        graph = None if self._holdings is None else self._holdings.asks
+        if graph is not None and self._at_hand() is not None and graph.answer(name, np.reshape(numbers, shape)):
+            self.draw(outline(graph), holdings=self._holdings)
 
     def _suppose(self, asked: dict[str, Any]) -> None:
         """Answer what would be if some numbers were others; the page has its own name, for others show the view too."""

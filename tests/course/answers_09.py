@@ -1,5 +1,6 @@
 """Answers to the exercises of lesson 9, right ones in several forms and the usual wrong ones."""
 
+from statistics import median
 from typing import Any
 
 import nbgrad
@@ -20,9 +21,23 @@ def uncorrected(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
     return w - 0.1 * m / (v**0.5 + 1e-8), m, v
 
 
+def kept(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
+    m, v = (0.9 * m + 0.1 * g) / (1 - 0.9**t), (0.999 * v + 0.001 * g * g) / (1 - 0.999**t)
+    return w - 0.1 * m / (v**0.5 + 1e-8), m, v
+
+
+def updates(graph: Any) -> list[float]:
+    return [frame.parameters[0].update for frame in graph.history if frame.parameters[0].update is not None]
+
+
 RIGHT: dict[str, list[Any]] = {
     "9.2": [momentum, lambda w, g, v: [one.numpy() for one in momentum(w, g, v)]],
     "9.3": [adam, lambda *five: [one.numpy() for one in adam(*five)]],
+    "9.4": [
+        lambda graph: max(updates(graph)) > 1,
+        lambda graph: any(one > 1 for one in updates(graph)),
+        lambda graph: nbgrad.tensor(updates(graph)).max() > 1,
+    ],
     "9.1": [lambda curvature: 2 / curvature, lambda curvature: nbgrad.tensor(2 / curvature)],
 }
 
@@ -39,6 +54,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     ],
     "9.3": [
         (uncorrected, "factor", "the correction of the first steps is missing"),
+        (kept, "element", "it remembers the corrected m and v"),
         (lambda *five: adam(*five, power=1.0), "numbers", "the root is missing"),
         (
             lambda w, g, m, v, t: (2 * w - adam(w, g, m, v, t)[0], *adam(w, g, m, v, t)[1:]),
@@ -50,8 +66,20 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda *five: (adam(*five)[0].sum(), *adam(*five)[1:]), "shape", "each tensor has to keep its shape"),
         (3, "type", "a function is expected"),
     ],
+    "9.4": [
+        (lambda graph: True, "factor", "with a rate of 0.0001: no update is as large"),
+        (lambda graph: max(updates(graph)) > 1e-3, "factor", "with a rate of 0.05: no update is as large"),
+        (lambda graph: False, "element", "with a rate of 1: one update is larger"),
+        (lambda graph: median(updates(graph)) > 1, "element", "one update is larger than the weight itself"),
+        (lambda graph: updates(graph)[0] > 1, "element", "but for one step with 2: one update is larger"),
+        (lambda graph: graph.history[-1].loss > graph.history[0].loss, "element", "whatever the other updates are"),
+        (lambda graph: max(updates(graph)), "dtype", "where True or False is expected"),
+        (lambda graph: max(frame.parameters[0].update for frame in graph.history), "raised", "raised TypeError"),
+    ],
     "9.1": [
         (lambda curvature: 1 / curvature, "factor", "one step goes straight to the lowest point"),
+        (lambda curvature: 0.5, "factor", "largest_rate(50): it is too large"),
+        (lambda curvature: 2 * curvature, "order", "it grows with the curvature"),
         (lambda curvature: curvature / 2, "order", "it grows with the curvature"),
         (lambda curvature: 2 / curvature**0.5, "numbers", "there is no root in it"),
         (lambda curvature: 2 / curvature**2, "numbers", "there is no square in it"),

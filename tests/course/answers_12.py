@@ -28,19 +28,53 @@ def pairs(codes: Any, length: int, *, shift: int = 1, more: int = 0) -> Any:
     return nbgrad.stack(inputs), nbgrad.stack([codes[at + shift : at + shift + length] for at in places])
 
 
+def size(width: int, power: float = 0.5, *, squares: bool = True) -> Any:
+    nbgrad.manual_seed(3)
+    scores = (nbgrad.randn(30_000, width) * nbgrad.randn(30_000, width)).sum(1)
+    return (scores**2).mean().item() ** power if squares else scores.mean().item()
+
+
+def learn(model: Any, inputs: Any, targets: Any, *, lr: float = 0.05, steps: int = 150, flat: bool = True) -> None:
+    optimizer = nbgrad.optim.Adam(model.parameters(), lr=lr)
+    for _ in range(steps):
+        scores = model(inputs)
+        if flat:
+            scores, targets = scores.reshape(-1, scores.shape[-1]), targets.reshape(-1)
+        loss = nn.functional.cross_entropy(scores, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def forgets_step(model: Any, inputs: Any, targets: Any) -> None:
+    for _ in range(5):
+        nn.functional.cross_entropy(model(inputs).reshape(-1, 5), targets.reshape(-1)).backward()
+
+
+def climbs(model: Any, inputs: Any, targets: Any) -> None:
+    for _ in range(20):
+        loss = nn.functional.cross_entropy(model(inputs).reshape(-1, 5), targets.reshape(-1))
+        with nbgrad.no_grad():
+            for one in model.parameters():
+                one += 0.1 * nbgrad.grad(loss, [one], retain_graph=True)[0]
+
+
 RIGHT: dict[str, list[Any]] = {
     "12.1": [
         attention,
         nn.functional.scaled_dot_product_attention,
         lambda q, k, v: attention(*(torch.from_numpy(one.numpy()) for one in (q, k, v))),
     ],
-    "12.2": [causal, lambda scores: causal(scores, fill=-1e30), lambda scores: causal(scores).numpy()],
-    "12.3": [pairs, lambda codes, length: [one.tolist() for one in pairs(codes, length)]],
+    "12.3": [causal, lambda scores: causal(scores, fill=-1e30), lambda scores: causal(scores).numpy()],
+    "12.2": [lambda width: width**0.5, size, lambda width: nbgrad.tensor(float(width)).sqrt()],
+    "12.5": [learn, lambda *three: learn(*three, lr=0.01, steps=400) or 0.0],
+    "12.4": [pairs, lambda codes, length: [one.tolist() for one in pairs(codes, length)]],
 }
 
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "12.1": [
         (lambda q, k, v: attention(q, k, v, size=1), "factor", "the scores are not divided"),
+        (lambda q, k, v: attention(q, k, v, size=2**0.5), "factor", "2 is the width of the vectors in the example"),
         (lambda q, k, v: attention(q, k, v, size=q.shape[1]), "factor", "its root is enough"),
         (lambda q, k, v: attention(q, k, v, size=len(q) ** 0.5), "factor", "by the root of the length"),
         (lambda q, k, v: attention(q, k, v, dim=0), "transposed", "softmax goes over the wrong dimension"),
@@ -49,7 +83,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda q, k, v: (q @ k.T / q.shape[1] ** 0.5).softmax(1), "shape", "these are the weights"),
         (lambda q, k, v: q @ k, "raised", "raised RuntimeError"),
     ],
-    "12.2": [
+    "12.3": [
         (lambda scores: scores.softmax(1) * ~future(scores), "factor", "it masks after softmax"),
         (lambda scores: causal(scores, fill=0.0), "numbers", "a score of 0 is not forbidden"),
         (lambda scores: scores.masked_fill(future(scores).T, -INF).softmax(1), "transposed", "it forbids the past"),
@@ -57,7 +91,25 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda scores: scores.softmax(1), "offset", "nothing is masked"),
         (lambda scores: scores.masked_fill(future(scores), -INF), "numbers", "softmax is missing"),
     ],
-    "12.3": [
+    "12.2": [
+        (lambda width: width, "factor", "that is the mean of the squares"),
+        (lambda width: size(width, power=1.0), "factor", "that is the mean of the squares"),
+        (lambda width: 1.0, "offset", "that is the size of one number"),
+        (lambda width: size(width, squares=False), "zero", "positive and negative scores cancel"),
+        (lambda width: width**-0.5, "order", "that is the size of the mean of the products"),
+        (lambda width: -(width**0.5), "sign", "the sign is wrong"),
+        (lambda: 1.0, "raised", "raised TypeError"),
+    ],
+    "12.5": [
+        (forgets_step, "zero", "the parameters are those of the beginning"),
+        (lambda *three: learn(*three, steps=10, lr=0.01), "factor", "Take more steps"),
+        (climbs, "sign", "the loss went up"),
+        (lambda model, inputs, targets: learn(model, inputs, inputs), "sign", "are the targets those of their places"),
+        (lambda *three: learn(*three, flat=False), "raised", "raised"),
+        (lambda model: model.eval(), "raised", "raised TypeError"),
+        (3, "type", "a function is expected, learn(model, inputs, targets)"),
+    ],
+    "12.4": [
         (lambda codes, length: pairs(codes, length, shift=0), "shifted", "they are the inputs"),
         (
             lambda codes, length: (pairs(codes, length)[0], pairs(codes, length)[1][:, -1]),

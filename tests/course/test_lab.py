@@ -146,6 +146,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (gradients(), "type", "a dict with the names a, b, c, f is expected: the cells below read it by these names"),
         (nbgrad.tensor(gradients()), "type", "a dict with the names a, b, c, f is expected"),
         (by_name(0, 0, 0, 0), "zero", "every element is 0"),
+        (by_name(*START), "numbers", "these are the values of a, b, c and f"),
         ({"a": 6.0, "b": -4.0, "c": -2.0}, "type", "f is missing: the names are a, b, c, f"),
         (6.0, "type", "a dict with the names a, b, c, f is expected"),
         (by_name(6.0, -4.0, None, 4.0), "type", "the gradient of c: it is None"),
@@ -163,6 +164,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda f, x: print(), "type", "gives None: the function has to end with return"),
         (lambda f, x: [central(f, x)], "shape", "the numbers are right, but it has shape (1,)"),
         (lambda f: 0.0, "raised", "raised TypeError"),
+        (lambda f, x: (f(x + 1e-20) - f(x)) / 1e-20, "zero", "Rounding leaves nothing of a nudge like 1e-20"),
+        (lambda f, x: 2 * x, "numbers", "the slope of x * x alone"),
         (6.0, "type", "a function is expected, slope(function, x)"),
     ],
     "1.3": [
@@ -186,6 +189,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ([0, 1, (0, 2), ()], "zero", "the mark of gain: its gradient has the shape of x"),
         ([0, 1, (0, 1), (0, 1)], "numbers", "the mark of shift: it was stretched along others"),
         ([5, 1, (0, 2), (0, 1)], "shape", "x has 2 dimensions, and none with the number 5"),
+        ([(4,), 1, (0, 2), (0, 1)], "shape", "none with the number 4: that is its shape, and dimensions are asked for"),
         ([0, 1, (0, 2)], "shape", "3 marks were given, and 4 are expected"),
         (["rows", 1, (0, 2), (0, 1)], "type", "'rows' names no dimensions"),
         ([0.5, 1, (0, 2), (0, 1)], "type", "names no dimensions"),
@@ -216,6 +220,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ),
         (lambda prediction, target: ((prediction[:, 0] - target) ** 2).sum(), "factor", "the loss is their mean"),
         (lambda prediction, target: (prediction[:, 0] - target).mean(), "numbers", "they have to be squared"),
+        (lambda prediction, target: abs(prediction[:, 0] - target).mean(), "numbers", "of the absolute differences"),
         (lambda prediction, target: ((prediction[:, 0] - target) ** 2).mean() * 0.5, "factor", "it is half of what"),
         (lambda prediction, target: ((prediction[:, 0] - target) ** 2).mean() * 2, "factor", "it is twice what"),
         (
@@ -335,7 +340,10 @@ def test_a_message_ends_with_one_mark(number: str, answer: Any) -> None:
     assert not re.search(r"\.{4}|[?!]\.|[^.]\.\.$", said)
 
 
-PLAIN = ["1.2", "4.2", "4.3", "6.1", "6.2", "7.2", "7.3", "8.1", "8.2", "9.1", "10.1", "12.1", "12.2", "14.1", "14.2"]
+PLAIN = [
+    "1.2", "4.2", "4.3", "6.1", "6.2", "7.2", "7.3", "8.1", "8.2", "9.1", "10.1", "12.1", "12.2", "12.3",
+    "14.1", "14.2",
+]  # fmt: skip
 """Exercises whose function gives one tensor or number."""
 
 

@@ -13,6 +13,7 @@ import nbgrad
 from nbgrad import lab
 from nbgrad.lab import clinic
 from nbgrad.lab.exercise import of_lesson
+from tests.course import numbers
 from tools import course
 
 pytestmark = pytest.mark.once
@@ -211,3 +212,7 @@ def test_a_change_of_text_keeps_the_outputs_and_one_of_code_does_not() -> None:
     assert [cell for cell in changed.cells if cell.cell_type == "code"] == code
     with pytest.raises(ValueError, match="the code of the lesson has changed"):
         course.keep_outputs(course.build(SOURCE.replace("assert 1", "assert 2"), solved=True), saved)
+
+
+def test_the_lessons_in_numbers_are_those_of_the_page() -> None:
+    assert numbers.written() == numbers.table(), "python -m tests.course.numbers --write"

@@ -149,14 +149,32 @@ def test_the_legend_has_the_colours_of_the_boxes_where_colours_are_forced(opened
         assert key.evaluate("element => getComputedStyle(element).backgroundColor") == fill, kind
 
 
-def test_another_host_shows_no_second_picture(opened: Any) -> None:
-    picture = lay_out(graphs.trained(1, 1))
-    content = notebook(picture)
+def hosted(page: str) -> str:
+    content = notebook(lay_out(graphs.trained(1, 1)))
     outputs = content[content.index("<body>") : content.index('<script type="module">')]
     still = outputs[outputs.index("<svg") : outputs.index("</svg>") + len("</svg>")]
     css = content[content.index("<style>") + len("<style>") : content.index("</style>")]
-    tab = opened(HOST.format(css=css, svg=still) + content[content.index('<script type="module">') :])
+    return page.format(css=css, svg=still) + content[content.index('<script type="module">') :]
+
+
+def test_another_host_shows_no_second_picture(opened: Any) -> None:
+    tab = opened(hosted(HOST))
     expect(tab.locator("#still")).to_be_hidden()
     expect(tab.locator("svg.nbgrad-static:visible")).to_have_count(2)
     tab.evaluate("window.stop()")
     expect(tab.locator("#still")).to_be_visible()
+
+
+ENGINES = """<!DOCTYPE html><meta charset="utf-8"><style>{css}</style><body>
+<div>[output:0]</div><div id="still-0">{svg}</div><div>[output:1]</div><div id="still-1">{svg}</div>
+<div>[output:0]</div><div id="el"></div></body>"""
+
+
+def test_the_picture_of_the_same_engine_gives_way(opened: Any) -> None:
+    tab = opened(hosted(ENGINES))
+    expect(tab.locator("#still-0")).to_be_hidden()
+    expect(tab.locator("#still-1")).to_be_visible()
+    expect(tab.get_by_text("[output:0]").locator("visible=true")).to_have_count(1)
+    tab.evaluate("window.stop()")
+    expect(tab.locator("#still-0")).to_be_visible()
+    expect(tab.get_by_text("[output:0]").locator("visible=true")).to_have_count(2)

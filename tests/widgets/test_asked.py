@@ -1,5 +1,6 @@
 """Gradients that a reader is asked for: hidden in every picture until the answer is right."""
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,12 @@ from nbgrad import nn
 from nbgrad.core.graph.answers import names_of
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description.questions import WIDTH, scaled, sealed
+from nbgrad.widgets.description.schema import Question
 from nbgrad.widgets.render.text import text
+from nbgrad.widgets.render.wire_format import unpacked
+from nbgrad.widgets.tensor_lookup import Holdings
+from nbgrad.widgets.view import GraphView
 
 SUFFIXES = ("svg", "json", "html", "txt", "dot")
 
@@ -64,9 +70,15 @@ def test_names_alone_hide_these_alone(tmp_path: Path) -> None:
     assert rules["a"] == rules["f"] == "∇ ?"
     assert rules["c"] == "∇ -2.03"
     assert graph.answers == {"a": None, "f": None}
-    assert describe(graph)["notes"][0] == "Asked for: the gradients of a, f. Answer with graph.answer('a', ...)."
+    assert (
+        describe(graph)["notes"][0]
+        == "Asked for: the gradients of a, f. Click a box to answer, or use graph.answer('a', ...)."
+    )
     graph.answer("a", RIGHT["a"])
-    assert describe(graph)["notes"][0] == "Asked for: the gradients of f. Answer with graph.answer('f', ...)."
+    assert (
+        describe(graph)["notes"][0]
+        == "Asked for: the gradients of f. Click a box to answer, or use graph.answer('f', ...)."
+    )
     assert "6.203" in said(graph, tmp_path)
 
 
@@ -174,3 +186,61 @@ def test_names_in_every_form() -> None:
     for wrong in (3, [3], nbgrad.tensor(1.0)):
         with pytest.raises(ValueError, match="ask="):
             nbgrad.record(ask=wrong)
+
+
+def is_right(asked: Question, place: int, number: float) -> bool:
+    """What answers.ts computes."""
+    return sealed(place, round((scaled(number) - asked["offsets"][place]) / WIDTH)) == asked["seals"][place]
+
+
+@pytest.mark.parametrize("right", [0.0, 1.0, -6.0, 0.25, 1 / 64, 1e-3, -3e4, 1e9, 12.5])
+def test_a_question_knows_an_answer_as_far_as_an_answer_may_be_off(right: float) -> None:
+    with nbgrad.AutogradGraph(ask="w") as graph:
+        w = nbgrad.tensor(2.0, dtype=nbgrad.float64, requires_grad=True)
+        (w * right).backward()
+    (asked,) = describe(graph)["questions"]
+    assert (asked["name"], asked["shape"]) == ("w", [])
+    assert right not in asked["offsets"] or not right
+    off = 1e-4 + 1e-3 * abs(right)
+    for part in (0.0, 0.5, -0.5, 0.95, -0.95):
+        assert is_right(asked, 0, right + part * off), part
+        assert graph.answer("w", right + part * off)
+    for part in (1.05, -1.05, 3.0, -3.0):
+        assert not is_right(asked, 0, right + part * off), part
+        assert not graph.answer("w", right + part * off)
+    if right:
+        assert not any(is_right(asked, 0, other) for other in (-right, 2 * right, right / 2, 0.0))
+
+
+def test_a_right_answer_leaves_no_question_and_equal_numbers_have_no_equal_seals() -> None:
+    with nbgrad.AutogradGraph(ask="w, v, z") as graph:
+        w, v = nbgrad.ones(2, 2, requires_grad=True), nbgrad.ones(8, 9, requires_grad=True)
+        z = nbgrad.tensor([0.0, 1.0], requires_grad=True)
+        (w.sum() * 3 + v.sum() + z.sqrt().sum()).backward()
+    (asked,) = describe(graph)["questions"]  # v has too many numbers to be typed, and one of z is infinite
+    assert asked["name"] == "w"
+    assert len(set(asked["seals"])) == 4
+    assert len(set(asked["offsets"])) == 1
+    graph.answer("w", 3 * np.ones((2, 2)))
+    assert describe(graph)["questions"] == []
+
+
+def test_the_live_view_hands_an_answer_to_the_graph() -> None:
+    view = GraphView(describe(graph := chain("a, b")), holdings=Holdings(graph))
+    before = view.picture
+    view.request = {"answer": {"name": "a", "shape": [], "numbers": [1.0]}, "count": 1}
+    assert graph.answers["a"] is not None
+    assert (bool(graph.answers["a"]), view.picture) == (False, before)
+    view.request = {"answer": {"name": "a", "shape": [], "numbers": [RIGHT["a"]]}, "count": 2}
+    assert graph.answers["a"]
+    drawn = unpacked(view.picture)["description"]
+    assert [one["name"] for one in drawn["questions"]] == ["b"]
+    assert "∇ 6.203" in [node["rule"] for node in drawn["nodes"]]
+    holdings = view._holdings
+    assert holdings is not None
+    assert holdings.asks is graph
+    view.put_away()
+    del graph
+    gc.collect()
+    assert holdings.asks is None  # the view holds no graph
+    view.request = {"answer": {"name": "b", "shape": [], "numbers": [1.0]}, "count": 3}

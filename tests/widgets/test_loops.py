@@ -44,7 +44,7 @@ def test_a_folded_loop_is_called_one() -> None:
         return y
 
     drawn = svg(lay_out(recorded(run)))
-    assert ">folded loop</text>" in drawn
+    assert ">folded loop, bars: gradients of its parameters</text>" in drawn
     assert "(folded loop)" in drawn
     assert "folded module" not in drawn
 

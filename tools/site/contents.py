@@ -21,7 +21,7 @@ SECTIONS: dict[str, Section] = {
     "start": Section("Five-minute start", "", ("start",)),
     "lessons": Section(
         "Lessons",
-        "A tour of ten minutes, and fourteen lessons of 45 minutes. These pages are the lessons with their solutions; "
+        "A tour of ten minutes, and fifteen lessons of 45 minutes. These pages are the lessons with their solutions; "
         "`make lab` or `nbgrad lab` opens the copies without them.",
         ("lessons/*",),
     ),

@@ -2,7 +2,7 @@ cimport cython
 from nbgrad.core.backend.function_mode cimport lift, put_back
 from nbgrad.core.dispatch.arguments cimport bind, bound
 from nbgrad.core.dispatch.plan cimport Plan
-from nbgrad.core.engine.node cimport Node, OpInfo, TensorBase
+from nbgrad.core.engine.node cimport Node, OpInfo, TensorBase, next_seq
 from nbgrad.core.engine.observer cimport Observer, tell
 from nbgrad.core.engine.state cimport State, recording
 from nbgrad.core.tensor.views cimport link

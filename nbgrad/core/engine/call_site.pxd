@@ -51,7 +51,7 @@ cdef dict _OURS
 @cython.locals(frame=FrameType, above=FrameType)
 cpdef FrameType user_frame()
 
-@cython.locals(frame=FrameType)
+@cython.locals(frame=FrameType, made=Place)
 cpdef Place user_place()
 
 cdef int _OPTIMIZED

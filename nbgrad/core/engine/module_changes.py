@@ -1,16 +1,33 @@
 """How often an attribute of some module has changed: what was made from the attributes holds as long as this stays."""
 
+import torch.nn.modules.module as every_module
+
+GLOBAL_FORWARD_PRE_HOOKS = every_module._global_forward_pre_hooks
+GLOBAL_FORWARD_HOOKS = every_module._global_forward_hooks
+GLOBAL_BACKWARD_PRE_HOOKS = every_module._global_backward_pre_hooks
+GLOBAL_BACKWARD_HOOKS = every_module._global_backward_hooks
+"""The hooks of all modules: torch's own tables, which it changes and never replaces."""
+
+_TABLES = (GLOBAL_FORWARD_PRE_HOOKS, GLOBAL_FORWARD_HOOKS, GLOBAL_BACKWARD_PRE_HOOKS, GLOBAL_BACKWARD_HOOKS)
+
 
 class ModuleChanges:
     """A count of changes.
 
     Attributes:
         count: how many there were.
+        hooks: how often a hook was added to a module, or taken from one.
     """
 
     def __init__(self) -> None:
         self.count = 0
+        self.hooks = 0
 
 
 module_changes = ModuleChanges()
-"""The changes of attributes of all modules: a mode, a setting, a child. The numbers in a parameter are none."""
+"""The changes of attributes of all modules: a mode, a setting, a child, a hook. The numbers in a parameter are none."""
+
+
+def global_hooks() -> tuple[tuple[int, ...], ...]:
+    """The numbers of the hooks of all modules."""
+    return tuple(map(tuple, _TABLES)) if any(_TABLES) else ()

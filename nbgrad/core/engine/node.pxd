@@ -10,6 +10,7 @@ cdef class TensorBase:
     cdef object __weakref__
 
 cpdef object raw_of(object value)
+cpdef long long next_seq() except -1
 
 cdef class Vertex:
     cdef public object device

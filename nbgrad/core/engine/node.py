@@ -7,7 +7,7 @@ dropped graph is freed at once, without the garbage collector.
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 import torch
@@ -250,8 +250,12 @@ def _replaced(node: "Node", kind: str, returned: Any, given: list[Any], *, creat
     return [one if one is None or create_graph else one.data for one in new]
 
 
-next_seq: Final = count(1).__next__
-"""The next sequence number: an origin made later has a larger one, which is the order that backward walks in."""
+_numbers = count(1)
+
+
+def next_seq() -> int:
+    """The next sequence number: an origin made later has a larger one, which is the order that backward walks in."""
+    return next(_numbers)
 
 
 class Freed:
@@ -289,6 +293,11 @@ class Vertex:
     """
 
     __slots__ = ("__weakref__", "device", "dtype", "hooks", "seq", "shape")
+
+    @property
+    def reference(self) -> "ref[Any]":
+        """A weak reference to it."""
+        return ref(self)
 
     seq: int
     shape: "torch.Size"

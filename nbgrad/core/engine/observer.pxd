@@ -15,8 +15,8 @@ cdef class Observer:
     cpdef object on_gradient(self, Vertex origin, object gradient, bint lone)
     cpdef object on_rule(self, Node node, Py_ssize_t position, object gradient, object reduced, object reduction)
 
-@cython.locals(one=Observer)
-cpdef list torch_followers(tuple observers)
+@cython.locals(one=Observer, other=Observer)
+cpdef tuple torch_followers(tuple observers)
 
 @cython.locals(observer=Observer)
 cpdef object tell(tuple observers, object op, tuple args, dict settings, object result, object node)

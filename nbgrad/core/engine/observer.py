@@ -221,6 +221,9 @@ def tell(
         observer.on_result(op, args, settings, results, node)
 
 
-def torch_followers(observers: tuple[Observer, ...]) -> list[Observer]:
+def torch_followers(observers: tuple[Observer, ...]) -> tuple[Observer, ...]:
     """Those of ``observers`` that are also notified of what torch's own autograd does."""
-    return [one for one in observers if one.follows_torch()]
+    for one in observers:
+        if not one.follows_torch():
+            return tuple([other for other in observers if other.follows_torch()])
+    return observers  # most often all do

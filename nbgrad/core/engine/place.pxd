@@ -1,5 +1,6 @@
 cimport cython
 
+@cython.freelist(256)
 @cython.no_gc
 @cython.final
 cdef class Place:

@@ -94,6 +94,12 @@ class Questions:
         whole = ALL in self._asked
         return {one.id for one in records if _typed(one) and (one.name in left or (whole and not self._is_right(one)))}
 
+    def left(self, records: list[Record]) -> list[Record]:
+        """The records whose gradients are still to be answered by their names: a name that several have is none."""
+        left = [name for name in self._open(records) if not self._given.get(name)]
+        named = {name: [one for one in records if one.name == name and one.gradient is not None] for name in left}
+        return [ones[0] for ones in named.values() if len(ones) == 1]
+
     def unknown(self, records: list[Record]) -> list[str]:
         """The names that are asked for and that no gradient has."""
         named = {one.name for one in records if _typed(one)}

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from nbgrad.core.engine.state import outwards
+from nbgrad.core.graph.custom_overlay import path_of
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.overlays import path_of
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.graph.stats import Stats
@@ -88,8 +88,8 @@ class Comparison:
             if not isinstance(graph, AutogradGraph):
                 raise TypeError(
                     f"compare() takes two graphs, as of nbgrad.AutogradGraph, and got {kind_of(graph)}. Both have to "
-                    "be in this process: a file of graph.save() has a picture alone. To compare processes of "
-                    "a training, open a graph in each, with nbgrad.record(ranks=True)"
+                    "be in this process: a file of graph.save() has a picture alone. To compare the processes of a "
+                    "training, open a graph in each, with nbgrad.record(ranks=True)"
                 )
             if asked := [name for name, answer in graph.answers.items() if not answer]:
                 raise ValueError(

@@ -4,9 +4,20 @@ from nbgrad.core.engine.state cimport Scope
 from nbgrad.core.graph.last_backward cimport Values
 
 cdef extern from *:
+    """
+    typedef PyObject ReferredObject;
+
+    static PyObject *thing_reference(PyObject *thing) {
+        return PyWeakref_NewRef(thing, NULL);
+    }
+    """
     # Its size is Python's own matter.
-    ctypedef class weakref.ReferenceType [object PyWeakReference, check_size ignore]:
-        pass
+    ctypedef class nbgrad.core.engine.builtin_classes.Referred [object ReferredObject, check_size ignore]:
+        @property
+        cdef inline object reference(self):
+            return thing_reference(self)
+
+    object thing_reference(Referred thing)
 
 @cython.final
 cdef class Notes:
@@ -23,6 +34,7 @@ cdef class Notes:
     cpdef object name(self, dict namespace, dict outer)
 
 # A graph keeps one for each op and none is ever in a cycle: the garbage collector need not go through them all.
+@cython.freelist(256)
 @cython.no_gc
 @cython.final
 cdef class Ran:
@@ -36,7 +48,7 @@ cdef class Ran:
     cdef readonly tuple sources
     cdef readonly object thing
 
-@cython.locals(made=Ran)
+@cython.locals(made=Ran, thing=Referred)
 cpdef Ran facts_of(Node node, object device, dict settings, tuple sources, Scope scope)
 
 @cython.locals(made=Ran)

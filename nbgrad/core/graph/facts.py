@@ -5,7 +5,7 @@ Every op that is recorded makes some, so this is compiled.
 
 from collections.abc import Callable, Iterable
 from typing import Any
-from weakref import ReferenceType, ref
+from weakref import ref
 
 import torch
 
@@ -233,7 +233,8 @@ def facts_of(
     made.sources = sources
     made.scope = scope
     made.place = node.place
-    made.thing = ReferenceType.__new__(ReferenceType, node)  # a call of the class reads its arguments twice
+    thing = node  # the same, of a type of which compiled code asks Python's C function
+    made.thing = thing.reference
     return made
 
 

@@ -20,6 +20,7 @@ from nbgrad.core.engine.state import State, current, set_state
 from nbgrad.core.engine.tensor_data import check_device, words_of
 from nbgrad.core.graph.answers import Answer, Questions, names_of
 from nbgrad.core.graph.changes import Since, since
+from nbgrad.core.graph.custom_overlay import CustomOverlay
 from nbgrad.core.graph.facts import Notes, Outer, Passed
 from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding
@@ -27,7 +28,6 @@ from nbgrad.core.graph.history import FRAMES, History
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder
 from nbgrad.core.graph.listener import Listener
 from nbgrad.core.graph.optimizers import Update
-from nbgrad.core.graph.overlays import CustomOverlay
 from nbgrad.core.graph.queries import Queries
 from nbgrad.core.graph.ranks import RankRecorder, Ranks, check_group
 from nbgrad.core.graph.record import Failure, Record, number_of

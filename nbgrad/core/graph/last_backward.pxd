@@ -8,15 +8,33 @@ cdef long long _OBJECT
 cdef Py_ssize_t _GRADIENT
 cdef Py_ssize_t _UNREDUCED
 
+# There is one for each small op, and none is in a cycle.
+@cython.freelist(256)
+@cython.no_gc
+@cython.final
+cdef class Numbers:
+    cdef readonly bytes memory
+    cdef readonly object shape
+    cdef readonly object dtype
+
+@cython.locals(numbers=Numbers)
+cdef long long _taken(object held) except -1
+
 @cython.final
 cdef class Values:
     cdef dict _held
     cdef long long _room
+    @cython.locals(made=Numbers)
+    cpdef object copy(self, object id, bytes memory, object shape, object dtype)
+    cdef object _add(self, object id, object held, long long size)
+    @cython.locals(kept=dict, room="long long")
+    cpdef object keep(self, object ids)
     @cython.locals(size="long long")
     cpdef object add(self, object id, Tensor data)
 
 @cython.final
 cdef class Kept:
+    cdef bint _asked
     cdef list _small
     cdef list _large
     cdef dict _index
@@ -30,7 +48,7 @@ cdef class Kept:
     @cython.locals(shelf=list)
     cpdef object keep(self, object id, Py_ssize_t position, Tensor data, long long size, object receiver=*, bint leaf=*)
     cpdef object lone(self, object id)
-    @cython.locals(at=Py_ssize_t, shelf=list)
+    @cython.locals(shelf=list)
     cpdef bint changed(self)
     cpdef object shrink(self)
 

@@ -45,6 +45,29 @@ _GRADIENT, _UNREDUCED, _OBJECT = (
 )  # those in capitals are compiled to numbers of C's, which Python cannot see
 
 
+class Numbers:
+    """A copy of the numbers of a small tensor, which lie one after another: a tensor takes three times as long."""
+
+    __slots__ = ("dtype", "memory", "shape")
+
+    memory: bytes
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def tensor(self) -> torch.Tensor:
+        """A tensor of them."""
+        return torch.frombuffer(bytearray(self.memory), dtype=self.dtype).reshape(self.shape)
+
+
+def _taken(held: Any) -> int:
+    """The bytes that values take: they are ``Numbers``, or a tensor, its version and these bytes."""
+    if type(held) is Numbers:
+        numbers: Numbers = held
+        return len(numbers.memory) + _OBJECT
+    size: int = held[2]
+    return size
+
+
 class Values:
     """The values of small results, to show them: the newest ones, within a fixed number of bytes.
 
@@ -54,7 +77,7 @@ class Values:
     __slots__ = ("_held", "_room")
 
     def __init__(self) -> None:
-        self._held: dict[int, tuple[torch.Tensor, int, int]] = {}
+        self._held: dict[int, Any] = {}  # a tensor, torch's version of it then and its bytes; or ``Numbers``
         self._room = VALUES
 
     def __len__(self) -> int:
@@ -67,8 +90,17 @@ class Values:
         size = data.nbytes
         if held_by(data, size) > 2 * size + _OBJECT:
             data = data.clone()
-        self._room -= size + _OBJECT  # first: after an interrupt in between there seems to be less room, never more
-        self._held[id] = (data, data._version, size + _OBJECT)
+        self._add(id, (data, data._version, size + _OBJECT), size + _OBJECT)
+
+    def copy(self, id: int, memory: bytes, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        """Keep the numbers in ``memory`` as the values of ``id``, which were a tensor of ``shape`` and ``dtype``."""
+        made = Numbers.__new__(Numbers)
+        made.memory, made.shape, made.dtype = memory, shape, dtype
+        self._add(id, made, len(memory) + _OBJECT)
+
+    def _add(self, id: int, held: Any, size: int) -> None:
+        self._room -= size  # first: after an interrupt in between there seems to be less room, never more
+        self._held[id] = held
         if self._room < 0:
             self.keep(set(list(self._held)[len(self._held) // 2 :]))
 
@@ -78,13 +110,14 @@ class Values:
         for id, held in self._held.items():
             if id in ids:
                 kept[id] = held
-                room -= held[2]
+                room -= _taken(held)
         self._held = kept
         self._room = room
 
     def raw(self, id: int) -> torch.Tensor | None:
         """The values of ``id``; None if they are not kept or were changed in place since."""
-        return _unchanged(*self._held.get(id, (None, 0, 0))[:2])
+        held = self._held.get(id, (None, 0, 0))
+        return held.tensor() if type(held) is Numbers else _unchanged(*held[:2])
 
 
 class Lengths:
@@ -190,16 +223,20 @@ class Kept:
     is the id of an op or a leaf; with the position of an input, if it is for that; with "unreduced" behind it.
     """
 
-    __slots__ = ("_budget", "_counted", "_index", "_large", "_latest", "_lengths", "_lone", "_room", "_size", "_small")
+    __slots__ = (
+        *("_asked", "_budget", "_counted", "_index", "_large", "_latest", "_lengths", "_lone", "_room", "_size"),
+        "_small",
+    )
 
     def __init__(self, budget: int) -> None:
-        # Of one after the other: id, position, tensor, torch's version of it then, to whom it was given, and whether it
-        # is the gradient of a leaf.
+        # Of each: id, position, tensor, torch's version of it then, to whom it was given, and whether it is the
+        # gradient of a leaf.
         self._small: list[Any] = []
         self._large: list[Any] = []
         self._lone: list[int] = []
         self._index: dict[Any, tuple[torch.Tensor, int]] | None = None
         self._lengths = Lengths()
+        self._asked = False  # whether those have an index too
         self._latest: torch.Tensor | None = None
         self._size = 0  # of the latest
         self._budget = budget
@@ -236,13 +273,13 @@ class Kept:
             self._latest = data  # after its size: an interrupt may come in between
         self._index = None
         shelf = self._small if self._size <= _SMALL_BYTES else self._large
-        shelf += (id, position, data, data._version, receiver, leaf)  # all or nothing, also for an interrupt
+        shelf.append((id, position, data, data._version, receiver, leaf))
 
     def lone(self, id: int) -> None:
         """Only one rule leads to ``id``: what that rule gave is the gradient of ``id``, and is kept once."""
         self._lone.append(id)
-        self._index = None
-        self._lengths.forget_places()
+        if self._index is not None or self._asked:
+            self.forget_places()
 
     def _fits(self, data: torch.Tensor, size: int) -> bool:
         """Whether there is room for ``data`` if each tensor is counted once.
@@ -251,7 +288,7 @@ class Kept:
         the time on when there seems to be no room left.
         """
         if self._counted is None:
-            held = {id(one): one for one in (*self._small[2::6], *self._large[2::6])}
+            held = {id(one[2]): one[2] for one in (*self._small, *self._large)}
             paid = sum([held_by(one, one.nbytes) + _OBJECT for one in held.values()])
             self._room = self._budget - paid
             self._counted = set(held)
@@ -268,7 +305,7 @@ class Kept:
         if index is None:
             index, lone = {}, set(self._lone)
             for shelf in (self._small, self._large):
-                for id, position, data, version, receiver, _ in zip(*[iter(shelf)] * 6, strict=True):
+                for id, position, data, version, receiver, _ in shelf:
                     index[_key(id, position)] = (data, version)
                     if receiver in lone:
                         index[receiver] = (data, version)
@@ -294,6 +331,7 @@ class Kept:
 
     def norms(self, more: dict[int, torch.Tensor]) -> dict[int, Norm]:
         """The norms, where they are computed, of the gradients of tensors, of those kept and of ``more``."""
+        self._asked = True
         known = self._lengths.norms(self._lone)
         held = {id: data for id, (data, _) in self._held().items() if isinstance(id, int)}
         self.forget_places()
@@ -303,12 +341,13 @@ class Kept:
         """Drop the indices by key, which take as much memory as many small gradients; a question makes them anew."""
         self._index = None
         self._lengths.forget_places()
+        self._asked = False
 
     def changed(self) -> bool:
         """Whether a kept gradient of a leaf was changed in place since; of those with only a norm this is not known."""
         for shelf in (self._small, self._large):
-            for at in range(0, len(shelf), 6):
-                if shelf[at + 5] and shelf[at + 2]._version != shelf[at + 3]:
+            for _, _, data, version, _, leaf in shelf:
+                if leaf and data._version != version:
                     return True
         return False
 
@@ -326,10 +365,12 @@ class Kept:
         data = self.raw(key)
         if data is not None:
             return summarise(data)
+        self._asked = True
         return self._lengths.get(key, self._lone)
 
     def summarise(self) -> dict[Any, Stats]:
         """The statistics of everything kept."""
+        self._asked = True
         found = self._lengths.all(self._lone)
         kept = {key: data for key in self._held() if (data := self.raw(key)) is not None}
         known = summarise_all({id(data): data for data in kept.values()})

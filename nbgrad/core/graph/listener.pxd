@@ -10,6 +10,8 @@ from nbgrad.core.graph.last_backward cimport FrameRecorder
 from nbgrad.core.graph.optimizers cimport UpdateRecorder
 from nbgrad.core.graph.stats cimport few, held_by, nbytes_of
 
+cdef bint _COMPILED
+
 cdef class Listener(Observer):
     cdef public object name
     cdef public bint closed
@@ -43,7 +45,7 @@ cdef class Listener(Observer):
     @cython.locals(ops=dict, outer=dict, edges=list, sources=list, origin=Vertex, scope=Scope, position=Py_ssize_t, made=RawTensor)
     cpdef object on_torch_record(self, Node node, tuple args, object out)
     cdef object _other(self, object arg)
-    @cython.locals(met=tuple)
+    @cython.locals(met=tuple, raw=RawTensor)
     cdef object _constant(self, object data)
     cpdef object on_torch_left_out(self, object name, bint records)
     @cython.locals(op=OpInfo)

@@ -11,6 +11,7 @@ from weakref import ref
 import numpy as np
 import torch
 
+from nbgrad.core.compilation import compiled
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.call_site import in_a_function, tensor_variables, tensors_in_sight, user_frame, user_place
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
@@ -24,8 +25,10 @@ from nbgrad.core.graph.history import HistoryRecorder
 from nbgrad.core.graph.last_backward import FrameRecorder
 from nbgrad.core.graph.optimizers import UpdateRecorder
 from nbgrad.core.graph.record import Failure, Operand, described, number_of
-from nbgrad.core.graph.stats import few, held_by, nbytes_of
+from nbgrad.core.graph.stats import few, held_by, nbytes_of, numbers_of
 from nbgrad.core.tensor.tensor import Tensor
+
+_COMPILED = compiled()
 
 _RAW = (torch.Tensor, np.ndarray)
 
@@ -153,8 +156,14 @@ class Listener(Observer):
             return
         node.place = user_place()
         made = out  # the same, of a type whose attributes compiled code reads without a look-up
-        self._keep(node, sources, _CPU if made.is_cpu else made.device, scope)
-        if self.watch and few(node.shape) and type(out) in _PLAIN:
+        memory: Any = None
+        if self.watch:
+            memory = made.numbers if _COMPILED else numbers_of(out)
+        # What has numbers there lies in the memory of the processor.
+        self._keep(node, sources, _CPU if memory is not None or made.is_cpu else made.device, scope)
+        if memory is not None:
+            self.notes.values.copy(node.seq, memory, node.shape, node.dtype)
+        elif self.watch and few(node.shape) and type(out) in _PLAIN:
             self.notes.values.add(node.seq, out.detach())
 
     def on_torch_left_out(self, name: str, records: bool) -> None:
@@ -211,8 +220,9 @@ class Listener(Observer):
         """The id of the record of a raw tensor or array: one for all uses of the same memory."""
         # Most constants are used by many ops, as a batch is: one that lies where it did is known by itself.
         met = self._met.get(id(data))
-        if met is not None and met[0]() is data and met[1] == data.data_ptr() and met[2] == data.shape:  # noqa: SIM102
-            if met[3] in self.outer:
+        if met is not None and met[0]() is data:  # a tensor
+            raw: Any = data  # the same, of a type whose attributes compiled code reads without a look-up
+            if met[1] == data.data_ptr() and met[2] == raw.shape and met[3] in self.outer:
                 return met[3]
         shape, dtype, device = tuple(data.shape), data.dtype, _CPU
         if isinstance(data, torch.Tensor):
@@ -243,13 +253,15 @@ class Listener(Observer):
         shown = _reached(notes.roots, known)
         fresh = self.before_last if len(known) < _FRESH + 4 * len(shown) else maxsize
         ops: dict[int, Ran] = {}
-        used: set[Any] = set()
         for id, ran in known.items():
             if id > fresh or id in shown or ran.thing() is not None:
                 ops[id] = ran
-                used.update(ran.sources)
         self.ops = ops
-        self.outer = {id: one for id, one in self.outer.copy().items() if id in used}
+        if len(self.outer) > _SWEPT:  # a loop uses the same few in every step
+            used: set[Any] = set()
+            for ran in ops.values():
+                used.update(ran.sources)
+            self.outer = {id: one for id, one in self.outer.copy().items() if id in used}
         self.constants = {key: value for key, value in self.constants.copy().items() if value[1] in self.outer}
         self._met = {key: met for key, met in self._met.copy().items() if met[3] in self.outer}
         self.uses.behind = {id: cuts for id, cuts in self.uses.behind.copy().items() if id in self.outer}
@@ -259,7 +271,7 @@ class Listener(Observer):
         notes.names = {id: name for id, name in notes.names.copy().items() if id in kept}
         notes.deleted = notes.deleted & kept
         notes.cut = {key for key in notes.cut.copy() if key[0] in kept}
-        self._limit = 2 * len(self.ops) + _SWEPT
+        self._limit = 3 * len(self.ops) + _SWEPT
 
     def on_result(
         self,
@@ -410,7 +422,12 @@ class Listener(Observer):
             # One that is smaller than what the op made may be a window into its gradient, as that of cat is; what later
             # rules make of a window may be one too.
             may_be = reduction is None and (
-                node.outputs or (origin.shape != node.shape and size < nbytes_of(node.shape, node.dtype))
+                node.outputs
+                or (
+                    origin.shape is not node.shape
+                    and origin.shape != node.shape
+                    and size < nbytes_of(node.shape, node.dtype)
+                )
             )
             if running.windows or may_be:
                 shown, size = size, held_by(raw_of(reduced), size)

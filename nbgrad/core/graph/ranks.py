@@ -198,6 +198,11 @@ class RankRecorder(Observer):
         for store, number, part, _ in self._measured:
             store.leave(f"ranks/{number}/{store.rank}", json.dumps(part._asdict()))
 
+    @property
+    def leads(self) -> bool:
+        """Whether this process shows what was compared: it is rank 0, or has nothing to compare."""
+        return not self._measured or self._measured[0].store.rank == 0
+
     def ranks(self) -> Ranks:
         """What all processes have measured; the first call waits for them.
 

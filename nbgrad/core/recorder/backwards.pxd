@@ -3,7 +3,7 @@ from nbgrad.core.engine.broadcast cimport sum_to
 from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, Vertex
 from nbgrad.core.engine.observer cimport Observer
 from nbgrad.core.engine.state cimport State
-from nbgrad.core.engine.torch_origins cimport Tensor, leaf_of, node_of, origin_of, owner_of
+from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor, leaf_of, node_of, origin_of, owner_of
 from nbgrad.core.recorder.nodes cimport origin_in
 
 
@@ -13,6 +13,7 @@ cdef int _SPARED
 cdef int _LATE
 
 # There is one for each edge and each node of a backward, and none is in a cycle once the backward has ended.
+@cython.freelist(256)
 @cython.no_gc
 @cython.final
 cdef class Target:
@@ -26,6 +27,7 @@ cdef class Target:
     cdef public Passing receiver
     cdef public bint waits
 
+@cython.freelist(256)
 @cython.no_gc
 @cython.final
 cdef class Passing:
@@ -53,11 +55,11 @@ cdef class Foreseen:
     @cython.locals(tensor=Tensor)
     cdef bint _ends_at(self, Leaf leaf) except -1
     @cython.locals(observer=Observer, node=Node, at=Py_ssize_t)
-    cdef object tell(self, list observers)
+    cdef object tell(self, tuple observers)
 
 @cython.locals(op=OpInfo, position=Py_ssize_t, origin=Vertex)
 cdef list _sums_of(Node node)
-@cython.locals(op=OpInfo)
+@cython.locals(op=OpInfo, same=bint)
 cdef object _sum_of(Node node, Py_ssize_t position, object shape)
 cdef bint _arrives(Tensor gradient, Vertex origin) except -1
 @cython.locals(made=Tensor)
@@ -77,7 +79,7 @@ cdef class TorchBackward:
     cdef public list hooks
     cdef public dict inside
     cdef public dict leaves
-    cdef public list observers
+    cdef public tuple observers
     cdef public long long quiet
     cdef public bint records
     cdef public bint shaken
@@ -89,9 +91,9 @@ cdef class TorchBackward:
     cpdef object begin(self, list roots, bint ends)
     @cython.locals(hook=Passing, observer=Observer)
     cdef object _choose(self, bint every)
-    @cython.locals(hook=Passing, metadata=dict)
+    @cython.locals(hook=Passing, node=AnyNode, metadata=dict)
     cdef Passing _meet(self, object made, dict met, list stack)
-    @cython.locals(target=Target, receiver=Passing, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node, several=bint)
+    @cython.locals(made=AnyNode, target=Target, receiver=Passing, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node, several=bint)
     cdef object _aim(self, Passing hook, dict met, list stack)
     @cython.locals(target=Target, receiver=Passing)
     cdef object _settle(self, Passing hook)
@@ -108,11 +110,11 @@ cdef class TorchBackward:
     cdef object _ran(self, Passing hook)
     @cython.locals(target=Target, observer=Observer, lone=bint)
     cpdef object arrived(self, object origin, object gradient, Passing hook)
-    @cython.locals(origin=Vertex, receiver=Passing)
+    @cython.locals(origin=Vertex, receiver=Passing, checked=bint)
     cpdef object given(self, Target target, object gradient)
     @cython.locals(hook=Passing, observer=Observer)
     cpdef object end(self)
-    @cython.locals(node=Node, observer=Observer, position=Py_ssize_t)
+    @cython.locals(node=Node, origin=Vertex, observer=Observer, position=Py_ssize_t)
     cpdef object told(self, Target target, Tensor gradient, Tensor reduced)
 
 @cython.locals(position=Py_ssize_t)

@@ -176,7 +176,7 @@ class Foreseen:
         self.leaves += (leaf, tensor)
         return True
 
-    def tell(self, observers: list[Observer]) -> None:
+    def tell(self, observers: tuple[Observer, ...]) -> None:
         """The backward has ended: tell what it came by, or where it raised what it would have come by."""
         observer: Observer
         for node in self.nodes:
@@ -208,7 +208,8 @@ def _sum_of(node: Node, position: int, shape: Any) -> Any:
     """The sum that gives an input of that ``shape`` its gradient, where the op itself stretches it; None for none."""
     op: OpInfo = node.op
     if position in op.broadcasts:
-        return reduction(tuple(node.shape), tuple(shape)) if node.shape != shape else None
+        same = node.shape is shape or node.shape == shape
+        return None if same else reduction(tuple(node.shape), tuple(shape))
     if op.sums and op.inputs[position] in op.sums:
         return op.sums[op.inputs[position]](tuple(node.shape), tuple(shape))
     return None
@@ -264,7 +265,7 @@ class TorchBackward:
         *("shaken", "waiting"),
     )
 
-    observers: list[Observer]
+    observers: tuple[Observer, ...]
 
     def __init__(self, state: State, accumulates: bool, records: bool) -> None:
         self.observers = torch_followers(state.observers)
@@ -337,7 +338,8 @@ class TorchBackward:
         if type(made) is ACCUMULATES:
             hook.outputs = leaf_of(made.variable)
         else:
-            metadata = made.metadata
+            node = made  # the same, of a type whose attributes compiled code reads without a look-up
+            metadata = node.metadata
             hook.outputs = metadata.get(KEY)
         met[made] = hook
         self.hooks.append(hook)
@@ -354,8 +356,9 @@ class TorchBackward:
             owner, left = hook.owner, hook.left
         else:
             owner = owner_of(known)
-            left = owner.edges.copy()
-        for after, number in hook.made.next_functions:
+            left = owner.edges[:]
+        made = hook.made
+        for after, number in made.next_functions:
             at += 1
             if after is None:
                 continue
@@ -429,7 +432,7 @@ class TorchBackward:
             return True
         op: OpInfo = node.op
         if target.position in op.broadcasts:
-            return bool(node.shape != origin.shape)
+            return node.shape is not origin.shape and bool(node.shape != origin.shape)
         return bool(op.sums) and op.inputs[target.position] in op.sums
 
     def _doubtful(self, node: Node) -> bool:
@@ -520,13 +523,15 @@ class TorchBackward:
             gradient = gradient.detach()
         origin: Vertex = target.origin
         receiver: Passing
+        # Torch has checked it before a hook gets it: it is what arrives, unless a hook of the user's came in between.
+        checked = not self.shaken and not self._doubtful(target.node)
         if not target.lone:
-            self.told(target, gradient, _reduced(gradient, origin.shape))
+            self.told(target, gradient, gradient if checked else _reduced(gradient, origin.shape))
         elif target.receiver is None:
             self.waiting[origin] = (target, gradient)
         else:
             receiver = target.receiver
-            if receiver.stands == _SPARED and not _arrives(gradient, origin):
+            if not checked and receiver.stands == _SPARED and not _arrives(gradient, origin):
                 self._place(receiver)  # in time: its node runs after this one
             receiver.given = None if target.waits and gradient.shape == origin.shape else gradient
 
@@ -534,10 +539,12 @@ class TorchBackward:
         """Tell the observers what a rule gave; where the op itself stretched the input, that too is a reduction."""
         node: Node = target.node
         position = target.position
+        origin: Vertex = target.origin
+        shape = origin.shape
         if gradient is not reduced and gradient.shape != reduced.shape:
-            undone = reduction(tuple(gradient.shape), tuple(reduced.shape))
+            undone = reduction(tuple(gradient.shape), tuple(shape))
         else:  # torch's rule may have summed
-            undone = _sum_of(node, position, reduced.shape)
+            undone = _sum_of(node, position, shape)
         observer: Observer
         for observer in self.observers:
             observer.on_rule(node, position, gradient, reduced, undone)

@@ -1,32 +1,33 @@
 cimport cython
-from nbgrad.core.engine.node cimport Node, OpInfo, Output
+from nbgrad.core.engine.node cimport Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer cimport Observer, torch_followers
 from nbgrad.core.engine.state cimport State
-from nbgrad.core.engine.torch_origins cimport Tensor
+from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
 from nbgrad.core.recorder.functions cimport Called, tensors_in
 from nbgrad.core.recorder.nodes cimport origin_in
 
 
+cdef bint _COMPILED
 cdef int _PLAIN
 cdef int _INNER
 cdef int _CUT
 
 cdef class TorchCalls:
-    @cython.locals(state=State, kind=int, told=bint)
-    cdef object _run(self, Called known, object function, object types, tuple args, object kwargs)
+    @cython.locals(table=dict, known=Called, state=State, kind=int, told=bint)
+    cdef object _run(self, object function, object types, tuple args, object kwargs)
     cpdef object _again(self, object function, tuple args, object kwargs)
 
-@cython.locals(observer=Observer, observers=list, op=OpInfo)
+@cython.locals(observer=Observer, observers=tuple, op=OpInfo)
 cdef object _left_out(Called known, tuple args, object kwargs, object result, State state)
 @cython.locals(observer=Observer)
-cdef object _unrecorded(list observers, Node node, tuple inputs, list results)
+cdef object _unrecorded(tuple observers, Node node, tuple inputs, list results)
 @cython.locals(tensor=Tensor)
 cdef bint _any_learns(tuple args, object kwargs) except -1
-@cython.locals(observer=Observer, observers=list, node=Node, op=OpInfo, settings=dict)
+@cython.locals(observer=Observer, observers=tuple, node=Node, op=OpInfo, settings=dict)
 cdef object _recorded(Called known, object function, tuple args, object kwargs, State state)
 @cython.locals(observer=Observer)
-cdef object _tell(Called known, Node node, tuple inputs, object out, State state, list observers)
+cdef object _tell(Called known, Node node, tuple inputs, object out, State state, tuple observers)
 cdef list _edges(tuple inputs, State state)
-@cython.locals(metadata=dict)
+@cython.locals(made=AnyNode, metadata=dict, number=Py_ssize_t)
 cdef bint _one(Node node, Tensor out) except -1
 cdef object _several(Node node, object result)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from nbgrad.core.backend.function_mode import take_off
+from nbgrad.core.compilation import compiled
 from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State, current
@@ -20,8 +21,9 @@ from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, origin_in
 from nbgrad.core.tensor.filled import Filled
 
 _records = torch.is_grad_enabled
-_level = torch._C._functorch.maybe_current_level
+_transforms: Any = torch._C._are_functorch_transforms_active  # its number takes four times as long
 _push = torch._C._push_on_torch_function_stack
+_COMPILED = compiled()
 _NONE: dict[str, Any] = {}
 _PLAIN, _INNER, _CUT = PLAIN, INNER, CUT  # compiled to numbers of C's
 NESTED = torch.nested._internal.nested_tensor.NestedTensor
@@ -35,22 +37,20 @@ class TorchCalls:
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run ``function``, and tell whoever observes, if torch recorded what it did."""
-        known: Called | None = KNOWN.get(function)
-        return self._run(called(function) if known is None else known, function, types, args, kwargs)
+        return self._run(function, types, args, kwargs)
 
     def _run(
-        self,
-        known: Called,
-        function: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any] | None,
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
     ) -> Any:
-        """The same, of what is ``known`` of it: torch's method has no types of C's, this one has."""
+        """The same: torch's method has no types of C's, this one has."""
+        table = KNOWN
+        known = table.get(function)
+        if known is None:
+            known = called(function)
         state = current()
         kind = known.kind
         # Inside torch.func tensors belong to its levels; Filled runs ops of ours.
-        told = kind != _PLAIN and bool(state.observers) and _level() is None
+        told = kind != _PLAIN and bool(state.observers) and not _transforms()
         told = told and NESTED not in types and Filled not in types
         if told and kind < _CUT and _records() and not state.inference and _any_learns(args, kwargs):
             if kind == _INNER:
@@ -141,7 +141,7 @@ def _recorded(
 
 
 def _tell(
-    known: Called, node: Node, inputs: tuple[Any, ...], out: Any, state: State, observers: list[Observer]
+    known: Called, node: Node, inputs: tuple[Any, ...], out: Any, state: State, observers: tuple[Observer, ...]
 ) -> None:
     """Make ``node`` the origin of ``out``, and tell the observers of the op, if torch recorded it."""
     results: list[Any] = []
@@ -163,7 +163,7 @@ def _tell(
             observer.on_result(node.op, inputs, node.settings, tuple(results), node)
 
 
-def _unrecorded(observers: list[Observer], node: Node, inputs: tuple[Any, ...], results: list[Any]) -> None:
+def _unrecorded(observers: tuple[Observer, ...], node: Node, inputs: tuple[Any, ...], results: list[Any]) -> None:
     """Tell the observers of an op that torch did not record, because its results have no gradient."""
     observer: Observer
     for observer in observers if results else ():
@@ -187,7 +187,7 @@ def _one(node: Node, out: Any) -> bool:
     node.outputs = 0
     node.seq = next_seq()
     node.shape = out.shape
-    node.dtype = out.dtype
+    node.dtype = out.dtype_too if _COMPILED else out.dtype  # which the look at the shape has seen
     if number == 0:
         metadata[KEY] = node
     else:  # the others of the node are not given to the caller

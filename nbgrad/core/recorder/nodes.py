@@ -24,10 +24,11 @@ def origin_in(tensor: torch.Tensor, state: State) -> Origin | None:
     made: Any = tensor.grad_fn
     if made is None:
         return _leaf(tensor, state) if tensor.requires_grad else None
-    known = made.metadata.get(KEY)
+    metadata = made.metadata
+    known = metadata.get(KEY)
     if known is None:
         adopt(made, state)
-        known = made.metadata[KEY]
+        known = metadata[KEY]
     return known if type(known) is Node else _output(made, tensor.output_nr)
 
 

@@ -1,9 +1,11 @@
 """``compile``: a function that is traced at its first call, and runs as a program from then on."""
 
+import warnings
 from collections.abc import Callable
 from functools import partial, update_wrapper
 from inspect import signature
 from time import perf_counter
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -11,7 +13,7 @@ import torch
 from nbgrad.core.backend.autocast import Settings, any_enabled
 from nbgrad.core.backend.below_autograd import below_autograd
 from nbgrad.core.dispatch.function import Function
-from nbgrad.core.engine.module_changes import module_changes
+from nbgrad.core.engine.module_changes import global_hooks, module_changes
 from nbgrad.core.engine.node import TensorBase, raw_of
 from nbgrad.core.engine.state import current, recording
 from nbgrad.core.symbolic.backends import BACKENDS, Backend
@@ -24,6 +26,7 @@ from nbgrad.core.symbolic.passes.optimize import LEVELS, Level
 from nbgrad.core.symbolic.passes.rematerialize import check_budget
 from nbgrad.core.symbolic.program import Program
 from nbgrad.core.symbolic.structure import first_places, leaves, mapped
+from nbgrad.core.symbolic.surroundings import change_of, differs
 from nbgrad.core.symbolic.tracing import Spec, Trace, spec_of, traced
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -38,9 +41,10 @@ def compile(  # torch's name
     """Run ``function`` as a program: traced at its first call, and again where the program would no longer hold.
 
     The function is a loss, whose result has a ``backward()`` as before, or a whole training step with its optimizer. It
-    is traced once for each kind of arguments. It is also traced again if a module has changed its mode or a setting, a
-    parameter was replaced or frozen, or an optimizer has got other settings that decide what it does. A learning rate
-    and the numbers in parameters are read anew in each call.
+    is traced once for each kind of arguments. It is also traced again if anything has changed that it uses from around
+    it: a variable, an attribute, an entry of a list, a mode or a setting of a module, a parameter that was replaced or
+    frozen, a hook, a setting of an optimizer. A learning rate and the numbers in parameters are read anew in each call.
+    A method has programs of its own for each object.
 
     Args:
         function: as for ``trace``. Without it this is a decorator: ``@nbgrad.compile(backend="replay")``.
@@ -80,6 +84,7 @@ class Compiled:
             check_budget(budget)
         self.function = function
         self.reasons: list[str] = []
+        self._settings = backend, level, budget
         self.__name__ = getattr(function, "__name__", type(function).__name__)
         fuses = backend == "auto" and level == "reassociate" and interpreter.available()
         self._backend = BACKENDS["fused" if fuses else backend]
@@ -87,8 +92,21 @@ class Compiled:
         self._variants: dict[Any, list[Variant]] = {}
         self._newest: Variant | None = None
         self._writes_inputs = False
+        self._told = False  # that it is traced too often
         self._takes_names = _takes_names(function)
         update_wrapper(self, function, updated=())
+
+    def __get__(self, instance: Any, owner: Any = None) -> "Compiled":
+        """A method is compiled for each object on its own, which is looked at as what is around the function."""
+        if instance is None or not isinstance(self.function, FunctionType):
+            return self
+        own = Compiled(MethodType(self.function, instance), *self._settings)
+        vars(instance)[self.function.__name__] = own  # found there from now on
+        return own
+
+    def __reduce__(self) -> Any:
+        """A copy has no programs yet: they belong to the tensors of the original."""
+        return Compiled, (self.function, *self._settings)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
@@ -137,9 +155,17 @@ class Compiled:
         if variant.program.writes_inputs and not self._writes_inputs:
             self._writes_inputs = True
             key = (*key, _sharing(args))
-        self._variants.setdefault(key, []).insert(0, variant)
+        known = self._variants.setdefault(key, [])
+        if len(known) == _KEPT and not self._told:
+            self._told = True
+            warnings.warn(
+                f"the compiled {self.__name__} was traced {_KEPT + 1} times for arguments of one kind, the last time "
+                f"because {reason}. A trace takes longer than a run: give the function what changes as an argument",
+                stacklevel=3,
+            )
+        known.insert(0, variant)
+        del known[_KEPT:]
         self._newest = variant
-        del self._variants[key][_KEPT:]
         self.reasons.append(f"{reason}: traced in {(perf_counter() - begin) * 1e3:.0f} ms, {len(variant)} steps")
         return variant.run(args)
 
@@ -166,9 +192,9 @@ class Variant:
         self.program = program
         self._trace = trace
         self._changes = module_changes.count
-        self._modules = [module for outer in trace.modules for module in outer.modules()]
+        self._hooks = module_changes.hooks, global_hooks()
+        self._modules = trace.surroundings.modules()
         self._settings = self._read_settings()
-        self._variables = [one for one in trace.variables if type(one.value) in _NUMBERS]
 
     def __len__(self) -> int:
         return len(self.program)
@@ -183,11 +209,7 @@ class Variant:
             held = owner._grad
             if grad is not (None if held is None else held._data):
                 return f"a parameter of shape {list(owner.shape)} has another .grad"
-        for name, read, value in self._variables:
-            now = read()
-            if now is not value and (type(now) is not type(value) or now != value):
-                return f"{name} is {now!r}, was {value!r}: give the function a tensor to have one program for both"
-        return self._optimizer_change() or self._module_change()
+        return trace.surroundings.change() or self._optimizer_change() or self._module_change()
 
     def _optimizer_change(self) -> str | None:
         trace = self._trace
@@ -200,10 +222,12 @@ class Variant:
         return None
 
     def _module_change(self) -> str | None:
+        if self._hooks != (module_changes.hooks, global_hooks()):
+            return "a hook was added to a module, or taken from one"
         if self._changes != module_changes.count:
-            settings = self._read_settings()
-            if settings != self._settings:
-                return self._changed(settings)
+            change = self._changed(self._read_settings())
+            if change is not None:
+                return change
             self._changes = module_changes.count
         return None
 
@@ -212,25 +236,18 @@ class Variant:
         return f"{name} has " + ("other data" if owner._data is not data else f"requires_grad={owner._needs_grad}")
 
     def _read_settings(self) -> list[dict[str, Any]]:
-        return [{key: one for key, one in vars(module).items() if isinstance(one, _PLAIN)} for module in self._modules]
+        return [dict(vars(module)) for module in self._modules]
 
-    def _changed(self, settings: list[dict[str, Any]]) -> str:
+    def _changed(self, settings: list[dict[str, Any]]) -> str | None:
         for module, before, now in zip(self._modules, self._settings, settings, strict=True):
             for key in {*before, *now}:
-                if before.get(key) != now.get(key):
-                    return f"{type(module).__name__}.{key} is {now.get(key)!r}, was {before.get(key)!r}"
-        return "a module has changed"
+                if differs(now.get(key), before.get(key)):
+                    return change_of(f"{type(module).__name__}.{key}", now.get(key), before.get(key))
+        return None
 
     def run(self, args: tuple[Any, ...]) -> Any:
         """Run the program on the arguments of a call."""
         raise NotImplementedError
-
-
-_NUMBERS = frozenset((bool, int, float, str))
-"""The types of the variables from around a function that a program depends on."""
-
-_PLAIN = (bool, int, float, str, tuple, type(None))
-"""The attributes of modules that are settings."""
 
 
 class _CompiledStep(Variant):

@@ -1,8 +1,10 @@
 """A loss function in two parts: its forward, and the backward that takes what the forward saved."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import update_wrapper
+from inspect import Parameter, signature
 from typing import Any
 
 from nbgrad.core.functional.grad import grad
@@ -35,7 +37,6 @@ def with_seeds(function: Callable[..., Any], wrt: Sequence[Any], asked: Sequence
         asked: for each result whether it needs a gradient.
     """
 
-    @wraps(function)
     def joint(seeds: list[Any], *args: Any) -> Any:
         found = function(*args)
         results = [one for one in leaves(found) if isinstance(one, Tensor)]
@@ -44,6 +45,11 @@ def with_seeds(function: Callable[..., Any], wrt: Sequence[Any], asked: Sequence
         inputs = [flat[one] if isinstance(one, int) else one for one in wrt]
         return found, grad(outputs, inputs, seeds, allow_unused=True)
 
+    update_wrapper(joint, function)
+    with suppress(TypeError, ValueError):  # a function of Python's own does not say its arguments
+        own = signature(function)
+        seeded = Parameter("seeds", Parameter.POSITIONAL_ONLY)
+        joint.__signature__ = own.replace(parameters=[seeded, *own.parameters.values()])  # type: ignore[attr-defined]
     return joint
 
 

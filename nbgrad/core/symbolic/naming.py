@@ -1,17 +1,10 @@
 """The names of the values of a program: those of arguments, parameters, ops and gradients."""
 
-import dis
 import keyword
 import re
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from inspect import unwrap
-from types import CodeType, FunctionType, MethodType
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
-import torch
-
-from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.symbolic.ir import Listing, name_of
 
 _TAKEN = frozenset(("torch", "F", "aten", "ops", "nbgrad", "slice", "complex", *keyword.kwlist))
@@ -82,72 +75,6 @@ class Names:
             name = f"{base}_{self._used[base]}"
         self._used[name] = 1
         return name
-
-
-class FreeVariable(NamedTuple):
-    """A variable from around a function.
-
-    Attributes:
-        name: its name.
-        read: gives its value anew.
-        value: its value when it was looked up.
-    """
-
-    name: str
-    read: Callable[[], Any]
-    value: Any
-
-
-def variables_around(function: Any) -> list[FreeVariable]:
-    """The variables that a function uses from around it, and those of the functions and modules that it calls."""
-    found: dict[tuple[int, str], FreeVariable] = {}
-    waiting, seen = _functions_of(function), set[int]()
-    while waiting:
-        one = waiting.pop()
-        if id(one) in seen or one.__module__.partition(".")[0] in ("torch", "nbgrad"):
-            continue
-        seen.add(id(one))
-        for key, name, read in _reads(one):
-            try:
-                variable = FreeVariable(name, read, read())
-            except (KeyError, ValueError):  # a function of Python itself, or a cell that is empty yet
-                continue
-            if found.setdefault(key, variable) is variable:
-                waiting += _functions_of(variable.value)
-    return list(found.values())
-
-
-def variables_of(variables: Iterable[FreeVariable]) -> dict[int, str]:
-    """The names of the tensors among variables, by the ids of the tensors."""
-    found: dict[int, str] = {}
-    for one in variables:
-        if isinstance(one.value, TensorBase | torch.Tensor):
-            found.setdefault(id(one.value), one.name)
-    return found
-
-
-def _functions_of(given: Any) -> list[FunctionType]:
-    """The functions that a call of something runs, as far as they are written in Python."""
-    if isinstance(given, torch.nn.Module) or hasattr(type(given), "named_parameters"):
-        made = [getattr(type(module), "forward", None) for module in given.modules()]
-    else:
-        made = [unwrap(given)] if callable(given) and not isinstance(given, type) else []
-    plain = (one.__func__ if isinstance(one, MethodType) else one for one in made)
-    return [one for one in plain if isinstance(one, FunctionType)]
-
-
-def _reads(function: FunctionType) -> Iterator[tuple[tuple[int, str], str, Callable[[], Any]]]:
-    """What a function reads from around it: a key of the variable, its name, and what reads it."""
-    code, space = function.__code__, function.__globals__
-    codes = [code]
-    while codes:
-        one = codes.pop()
-        codes += (inner for inner in one.co_consts if isinstance(inner, CodeType))
-        for step in dis.get_instructions(one):
-            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                yield (id(space), step.argval), step.argval, partial(space.__getitem__, step.argval)
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        yield (id(cell), name), name, partial(getattr, cell, "cell_contents")
 
 
 def _parameter_paths(modules: Iterable[Any]) -> dict[int, str]:

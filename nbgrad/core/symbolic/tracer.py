@@ -128,7 +128,7 @@ class Tracer(TorchFunctionMode):
                     user_place(),
                     f"a torch tensor of shape {tuple(data.shape)} requires a gradient, and a program differentiates "
                     "nbgrad's tensors",
-                    "Convert the module with nbgrad.nn.from_torch(...), or the tensor with nbgrad.tensor(...)",
+                    "Convert the module with nbgrad.from_torch(...), or the tensor with nbgrad.tensor(...)",
                 )
             twin = self._twins[id(data)] = self.fakes.of(data)
             self._originals[id(twin)] = data

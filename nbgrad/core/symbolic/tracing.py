@@ -14,10 +14,12 @@ from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.state import Switch, current, restoring
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.no_gc import uncollected
+from nbgrad.core.symbolic.draws import Draws
 from nbgrad.core.symbolic.errors import error_at
 from nbgrad.core.symbolic.ir import Listing, Value
-from nbgrad.core.symbolic.naming import FreeVariable, name_values, variables_around, variables_of
+from nbgrad.core.symbolic.naming import name_values
 from nbgrad.core.symbolic.structure import leaves, mapped
+from nbgrad.core.symbolic.surroundings import Surroundings
 from nbgrad.core.symbolic.tracer import Tracer
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -50,7 +52,7 @@ class Trace:
         modules: the outermost modules that it called.
         states: the tensors in the states of the optimizers that it steps: optimizer, parameter, key, tensor.
         differentiable: for each tensor that it returns, whether the result needs a gradient.
-        variables: what the function uses from around it.
+        surroundings: what the function uses from around it.
     """
 
     listing: Listing
@@ -60,7 +62,7 @@ class Trace:
     modules: list[Any]
     states: list[tuple[Any, Any, str, torch.Tensor]]
     differentiable: list[bool]
-    variables: list[FreeVariable]
+    surroundings: Surroundings
 
 
 def gradient(function: Callable[..., Any], wrt: Sequence[Any], order: int) -> Callable[..., Any]:
@@ -100,8 +102,10 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
     gradients: list[tuple[Any, Value | None]] = []
     recorded = take_off()
     seed = torch.get_rng_state()
+    around = [one.value for one in Surroundings(function).seen]
+    draws = Draws(around)
     try:
-        tracer.watch_settings([one.value for one in variables_around(function)])
+        tracer.watch_settings(around)
         with Switch(tracer=tracer, observers=(tracer.watch,)), tracer:
             found = function(*args)
             outputs = mapped(lambda one: _value(tracer, one), found)
@@ -111,26 +115,15 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
         replaced = tracer.restore_modules()
         if recorded:
             put_back()
-    if not torch.equal(seed, torch.get_rng_state()):
-        torch.set_rng_state(seed)
-        raise error_at(
-            user_place(),
-            "the function seeds torch's random numbers, or draws some where the trace does not see it",
-            "Call torch.manual_seed(...) outside of the function",
-        )
-    if replaced:
-        raise error_at(
-            user_place(),
-            f"the function gives {', '.join(replaced)} a new tensor, which a program cannot do",
-            "Change the tensor that is there in place: self.average.mul_(0.9).add_(...), or self.average.copy_(...)",
-        )
+    _check_effects(seed, draws, replaced)
     name = getattr(function, "__name__", type(function).__name__)
     arguments = mapped(lambda one: _value(tracer, one), args)
     changes = any(step.writes and step.phase != "update" for step in tracer.steps)
     listing = Listing(name, tracer.inputs, tracer.captured, tracer.steps, outputs, gradients, arguments, changes)
     modules = list(tracer.modules.values())
-    variables = variables_around(function)
-    name_values(listing, modules, variables_of(variables), tracer.state_names())
+    surroundings = Surroundings(function, modules)
+    tensors = {id(one.value): one.name for one in surroundings.seen if _is_tensor(one.value)}
+    name_values(listing, modules, tensors, tracer.state_names())
     held = [
         (one.owner, one.data, one.owner._needs_grad)
         for one in tracer.captured
@@ -140,7 +133,36 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
         isinstance(one, TensorBase) and tracer.watch.has_backward(one) for one in leaves(found) if _is_tensor(one)
     ]
     states, found_gradients = tracer.states(), tracer.found_gradients
-    return Trace(listing.check(), held, found_gradients, tracer.guards, modules, states, needing, variables)
+    return Trace(listing.check(), held, found_gradients, tracer.guards, modules, states, needing, surroundings)
+
+
+def _check_effects(seed: torch.Tensor, draws: Draws, replaced: list[str]) -> None:
+    """Raise an error if a traced function has done what a program does not do again.
+
+    Args:
+        seed: the state of torch's random numbers before the trace, which is restored.
+        draws: other generators.
+        replaced: attributes of modules that have become other tensors.
+    """
+    if not torch.equal(seed, torch.get_rng_state()):
+        torch.set_rng_state(seed)
+        raise error_at(
+            user_place(),
+            "the function seeds torch's random numbers, or draws some where the trace does not see it",
+            "Call torch.manual_seed(...) outside of the function",
+        )
+    if (drawn := draws.changed()) is not None:
+        raise error_at(
+            user_place(),
+            f"the function draws random numbers of {drawn}, and a program would use the same ones in each run",
+            "Draw them outside of the function and give them to it, or draw them with torch, as in torch.rand(...)",
+        )
+    if replaced:
+        raise error_at(
+            user_place(),
+            f"the function gives {', '.join(replaced)} a new tensor, which a program cannot do",
+            "Change the tensor that is there in place: self.average.mul_(0.9).add_(...), or self.average.copy_(...)",
+        )
 
 
 def _is_tensor(given: Any) -> bool:

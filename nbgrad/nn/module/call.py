@@ -11,18 +11,20 @@ from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.backend.below_autograd import is_own
 from nbgrad.core.dispatch.function import Function
+from nbgrad.core.engine.module_changes import (
+    GLOBAL_BACKWARD_HOOKS,
+    GLOBAL_BACKWARD_PRE_HOOKS,
+    GLOBAL_FORWARD_HOOKS,
+    GLOBAL_FORWARD_PRE_HOOKS,
+    module_changes,
+)
 from nbgrad.core.engine.scope import path_below
 from nbgrad.core.engine.state import current, recording
 from nbgrad.core.tensor.call_errors import no_tensor
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.module.registry import join
 
-GLOBAL_FORWARD_PRE_HOOKS = every_module._global_forward_pre_hooks
-GLOBAL_FORWARD_HOOKS = every_module._global_forward_hooks
 _ALWAYS_CALLED = every_module._global_forward_hooks_always_called
-GLOBAL_BACKWARD_PRE_HOOKS = every_module._global_backward_pre_hooks
-GLOBAL_BACKWARD_HOOKS = every_module._global_backward_hooks
-"""The hooks of all modules: torch's own tables, which it changes and never replaces."""
 
 
 class Hook(NamedTuple):
@@ -52,6 +54,18 @@ class ComparedCall(Protocol):
     def run(self, module: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any: ...
 
 
+class HookTable(OrderedDict[int, Hook]):
+    """Hooks by their numbers. A change of it is one of the module."""
+
+    def __setitem__(self, number: int, hook: Hook) -> None:
+        module_changes.hooks += 1
+        super().__setitem__(number, hook)
+
+    def __delitem__(self, number: int) -> None:
+        module_changes.hooks += 1
+        super().__delitem__(number)
+
+
 class ModuleHooks:
     """The hooks of one module, in the order in which they run; made when the first is registered.
 
@@ -61,13 +75,13 @@ class ModuleHooks:
 
     def __init__(self) -> None:
         self.first_call: ComparedCall | None = None
-        self.before: OrderedDict[int, Hook] = OrderedDict()
-        self.after: OrderedDict[int, Hook] = OrderedDict()
-        self.backward_before: OrderedDict[int, Hook] = OrderedDict()
-        self.backward_after: OrderedDict[int, Hook] = OrderedDict()
+        self.before: HookTable = HookTable()
+        self.after: HookTable = HookTable()
+        self.backward_before: HookTable = HookTable()
+        self.backward_after: HookTable = HookTable()
 
 
-def add_hook(table: OrderedDict[int, Hook], hook: Hook, prepend: bool) -> RemovableHandle:
+def add_hook(table: HookTable, hook: Hook, prepend: bool) -> RemovableHandle:
     """Put ``hook`` into ``table``, first or last; the handle takes it out."""
     handle = RemovableHandle(table)
     table[handle.id] = hook

@@ -9,7 +9,13 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.backend.torch_guards import check_asker
-from nbgrad.core.engine.module_changes import module_changes
+from nbgrad.core.engine.module_changes import (
+    GLOBAL_BACKWARD_HOOKS,
+    GLOBAL_BACKWARD_PRE_HOOKS,
+    GLOBAL_FORWARD_HOOKS,
+    GLOBAL_FORWARD_PRE_HOOKS,
+    module_changes,
+)
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.scope import called, forget_paths
 from nbgrad.core.engine.state import current
@@ -17,10 +23,6 @@ from nbgrad.core.engine.tensor_data import check_device
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.nn.module.call import (
-    GLOBAL_BACKWARD_HOOKS,
-    GLOBAL_BACKWARD_PRE_HOOKS,
-    GLOBAL_FORWARD_HOOKS,
-    GLOBAL_FORWARD_PRE_HOOKS,
     BackwardHooks,
     Hook,
     ModuleHooks,
@@ -159,7 +161,6 @@ class Module:
     # Registration.
 
     def __setattr__(self, name: str, value: Any) -> None:
-        module_changes.count += 1
         if isinstance(value, Parameter):
             self._register(name, value, "parameter", replace=True)
         elif isinstance(value, Module):
@@ -171,13 +172,14 @@ class Module:
         else:
             if isinstance(value, torch.nn.Module | torch.nn.Parameter):
                 check_foreign(type(self).__name__, name, value, Module)
+            module_changes.count += 1
             object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        module_changes.count += 1
         if name in self.__dict__.get("_roles", {}):
             self._discard(name)
         else:
+            module_changes.count += 1
             object.__delattr__(self, name)
 
     def __dir__(self) -> list[str]:
@@ -228,6 +230,7 @@ class Module:
         for hook in REGISTRATION_HOOKS[role].values() if value is not None or role != "parameter" else ():
             returned = hook(self, name, value)
             value = accepted(name, value if returned is None else returned, role, Module)
+        module_changes.count += 1
         self._roles[name] = role
         self.__dict__[name] = value
         if role == "module":
@@ -237,10 +240,12 @@ class Module:
 
     def _renew(self, name: str, data: torch.Tensor) -> None:
         """Give the buffer ``name`` other data; hooks hear of what is registered, not of this."""
+        module_changes.count += 1
         self.__dict__[name] = renewed = tensor(data)
         renewed.name = name
 
     def _discard(self, name: str) -> None:
+        module_changes.count += 1
         self.__dict__.pop(name, None)
         if self._roles.pop(name, None) == "module":
             forget_paths()

@@ -301,6 +301,18 @@ class Problem(TypedDict):
     node: str | None
 
 
+class Question(TypedDict):
+    """A gradient that the reader is asked for. It tells whether an answer is right, and holds none."""
+
+    node: str
+    name: str
+    shape: list[int]
+    rtol: float  # how far an answer may be off, in units of the right one
+    atol: float  # and besides, absolutely
+    offsets: list[float]  # of each number, row by row: where the cells begin, one of which is the right one
+    seals: list[int]  # and what comes of the right cell
+
+
 class Description(TypedDict):
     """The whole graph."""
 
@@ -322,6 +334,7 @@ class Description(TypedDict):
     problems: list[Problem]
     history: History
     hidden: Hidden
+    questions: NotRequired[list[Question]]  # what the reader may still answer
     beside: Annotated[NotRequired[dict[str, str]], PYTHON_ONLY]  # by node that beside which it stands
 
 

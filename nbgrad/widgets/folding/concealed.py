@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from nbgrad.widgets.description.schema import Description, Detail, Edge, History, Node
+from nbgrad.widgets.description.schema import Description, Detail, Edge, History, Node, Question
 from nbgrad.widgets.folding.outline import Outline, Rests
 
 UNKNOWN = "?"
@@ -16,12 +16,13 @@ _TELLING_TERMS = ("gradient", ".grad", "step")
 """The details that do."""
 
 
-def concealed(outline: Outline, nodes: Collection[str], note: str) -> Outline:
+def concealed(outline: Outline, nodes: Collection[str], asked: list[Question], note: str) -> Outline:
     """The same outline without the gradients of ``nodes``, and without what tells how large any gradient is.
 
     Args:
         outline: of the whole graph; nothing is folded yet.
         nodes: the ids of those whose gradient is not to be seen.
+        asked: what may be answered in the picture.
         note: says what is asked.
     """
     known = outline.description
@@ -34,6 +35,7 @@ def concealed(outline: Outline, nodes: Collection[str], note: str) -> Outline:
         "overlays": [one for one in known["overlays"] if one["key"] not in _TELLING],
         "verdicts": [],
         "history": History(frames=[], loss=None, charts=[], differences=[]),
+        "questions": asked,
     }
     return Outline(
         described, _ConcealedRests(outline.rests, frozenset(nodes), frozenset(edges)), outline.walk, outline.runs

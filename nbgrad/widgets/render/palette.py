@@ -89,6 +89,9 @@ FOLDED = {
 }
 """What a folded box is that stands for iterations of a loop, and where there are both kinds."""
 
+BARS = ", bars: gradients of its parameters"
+"""What the legend adds where a folded box has a small chart."""
+
 SIGNS = {
     "root": "backward starts here",
     "mark": "broadcast undone: summed",

@@ -30,7 +30,7 @@ from nbgrad.widgets.layout.card import (
 from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, sides, tip, tip_points
 from nbgrad.widgets.layout.positions import LABEL_HEIGHT, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, label_lines, mark_text
 from nbgrad.widgets.optional_packages import PartError, loading, needs
-from nbgrad.widgets.render.palette import FOLDED, HOTTEST, INKS, MEANING, PAINTS, SIGNS, WIRES, heat
+from nbgrad.widgets.render.palette import BARS, FOLDED, HOTTEST, INKS, MEANING, PAINTS, SIGNS, WIRES, heat
 from nbgrad.widgets.render.png import smaller
 
 PNG_WIDTH = 1200
@@ -198,8 +198,9 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
     for key, meaning in LEGEND.items():
         if key not in present:
             continue
-        if key == "folded" and True in loops:
-            meaning = FOLDED["both" if False in loops else "loop"]
+        if key == "folded":
+            meaning = FOLDED["both" if False in loops else "loop"] if True in loops else meaning
+            meaning += BARS if any(node["bars"] is not None for node in picture["description"]["nodes"]) else ""
         step = 34 + text_width(meaning, 11) + 16
         if x > _MARGIN and x + step - 16 > _MARGIN + width:
             x, y = _MARGIN, y + 20

@@ -20,6 +20,9 @@ export const FOLDED = {
   both: "folded module or loop",
 };
 
+/** What the legend adds where a folded box has a small chart. */
+export const BARS = ", bars: gradients of its parameters";
+
 /** What the other signs of the legend mean. */
 export const SIGNS = {
   root: "backward starts here",

@@ -219,6 +219,16 @@ export interface Problem {
   node: string | null;
 }
 
+export interface Question {
+  node: string;
+  name: string;
+  shape: number[];
+  rtol: number;
+  atol: number;
+  offsets: number[];
+  seals: number[];
+}
+
 export interface Description {
   version: number;
   name: string;
@@ -238,6 +248,7 @@ export interface Description {
   problems: Problem[];
   history: History;
   hidden: Hidden;
+  questions?: Question[];
 }
 
 export interface Box {

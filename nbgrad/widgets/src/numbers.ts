@@ -1,5 +1,6 @@
 // All numbers of a tensor that is too large to travel with the picture: the kernel is asked for them.
 
+import type { Answer } from "./answers";
 import type { Look, Numbers } from "./description";
 import { button, html } from "./dom";
 import { map } from "./tensor_plot";
@@ -8,7 +9,7 @@ import type { Supposition } from "./what_if";
 /** What only a kernel can do: unfold what is not in the picture, turn it, or look up all numbers of a tensor. */
 export interface Kernel {
   gone: boolean; // it was restarted: nobody knows this picture any more; certain once it was asked
-  ask(request: { toggle?: string[]; direction?: string; node?: string; of?: Numbers["of"]; suppose?: object }): void;
+  ask(request: { toggle?: string[]; direction?: string; node?: string; of?: Numbers["of"]; suppose?: object; answer?: Answer }): void;
   suppose(asked: Supposition): void;
 }
 

@@ -1,5 +1,6 @@
 // What the side panel says about a node, an edge, a reduction, or about all reductions and findings.
 
+import type { Answers } from "./answers";
 import { FOLDED, MEANING } from "./constants";
 import type { Description, Edge, Node as GraphNode } from "./description";
 import { button, html, listen, prose } from "./dom";
@@ -17,6 +18,7 @@ export interface Selection {
   focus(id: string, what: "ancestors" | "descendants" | "path"): void;
   toggle(holds: string[]): void;
   copy(text: string): void;
+  readonly answers: Answers;
   readonly inquiry: Inquiry;
   readonly whatIf: WhatIf | null; // where somebody can run the graph again
 }
@@ -33,6 +35,7 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   if (node.holds.length) parts.push(row(button("Unfold", "Unfold this module (double-click)", "unfold", () => select.toggle(node.holds))));
   const twin = twinOf(description, node.id);
   if (twin) parts.push(row(button(`⇄ ${name(description, twin)} on the other side`, "Go to what belongs to it in the other graph", "twin", () => select.node(twin))));
+  parts.push(...select.answers.offer(node));
   const id = original(told.id);
   const looks = html("div", { class: "nbg-looks" });
   if (told.value) looks.append(lookOf("Value", told.value, ...select.inquiry.offer(id, "value", told.value)));
@@ -87,7 +90,7 @@ function where(description: Description, id: string): Node[] {
   const taken = new Set(description.edges.flatMap(({ input, target }) => (original(target) === original(id) ? [input] : [])));
   const all = (description.ops[node?.op ?? ""]?.symbols ?? []).filter(({ of }) => !of || taken.has(of));
   const words = all.flatMap((one, at) => [at ? ", " : "Here ", formula(one), ` is ${one.of ? called(description, id, one.of) || one.of : "the gradient that comes in"}`]);
-  return words.length ? [html("p", { class: "nbg-where", testid: "where" }, ...words, ".")] : [];
+  return words.length ? [html("p", { class: "nbg-kind", testid: "where" }, ...words, ".")] : [];
 }
 
 export function edgePanel(description: Description, edge: Edge, select: Selection): Node[] {

@@ -2,18 +2,40 @@
 
 const STILL = "svg.nbgrad-static, img[src*='nbgrad-static']";
 
+/** What ipyparallel writes above each output of an engine, whose outputs stand among those of others. */
+const LABEL = /^\[output:\d+\]$/;
+
 /** Hide what stands right before an element if it is such a picture and nothing else; the function that shows it again. */
 export function withoutStill(el: Element): () => void {
   for (let one: Element | null = el; one; one = one.parentElement ?? hostOf(one)) {
     const before = one.previousElementSibling;
-    if (!(before instanceof HTMLElement)) continue;
-    const still = before.matches(STILL) ? before : before.querySelector(STILL);
-    if (!still || words(before) !== words(still)) continue; // there may be a cell between, with a text of its own
-    const { display } = before.style;
-    before.style.display = "none";
-    return () => (before.style.display = display);
+    if (!before) continue;
+    if (LABEL.test(words(before))) return hide(labelled(before));
+    if (isStill(before)) return hide([before]); // there may be a cell between, with a text of its own
   }
   return () => {};
+}
+
+const isStill = (element: Element): boolean => {
+  const still = element.matches(STILL) ? element : element.querySelector(STILL);
+  return still !== null && words(element) === words(still);
+};
+
+/** The last such picture before a label that has the same label, and that one. */
+function labelled(label: Element): Element[] {
+  for (let one = label.previousElementSibling; one; one = one.previousElementSibling) {
+    const above = one.previousElementSibling;
+    if (above && isStill(one) && words(above) === words(label)) return [above, one];
+  }
+  return [];
+}
+
+function hide(elements: Element[]): () => void {
+  const shown = elements.filter((one) => one instanceof HTMLElement).map((one) => ({ one, was: one.style.display }));
+  for (const { one } of shown) one.style.display = "none";
+  return () => {
+    for (const { one, was } of shown) one.style.display = was;
+  };
 }
 
 const words = (element: Element): string => (element.textContent ?? "").trim();

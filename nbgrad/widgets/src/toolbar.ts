@@ -1,6 +1,6 @@
 // What is around the picture: the title, the tools, the legend.
 
-import { FOLDED, MEANING, SIGNS } from "./constants";
+import { BARS, FOLDED, MEANING, SIGNS } from "./constants";
 import { BADGES, loops } from "./draw";
 import type { Description } from "./description";
 import { attribute, button, flag, html, listen } from "./dom";
@@ -144,7 +144,7 @@ export function legendOf(description: Description): HTMLElement {
   const came = edges.some((edge) => edge.gradient);
   const has = (kind: string) => nodes.some((node) => node.kind === kind && !node.root);
   const kinds = new Set(nodes.filter(({ kind }) => kind === "folded").map(loops));
-  const folded = kinds.has(true) ? FOLDED[kinds.has(false) ? "both" : "loop"] : MEANING.folded;
+  const folded = (kinds.has(true) ? FOLDED[kinds.has(false) ? "both" : "loop"] : MEANING.folded) + (nodes.some(({ bars }) => bars) ? BARS : "");
   const entries: [boolean, string, string][] = [
     ...Object.entries({ ...MEANING, folded }).map(([kind, meaning]): [boolean, string, string] => [has(kind), kind, meaning]),
     [nodes.some((node) => node.root), "root", `▲ ${SIGNS.root}`],

@@ -1,6 +1,7 @@
 // The live view of one picture: what is drawn of it, what is selected, and what the tools do.
 
 import type { ZoomTransform } from "d3-zoom";
+import { Answers } from "./answers";
 import { Camera, READABLE } from "./camera";
 import { copied } from "./clipboard";
 import type { Box, Picture, Step } from "./description";
@@ -32,6 +33,7 @@ const PART = "Here is a part of the graph. Drag to see more; Fit shows all of it
 
 export class View implements Touched, Keyed, Tools {
   readonly root = html("div", { class: "nbgrad nbg-both", testid: "view", role: "group" });
+  readonly answers = new Answers(() => this.scene, (answer) => this.kernel?.ask({ answer }));
   readonly inquiry: Inquiry;
   readonly whatIf: WhatIf | null;
   readonly #stage = svg("svg", { class: "nbg-stage", role: "group", label: "Graph", tabindex: -1 });
@@ -182,6 +184,7 @@ export class View implements Touched, Keyed, Tools {
     this.overlay(this.#overlaid);
     this.#timeline.replace(this.scene.description.history);
     this.whatIf?.paint();
+    this.answers.paint();
   }
 
   // --- selection ------------------------------------------------------------------------------------------------

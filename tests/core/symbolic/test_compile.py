@@ -1,5 +1,7 @@
 """``nbgrad.compile``: losses and training steps run as programs and stay what they are without it."""
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -225,6 +227,14 @@ def test_the_program_is_that_of_the_newest_trace() -> None:
     assert loss.program.inputs[0].shape == (4, 6)
 
 
+def test_the_backward_of_a_loss_keeps_the_names_of_its_arguments() -> None:
+    loss = nbgrad.compile(lambda first, second: (first * second).sum())
+    loss(*(nbgrad.tensor(X, requires_grad=True) for _ in range(2))).backward()
+    variant: Any = loss._newest
+    assert [one.name for one in variant._forward.inputs] == ["first", "second"]
+    assert {one.name for one in variant._backward.inputs} >= {"first", "second"}
+
+
 def test_a_kernel_that_gives_one_tensor_twice() -> None:
     net = nn.LSTM(4, 5)  # oneDNN gives the gradient of both biases as one tensor
     x = nbgrad.tensor(torch.randn(3, 2, 4))
@@ -381,3 +391,52 @@ def test_settings_that_a_program_does_not_read_anew_are_looked_at(change: str) -
         assert torch.equal(first.data, second.data)
     for one, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
         assert torch.equal(one.data, other.data)
+
+
+class Trainer:
+    """A class with a compiled method."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    @nbgrad.compile
+    def run(self, x: Any) -> Any:
+        return x * self.scale
+
+
+class Scaling(nn.Module):
+    """A module with a compiled forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+
+    @nbgrad.compile(backend="replay")
+    def forward(self, x: Any) -> Any:
+        return (x * self.weight).sum()
+
+
+def test_a_method_is_compiled_for_each_object() -> None:
+    x = nbgrad.tensor([1.0, 2.0])
+    first, second = Trainer(2.0), Trainer(3.0)
+    for _ in range(2):
+        assert first.run(x).tolist() == [2.0, 4.0]
+        assert second.run(x).tolist() == [3.0, 6.0]
+    assert [len(one.run.reasons) for one in (first, second)] == [1, 1]
+    first.scale = 5.0
+    assert first.run(x).tolist() == [5.0, 10.0]
+    assert first.run.reasons[-1].startswith("Trainer.scale is 5.0, was 2.0")
+    assert Trainer.run.reasons == []
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["copy", "pickle"])
+def test_a_copy_of_an_object_with_a_compiled_method_has_its_own(copied: Callable[[Any], Any]) -> None:
+    x = nbgrad.tensor([1.0, 2.0])
+    net = Scaling()
+    assert net(x).item() == 3.0
+    other = copied(net)
+    with nbgrad.no_grad():
+        other.weight.fill_(2.0)
+    assert (net(x).item(), other(x).item()) == (3.0, 6.0)
+    other(x).backward()
+    assert (net.weight.grad, other.weight.grad.tolist()) == (None, [1.0, 2.0])

@@ -1,6 +1,9 @@
 """What the processes of the tests of ``--ranks`` do."""
 
 import time
+from contextlib import redirect_stdout, suppress
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -52,6 +55,20 @@ def compared(rank: int, late: int | None, settings: dict[str, Any]) -> tuple[Ran
     details = {name: [one["text"] for one in node["details"] if one["term"] == "ranks"] for name, node in nodes.items()}
     levels = {name: node["levels"] for name, node in nodes.items()}
     return found, description["notes"], {"overlays": overlays, "details": details, "levels": levels}
+
+
+def shown(rank: int, folder: str) -> list[str]:
+    """Both processes draw and write the same; what each of them printed, and which files it then finds."""
+    wrapped, found = net(), []
+    for name in ("compared", "stopped", "alone"):
+        out = StringIO()
+        graph = nbgrad.record(name, view="text", ranks=name != "alone", save=f"{folder}/{name}{rank}.txt")
+        with redirect_stdout(out), suppress(ZeroDivisionError), graph:
+            wrapped(nbgrad.tensor(batch(rank))).square().mean().backward()
+            if name == "stopped" and rank == 1:
+                raise ZeroDivisionError
+        found.append(out.getvalue().partition(":")[0])
+    return [*found, *sorted(path.stem for path in Path(folder).glob(f"*{rank}.txt"))]
 
 
 def equal(rank: int) -> tuple[Ranks, list[str]]:

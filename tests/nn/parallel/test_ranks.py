@@ -1,6 +1,7 @@
 """Graphs that compare the ranks: norms, spread, buckets and waits are those of the gradients before the average."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +64,12 @@ def test_the_view_has_overlays_and_lines() -> None:
     assert len(shown["details"]) == 4
     for [line] in shown["details"].values():
         assert re.match(r"norms \S+, \S+, average \S+, spread \S+; bucket \d of \d, \d+ B", line)
+
+
+def test_rank_0_alone_shows_what_was_compared(tmp_path: Path) -> None:
+    first, second = values(compared.shown, 2, str(tmp_path))
+    assert first == ["compared", "stopped", "alone", "alone0", "compared0", "stopped0"]
+    assert second == ["", "stopped", "alone", "alone1", "stopped1"]
 
 
 def test_equal_gradients_have_no_spread() -> None:

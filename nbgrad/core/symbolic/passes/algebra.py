@@ -51,7 +51,7 @@ def simplify_inexact(listing: L) -> Passed[L]:
 
     - ``x + 0``;
     - ``exp(log(x))`` where ``x`` is not negative, whatever its numbers are;
-    - ``(x * 2) * 3`` as one product with a number.
+    - ``(x * 2) * 3``, ``x + x`` and ``x * 2 + x`` as one product with a number.
     """
     return _Algebra(listing, reassociate=True).passed()
 
@@ -192,7 +192,7 @@ class _Algebra:
             return None
         name = canonical(step)
         if name in ("add", "sub"):
-            return self._with_sign(step, name)
+            return self._with_sign(step, name) or (self._multiple(step, name) if self._reassociate else None)
         if self._reassociate and name == "mul":
             return self._one_factor(step)
         return None
@@ -243,6 +243,27 @@ class _Algebra:
         ):
             return None
         return self._editor.call(torch.mul, (before, first * factor), step, result=step.result)
+
+    def _multiple(self, step: ProgramStep, name: str) -> ProgramStep | None:
+        """``x + x`` as ``x * 2``, and ``x * 2 + x`` as ``x * 3``."""
+        result, (of, first), (other, second) = step.result, *map(self._factor, step.args)
+        if of is None or of is not other or step.kwargs or not isinstance(result, Value):
+            return None
+        if of.shape != result.shape or of.dtype != result.dtype or not of.dtype.is_floating_point:
+            return None
+        factor = first + second if name == "add" else first - second
+        return self._editor.call(torch.mul, (of, factor), step, result=result) if self._still(of) else None
+
+    def _factor(self, value: Any) -> tuple[Value | None, float]:
+        """``x`` and 2 where a value is ``x * 2``, the value and 1 otherwise; None where it is no tensor."""
+        if not isinstance(value, Value) or not self._still(value):
+            return None, 0.0
+        inner = self._made.get(id(value))
+        if inner is not None and canonical(inner) == "mul" and is_elementwise(inner, ROUNDED):
+            before, factor = _with_number(inner)
+            if before is not None and self._still(before):
+                return before, factor
+        return value, 1.0
 
 
 def _with_number(step: ProgramStep) -> tuple[Value | None, float]:

@@ -1,0 +1,349 @@
+"""``Surroundings``: the variables and objects around a function on which a trace of it depends."""
+
+import dis
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial, partialmethod
+from numbers import Number
+from operator import __all__ as operators, is_
+from types import BuiltinMethodType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from nbgrad.core.engine.call_site import NOT_THE_USERS, is_module
+from nbgrad.core.engine.node import TensorBase
+
+_COMPARED = (Number, np.generic, str, bytes, type(None), torch.Size, torch.device, range, slice)
+"""The types whose values are compared. Of anything else it matters whether it is the same object."""
+
+_CALLED_BY_PYTHON = frozenset(
+    {
+        *(f"__{name.strip('_')}__" for name in operators if name not in ("eq", "ne")),
+        *("__bool__", "__call__", "__enter__", "__exit__", "__iter__", "__len__", "__getattr__", "forward"),
+    }
+)
+"""Methods that code runs without naming them."""
+
+_LIBRARIES = (*NOT_THE_USERS, *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_NOT_FOLLOWED = (TensorBase, torch.Tensor, torch.optim.Optimizer, np.ndarray, FunctionType, MethodType)
+"""The trace compares the facts of tensors and the settings of optimizers; functions are looked at as code."""
+
+_GONE: Any = object()
+_MOST = 10_000
+
+
+class Sight(NamedTuple):
+    """Something that a function finds around it.
+
+    Attributes:
+        name: how the function's code calls it, such as "config.scale".
+        value: what it was.
+    """
+
+    name: str
+    value: Any
+
+
+class Surroundings:
+    """What a function, and the functions and modules that it calls, use from around them.
+
+    These are global variables and those of functions around, and what can be read from them: attributes whose names are
+    in the code, and entries of lists, tuples, dicts and sets. The code of libraries is not looked at, but its objects
+    are, if the function holds them.
+
+    Args:
+        function: it.
+        modules: modules that it is known to call.
+
+    Attributes:
+        seen: all that was found, each object once.
+    """
+
+    def __init__(self, function: Any, modules: Iterable[Any] = ()) -> None:
+        self.seen: list[Sight] = []
+        self._watched: list[tuple[Callable[[Any, Any], Any], Any, str, Any]] = []
+        self._entries: list[tuple[Any, str, list[Any]]] = []
+        self._arrays: list[tuple[Any, str, Any]] = []
+        self._attributes = set(_CALLED_BY_PYTHON)
+        self._functions: dict[int, FunctionType] = {}
+        self._objects: dict[int, Sight] = {}
+        self._read: set[tuple[Any, Any]] = set()
+        self._look(getattr(function, "__name__", type(function).__name__), function)
+        for module in modules:
+            self._look(type(module).__name__, module)
+        self._complete()
+
+    def change(self) -> str | None:
+        """Why a trace does not hold any more: what has changed since it was made; None if nothing has."""
+        for read, key, name, value in self._watched:
+            now = read(key, _GONE)
+            if now is not value and differs(now, value):
+                return change_of(name, now, value)
+        for container, name, entries in self._entries:
+            listed = _listed(container)
+            if not all(map(is_, listed, entries)) or len(listed) != len(entries):
+                changed = _changed_entry(container, name, listed, entries)
+                if changed is not None:
+                    return changed
+        for array, name, numbers in self._arrays:
+            if not np.array_equal(array, numbers, equal_nan=array.dtype.kind in "fc"):
+                return f"the array {name} has other numbers: make it a tensor, whose numbers are read anew"
+        return None
+
+    def modules(self) -> list[Any]:
+        """The modules of nbgrad that were found, with those inside of them."""
+        found = (one.value for one in self.seen if _is_ours(one.value))
+        return list({id(inner): inner for outer in found for inner in outer.modules()}.values())
+
+    # ------------------------------------------------------------------------------------------- looking around
+
+    def _complete(self) -> None:
+        """Follow the objects found by the attributes that the code names, until nothing new is found.
+
+        An attribute may lead to a method, whose code names others.
+        """
+        followed = 0, 0
+        while followed != (len(self._objects), len(self._attributes)):
+            followed = len(self._objects), len(self._attributes)
+            for one in list(self._objects.values()):
+                self._follow(one)
+
+    def _look(self, name: str, value: Any) -> None:
+        """See something for the first time, or again."""
+        if isinstance(value, _COMPARED) or id(value) in self._objects:
+            return
+        if len(self._objects) > _MOST:
+            raise RuntimeError(
+                f"the function uses {name}, and more than {_MOST} objects around it, which a program would compare in "
+                "each call: give the function what it needs as arguments"
+            )
+        self._objects[id(value)] = sight = Sight(name, value)
+        self.seen.append(sight)
+        for function in _functions_of(value):
+            self._scan(function)
+        if isinstance(value, MethodType | BuiltinMethodType) and not isinstance(value.__self__, ModuleType):
+            self._look(name.rpartition(".")[0] or type(value.__self__).__name__, value.__self__)
+        elif isinstance(value, partial | partialmethod):
+            self._contain(f"{name}.args", value.args)
+            self._contain(f"{name}.keywords", value.keywords)
+        elif isinstance(value, np.ndarray):
+            self._arrays.append((value, name, value.copy()))
+        elif is_module(value):
+            for module in value.modules():
+                self._look(type(module).__name__, module)
+        elif isinstance(value, Mapping | Sequence | Set):
+            self._contain(name, value)
+
+    def _contain(self, name: str, container: Any) -> None:
+        """Look at the entries of a container."""
+        entries = _listed(container)
+        self._entries.append((container, name, entries))
+        keys = [*container] if isinstance(container, Mapping) else range(len(entries))
+        values = entries[-len(keys) :] if keys else ()
+        for key, value in zip(keys, values, strict=True):
+            self._look(f"{name}[{key!r}]", value)
+
+    def _scan(self, function: FunctionType) -> None:
+        """Look at the variables from around a function, and note the attributes that its code names."""
+        if id(function) in self._functions or _in_library(function.__code__.co_filename):
+            return
+        self._functions[id(function)] = function
+        space = function.__globals__
+        for name in _global_names(function.__code__, self._attributes):
+            value = space.get(name, _GONE)
+            if value is not _GONE:  # a function of Python's otherwise
+                self._variable(space, space, name, name, value)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            value = _content(cell, None, _GONE)
+            if value is not _GONE and (id(cell), None) not in self._read:
+                self._read.add((id(cell), None))
+                self._watch(partial(_content, cell), None, name, value)
+
+    def _watch(self, read: Callable[[Any, Any], Any], key: Any, name: str, value: Any) -> None:
+        """Compare in each call what ``read(key, default)`` gives."""
+        self._watched.append((read, key, name, value))
+        self._look(name, value)
+
+    def _variable(self, owner: Any, space: Mapping[str, Any], key: str, name: str, value: Any) -> None:
+        """Compare ``space[key]`` in each call, which belongs to ``owner``."""
+        if (id(owner), key) not in self._read:
+            self._read.add((id(owner), key))
+            self._watch(space.get, key, name, value)
+
+    def _follow(self, sight: Sight) -> None:
+        """Look at the attributes of an object that the code names."""
+        name, value = sight
+        if isinstance(value, _NOT_FOLLOWED):
+            return
+        if isinstance(value, ModuleType):
+            if not _is_library(value):
+                self._attributes_in(value.__dict__, name)
+        elif isinstance(value, type):
+            for kind in value.__mro__:
+                self._class_attributes(kind, name)
+        else:
+            self._follow_object(name, value)
+
+    def _follow_object(self, name: str, value: Any) -> None:
+        """The same of an object that is no class and no module of Python's."""
+        own = getattr(value, "__dict__", {})
+        ours = _is_ours(value)
+        if is_module(value) and not ours:
+            self._settings_of(own, name)
+        self._attributes_in(own, name, counted=ours)
+        for kind in type(value).__mro__:
+            self._class_attributes(kind, name, value)
+        if hasattr(type(value), "__getattr__") and not is_module(value):
+            for key in self._attributes - _CALLED_BY_PYTHON:
+                if key not in own and not hasattr(type(value), key):
+                    self._compute(value, key, name)
+
+    def _attributes_in(self, space: dict[str, Any], name: str, counted: bool = False) -> None:
+        """Look at those of the attributes in ``space``; ``counted``: each that is set is counted, so only look on."""
+        for key in self._attributes.intersection(space):
+            if counted:
+                self._look(f"{name}.{key}", space[key])
+            else:
+                self._variable(space, space, key, f"{name}.{key}", space[key])
+
+    def _settings_of(self, space: dict[str, Any], name: str) -> None:
+        """Look at all settings of a module of torch's, whose own code reads them."""
+        for key, value in space.items():
+            if isinstance(value, _COMPARED):
+                self._variable(space, space, key, f"{name}.{key}", value)
+
+    def _class_attributes(self, kind: type, name: str, owner: Any = None) -> None:
+        """Look at the attributes of a class of the user's, and at the methods that the code names.
+
+        Args:
+            kind: the class.
+            name: of what has the attributes.
+            owner: the object of that class; None for the class itself.
+        """
+        if _is_library(sys.modules.get(kind.__module__)):
+            return
+        for key in self._attributes.intersection(kind.__dict__):
+            value = kind.__dict__[key]
+            if not isinstance(value, MemberDescriptorType):
+                inner = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+                self._variable(kind, kind.__dict__, key, f"{kind.__name__}.{key}", value)
+                self._look(f"{kind.__name__}.{key}", inner)
+            elif owner is not None:
+                self._compute(owner, key, name)
+
+    def _compute(self, owner: Any, key: str, name: str) -> None:
+        """Look at an attribute that lies in no dict: one of ``__slots__``, or of ``__getattr__``."""
+        if (id(owner), key) not in self._read:
+            self._read.add((id(owner), key))
+            value = _attribute(owner, key, _GONE)
+            self._watch(partial(_attribute, owner), key, f"{name}.{key}", value)
+
+
+def _is_ours(given: Any) -> bool:
+    """Whether it is a module of nbgrad's, which counts what is set."""
+    return is_module(given) and not isinstance(given, torch.nn.Module)
+
+
+def _functions_of(given: Any) -> Iterator[FunctionType]:
+    """The functions that a call of something runs, as far as they are written in Python."""
+    made: list[Any] = [given]
+    if is_module(given):
+        made = [getattr(type(given), "forward", None)]
+    elif isinstance(given, property):
+        made = [given.fget]
+    elif isinstance(given, partial | partialmethod):
+        made = [given.func]
+    elif isinstance(given, type):
+        made = [given.__dict__.get("__init__")]
+    while made:
+        one = made.pop()
+        one = one.__func__ if isinstance(one, MethodType | classmethod | staticmethod) else one
+        if isinstance(one, FunctionType):
+            yield one
+        if (inner := getattr(one, "__wrapped__", None)) is not None:
+            made.append(inner)
+
+
+def _global_names(code: CodeType, attributes: set[str]) -> list[str]:
+    """The global variables that a function reads. The attributes that it names are added to ``attributes``."""
+    names: dict[str, None] = {}
+    codes = [code]
+    while codes:
+        one = codes.pop()
+        codes += (inner for inner in one.co_consts if isinstance(inner, CodeType))
+        if "getattr" in one.co_names:
+            attributes.update(name for name in one.co_consts if isinstance(name, str))
+        for step in dis.get_instructions(one):
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                names[step.argval] = None
+            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
+                attributes.add(step.argval)
+    return list(names)
+
+
+def _in_library(file: str) -> bool:
+    """Whether a file of code is part of a library, whose variables do not change."""
+    return file.startswith(_LIBRARIES) or any(part in file for part in ("site-packages", "dist-packages", "<frozen"))
+
+
+def _is_library(module: Any) -> bool:
+    """The same of a module of Python's."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return getattr(module, "__name__", "") in sys.builtin_module_names
+    return _in_library(file)
+
+
+def _content(cell: Any, _: None, default: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return default
+
+
+def _listed(container: Any) -> list[Any]:
+    """The entries of a container, of a dict its keys and then its values."""
+    return [*container, *container.values()] if isinstance(container, Mapping) else [*container]
+
+
+def _attribute(owner: Any, key: str, default: Any) -> Any:
+    try:
+        return getattr(owner, key)
+    except Exception:  # a ``__getattr__`` of the user's may raise anything
+        return default
+
+
+def differs(now: Any, value: Any) -> bool:
+    """Whether two objects are not the same one, nor equal if they are of a kind that is compared."""
+    if now is value:
+        return False
+    if type(now) is not type(value):
+        return True
+    if isinstance(value, _COMPARED):
+        return bool(now != value)
+    return type(value) is not tuple or len(now) != len(value) or any(map(differs, now, value))
+
+
+def change_of(name: str, now: Any, value: Any) -> str:
+    """What has changed, as a reason for another trace."""
+    if now is _GONE:
+        return f"{name} is gone"
+    if isinstance(value, _COMPARED) and isinstance(now, _COMPARED):
+        return f"{name} is {now!r}, was {value!r}: give the function a tensor to have one program for both"
+    return f"{name} is another {type(now).__name__}"
+
+
+def _changed_entry(container: Any, name: str, listed: list[Any], entries: list[Any]) -> str | None:
+    """The same of the first entry that has changed; None if all are equal to those that were there."""
+    if len(listed) != len(entries):
+        return f"{name} has another number of entries"
+    keys = len(listed) // 2 if isinstance(container, Mapping) else 0
+    for position, (now, value) in enumerate(zip(listed, entries, strict=True)):
+        if differs(now, value):
+            if position < keys:
+                return f"{name} has other keys"
+            return change_of(f"{name}[{listed[position - keys] if keys else position!r}]", now, value)
+    return None

@@ -1,0 +1,112 @@
+// Gradients that the reader is asked for: a field in the panel of such a box. The page judges an answer without a kernel.
+
+import type { Description, Node as GraphNode, Question } from "./description";
+import { attribute, flag, html, listen } from "./dom";
+import { type Drawing, spoken } from "./draw";
+import { original } from "./model";
+
+/** What a kernel is told of an answer: its numbers row by row. */
+export interface Answer {
+  name: string;
+  shape: number[];
+  numbers: number[];
+}
+
+interface Given {
+  text: string;
+  reason: string; // why it is not right; empty if it is
+}
+
+export class Answers {
+  readonly #given = new Map<string, Given>(); // by node
+
+  constructor(private readonly scene: () => { description: Description; drawing: Drawing }, private readonly tell: (answer: Answer) => void) {}
+
+  /** The field for the answer, in the panel of a node that is asked for. */
+  offer({ id }: GraphNode): HTMLElement[] {
+    const question = this.#questions.find(({ node }) => node === original(id));
+    if (!question) return [];
+    const { node, name, shape } = question;
+    const field = html("input", { type: "text", autocomplete: "off", label: `The gradient of ${name}`, testid: "answer" });
+    const said = html("p", { role: "status", testid: "answered" });
+    const form = html("form", { class: "nbg-what-if" }, `∇ ${name} = `, field, html("button", {}, "Answer"), said);
+    const show = () => {
+      const given = this.#given.get(node);
+      field.value = given?.text ?? "";
+      said.textContent = !given ? (shape.length ? `${question.seals.length} numbers, such as 1, -2.5, 1/4` : "") : given.reason ? `✗ not yet: ${given.reason}.` : "✓ right";
+    };
+    listen(form, "submit", (event) => {
+      event.preventDefault();
+      const text = field.value.trim();
+      const numbers = numbersIn(text);
+      this.#given.set(node, { text, reason: reason(question, numbers) });
+      show();
+      this.paint();
+      if (numbers.length === question.seals.length && numbers.every(Number.isFinite)) this.tell({ name, shape, numbers });
+    });
+    show();
+    return [form];
+  }
+
+  /** What the boxes say: a number that was answered right, and a cross where the last answer was not. */
+  paint(): void {
+    const { description, drawing } = this.scene();
+    for (const { node, seals } of this.#questions) {
+      const given = this.#given.get(node);
+      if (!given) continue;
+      const right = !given.reason;
+      for (const one of description.nodes.filter(({ id }) => original(id) === node)) {
+        one.rule = right ? `∇ ${seals.length > 1 ? "" : given.text.slice(0, 9)} ✓` : "∇ ✗";
+        const element = drawing.nodes.get(one.id);
+        element?.querySelectorAll(".nbg-rule").forEach((line, at) => (line.textContent = at ? "" : one.rule));
+        attribute(element, "aria-label", spoken(one));
+        flag(element, "right", right);
+        flag(element, "not-yet", !right);
+      }
+    }
+  }
+
+  get #questions(): Question[] {
+    return this.scene().description.questions ?? [];
+  }
+}
+
+/** The numbers in "[1, -2.5]", "1 -2.5" or "1/4"; NaN for what is none. */
+const numbersIn = (text: string): number[] =>
+  text.replaceAll("−", "-").replace(/\s*\/\s*/g, "/").split(/[\s,;[\]()]+/).filter(Boolean).map((one) => {
+    const [above, below = 1] = one.split("/");
+    return Number(above) / Number(below);
+  });
+
+/** How an answer is wrong, in the words of nbgrad/core/tensor/comparison.py; empty if it is right. */
+function reason(question: Question, given: number[]): string {
+  const { shape, seals } = question;
+  const many = seals.length;
+  if (!given.length || given.some(Number.isNaN)) return "numbers are expected, such as -1.5 or 1/4";
+  if (given.length !== many) return `the shape is (${shape.join(", ")}${shape.length === 1 ? "," : ""}), so ${many} ${many > 1 ? "numbers are" : "number is"} expected, not ${given.length}`;
+  const each = (change: (x: number) => number) => given.map((x, at) => near(question, at, change(x)));
+  const all = (change: (x: number) => number) => each(change).every(Boolean);
+  const right = each((x) => x);
+  const count = right.filter(Boolean).length;
+  if (count === many) return "";
+  if (!given.some(Boolean)) return many > 1 ? "every element is 0" : "it is 0, which is not right";
+  if (all((x) => -x)) return `the sign ${many > 1 ? "of every element " : ""}is wrong`;
+  if (all((x) => x / 2)) return "a factor 2 is too many: the derivative of a square, or a term that counts twice";
+  if (all((x) => x * 2)) return "a factor 2 is missing: the derivative of a square, or a term that counts twice";
+  if (each((x) => -x).every((one, at) => one || right[at])) return `the sign of ${many - count} of ${many} elements is wrong`;
+  if (many === 1) return "it is not right";
+  return `${count || "none"} of ${many} elements ${count === 1 ? "is" : "are"} right`;
+}
+
+/** Whether this is the number at a place, as nbgrad/widgets/description/questions.py seals it. */
+function near({ rtol, atol, offsets, seals }: Question, place: number, x: number): boolean {
+  const at = (Math.sign(x) * Math.log1p((rtol * Math.abs(x)) / atol)) / rtol;
+  let state = 0x9e3779b1;
+  for (const one of [place, Math.round((at - offsets[place]!) / 2)]) {
+    state = Math.imul(state ^ one, 0x85ebca6b);
+    state ^= state >>> 13;
+    state = Math.imul(state, 0xc2b2ae35);
+    state ^= state >>> 16;
+  }
+  return state >>> 0 === seals[place];
+}
