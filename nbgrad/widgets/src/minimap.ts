@@ -59,7 +59,7 @@ export class Minimap {
       return this.#boxes.reduce((sum, [box, weight]) => sum + weight * along(x + box.x * k, box.width, left, w) * along(y + box.y * k, box.height, top, h), 0);
     });
     const [right, low] = CORNERS[covered.indexOf(Math.min(...covered))]!;
-    flag(this.root, "right", !!right);
+    flag(this.root, "east", !!right);
     flag(this.root, "low", !!low);
   }
 
