@@ -324,3 +324,39 @@ def test_a_checker_finds_nothing(opened: Any, tmp_path: Path) -> None:
     from tests.widgets.test_accessibility import found
 
     assert found(tab) == []
+
+
+class Residual(nn.Module):
+    """Two layers and a way around them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
+        return x + self.other(self.one(x).tanh())
+
+
+@pytest.mark.browser
+@pytest.mark.rotated(4)
+def test_a_page_that_begins_folded_runs_before_and_after_something_is_unfolded(opened: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(*[Residual() for _ in range(20)])
+    x = nbgrad.tensor([[0.5, -1.0, 2.0]])
+    with nbgrad.record(view="none") as graph:
+        loss = net(x).square().sum()
+        loss.backward()
+    graph.save(tmp_path / "folded.html", what_if=True)
+    tab = opened((tmp_path / "folded.html").read_text(encoding="utf-8"))
+    folded, root = tab.locator(".nbg-folded"), tab.locator(".nbg-root .nbg-line").last
+    expect(folded).not_to_have_count(20)
+    first = root.text_content() or ""
+    tab.locator(".nbg-input").first.click()
+    slider = tab.get_by_test_id("nbgrad-what-if-slider")
+    slider.press("End")
+    expect(root).not_to_have_text(first)
+    then = root.text_content() or ""
+    folded.first.locator(".nbg-fold").click()
+    expect(tab.locator(".nbg-root .nbg-line").last).to_have_text(then)
+    tab.get_by_test_id("nbgrad-what-if-banner").get_by_role("button").click()
+    expect(tab.locator(".nbg-root .nbg-line").last).to_have_text(first)

@@ -90,7 +90,7 @@ function where(description: Description, id: string): Node[] {
   const taken = new Set(description.edges.flatMap(({ input, target }) => (original(target) === original(id) ? [input] : [])));
   const all = (description.ops[node?.op ?? ""]?.symbols ?? []).filter(({ of }) => !of || taken.has(of));
   const words = all.flatMap((one, at) => [at ? ", " : "Here ", formula(one), ` is ${one.of ? called(description, id, one.of) || one.of : "the gradient that comes in"}`]);
-  return words.length ? [html("p", { class: "nbg-where", testid: "where" }, ...words, ".")] : [];
+  return words.length ? [html("p", { class: "nbg-kind", testid: "where" }, ...words, ".")] : [];
 }
 
 export function edgePanel(description: Description, edge: Edge, select: Selection): Node[] {
