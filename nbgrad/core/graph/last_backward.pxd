@@ -12,19 +12,19 @@ cdef Py_ssize_t _UNREDUCED
 @cython.freelist(256)
 @cython.no_gc
 @cython.final
-cdef class Numbers:
+cdef class SmallValue:
     cdef readonly bytes memory
     cdef readonly object shape
     cdef readonly object dtype
 
-@cython.locals(numbers=Numbers)
+@cython.locals(numbers=SmallValue)
 cdef long long _taken(object held) except -1
 
 @cython.final
 cdef class Values:
     cdef dict _held
     cdef long long _room
-    @cython.locals(made=Numbers)
+    @cython.locals(made=SmallValue)
     cpdef object copy(self, object id, bytes memory, object shape, object dtype)
     cdef object _add(self, object id, object held, long long size)
     @cython.locals(kept=dict, room="long long")

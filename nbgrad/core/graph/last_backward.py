@@ -45,7 +45,7 @@ _GRADIENT, _UNREDUCED, _OBJECT = (
 )  # those in capitals are compiled to numbers of C's, which Python cannot see
 
 
-class Numbers:
+class SmallValue:
     """A copy of the numbers of a small tensor, which lie one after another: a tensor takes three times as long."""
 
     __slots__ = ("dtype", "memory", "shape")
@@ -60,9 +60,9 @@ class Numbers:
 
 
 def _taken(held: Any) -> int:
-    """The bytes that values take: they are ``Numbers``, or a tensor, its version and these bytes."""
-    if type(held) is Numbers:
-        numbers: Numbers = held
+    """The bytes that values take: they are ``SmallValue``, or a tensor, its version and these bytes."""
+    if type(held) is SmallValue:
+        numbers: SmallValue = held
         return len(numbers.memory) + _OBJECT
     size: int = held[2]
     return size
@@ -77,7 +77,7 @@ class Values:
     __slots__ = ("_held", "_room")
 
     def __init__(self) -> None:
-        self._held: dict[int, Any] = {}  # a tensor, torch's version of it then and its bytes; or ``Numbers``
+        self._held: dict[int, Any] = {}  # a tensor, torch's version of it then and its bytes; or ``SmallValue``
         self._room = VALUES
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ class Values:
 
     def copy(self, id: int, memory: bytes, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         """Keep the numbers in ``memory`` as the values of ``id``, which were a tensor of ``shape`` and ``dtype``."""
-        made = Numbers.__new__(Numbers)
+        made = SmallValue.__new__(SmallValue)
         made.memory, made.shape, made.dtype = memory, shape, dtype
         self._add(id, made, len(memory) + _OBJECT)
 
@@ -117,7 +117,7 @@ class Values:
     def raw(self, id: int) -> torch.Tensor | None:
         """The values of ``id``; None if they are not kept or were changed in place since."""
         held = self._held.get(id, (None, 0, 0))
-        return held.tensor() if type(held) is Numbers else _unchanged(*held[:2])
+        return held.tensor() if type(held) is SmallValue else _unchanged(*held[:2])
 
 
 class Lengths:
