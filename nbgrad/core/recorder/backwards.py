@@ -67,8 +67,17 @@ _current: Any = torch._C._current_autograd_node
 TAPS: "dict[TorchBackward, TorchBackward]" = {}
 """The backwards that run now and have tapped a node. It is the hooks of every node that was ever tapped."""
 
-_TAP: Any = torch.zeros((), requires_grad=True)
-_TAP._backward_hooks = TAPS
+_TAP: list[Any] = []
+"""A tensor that has them, made when the first node is tapped: torch takes the hooks of a node from a tensor."""
+
+
+def _tap_of_all() -> Any:
+    if not _TAP:
+        made = torch.zeros((), requires_grad=True)
+        made._backward_hooks = TAPS  # type: ignore[assignment]  # torch wants an OrderedDict, and needs a dict
+        _TAP.append(made)
+    return _TAP[0]
+
 
 _OPEN, _PLACED, _SPARED, _LATE = 0, 1, 2, 3  # compiled to numbers of C's
 
@@ -517,7 +526,7 @@ class TorchBackward:
                 return False
             target = target.after
         if not node.tapped:
-            made._register_hook_dict(_TAP)
+            made._register_hook_dict(_tap_of_all())
             node.tapped = True
         hook.stands = _PLACED
         self.tapped[made] = hook
