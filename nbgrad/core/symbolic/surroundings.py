@@ -113,7 +113,7 @@ class Surroundings:
 
     def _look(self, name: str, value: Any) -> None:
         """See something for the first time, or again."""
-        if isinstance(value, _COMPARED) or id(value) in self._objects:
+        if isinstance(value, _COMPARED) or value is _GONE or id(value) in self._objects:
             return
         if len(self._objects) > _MOST:
             raise RuntimeError(
@@ -140,6 +140,8 @@ class Surroundings:
     def _contain(self, name: str, container: Any) -> None:
         """Look at the entries of a container."""
         entries = _listed(container)
+        if not entries and isinstance(container, tuple):
+            return  # it stays empty
         self._entries.append((container, name, entries))
         keys = [*container] if isinstance(container, Mapping) else range(len(entries))
         values = entries[-len(keys) :] if keys else ()
@@ -153,9 +155,9 @@ class Surroundings:
         self._functions[id(function)] = function
         space = function.__globals__
         for name in _global_names(function.__code__, self._attributes):
-            value = space.get(name, _GONE)
-            if value is not _GONE:  # a function of Python's otherwise
-                self._variable(space, space, name, name, value)
+            self._variable(space, space, name, name, space.get(name, _GONE))  # it may come to hide a builtin function
+        self._contain(f"the defaults of {function.__name__}", function.__defaults__ or ())
+        self._contain(f"the defaults of {function.__name__}", function.__kwdefaults__ or ())
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             value = _content(cell, None, _GONE)
             if value is not _GONE and (id(cell), None) not in self._read:

@@ -100,6 +100,25 @@ def a_partial() -> Case:
 
 
 @case
+def a_default() -> Case:
+    config = SimpleNamespace(scale=2.0)
+    return (
+        lambda x, config=config: x * config.scale,
+        lambda: setattr(config, "scale", 3.0),
+        "the defaults of <lambda>[0]",
+    )
+
+
+@case
+def a_default_of_a_keyword() -> Case:
+    def scaled(x: Any, *, scales: list[float] = [2.0]) -> Any:  # noqa: B006  # as users do
+        return x * scales[0]
+
+    kept: Any = scaled.__kwdefaults__
+    return lambda x: scaled(x) + 1, lambda: kept["scales"].__setitem__(0, 3.0), "the defaults of scaled['scales'][0] is"
+
+
+@case
 def an_attribute() -> Case:
     config = SimpleNamespace(scale=2.0)
     return lambda x: x * config.scale, lambda: setattr(config, "scale", 3.0), "config.scale is 3.0, was 2.0"
@@ -497,3 +516,12 @@ def test_variables_of_one_name_and_value_in_two_places_are_told_apart() -> None:
     assert compiled(nbgrad.tensor(X)).tolist() == [4.0, 12.0]
     second[1](3.0)
     assert compiled(nbgrad.tensor(X)).tolist() == [5.0, 15.0]
+
+
+def test_a_variable_that_comes_to_hide_a_function_of_python_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = nbgrad.compile(lambda x: abs(x) * 1)
+    x = nbgrad.tensor([-1.0, 2.0])
+    assert compiled(x).tolist() == [1.0, 2.0]
+    monkeypatch.setitem(globals(), "abs", doubled)
+    assert compiled(x).tolist() == [-2.0, 4.0]
+    assert compiled.reasons[-1].startswith("abs is another function")
