@@ -1,15 +1,53 @@
 """What looks at an answer: at numbers, at named values, at a function, at a graph."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from sys import gettrace, settrace
 from textwrap import shorten
+from time import monotonic
+from types import FrameType
 from typing import Any
 from warnings import catch_warnings
 
+from nbgrad.core.engine.call_site import NOT_THE_USERS
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import ATOL, RTOL, Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor
+
+PATIENCE = 20.0
+"""Seconds after which code of an answer that still runs is stopped."""
+
+
+class Endless(Exception):
+    """Code of an answer has not ended."""
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    """Raise ``Endless`` in code of a notebook that runs longer than ``PATIENCE``; not where a debugger traces."""
+    until = monotonic() + PATIENCE
+
+    def seen(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "call" and frame.f_code.co_filename.startswith(NOT_THE_USERS):
+            return None
+        if monotonic() > until:
+            raise Endless(
+                f"it was stopped after {PATIENCE:g} seconds. Does the condition of a loop change? A function such as "
+                "sum gives a new tensor, and leaves the old one as it is"
+            )
+        return seen
+
+    before = gettrace()
+    if before is not None:
+        yield
+        return
+    settrace(seen)
+    try:
+        yield
+    finally:
+        settrace(None)
 
 
 @dataclass(frozen=True)
@@ -239,5 +277,7 @@ def raised(said: str, error: Exception) -> Deviation:
         said: how the message names the call.
         error: what it raised.
     """
+    if isinstance(error, Endless):
+        return Deviation("raised", f"{said} does not end: {error}")
     line = shorten(str(error).strip().partition("\n")[0], 400, placeholder=" …")
     return Deviation("raised", f"{said} raised {type(error).__name__}: {line}")

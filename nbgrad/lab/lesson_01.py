@@ -99,12 +99,26 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
     if curve is not _square and difference(found, 2 * at) is None:
         return Deviation("numbers", "it is 2 * x, which is the slope of x * x alone: it has to come from the function")
     ratio = found / right if right else 1.0
-    if 0 < abs(ratio) < 0.05:
-        return Deviation("factor", "it is far too small: the change of the value has to be divided by the nudge")
+    if (wrong := _about_distance(ratio)) is not None:
+        return wrong
     if abs(found - value) < 0.05 * abs(right) and abs(found - right) > 0.1 * abs(right):
         return Deviation("numbers", "that is the value of the function beside the point, not how fast it changes")
     if 0 < abs(ratio - 1) < 0.05:
         return Deviation("rounding", "it is nearly right: the nudge is too large. Take one of 0.001 or less")
+    return None
+
+
+def _about_distance(ratio: float) -> Deviation | None:
+    """What is wrong with the division, where an answer is so many times the right slope."""
+    if 0 < abs(ratio) < 0.05:
+        text = "the change of the value has to be divided by the nudge (are there brackets around 2 * h?)"
+        return Deviation("factor", f"it is far too small: {text}")
+    for times, what in ((2, "half of"), (0.5, "twice")):
+        if abs(ratio / times - 1) < 0.02:
+            text = f"it is divided by {what} the distance between the two points: how far apart are they?"
+            return Deviation("factor", text)
+    if ratio < -10:
+        return Deviation("factor", "it is far too large: are there brackets around the change, (f(x + h) - f(x))?")
     return None
 
 

@@ -15,6 +15,7 @@ from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import Case, FunctionJudge, number_of, raised
 from nbgrad.nn.functional import cross_entropy
 from nbgrad.nn.module.module import Module
+from nbgrad.nn.modules.module import register_module_forward_hook
 from nbgrad.optim import SGD
 
 # 8.1: what is left after some sigmoids.
@@ -177,12 +178,40 @@ def _cured(answer: Any) -> Deviation | None:
                 return Deviation("type", f"deep_cured({_LAYERS}) has to give a network, a Module: is there a return?")
             kind = next((one.dtype for one in net.parameters()), torch.float64)
             images = tensor(x.to(kind))
-            with AutogradGraph() as graph:
+            seen = _Seen()
+            with AutogradGraph() as graph, seen:
                 scores = net(images)
             bent = sum(record.op is not None and record.op.name in _RELUS for record in graph.records)
-            return _of_network(net, images, scores, tensor(labels), bent)
+            return seen.grown() or _of_network(net, images, scores, tensor(labels), bent)
         except Exception as error:  # whatever the student's network raises is the answer's fault
             return raised(f"deep_cured({_LAYERS})", error)
+
+
+class _Seen:
+    """The size of the largest result of any module, while it is open: blocks may grow, also if a last norm hides it."""
+
+    def __init__(self) -> None:
+        self.size = 0.0
+
+    def __enter__(self) -> None:
+        self._handle = register_module_forward_hook(self._look)
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.remove()
+
+    def _look(self, _: Any, __: Any, result: Any) -> None:
+        if isinstance(result, Tensor):
+            size = float((numbers_of(result).double() ** 2).mean() ** 0.5)
+            self.size = max(self.size, size) if math.isfinite(size) else math.inf
+
+    def grown(self) -> Deviation | None:
+        """What is wrong if values have grown."""
+        if self.size < 100:
+            return None
+        return Deviation(
+            "factor" if math.isfinite(self.size) else "not finite",
+            f"inside of a fresh network values have the size {self.size:.1e}: they grow from block to block",
+        )
 
 
 def _of_network(net: Module, images: Tensor, scores: Tensor, labels: Tensor, bent: int) -> Deviation | None:
@@ -206,14 +235,17 @@ def _of_network(net: Module, images: Tensor, scores: Tensor, labels: Tensor, ben
     sizes = [0.0 if one.grad is None else float(numbers_of(one.grad).norm()) for one in inner]
     if (dead := sizes.count(0.0)) > 0:
         return Deviation("zero", f"{dead} of the {_LAYERS} layers get no gradient at all: they cannot learn")
-    if max(sizes) / min(sizes) > 1e4:
+    others = [numbers_of(one.grad) for one in net.parameters() if one.grad is not None and one.grad.ndim == 2]
+    if max(float(one.norm()) for one in others) / min(sizes) > 1e4:
         return Deviation(
             "row",
-            "the largest gradient of a layer is more than 10,000 times the smallest: is there a way around each layer?",
+            "the largest gradient of a layer is more than 10,000 times the smallest. Is there a way around each layer, "
+            "and is what the blocks add not too small?",
         )
     if not _goes_around(net, images, inner):
         return Deviation(
-            "element", "with the weights of the layers at 0 nothing of the image arrives: keep a way around"
+            "element",
+            "as a test the weights of the layers were set to 0, and nothing of the image arrived: keep a way around",
         )
     return _after_steps(net, images, labels, size)
 
@@ -243,8 +275,9 @@ def _after_steps(net: Module, images: Tensor, labels: Tensor, size: float) -> De
         step = next(at for at, one in enumerate(losses) if not math.isfinite(one))
         return Deviation("not finite", f"after {step} steps of training the loss is NaN or Inf")
     if losses[-1] > losses[0] + 1:
-        text = f"what the blocks add is still too large, since the scores of a fresh network have the size {size:.2g}"
-        return Deviation("numbers", f"in twenty steps the loss rises: {text}")
+        text = "what the blocks add is still too large, or changes too much in a step"
+        scores = f"The scores of the fresh network have the size {size:.2g}"
+        return Deviation("numbers", f"in twenty steps the loss rises, and has to fall: {text}. {scores}")
     return None
 
 
@@ -280,8 +313,8 @@ EXERCISES = (
         "Fifty layers",
         f"Write deep_cured(layers): a network that takes images of 64 numbers and gives 10 scores, with so many layers "
         f"of nn.Linear({_WIDTH}, {_WIDTH}) and ReLU, each with a way around it. With {_LAYERS} layers its values may "
-        "not explode, each layer has to get a gradient, and twenty steps of SGD with lr=0.01 and momentum=0.9 may not "
-        "end in NaN.",
+        "not explode, each layer has to get a gradient, and in twenty steps of SGD with lr=0.01 and momentum=0.9 the "
+        "loss may neither rise nor end in NaN.",
         _cured,
         (
             "x + f(x) is larger than x. By how much, after fifty times? Print the size of the values after each block.",

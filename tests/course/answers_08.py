@@ -49,6 +49,11 @@ def normalized(layers: int) -> nn.Module:
     return deep(layers, body=(lambda: nn.LayerNorm(32),))
 
 
+def norm_at_the_end(layers: int) -> nn.Module:
+    *blocks, last = deep(layers)
+    return nn.Sequential(*blocks, nn.LayerNorm(32), last)
+
+
 def weak(layers: int) -> nn.Module:
     return deep(layers, lambda body: Around(body, 1 / layers))
 
@@ -118,15 +123,17 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ),
     ],
     "8.3": [
-        (deep, "factor", "the values still grow from block to block"),
-        (kaiming, "factor", "the values still grow from block to block"),
+        (deep, "factor", "they grow from block to block"),
+        (kaiming, "factor", "they grow from block to block"),
+        (norm_at_the_end, "factor", "inside of a fresh network values have the size"),
+        (lambda layers: deep(layers, lambda body: Around(body, 1e-9)), "row", "is what the blocks add not too small"),
         (lambda layers: normalized(10), "shape", "it has 10 weights of shape (32, 32)"),
-        (lambda layers: deep(layers, nn.Sequential), "row", "10,000 times the smallest: is there a way around each"),
+        (lambda layers: deep(layers, nn.Sequential), "row", "10,000 times the smallest. Is there a way around each"),
         (lambda layers: without_relu(weak(layers)), "element", "it has 0 ReLU: one in each of 50 layers is expected"),
         (
             normalized_after,
             "numbers",
-            "what the blocks add is still too large, since the scores of a fresh network",
+            "the loss rises, and has to fall: what the blocks add is still too large",
         ),
         (lambda layers: deep(layers, lambda body: Around(body, 0.0)), "zero", "layers get no gradient at all"),
         (lambda layers: deep(layers, body=(lambda: nn.LayerNorm(32),), last=3), "shape", "(64, 10) is expected"),

@@ -1,6 +1,7 @@
 """The exercises of lessons: each takes the right answer in every form, and says how the usual wrong ones are wrong."""
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -156,7 +157,10 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     ],
     "1.2": [
         (lambda f, x: (f(x) - f(x + 1e-4)) / 1e-4, "sign", "the sign is wrong"),
-        (lambda f, x: (f(x + 1e-4) - f(x - 1e-4)) / 1e-4, "factor", "a factor 2 is too many"),
+        (lambda f, x: (f(x + 1e-4) - f(x - 1e-4)) / 1e-4, "factor", "divided by half of the distance between the two"),
+        (lambda f, x: (f(x + 1e-4) - f(x)) / 2e-4, "factor", "divided by twice the distance between the two points"),
+        (lambda f, x: (f(x + 1e-4) - f(x - 1e-4)) / 2 * 1e-4, "factor", "are there brackets around 2 * h"),
+        (lambda f, x: f(x + 1e-4) - f(x) / 1e-4, "factor", "are there brackets around the change"),
         (lambda f, x: f(x + 1e-4) - f(x), "factor", "the change of the value has to be divided by the nudge"),
         (lambda f, x: f(x), "numbers", "that is the value of the function there"),
         (lambda f, x: f(x + 1e-2), "numbers", "the value of the function beside the point"),
@@ -392,3 +396,17 @@ def test_a_lecturer_adds_an_exercise(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lab.exercises()["20.1"] == "Sieben"
     with pytest.raises(ValueError, match="the number of an exercise is that of its lesson and its own"):
         replace(mine, number="twenty")
+
+
+def test_an_answer_that_does_not_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unbroadcast(gradient: Any, shape: tuple[int, ...]) -> Any:
+        while len(gradient.shape) > len(shape):
+            gradient.sum(0)
+        return gradient
+
+    monkeypatch.setattr("nbgrad.lab.judges.PATIENCE", 0.2)
+    outcome = lab.check("4.2", unbroadcast)
+    assert not outcome
+    assert "does not end: it was stopped after 0.2 seconds" in outcome.reason
+    assert "leaves the old one as it is" in outcome.reason
+    assert sys.gettrace() is None

@@ -352,7 +352,10 @@ def _measure(program: Program, result: Result) -> None:
     ratios = iter([one / plain for one in others])
     if records:
         result.time = next(ratios)
-        peaks = [peak(*kind) for kind in kinds[:2]]
+        peaks = []
+        for kind in kinds[:2]:
+            net.zero_grad()  # a gradient that is freed in a step counts only if it was made while the profiler ran
+            peaks.append(peak(*kind))
         result.memory = peaks[1] / max(1, peaks[0])
     if converts:
         result.converted_time = next(ratios)
