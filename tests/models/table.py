@@ -94,7 +94,8 @@ COLUMNS = """\
   *error*, one that does not; *different*, with no error. A training is not converted.
 - **time**, **memory**: of a forward and backward in an open graph, or of the converted model, divided by those of plain
   torch. Memory is the largest sum of torch's tensors at one moment; the bytes that a graph keeps of small values are
-  not in it. The models are so small that torch itself spends most of its time between the kernels: [performance](performance.md) has models of usual size."""
+  not in it. The models are so small that torch itself spends most of its time between the kernels:
+  [performance](performance.md) has models of usual size."""
 
 PACKAGES = """\
 `make models` installs them in `.venv-models`, beside the torch of `.venv`. `make models-small`, a part of `make test`,
