@@ -109,7 +109,7 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
 
 
 def _about_distance(ratio: float) -> Deviation | None:
-    """What is wrong with the division, where an answer is so many times the right slope."""
+    """The mistake in the division, for an answer that is ``ratio`` times the right slope; None if none is known."""
     if 0 < abs(ratio) < 0.05:
         text = "the change of the value has to be divided by the nudge (are there brackets around 2 * h?)"
         return Deviation("factor", f"it is far too small: {text}")

@@ -187,6 +187,11 @@ def _cured(answer: Any) -> Deviation | None:
             return raised(f"deep_cured({_LAYERS})", error)
 
 
+def _size_of(values: Tensor) -> float:
+    """The root of the mean square."""
+    return float((numbers_of(values).double() ** 2).mean() ** 0.5)
+
+
 class _Seen:
     """The size of the largest result of any module, while it is open: blocks may grow, also if a last norm hides it."""
 
@@ -201,11 +206,11 @@ class _Seen:
 
     def _look(self, _: Any, __: Any, result: Any) -> None:
         if isinstance(result, Tensor):
-            size = float((numbers_of(result).double() ** 2).mean() ** 0.5)
+            size = _size_of(result)
             self.size = max(self.size, size) if math.isfinite(size) else math.inf
 
     def grown(self) -> Deviation | None:
-        """What is wrong if values have grown."""
+        """The message for values that have grown; None if they have not."""
         if self.size < 100:
             return None
         return Deviation(
@@ -225,12 +230,6 @@ def _of_network(net: Module, images: Tensor, scores: Tensor, labels: Tensor, ben
         )  # fmt: skip
     if bent < _LAYERS:
         return Deviation("element", f"it has {bent} ReLU: one in each of {_LAYERS} layers is expected")
-    size = float((numbers_of(scores) ** 2).mean() ** 0.5)
-    if not size < 100:
-        return Deviation(
-            "not finite" if not math.isfinite(size) else "factor",
-            f"the scores of a fresh network have the size {size:.1e}: the values still grow from block to block",
-        )
     cross_entropy(scores, labels).backward()
     sizes = [0.0 if one.grad is None else float(numbers_of(one.grad).norm()) for one in inner]
     if (dead := sizes.count(0.0)) > 0:
@@ -247,7 +246,7 @@ def _of_network(net: Module, images: Tensor, scores: Tensor, labels: Tensor, ben
             "element",
             "as a test the weights of the layers were set to 0, and nothing of the image arrived: keep a way around",
         )
-    return _after_steps(net, images, labels, size)
+    return _after_steps(net, images, labels, _size_of(scores))
 
 
 def _goes_around(net: Module, images: Tensor, inner: "list[Any]") -> bool:

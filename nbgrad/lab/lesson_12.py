@@ -241,7 +241,7 @@ EXERCISES = (
         f"scores. Measure it with 20,000 pairs or more, or work it out. An answer may be off by {_CLOSE:.0%}.",
         FunctionJudge(_sizes, "size_of_score(width)", _about_size, rtol=_CLOSE),
         (
-            "Of which size is one product of two normal numbers: what is the mean of its square?",
+            "How large is one product of two normal numbers? Compute the mean of its square.",
             "The squares of sums of independent numbers with the mean 0 add up: what is the mean square of the score?",
             "To measure it: q = nbgrad.randn(20_000, width), the same for k, and (q * k).sum(1) are 20,000 scores.",
         ),

@@ -51,7 +51,9 @@ def test_the_tour_runs_and_its_graphs_are_alive(lab: NotebookPage, lab_server: L
     lab.screenshot("tour_details_of_the_bias")
     product = details_of(view, "mul")
     assert "line 8: y = a * b + c" in product
-    assert view.get_by_test_id("nbgrad-details").locator("math").count() == 6, "the op, the rule of each input, and its letters"
+    assert view.get_by_test_id("nbgrad-details").locator("math").count() == 6, (
+        "the op, the rule of each input, and its letters"
+    )
 
     network = lab.output(*shown[1]).get_by_test_id("nbgrad-view")
     assert [mark.rpartition("reduction ")[2] for mark in marks_of(network)] == [

@@ -22,7 +22,7 @@ _SEARCHED = 1 << 18
 """With more pairs of records than this, those of one module are paired in their order, without a search."""
 
 _ROUNDING = 64
-"""A difference of at most so many times the precision of the element type is due to rounding."""
+"""Rounding may explain a difference up to this many times the precision of the element type."""
 
 
 class Pair(NamedTuple):

@@ -60,7 +60,7 @@ class SmallValue:
 
 
 def _taken(held: Any) -> int:
-    """The bytes that values take: they are ``SmallValue``, or a tensor, its version and these bytes."""
+    """The bytes that ``held`` takes: a ``SmallValue``, or a tuple of a tensor, its version and these bytes."""
     if type(held) is SmallValue:
         numbers: SmallValue = held
         return len(numbers.memory) + _OBJECT

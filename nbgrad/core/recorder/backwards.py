@@ -57,7 +57,7 @@ _IDENTITIES = {"AddBackward0": 2, "SubBackward0": 1}
 """Torch's nodes that hand on what they are given, and to how many of their first inputs."""
 
 _KINDS: dict[type, int] = {}
-"""The same of every class of torch's nodes that was seen; 0 for all others."""
+"""The number in ``_IDENTITIES`` for each class of nodes that was met; 0 for a class that is not there."""
 
 _HANDING_ON = frozenset({"add", "add_", "sub", "sub_"})
 """The rows of those nodes."""
@@ -65,7 +65,7 @@ _HANDING_ON = frozenset({"add", "add_", "sub", "sub_"})
 _current: Any = torch._C._current_autograd_node
 
 TAPS: "dict[TorchBackward, TorchBackward]" = {}
-"""The backwards that run now and have tapped a node. It is the hooks of every node that was ever tapped."""
+"""The backwards that run now and have tapped a node. Every tapped node has this one dict as its hooks."""
 
 _TAP: list[Any] = []
 """A tensor that has them, made when the first node is tapped: torch takes the hooks of a node from a tensor."""

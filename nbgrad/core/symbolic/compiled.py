@@ -193,6 +193,7 @@ class Variant:
         self._trace = trace
         self._changes = module_changes.count
         self._hooks = module_changes.hooks, global_hooks()
+        trace.surroundings.keep_numbers()
         self._modules = trace.surroundings.modules()
         self._settings = self._read_settings()
 

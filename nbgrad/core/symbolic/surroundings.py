@@ -66,7 +66,8 @@ class Surroundings:
         self.seen: list[Sight] = []
         self._watched: list[tuple[Callable[[Any, Any], Any], Any, str, Any]] = []
         self._entries: list[tuple[Any, str, list[Any]]] = []
-        self._arrays: list[tuple[Any, str, Any]] = []
+        self._arrays: list[tuple[str, Any]] = []
+        self._numbers: list[Any] = []
         self._attributes = set(_CALLED_BY_PYTHON)
         self._functions: dict[int, FunctionType] = {}
         self._objects: dict[int, Sight] = {}
@@ -76,8 +77,12 @@ class Surroundings:
             self._look(type(module).__name__, module)
         self._complete()
 
+    def keep_numbers(self) -> None:
+        """Copy the numbers of the arrays of numpy that were found: ``change`` compares them."""
+        self._numbers = [array.copy() for _, array in self._arrays]
+
     def change(self) -> str | None:
-        """Why a trace does not hold any more: what has changed since it was made; None if nothing has."""
+        """Why a trace does not hold any more; None if it does. Ask after ``keep_numbers``."""
         for read, key, name, value in self._watched:
             now = read(key, _GONE)
             if now is not value and differs(now, value):
@@ -88,7 +93,7 @@ class Surroundings:
                 changed = _changed_entry(container, name, listed, entries)
                 if changed is not None:
                     return changed
-        for array, name, numbers in self._arrays:
+        for (name, array), numbers in zip(self._arrays, self._numbers, strict=True):
             if not np.array_equal(array, numbers, equal_nan=array.dtype.kind in "fc"):
                 return f"the array {name} has other numbers: make it a tensor, whose numbers are read anew"
         return None
@@ -130,7 +135,7 @@ class Surroundings:
             self._contain(f"{name}.args", value.args)
             self._contain(f"{name}.keywords", value.keywords)
         elif isinstance(value, np.ndarray):
-            self._arrays.append((value, name, value.copy()))
+            self._arrays.append((name, value))
         elif is_module(value):
             for module in value.modules():
                 self._look(type(module).__name__, module)
