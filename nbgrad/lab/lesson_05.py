@@ -1,6 +1,7 @@
 """The exercises of lesson 5: the five lines that train a network."""
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -33,6 +34,11 @@ def _walk(*, clears: bool) -> list[float]:
     return places
 
 
+def _gone(steps: list[float]) -> list[float]:
+    """The values of w after steps of these lengths."""
+    return [START - one for one in accumulate(steps)]
+
+
 def _walks(answer: Any) -> Deviation | None:
     right = _walk(clears=False)
     found = difference(answer, right)
@@ -51,6 +57,14 @@ def _walks(answer: Any) -> Deviation | None:
         ([START - one for one in right], "offset", "these are the distances from the beginning: give the values of w"),
         ([before - after for before, after in zip([START, *right], right, strict=False)], "offset",
          "these are the lengths of the steps: give the values of w after them"),
+        ([SLOPE * step for step in range(1, STEPS + 1)], "offset",
+         "that is what is in w.grad after each backward: give the values of w after each step"),
+        (_gone([RATE * SLOPE * 2**step for step in range(STEPS)]), "numbers",
+         "the gradient is doubled in each step: it is the same slope that is added to w.grad each time"),
+        (_gone([SLOPE * step for step in range(1, STEPS + 1)]), "factor",
+         "the learning rate is missing: a step is lr times what is in w.grad"),
+        (_gone([SLOPE] * STEPS), "factor",
+         "the learning rate is missing: a step is lr times what is in w.grad, and without zero_grad that grows"),
     ):  # fmt: skip
         if given.shape == (STEPS,) and difference(given, wrong) is None:
             return Deviation(kind, text)
@@ -126,7 +140,26 @@ def _accumulates(answer: Any) -> Deviation | None:
         return Deviation("shape", f"the model got {max(watched.seen)} images at once: with {_CHUNKS} chunks of "
             f"{_COUNT} "
                          f"it may be {size}")  # fmt: skip
-    return _of_gradient(_flat(net), images, labels)
+    if any(difference(one, old) for one, old in zip(net.parameters(), _network().parameters(), strict=True)):
+        return Deviation("offset", "the parameters have moved: accumulate leaves gradients in .grad, and makes no step")
+    found = _of_gradient(_flat(net), images, labels)
+    if found is None or found.kind == "zero":
+        return found
+    return _of_chunks(watched.seen) or found
+
+
+def _of_chunks(seen: list[int]) -> Deviation | None:
+    """Whether a wrong gradient comes from the wrong images: ``seen`` has how many the model got each time."""
+    if sum(seen) < _COUNT:
+        text = "do the chunks have all of them, and is there no return inside of the loop?"
+        return Deviation("shape", f"the model got {sum(seen)} of the {_COUNT} images: {text}")
+    if set(seen) == {_CHUNKS}:
+        return Deviation(
+            "shape",
+            f"the model got {len(seen)} chunks of {_CHUNKS} images: chunks is the number of chunks, and not how many "
+            "images each has",
+        )
+    return None
 
 
 def _of_gradient(got: torch.Tensor, images: Tensor, labels: Tensor) -> Deviation | None:
@@ -147,6 +180,12 @@ def _of_gradient(got: torch.Tensor, images: Tensor, labels: Tensor) -> Deviation
                          "images, and their sum is not the mean over all")  # fmt: skip
     if difference(got, mean * _COUNT) is None:
         return Deviation("factor", "the gradient is that of a sum over all images: the loss is their mean")
+    for count, what in ((_COUNT, "all images"), (size, "the images of a chunk")):
+        if difference(got, mean * _CHUNKS / count) is None:
+            text = (
+                f"each loss is divided by the number of {what}: it is a mean already, so divide by that of the chunks"
+            )
+            return Deviation("factor", text)
     if difference(got, mean / _CHUNKS) is None:
         return Deviation("factor", f"the gradient is {_CHUNKS} times too small: it is divided twice")
     found = difference(got, mean)
@@ -201,7 +240,10 @@ def _repaired(answer: Any) -> Deviation | None:
         if losses[-1] is None:
             return Deviation("type", f"{said} gives None: it has to return the loss")
         if (found := difference(losses[-1], before)) is not None and len(losses) == 1:
-            return Deviation(found.kind, f"the loss that it returns is not the cross entropy of the batch: {found}")
+            after = difference(losses[-1], _loss(net, images, labels)) is None
+            text = "it is that of the parameters after the step: return the one that backward was called on"
+            said = "the loss that it returns is not the cross entropy of the batch"
+            return Deviation("shifted" if after else found.kind, f"{said}: {text if after else found}")
     got = torch.cat([numbers_of(one).flatten() for one in net.parameters()])
     if difference(got, _trained("zfbs")) is None:
         return None

@@ -1,11 +1,13 @@
 """The exercises of lesson 6: loss functions."""
 
 import math
+from math import e, log
 from typing import Any
 
 import torch
 
 from nbgrad.core.functional.grad import grad
+from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import tensor
 from nbgrad.lab.exercise import Exercise
@@ -18,7 +20,13 @@ CLASSES = 10
 def _batch(count: int, size: float) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(6)
     scores = torch.randn((count, 4), generator=generator, dtype=torch.float64) * size
-    return scores, torch.randint(4, (count,), generator=generator)
+    labels = torch.randint(4, (count,), generator=generator)
+    labels[0] = 2  # a label of 0 would hide that somebody subtracts it
+    return scores, labels
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
 
 
 # 6.1: the gradient of cross entropy.
@@ -30,7 +38,7 @@ def _slopes() -> list[Case]:
         scores, labels = _batch(count, size)
         leaf = tensor(scores.clone(), requires_grad=True)
         (right,) = grad(cross_entropy(leaf, tensor(labels)), [leaf])
-        cases.append(Case((tensor(scores), tensor(labels)), right, f"gradient(scores, labels) for {count} rows"))
+        cases.append(Case((tensor(scores), tensor(labels)), right, f"gradient(scores, labels) for {_rows(count)}"))
     return cases
 
 
@@ -47,6 +55,17 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
         (p, "offset", "that is softmax alone: at the right class a 1 is subtracted"),
         (p / count, "offset", "that is softmax alone: at the right class a 1 is subtracted"),
         ((scores - y) / count, "numbers", "it takes the scores for probabilities: softmax is missing"),
+        ((p - labels[:, None]) / count, "numbers", "the label is subtracted: it says at which class to subtract 1"),
+        ((p - 1) / count, "numbers", "a 1 is subtracted at every class: only at the right one it has to be"),
+        ((scores.softmax(0) - y) / count, "numbers", "softmax runs over the rows: it has to run over the classes, "
+         "dimension 1"),
+        ((scores.log_softmax(1) - y) / count, "numbers", "it has the logarithm of softmax: softmax itself is needed"),
+        ((scores.sigmoid() - y) / count, "numbers", "that is sigmoid of each score alone: softmax looks at all scores "
+         "of a row"),
+        ((scores.exp() - y) / count, "numbers", "that is exp alone: softmax divides it by its sum over the row"),
+        ((scores.exp() / scores.exp().sum() - y) / count, "numbers", "the sum is over all rows: each row has its own"),
+        (-y / p / count, "numbers", "that is the gradient by the probabilities: go on through softmax, to the scores"),
+        ((p - y) / scores.shape[1], "factor", "it is divided by the number of classes: the mean is over the rows"),
     ):  # fmt: skip
         if is_near(got, wrong):
             return Deviation(kind, text)
@@ -63,7 +82,7 @@ def _losses() -> list[Case]:
     for count, size in ((1, 1.0), (5, 2.0), (5, 1000.0), (5, -2000.0)):
         scores, labels = _batch(count, size)
         right = cross_entropy(tensor(scores), tensor(labels))
-        said = f"stable_loss(scores, labels) for {count} rows of scores of size {abs(size):g}"
+        said = f"stable_loss(scores, labels) for {_rows(count)} of scores of size {abs(size):g}"
         cases.append(Case((tensor(scores), tensor(labels)), right, said))
     return cases
 
@@ -78,10 +97,14 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
         return Deviation("not finite", "it is NaN or Inf: exp overflowed, or log got a 0. Subtract the largest "
             "score of each "
                          "row before exp")  # fmt: skip
-    chosen = scores.gather(1, labels[:, None])[:, 0]
+    if scores.abs().max() > 100 and value < each.mean() and (text := _cut_off(value, each)):
+        return Deviation("numbers", text)
+    chosen, largest = scores.gather(1, labels[:, None])[:, 0], scores.amax(1)
     for wrong, kind, text in (
         (-each.mean(), "sign", "the sign is wrong: a loss is minus the logarithm of a probability"),
         (each.sum() if len(labels) > 1 else None, "factor", "it is the sum over the rows: the loss is their mean"),
+        ((each - largest).mean(), "offset", "the largest score was subtracted inside exp alone: subtract it from the "
+         "score of the right class too"),
         (-chosen.mean(), "offset", "it is minus the score of the right class: the logarithm of the sum is missing"),
         (-scores.softmax(1).gather(1, labels[:, None]).mean(), "numbers", "it is the mean probability: its "
             "logarithm is "
@@ -90,6 +113,33 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
         if wrong is not None and is_near(value, wrong):
             return Deviation(kind, text)
     return None
+
+
+def _cut_off(value: float, each: torch.Tensor) -> str:
+    """What there is to say of a loss that is finite because something in it was limited."""
+    if value > 0.5 * float(each.mean()):
+        return ""
+    return (
+        "it is far too small, as if something was limited: nothing may be added to a probability, and no score cut off"
+    )
+
+
+def _stable(answer: Any) -> Deviation | None:
+    found = FunctionJudge(_losses, "stable_loss(scores, labels)", _about_loss)(answer)
+    if found is not None:
+        return found
+    scores, labels = _batch(5, 2.0)
+    with AutogradGraph() as graph:
+        kept = [answer(tensor(scores, requires_grad=True), tensor(labels))]
+    names = {record.op.name for record in graph.records if record.op is not None}
+    kept.clear()  # the graph lives as long as its result
+    if ready := names & _READY:
+        return Deviation("element", f"{min(ready)} does the work: write it with exp, log and sums")
+    return None
+
+
+_READY = {"cross_entropy", "nll_loss", "log_softmax"}
+"""Ops that are the answer to 6.2, or nearly."""
 
 
 # 6.3: softmax twice.
@@ -115,7 +165,14 @@ def _floors(answer: Any) -> Deviation | None:
         ),
         (1.0, "numbers", "that is the largest probability, and not yet a loss: put it through the second softmax"),
         (-right, "sign", "a loss is minus the logarithm of a probability"),
-        (2.718281828**-right, "numbers", "that is the probability after the second softmax: take minus its logarithm"),
+        (
+            right / log(10),
+            "factor",
+            "that is the logarithm to the base 10: log in math and in nbgrad is the natural one, to the base e",
+        ),
+        (log((e + 1) / e), "numbers", "one of the other classes is in the sum of the second softmax: there are nine"),
+        (log((e + CLASSES) / e), "numbers", "ten other classes are in the sum of the second softmax: there are nine"),
+        (e**-right, "numbers", "that is the probability after the second softmax: take minus its logarithm"),
     ):
         if abs(value - wrong) < 2e-3:
             return Deviation(kind, text)
@@ -141,7 +198,7 @@ EXERCISES = (
         "Write stable_loss(scores, labels): the cross entropy, the mean over the rows, of exp, log and sums alone. It "
         "has to be "
         "right for scores such as 1000 and -2000 too.",
-        FunctionJudge(_losses, "stable_loss(scores, labels)", _about_loss),
+        _stable,
         (
             "exp(1000) is infinite. By which number may all scores of a row be lowered, without a change of softmax?",
             "Subtract the largest score of each row: then the largest exp is 1. Keep the dimension: amax(1, "

@@ -1,4 +1,4 @@
-"""The exercises of lesson 8: gradients that vanish, gradients that explode, and a network of fifty layers."""
+"""The exercises of lesson 8: gradients that vanish and explode, a network of fifty layers, and gains."""
 
 import math
 from collections.abc import Callable
@@ -81,79 +81,7 @@ def _kept(answer: Any) -> Deviation | None:
     return None
 
 
-# 8.2: the gain of an activation.
-
-_ACTIVATIONS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-    ("the identity", lambda z: z),  # the first one: it tells whether the numbers are normal ones
-    ("relu", relu),
-    ("tanh", tanh),
-    ("sigmoid", sigmoid),
-    ("the sign, times two", lambda z: z.sign() * 2),
-)
-_CLOSE = 0.03
-"""How far a gain that was measured on random numbers may be off."""
-
-
-_MANY = 100_000
-"""On how many numbers it has to be measured."""
-
-
-def _moments(activation: Callable[[Any], Any]) -> tuple[float, float]:
-    """The mean of the squares of what an activation gives for normal numbers, and its variance."""
-    z = torch.linspace(-9, 9, 20001, dtype=torch.float64)
-    weight = torch.exp(-z * z / 2)
-    weight /= weight.sum()
-    value = numbers_of(activation(tensor(z)))
-    square, mean = float((weight * value * value).sum()), float((weight * value).sum())
-    return square, square - mean * mean
-
-
-def _gains() -> list[Case]:
-    return [Case((one,), _moments(one)[0] ** -0.5, f"gain({name})") for name, one in _ACTIVATIONS]
-
-
-def _about_gain(got: Any, case: Case) -> Deviation | None:
-    value = number_of(got)
-    if value is None:
-        return None
-    if case.said.endswith("(the identity)"):
-        return Deviation(
-            "factor",
-            "the identity changes nothing, so no factor is needed. Are the numbers normal ones, of nbgrad.randn? Those "
-            "of rand have another mean square",
-        )
-    square, variance = _moments(case.arguments[0])
-    for wrong, kind, text in (
-        (variance**-0.5, "offset", "it is made of the variance: a layer's inputs need not have the mean 0, and the "
-         "mean counts too. Take the mean of the squares"),
-        (square**0.5, "factor", "it is turned around: an activation that makes values smaller needs a larger gain"),
-        (1 / square, "factor", "a square root is missing: the mean square is in squared units"),
-        (square, "factor", "that is the mean square itself: which factor brings it back to 1?"),
-    ):  # fmt: skip
-        if math.isclose(value, wrong, rel_tol=_CLOSE):
-            return Deviation(kind, text)
-    return None
-
-
-def _measured(answer: Any) -> Deviation | None:
-    found = FunctionJudge(_gains, "gain(activation)", _about_gain, rtol=_CLOSE)(answer)
-    if found is not None and found.kind == "raised" and "numpy.ndarray" in found.text:
-        return Deviation("raised", f"{found}. Make the numbers with nbgrad.randn: the activation gives what it gets")
-    if found is None or found.kind == "rounding":
-        counts: list[int] = []
-
-        def counted(z: Any) -> Any:
-            counts.append(numbers_of(z).numel())
-            return z
-
-        answer(counted)
-        if 0 < (many := sum(counts)) < _MANY:
-            few = f"gain is measured on {many:,} numbers, where chance moves it: {_MANY:,} or more are asked for"
-            return Deviation("numbers", few)
-    return found
-
-
-# 8.3: fifty layers.
+# 8.2: fifty layers.
 
 _LAYERS, _WIDTH = 50, 32
 
@@ -280,6 +208,78 @@ def _after_steps(net: Module, images: Tensor, labels: Tensor, size: float) -> De
     return None
 
 
+# 8.3: the gain of an activation.
+
+_ACTIVATIONS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("the identity", lambda z: z),  # the first one: it tells whether the numbers are normal ones
+    ("relu", relu),
+    ("tanh", tanh),
+    ("sigmoid", sigmoid),
+    ("the sign, times two", lambda z: z.sign() * 2),
+)
+_CLOSE = 0.03
+"""How far a gain that was measured on random numbers may be off."""
+
+
+_MANY = 100_000
+"""On how many numbers it has to be measured."""
+
+
+def _moments(activation: Callable[[Any], Any]) -> tuple[float, float]:
+    """The mean of the squares of what an activation gives for normal numbers, and its variance."""
+    z = torch.linspace(-9, 9, 20001, dtype=torch.float64)
+    weight = torch.exp(-z * z / 2)
+    weight /= weight.sum()
+    value = numbers_of(activation(tensor(z)))
+    square, mean = float((weight * value * value).sum()), float((weight * value).sum())
+    return square, square - mean * mean
+
+
+def _gains() -> list[Case]:
+    return [Case((one,), _moments(one)[0] ** -0.5, f"gain({name})") for name, one in _ACTIVATIONS]
+
+
+def _about_gain(got: Any, case: Case) -> Deviation | None:
+    value = number_of(got)
+    if value is None:
+        return None
+    if case.said.endswith("(the identity)"):
+        return Deviation(
+            "factor",
+            "the identity changes nothing, so no factor is needed. Are the numbers normal ones, of nbgrad.randn? Those "
+            "of rand have another mean square",
+        )
+    square, variance = _moments(case.arguments[0])
+    for wrong, kind, text in (
+        (variance**-0.5, "offset", "it is made of the variance: a layer's inputs need not have the mean 0, and the "
+         "mean counts too. Take the mean of the squares"),
+        (square**0.5, "factor", "it is turned around: an activation that makes values smaller needs a larger gain"),
+        (1 / square, "factor", "a square root is missing: the mean square is in squared units"),
+        (square, "factor", "that is the mean square itself: which factor brings it back to 1?"),
+    ):  # fmt: skip
+        if math.isclose(value, wrong, rel_tol=_CLOSE):
+            return Deviation(kind, text)
+    return None
+
+
+def _measured(answer: Any) -> Deviation | None:
+    found = FunctionJudge(_gains, "gain(activation)", _about_gain, rtol=_CLOSE)(answer)
+    if found is not None and found.kind == "raised" and "numpy.ndarray" in found.text:
+        return Deviation("raised", f"{found}. Make the numbers with nbgrad.randn: the activation gives what it gets")
+    if found is None or found.kind == "rounding":
+        counts: list[int] = []
+
+        def counted(z: Any) -> Any:
+            counts.append(numbers_of(z).numel())
+            return z
+
+        answer(counted)
+        if 0 < (many := sum(counts)) < _MANY:
+            few = f"gain is measured on {many:,} numbers, where chance moves it: {_MANY:,} or more are asked for"
+            return Deviation("numbers", few)
+    return found
+
+
 EXERCISES = (
     Exercise(
         "8.1",
@@ -295,20 +295,6 @@ EXERCISES = (
     ),
     Exercise(
         "8.2",
-        "Measure the gain",
-        "An activation makes the mean square of normal numbers smaller. Larger weights make up for that. Write "
-        "gain(activation): the factor by which the weights have to be larger. Measure it: give the activation 100,000 "
-        "normal numbers or more, as nbgrad.randn makes them, and see what becomes of their mean square. An answer may "
-        f"be off by {_CLOSE:.0%}.",
-        _measured,
-        (
-            "Normal numbers have the mean square 1. Which mean square do they have after the activation?",
-            "Weights that are g times larger make the values g times larger, and their mean square g * g times.",
-            "So g * g times the mean square after the activation has to be 1.",
-        ),
-    ),
-    Exercise(
-        "8.3",
         "Fifty layers",
         f"Write deep_cured(layers): a network that takes images of 64 numbers and gives 10 scores, with so many layers "
         f"of nn.Linear({_WIDTH}, {_WIDTH}) and ReLU, each with a way around it. With {_LAYERS} layers its values may "
@@ -320,6 +306,20 @@ EXERCISES = (
             "What f adds has to be small beside x: either f(x) is small, or what f gets is brought to size 1 first.",
             "Two usual cures: end the body of each block with a module that multiplies by a small number, such as "
             "Times(1 / layers), or begin it with nn.LayerNorm(32), which brings its input to size 1.",
+        ),
+    ),
+    Exercise(
+        "8.3",
+        "Measure the gain",
+        "An activation makes the mean square of normal numbers smaller. Larger weights make up for that. Write "
+        "gain(activation): the factor by which the weights have to be larger. Measure it: give the activation 100,000 "
+        "normal numbers or more, as nbgrad.randn makes them, and see what becomes of their mean square. An answer may "
+        f"be off by {_CLOSE:.0%}.",
+        _measured,
+        (
+            "Normal numbers have the mean square 1. Which mean square do they have after the activation?",
+            "Weights that are g times larger make the values g times larger, and their mean square g * g times.",
+            "So g * g times the mean square after the activation has to be 1.",
         ),
     ),
 )

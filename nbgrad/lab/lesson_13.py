@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.suggestions import kind_of, nearest
 from nbgrad.core.tensor.comparison import Deviation
 from nbgrad.core.tensor.tensor import tensor
 from nbgrad.lab import clinic
@@ -32,7 +33,8 @@ def _diagnosed(answer: Any) -> Deviation | None:
         return Deviation("shape", f"a diagnosis of {', '.join(lacking)} is missing")
     said = {letter: str(answer[letter]).strip().lower() for letter in letters}
     if unknown := sorted(set(said.values()) - KINDS):
-        return Deviation("type", f"{unknown[0]!r} is no diagnosis: there are {', '.join(sorted(KINDS))}")
+        meant = nearest(unknown[0], KINDS)
+        return Deviation("type", f"{unknown[0]!r} is no diagnosis: there are {', '.join(sorted(KINDS))}{meant}")
     has = {letter: clinic.admit(letter).findings & KINDS for letter in letters}
     wrong = [letter for letter in letters if said[letter] not in has[letter]]
     if not wrong:
@@ -44,7 +46,31 @@ def _diagnosed(answer: Any) -> Deviation | None:
     if len(set(said.values())) == 1:
         return Deviation("numbers", "every patient got one diagnosis: they have different faults")
     kind = "element" if len(wrong) == 1 else "numbers"
-    return Deviation(kind, f"{len(wrong)} of {len(letters)} are wrong: look again at {', '.join(wrong)}")
+    text = (
+        f"{len(wrong)} of {len(letters)} {'is' if len(wrong) == 1 else 'are'} wrong: look again at {', '.join(wrong)}"
+    )
+    symptoms = (f"{letter}: {_AGAINST[said[letter], one]}" for letter in wrong for one in has[letter]
+                if (said[letter], one) in _AGAINST)  # fmt: skip
+    seen = next(symptoms, "")
+    return Deviation(kind, f"{text}. Of {seen}" if seen else text)
+
+
+_AGAINST = {
+    ("no optimizer", "unregistered"): "no optimizer holds some parameters, and that has a reason. Where does the "
+    "optimizer get its parameters from?",
+    ("no optimizer", "no step"): "the optimizer holds every parameter",
+    ("no optimizer", "unreached"): "the optimizer holds every parameter. Do all of them get a gradient?",
+    ("no step", "no optimizer"): "some parameters do move",
+    ("no step", "unregistered"): "some parameters do move",
+    ("no step", "unreached"): "some parameters do move",
+    ("unreached", "no optimizer"): "every parameter gets a gradient",
+    ("unreached", "unregistered"): "every parameter gets a gradient",
+    ("unreached", "saturated"): "the first layer has a gradient of 0: without a path it would have none",
+    ("vanishing", "saturated"): "the gradient is 0 at once, and does not shrink from layer to layer",
+    ("saturated", "vanishing"): "no gradient is 0. Compare it from layer to layer",
+    ("divergence", "nan"): "the loss does not grow before it is NaN",
+}  # fmt: skip
+"""What speaks against a diagnosis: by the one that was given, and by one that the patient has."""
 
 
 # 13.2: parameters without a gradient. Any network with named_parameters is a case, torch's too.
@@ -58,6 +84,11 @@ def _networks() -> list[tuple[str, Any, Callable[[Any], None], list[str]]]:
     with torch.no_grad():
         dead[0].bias.fill_(-100)  # type: ignore[operator]
 
+    half = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU(), torch.nn.Linear(2, 2))
+    with torch.no_grad():
+        half[0].weight.fill_(1)  # type: ignore[operator]
+        half[0].bias.copy_(torch.tensor([-100.0, 1.0]))  # type: ignore[operator]
+
     def through_own(net: Any) -> None:
         net[2](net[0](tensor(torch.ones(5, 3)))).sum().backward()
 
@@ -67,10 +98,15 @@ def _networks() -> list[tuple[str, Any, Callable[[Any], None], list[str]]]:
     def through_dead(net: Any) -> None:
         net(torch.ones(5, 3)).sum().backward()
 
+    def through_half(net: Any) -> None:
+        scores = net(torch.ones(5, 3))
+        (scores[:, 0] - scores[:, 1]).sum().backward()  # so that the gradients of the last layer have the sum 0
+
     return [
         ("a network that leaves a layer out", own, through_own, ["1.weight", "1.bias"]),
         ("a torch network with an idle layer", modules, through_used, ["idle.weight", "idle.bias"]),
         ("a torch network with a dead layer", dead, through_dead, ["0.weight", "0.bias", "2.weight"]),
+        ("a torch network in which one of two units is dead", half, through_half, []),
     ]
 
 
@@ -82,9 +118,12 @@ def _silent(answer: Any) -> Deviation | None:
         try:
             given = answer(net)
         except Exception as error:  # whatever the student's function raises is the answer's fault
-            return raised(f"silent of {text}", error)
-        if isinstance(given, str) or not isinstance(given, list | tuple | set):
-            return Deviation("type", "a list of names is expected: does the function end with return?")
+            found = raised(f"silent of {text}", error)
+            more = ". A .grad that is None has no numbers: ask for that first"
+            return Deviation("raised", f"{found}{more}") if isinstance(error, AttributeError) else found
+        if not isinstance(given, list | tuple | set):
+            why = ": does the function end with return?" if given is None else f", and not a {kind_of(given)}"
+            return Deviation("type", f"a list of names is expected{why}")
         if (found := _of_names(set(given), right, net)) is not None:
             return Deviation(found.kind, f"silent of {text}: {found}")
     return None
@@ -95,7 +134,8 @@ def _of_names(given: set[Any], right: list[str], net: Any) -> Deviation | None:
     if given == set(right):
         return None
     if strangers := [one for one in given if one not in parameters]:
-        return Deviation("type", f"{strangers[0]!r} is no name of a parameter: named_parameters() gives them")
+        what = repr(strangers[0]) if isinstance(strangers[0], str) else f"a {kind_of(strangers[0])}"
+        return Deviation("type", f"{what} is no name of a parameter: named_parameters() gives them")
     if given == set(parameters) - set(right):
         return Deviation("order", "these are the parameters that did get a gradient")
     zeros = {name for name in right if parameters[name].grad is not None}
@@ -104,6 +144,9 @@ def _of_names(given: set[Any], right: list[str], net: Any) -> Deviation | None:
     frozen = {name for name, one in parameters.items() if not one.requires_grad}
     if given == set(right) | frozen:
         return Deviation("element", "a parameter that is frozen, with requires_grad=False, is meant to get none")
+    if given - set(right) and not set(right) - given:
+        text = "some of these learn: a gradient counts as none where every number of it is 0, and not where some are, "
+        return Deviation("element", f"{text}or where their sum is")
     missing, many = set(right) - given, given - set(right)
     text = f"{len(missing)} names are missing, and {len(many)} are too many"
     return Deviation("element", text)
@@ -115,6 +158,11 @@ def _of_names(given: set[Any], right: list[str], net: Any) -> Deviation | None:
 class _Root(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.sqrt()
+
+
+class _RootOfFirst(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x[:, :1].sqrt(), x[:, 1:]], 1)
 
 
 class _Inverse(torch.nn.Module):
@@ -131,6 +179,7 @@ def _sick() -> list[tuple[str, Any, torch.Tensor, int | None]]:
     relu, tanh = torch.nn.ReLU(), torch.nn.Tanh()
     return [
         ("a root in the middle", nets(linear, _Root(), tanh, linear), torch.ones(2, 3), 1),
+        ("a root of one number in three", nets(linear, tanh, _RootOfFirst(), linear), torch.ones(2, 3), 2),
         ("an infinity that tanh hides", nets(linear, relu, _Inverse(), tanh, linear), torch.ones(2, 3), 2),
         ("an input that is NaN already", nets(linear, tanh), torch.full((2, 3), float("nan")), 0),
         ("a healthy network", nets(linear, tanh, linear), torch.ones(2, 3), None),
@@ -147,7 +196,7 @@ def _first(answer: Any) -> Deviation | None:
             return raised(f"first_bad of {text}", error)
         if given == right and isinstance(given, bool) is False:
             continue
-        if given is not None and not isinstance(given, int):
+        if isinstance(given, bool) or (given is not None and not isinstance(given, int)):
             return Deviation("type", f"the number of a layer is expected, and not a {type(given).__name__}")
         return _about_place(text, given, right, len(net))
     return None
@@ -157,8 +206,12 @@ def _about_place(text: str, given: int | None, right: int | None, count: int) ->
     if right is None:
         return Deviation("type", f"{text} has no bad layer: None is expected")
     if given is None:
-        what = "Inf counts, and not NaN alone" if "infinity" in text else "it says that there is none"
+        what = "it says that there is none. Does each layer get the result of the one before it?"
+        what = "one number that is NaN is enough" if "one number" in text else what
+        what = "Inf counts, and not NaN alone" if "infinity" in text else what
         return Deviation("not finite", f"{text}: {what}")
+    if "one number" in text and given > right:
+        return Deviation("element", f"{text}: one number that is NaN is enough, and one layer later all are")
     if given == right + 1:
         return Deviation("shifted", f"{text}: it is one layer too far: layers are counted from 0")
     if given == count - 1:

@@ -78,6 +78,7 @@ WRONG: list[tuple[Any, Any, str, str]] = [
     (len, RIGHT, "type", "it is a builtin_function_or_method, where numbers are expected"),
     (Fraction(1, 2), RIGHT, "type", "it is a Fraction"),
     (-2.0, 2.0, "sign", "the sign is wrong"),
+    (3.0, 0.0, "numbers", "it is not right, and neither its sign nor a factor 2 is why"),
 ]
 
 
@@ -99,12 +100,23 @@ def test_a_wrong_answer_is_told_how_it_is_wrong(answer: Any, right: Any, kind: s
     assert text in str(found)
 
 
-def test_of_a_single_number_no_factor_is_told_but_that_of_a_square() -> None:
-    for factor in (0.3, 0.9, 1.1, 3.0, 7.0, 10.0):
-        for sign in (1, -1):
-            found = difference(sign * factor * 8.0, 8.0)
-            assert found is not None
-            assert not any(character.isdigit() for character in found.text)
+RANGES = [
+    ("its size is too large, by less than a tenth", (1.03, 1.05, 1.09)),
+    ("its size is too large, by a factor below 2", (1.2, 1.5, 1.9)),
+    ("its size is too small, by a factor between 2 and 10", (0.4, 1 / 3, 0.11)),
+    ("its size is too large, by a factor of 10 or more", (11.0, 99.0)),
+    ("its size is too small, by a factor of 1,000 or more", (1 / 1001, 1 / 9000)),
+]
+
+
+@pytest.mark.parametrize("right", [8.0, -8.0])
+@pytest.mark.parametrize(("text", "factors"), RANGES)
+def test_of_a_single_number_no_factor_is_told_but_about_how_large_it_is(
+    text: str, factors: tuple[float, ...], right: float
+) -> None:
+    for factor in factors:
+        assert str(difference(factor * right, right)) == text
+        assert str(difference(-factor * right, right)) == f"the sign is wrong, and {text}"
 
 
 def test_an_array_of_texts_and_an_empty_list() -> None:

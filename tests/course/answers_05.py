@@ -23,6 +23,11 @@ def summed(model: Any, images: Any, labels: Any, chunks: int) -> None:
         (nn.functional.cross_entropy(model(part), wanted, reduction="sum") / len(images)).backward()
 
 
+def stepped(model: Any, images: Any, labels: Any, chunks: int) -> None:
+    accumulate(model, images, labels, chunks)
+    nbgrad.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def steps(lines: str) -> Any:
     """A step of training whose lines come in this order."""
 
@@ -57,6 +62,10 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ([10, 9.7, 9.1, 8.2], "shifted", "the list begins with the value before the first step"),
         ([0.3, 0.9, 1.8, 3.0], "offset", "these are the distances from the beginning"),
         ([0.3, 0.6, 0.9, 1.2], "offset", "these are the lengths of the steps"),
+        ([3, 6, 9, 12], "offset", "that is what is in w.grad after each backward"),
+        ([9.7, 9.1, 7.9, 5.5], "numbers", "the gradient is doubled in each step"),
+        ([7, 1, -8, -20], "factor", "the learning rate is missing"),
+        ([7, 4, 1, -2], "factor", "and without zero_grad that grows"),
         ([9.7, 9.1, 8.2], "shape", "the last element is missing"),
         ([9.7, 9.1, 8.2, 7.3], "element", "the element at [3] is wrong"),
     ],
@@ -68,6 +77,11 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
             "only the gradient of the last chunk",
         ),
         (lambda m, x, y, chunks: accumulate(m, x, y, chunks, divides=16), "factor", "4 times too small"),
+        (lambda m, x, y, chunks: accumulate(m, x, y, chunks, divides=24), "factor", "the number of all images"),
+        (lambda m, x, y, chunks: accumulate(m, x, y, chunks, divides=6), "factor", "the images of a chunk"),
+        (lambda m, x, y, size: accumulate(m, x, y, len(x) // size, divides=size), "shape", "6 chunks of 4 images"),
+        (lambda m, x, y, chunks: accumulate(m, x[:16], y[:16], chunks), "shape", "16 of the 24 images"),
+        (stepped, "offset", "the parameters have moved"),
         (lambda m, x, y, chunks: accumulate(m, x, y, 1), "shape", "the model got 24 images at once"),
         (lambda m, x, y, chunks: nn.functional.cross_entropy(m(x[:6]), y[:6]), "zero", "have no gradient afterwards"),
         (lambda m, x, y: m(x), "raised", "raised TypeError"),
@@ -80,6 +94,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (steps("sfzb"), "shifted", "step comes before backward"),
         (steps("zfbss"), "factor", "it steps twice with one gradient"),
         (lambda *four: print(steps("zfbs")(*four)), "type", "it has to return the loss"),
+        (steps("zfbsf"), "shifted", "it is that of the parameters after the step"),
         (steps("zbfs"), "raised", "raised AttributeError"),
     ],
 }

@@ -29,6 +29,10 @@ def loss(scores: Any, labels: Any, *, stable: bool = True) -> Any:
     return -logs.gather(1, labels.unsqueeze(1)).mean()
 
 
+def picked(values: Any, labels: Any) -> Any:
+    return values[range(len(labels)), labels]
+
+
 def by_probability(scores: Any, labels: Any) -> Any:
     p = (scores - scores.amax(1, keepdim=True)).exp()
     p = p / p.sum(1, keepdim=True)
@@ -53,6 +57,23 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda scores, labels: -gradient(scores, labels), "sign", "it is y - p"),
         (lambda scores, labels: scores.softmax(1), "offset", "that is softmax alone"),
         (lambda scores, labels: (scores - hot(scores, labels)) / len(labels), "numbers", "softmax is missing"),
+        (lambda scores, labels: scores.softmax(1) - labels.unsqueeze(1), "numbers", "the label is subtracted"),
+        (lambda scores, labels: scores.softmax(1) - 1, "numbers", "a 1 is subtracted at every class"),
+        (lambda scores, labels: scores.softmax(0) - hot(scores, labels), "numbers", "softmax runs over the rows"),
+        (lambda scores, labels: scores.log_softmax(1) - hot(scores, labels), "numbers", "the logarithm of softmax"),
+        (lambda scores, labels: scores.sigmoid() - hot(scores, labels), "numbers", "sigmoid of each score alone"),
+        (lambda scores, labels: scores.exp() - hot(scores, labels), "numbers", "that is exp alone"),
+        (
+            lambda scores, labels: (scores.exp() / scores.exp().sum() - hot(scores, labels)) / len(labels),
+            "numbers",
+            "each row has its own",
+        ),
+        (lambda scores, labels: -hot(scores, labels) / scores.softmax(1), "numbers", "go on through softmax"),
+        (
+            lambda scores, labels: (scores.softmax(1) - hot(scores, labels)) / scores.shape[1],
+            "factor",
+            "the number of classes: the mean is over the rows",
+        ),
         (lambda scores, labels: gradient(scores, labels).T, "transposed", "it is transposed"),
         (lambda scores, labels: gradient(scores, labels).sum(1), "shape", "is too many"),
         (lambda scores, labels: scores - labels.unsqueeze(0).T.missing, "raised", "raised AttributeError"),
@@ -62,6 +83,20 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (by_probability, "not finite", "it is NaN or Inf"),
         (lambda scores, labels: -loss(scores, labels), "sign", "the sign is wrong"),
         (lambda scores, labels: loss(scores, labels) * len(labels), "factor", "it is the sum over the rows"),
+        (nn.functional.cross_entropy, "element", "cross_entropy does the work"),
+        (lambda scores, labels: -picked(scores.log_softmax(1), labels).mean(), "element", "log_softmax does the work"),
+        (
+            lambda scores, labels: -(picked(scores.softmax(1), labels) + 1e-9).log().mean(),
+            "numbers",
+            "as if something was limited",
+        ),
+        (
+            lambda scores, labels: (
+                (scores - scores.amax(1, keepdim=True)).exp().sum(1).log() - picked(scores, labels)
+            ).mean(),
+            "offset",
+            "subtract it from the score of the right class too",
+        ),
         (lambda scores, labels: -scores.gather(1, labels.unsqueeze(1)).mean(), "offset", "minus the score"),
         (
             lambda scores, labels: -scores.softmax(1).gather(1, labels.unsqueeze(1)).mean(),
@@ -74,6 +109,9 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (math.log(10), "numbers", "that is the loss of a guess"),
         (-FLOOR, "sign", "a loss is minus the logarithm"),
         (math.exp(-FLOOR), "numbers", "that is the probability after the second softmax"),
+        (FLOOR / math.log(10), "factor", "the logarithm to the base 10"),
+        (math.log(math.e + 1) - 1, "numbers", "one of the other classes"),
+        (math.log(math.e + 10) - 1, "numbers", "ten other classes"),
         (1.0, "numbers", "that is the largest probability"),
         ([FLOOR, FLOOR], "shape", "it has shape (2,)"),
     ],

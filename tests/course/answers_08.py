@@ -86,8 +86,8 @@ RIGHT: dict[str, list[Any]] = {
         lambda layers: nbgrad.tensor(0.25, dtype=nbgrad.float64) ** layers,
         lambda layers: 1 / 4**layers,
     ],
-    "8.2": [gain, lambda activation: gain(activation, 0.5) ** -1],
-    "8.3": [normalized, weak, lambda layers: weak(layers).to(nbgrad.float64)],
+    "8.2": [normalized, weak, lambda layers: weak(layers).to(nbgrad.float64)],
+    "8.3": [gain, lambda activation: gain(activation, 0.5) ** -1],
 }
 
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
@@ -105,24 +105,6 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (0.25, "type", "a function is expected, kept(layers)"),
     ],
     "8.2": [
-        (lambda activation: gain(activation, variance=True), "offset", "gain(relu): it is made of the variance"),
-        (lambda activation: gain(activation, 0.5), "factor", "gain(relu): it is turned around"),
-        (lambda activation: gain(activation, -1), "factor", "gain(relu): a square root is missing"),
-        (lambda activation: gain(activation, 1), "factor", "gain(relu): that is the mean square itself"),
-        (lambda activation: print(), "type", "gives None"),
-        (
-            lambda activation: (activation(nbgrad.rand(200_000)) ** 2).mean().item() ** -0.5,
-            "factor",
-            "gain(the identity): the identity changes nothing, so no factor is needed. Are the numbers normal ones",
-        ),
-        (few, "numbers", "gain is measured on 1,000 numbers, where chance moves it: 100,000 or more are asked for"),
-        (
-            lambda activation: activation(np.random.default_rng(0).standard_normal(200_000)).square().mean() ** -0.5,
-            "raised",
-            "Make the numbers with nbgrad.randn",
-        ),
-    ],
-    "8.3": [
         (deep, "factor", "they grow from block to block"),
         (kaiming, "factor", "they grow from block to block"),
         (norm_at_the_end, "factor", "inside of a fresh network values have the size"),
@@ -139,5 +121,23 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda layers: deep(layers, body=(lambda: nn.LayerNorm(32),), last=3), "shape", "(64, 10) is expected"),
         (lambda layers: nn.Linear(3, 3), "raised", "raised"),
         (normalized(50), "type", "a function that makes the network is expected"),
+    ],
+    "8.3": [
+        (lambda activation: gain(activation, variance=True), "offset", "gain(relu): it is made of the variance"),
+        (lambda activation: gain(activation, 0.5), "factor", "gain(relu): it is turned around"),
+        (lambda activation: gain(activation, -1), "factor", "gain(relu): a square root is missing"),
+        (lambda activation: gain(activation, 1), "factor", "gain(relu): that is the mean square itself"),
+        (lambda activation: print(), "type", "gives None"),
+        (
+            lambda activation: (activation(nbgrad.rand(200_000)) ** 2).mean().item() ** -0.5,
+            "factor",
+            "gain(the identity): the identity changes nothing, so no factor is needed. Are the numbers normal ones",
+        ),
+        (few, "numbers", "gain is measured on 1,000 numbers, where chance moves it: 100,000 or more are asked for"),
+        (
+            lambda activation: activation(np.random.default_rng(0).standard_normal(200_000)).square().mean() ** -0.5,
+            "raised",
+            "Make the numbers with nbgrad.randn",
+        ),
     ],
 }

@@ -78,7 +78,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     ],
     "9.1": [
         (lambda curvature: 1 / curvature, "factor", "one step goes straight to the lowest point"),
-        (lambda curvature: 0.5, "factor", "largest_rate(50): it is too large"),
+        (lambda curvature: 0.5, "factor", "largest_rate(50): its size is too large, by a factor of 10 or more"),
         (lambda curvature: 2 * curvature, "order", "it grows with the curvature"),
         (lambda curvature: curvature / 2, "order", "it grows with the curvature"),
         (lambda curvature: 2 / curvature**0.5, "numbers", "there is no root in it"),

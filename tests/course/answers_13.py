@@ -46,6 +46,19 @@ def first_bad(net: Any, x: Any, *, test: Any = torch.isfinite, shift: int = 0) -
     return None
 
 
+def not_fed(net: Any, x: Any) -> int | None:
+    """Gives each layer what the first one gets."""
+    return next((number for number, layer in enumerate(net) if not torch.isfinite(layer(x)).all()), None)
+
+
+def some_zero(parameter: Any) -> bool:
+    return parameter.grad is None or bool((parameter.grad == 0).any())
+
+
+def zero_sum(parameter: Any) -> bool:
+    return parameter.grad is None or not parameter.grad.sum()
+
+
 def last_bad(net: Any, x: Any) -> int | None:
     found = None
     for number, layer in enumerate(net):
@@ -64,10 +77,19 @@ RIGHT: dict[str, list[Any]] = {
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "13.1": [
         (DIAGNOSES | {"a": "no step", "l": "accumulated gradients"}, "order", "the diagnoses of a and l"),
-        (DIAGNOSES | {"h": "vanishing"}, "element", "1 of 12 are wrong: look again at h"),
+        (DIAGNOSES | {"h": "vanishing"}, "element", "1 of 12 is wrong: look again at h"),
         (DIAGNOSES | {"h": "vanishing", "b": "nan"}, "numbers", "2 of 12 are wrong: look again at b, h"),
         (dict.fromkeys(DIAGNOSES, "nan"), "numbers", "every patient got one diagnosis"),
         (DIAGNOSES | {"a": "tired"}, "type", "'tired' is no diagnosis"),
+        (DIAGNOSES | {"b": "no_optimizer"}, "type", "did you mean no optimizer?"),
+        (
+            DIAGNOSES | {"j": "no optimizer"},
+            "element",
+            "Of j: no optimizer holds some parameters, and that has a reason",
+        ),
+        (DIAGNOSES | {"f": "saturated"}, "element", "Of f: no gradient is 0. Compare it from layer to layer"),
+        (DIAGNOSES | {"e": "no step"}, "element", "Of e: some parameters do move"),
+        (DIAGNOSES | {"c": "unreached"}, "element", "Of c: the first layer has a gradient of 0"),
         ({"a": "nan"}, "shape", "a diagnosis of b, c"),
         ("nan", "type", "a dict is expected"),
     ],
@@ -75,14 +97,37 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda net: silent(net, zeros=False), "zero", "with a dead layer: a gradient that is 0 everywhere"),
         (lambda net: silent(net, frozen=True), "element", "a parameter that is frozen"),
         (learning, "order", "these are the parameters that did get a gradient"),
-        (lambda net: list(net.parameters()), "type", "is no name of a parameter"),
-        (lambda net: "1.weight", "type", "a list of names is expected"),
-        (lambda net: net.gradients(), "raised", "raised AttributeError"),
+        (lambda net: [name for name in silent(net, frozen=True) if name.startswith("1")], "element", "are missing"),
+        (
+            lambda net: [name for name, one in net.named_parameters() if one.requires_grad and some_zero(one)],
+            "element",
+            "one of two units is dead: some of these learn",
+        ),
+        (
+            lambda net: [name for name, one in net.named_parameters() if one.requires_grad and zero_sum(one)],
+            "element",
+            "one of two units is dead: some of these learn",
+        ),
+        (lambda net: list(net.parameters()), "type", "a Parameter is no name of a parameter"),
+        (lambda net: "1.weight", "type", "a list of names is expected, and not a str"),
+        (lambda net: print(end=""), "type", "a list of names is expected: does the function end with return?"),
+        (
+            lambda net: [name for name, one in net.named_parameters() if not one.grad.any()],
+            "raised",
+            "ask for that first",
+        ),
     ],
     "13.3": [
         (lambda net, x: first_bad(net, x, shift=1), "shifted", "one layer too far"),
         (last_bad, "order", "that is the last bad layer"),
         (lambda net, x: first_bad(net, x, test=lambda one: ~one.isnan()), "not finite", "Inf counts"),
+        (
+            lambda net, x: first_bad(net, x, test=lambda one: one.isfinite().any()),
+            "element",
+            "one number that is NaN is enough",
+        ),
+        (not_fed, "not finite", "Does each layer get the result of the one before it?"),
+        (lambda net, x: True, "type", "the number of a layer is expected, and not a bool"),
         (lambda net, x: net[1], "type", "the number of a layer is expected"),
         (lambda net, x: first_bad(net, x) or 0, "type", "None is expected"),
         (lambda net: 0, "raised", "raised TypeError"),

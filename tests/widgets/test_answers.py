@@ -10,6 +10,8 @@ import nbgrad
 
 pytestmark = pytest.mark.browser
 
+OFTEN = "often that of a square's derivative, or of a value that is used twice"
+
 
 def opens(opened: Any, graph: nbgrad.AutogradGraph, folder: Path) -> Page:
     graph.save(folder / "asked.html")
@@ -36,14 +38,14 @@ def test_a_number_is_typed_into_a_page(opened: Any, tmp_path: Path) -> None:
     box(tab, "a").click()
     for answer, said in {
         "-7": "✗ not yet: the sign is wrong.",
-        "3.5": "✗ not yet: a factor 2 is missing: the derivative of a square, or a term that counts twice.",
-        "14": "✗ not yet: a factor 2 is too many: the derivative of a square, or a term that counts twice.",
+        "3.5": f"✗ not yet: a factor 2 is missing: {OFTEN}.",
+        "14": f"✗ not yet: a factor 2 is too many: {OFTEN}.",
         "0": "✗ not yet: it is 0, which is not right.",
-        "5": "✗ not yet: it is not right.",
+        "5": "✗ not yet: it is not right, and neither its sign nor a factor 2 is why.",
         "seven": "✗ not yet: numbers are expected, such as -1.5 or 1/4.",
         "": "✗ not yet: numbers are expected, such as -1.5 or 1/4.",
         "7, 7": "✗ not yet: the shape is (), so 1 number is expected, not 2.",
-        "7.02": "✗ not yet: it is not right.",
+        "7.02": "✗ not yet: it is nearly right: write more digits, and round only at the end.",
     }.items():
         expect(give(tab, answer)).to_have_text(said)
         expect(box(tab, "a")).to_contain_text("∇ ✗")
@@ -68,9 +70,11 @@ def test_a_list_is_typed_into_a_page(opened: Any, tmp_path: Path) -> None:
     expect(tab.get_by_test_id("nbgrad-answered")).to_have_text("4 numbers, such as 1, -2.5, 1/4")
     for answer, said in {
         "2 4 6 8": "✗ not yet: the sign of 1 of 4 elements is wrong.",
-        "1 2 -3 4": "✗ not yet: a factor 2 is missing: the derivative of a square, or a term that counts twice.",
+        "1 2 -3 4": f"✗ not yet: a factor 2 is missing: {OFTEN}.",
         "-2 -4 6 -8": "✗ not yet: the sign of every element is wrong.",
         "[[2, 4], [-6, 9]]": "✗ not yet: 3 of 4 elements are right.",
+        "4 2 8 -6": "✗ not yet: these are the right numbers in another order.",
+        "2 4 2 8": "✗ not yet: 3 of 4 elements are right.",
         "9 9 9 9": "✗ not yet: none of 4 elements are right.",
         "2 4": "✗ not yet: the shape is (2, 2), so 4 numbers are expected, not 2.",
         "0 0 0 0": "✗ not yet: every element is 0.",

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Callable, Iterator
 from functools import reduce
 from itertools import combinations
-from math import prod
+from math import log10, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -264,15 +264,24 @@ def _multiple(size: float, shape: tuple[int, ...], *, single: bool) -> str:
     """What a factor that all numbers are off by stands for."""
     for factor, what in ((2.0, "too many"), (0.5, "missing")):
         if abs(size / factor - 1) < 1e-3:
-            return f"a factor 2 is {what}: the derivative of a square, or a term that counts twice"
+            return f"a factor 2 is {what}: often that of a square's derivative, or of a value that is used twice"
     if single:  # the factor would be the answer
-        return "it is too large" if size > 1 else "it is too small"
+        return _range(size)
     for count in sorted({*shape, prod(shape)} - {0, 1, 2}):
         if abs(size / count - 1) < 1e-3:
             return f"every element is n = {count} times too large, as by a sum in the place of a mean"
         if abs(size * count - 1) < 1e-3:
             return f"every element is n = {count} times too small, as by a mean in the place of a sum"
     return f"every element is {size:.4g} times what it has to be: a constant factor is wrong"
+
+
+def _range(size: float) -> str:
+    """About how far a number is off that is ``size`` times the right one."""
+    which, times = ("large", size) if size > 1 else ("small", 1 / size)
+    for limit, about in ((1.1, "less than a tenth"), (2.0, "a factor below 2"), (10.0, "a factor between 2 and 10")):
+        if times < limit:
+            return f"its size is too {which}, by {about}"
+    return f"its size is too {which}, by a factor of {10 ** int(log10(times)):,} or more"
 
 
 def _transposed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
@@ -329,6 +338,6 @@ def _rounded(got: torch.Tensor, want: torch.Tensor, _: _Tolerance) -> Deviation 
 
 def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     if got.numel() == 1:
-        return "it is not right"
+        return "it is not right, and neither its sign nor a factor 2 is why"
     right = int(near.each(got, want).sum())
     return f"{right or 'none'} of {got.numel()} elements {'is' if right == 1 else 'are'} right"
