@@ -90,7 +90,9 @@ def unanswered(answer: Any) -> str:
     """
     parts = answer.values() if isinstance(answer, Mapping) else answer if isinstance(answer, list | tuple) else ()
     if answer is ... or any(part is ... for part in parts):
-        return "write your answer in the place of the ..."
+        left = [str(name) for name, part in answer.items() if part is ...] if isinstance(answer, Mapping) else []
+        which = f" for {', '.join(left)}" if 0 < len(left) < len(parts) else ""
+        return f"write your answer{which} in the place of the ..."
     if isinstance(answer, type):
         empty = [name for name, one in vars(answer).items() if _is_empty(getattr(one, "__func__", one))]
         return f"{answer.__name__}.{empty[0]} is empty: write it in the place of the ..." if empty else ""

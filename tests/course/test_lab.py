@@ -318,7 +318,8 @@ def test_an_exercise_that_was_not_answered_says_so() -> None:
     place = "write your answer in the place of the ..."
     for number, answer, reason in (
         ("1.1", ..., place),
-        ("1.1", {"a": 6.0, "b": ..., "c": ..., "f": ...}, place),
+        ("1.1", dict.fromkeys(NAMES, ...), place),
+        ("1.1", {"a": 6.0, "b": ..., "c": ..., "f": ...}, "write your answer for b, c, f in the place of the ..."),
         ("1.1", [1.0, ..., 2.0, 3.0], place),
         ("1.2", empty, "the function empty is empty: write it in the place of the ..."),
         ("1.2", documented, "the function documented is empty"),

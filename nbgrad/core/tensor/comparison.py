@@ -339,5 +339,21 @@ def _rounded(got: torch.Tensor, want: torch.Tensor, _: _Tolerance) -> Deviation 
 def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     if got.numel() == 1:
         return "it is not right, and neither its sign nor a factor 2 is why"
-    right = int(near.each(got, want).sum())
-    return f"{right or 'none'} of {got.numel()} elements {'is' if right == 1 else 'are'} right"
+    right = near.each(got, want)
+    count = int(right.sum())
+    return (
+        f"{count or 'none'} of {got.numel()} elements {'is' if count == 1 else 'are'} right{_first(got, want, right)}"
+    )
+
+
+def _first(got: torch.Tensor, want: torch.Tensor, right: torch.Tensor) -> str:
+    """How the first wrong number is wrong, where that can be said of a number alone."""
+    known = ~right & got.ne(0) & want.ne(0)
+    if got.is_complex() or want.is_complex() or not known.any():
+        return ""
+    at = tuple(known.nonzero()[0].tolist())
+    size = float(got[at] / want[at])
+    words = ["the sign is wrong"] if size < 0 else []
+    if abs(abs(size) - 1) > 1e-3:
+        words.append(_range(abs(size)))
+    return f". At [{', '.join(map(str, at))}] {', and '.join(words)}" if words else ""
