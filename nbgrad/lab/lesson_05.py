@@ -236,7 +236,9 @@ def _repaired(answer: Any) -> Deviation | None:
     for _ in range(3):
         before = _loss(net, images, labels)
         if (found := _raised(lambda: losses.append(answer(net, optimizer, images, labels)), said)) is not None:
-            return found
+            early = "UnboundLocalError" in found.text
+            text = f"{found}. This line comes before the one that makes it" if early else found.text
+            return Deviation(found.kind, text)
         if losses[-1] is None:
             return Deviation("type", f"{said} gives None: it has to return the loss")
         if (found := difference(losses[-1], before)) is not None and len(losses) == 1:

@@ -122,8 +122,8 @@ def _silent(answer: Any) -> Deviation | None:
             more = ". A .grad that is None has no numbers: ask for that first"
             return Deviation("raised", f"{found}{more}") if isinstance(error, AttributeError) else found
         if not isinstance(given, list | tuple | set):
-            why = ": does the function end with return?" if given is None else f", and not a {kind_of(given)}"
-            return Deviation("type", f"a list of names is expected{why}")
+            why = "does the function end with return?" if given is None else f"it gives {kind_of(given)}"
+            return Deviation("type", f"a list of names is expected: {why}")
         if (found := _of_names(set(given), right, net)) is not None:
             return Deviation(found.kind, f"silent of {text}: {found}")
     return None
@@ -148,8 +148,9 @@ def _of_names(given: set[Any], right: list[str], net: Any) -> Deviation | None:
         text = "some of these learn: a gradient counts as none where every number of it is 0, and not where some are, "
         return Deviation("element", f"{text}or where their sum is")
     missing, many = set(right) - given, given - set(right)
-    text = f"{len(missing)} names are missing, and {len(many)} are too many"
-    return Deviation("element", text)
+    counts = ((len(missing), "missing"), (len(many), "too many"))
+    text = ", and ".join(f"{count} {'is' if count == 1 else 'are'} {what}" for count, what in counts if count)
+    return Deviation("element", f"of {len(right)} names {text}")
 
 
 # 13.3: where a NaN begins, in a torch network.

@@ -41,6 +41,7 @@ WRONG: list[tuple[Any, Any, str, str]] = [
     (RIGHT.T, RIGHT, "transposed", "it is transposed: it has shape (3, 2), and (2, 3) is expected"),
     (SQUARE.T, SQUARE, "transposed", "rows and columns have changed places"),
     (RIGHT[0], RIGHT, "row", "this is row 0 alone"),
+    (2.0, RIGHT[0], "row", "this is element 1 alone"),
     (SQUARE[1:], SQUARE, "shape", "the first element is missing, all others are right"),
     (RIGHT[:, :2], RIGHT, "shape", "the last element is missing, all others are right"),
     (RIGHT.flatten(), RIGHT, "shape", "the numbers are right, but it has shape (6,)"),

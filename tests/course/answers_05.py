@@ -47,6 +47,13 @@ def steps(lines: str) -> Any:
     return train_step
 
 
+def backward_first(model: Any, optimizer: Any, images: Any, labels: Any) -> Any:
+    loss.backward()  # noqa: F821
+    loss = nn.functional.cross_entropy(model(images), labels)
+    optimizer.step()
+    return loss
+
+
 PLACES = [9.7, 9.1, 8.2, 7.0]
 
 RIGHT: dict[str, list[Any]] = {
@@ -96,5 +103,6 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda *four: print(steps("zfbs")(*four)), "type", "it has to return the loss"),
         (steps("zfbsf"), "shifted", "it is that of the parameters after the step"),
         (steps("zbfs"), "raised", "raised AttributeError"),
+        (backward_first, "raised", "'loss' where it is not associated with a value. This line comes before the one"),
     ],
 }

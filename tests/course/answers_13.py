@@ -97,7 +97,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda net: silent(net, zeros=False), "zero", "with a dead layer: a gradient that is 0 everywhere"),
         (lambda net: silent(net, frozen=True), "element", "a parameter that is frozen"),
         (learning, "order", "these are the parameters that did get a gradient"),
-        (lambda net: [name for name in silent(net, frozen=True) if name.startswith("1")], "element", "are missing"),
+        (lambda net: [name for name in silent(net, frozen=True) if name.startswith("1")], "element", "of 2 names 2 are missing"),
         (
             lambda net: [name for name, one in net.named_parameters() if one.requires_grad and some_zero(one)],
             "element",
@@ -109,7 +109,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
             "one of two units is dead: some of these learn",
         ),
         (lambda net: list(net.parameters()), "type", "a Parameter is no name of a parameter"),
-        (lambda net: "1.weight", "type", "a list of names is expected, and not a str"),
+        (lambda net: "1.weight", "type", "a list of names is expected: it gives str"),
         (lambda net: print(end=""), "type", "a list of names is expected: does the function end with return?"),
         (
             lambda net: [name for name, one in net.named_parameters() if not one.grad.any()],

@@ -179,7 +179,7 @@ def _one_row(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
         return ""
     if len(found) == len(want):
         return "every row is this one, but each has to be there"
-    return f"this is row {found[0]} alone"
+    return f"this is {'row' if want.ndim > 1 else 'element'} {found[0]} alone"
 
 
 def _summed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
