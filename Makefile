@@ -44,7 +44,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo pages kit site write course images wheels opdb sweep bench models models-small test together whole minimum tools lint types unit frontend notebooks grading more browser clean
+.PHONY: help setup compile lab demo pages kit site write course images wheels opdb sweep bench models models-small test together whole minimum tools lint types unit frontend notebooks more browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -136,7 +136,7 @@ $(MODELS)/.small $(MODELS)/.all: tests/models/small.txt tests/models/install.py 
 
 # -------------------------------------------------------------------------------------------------- check
 
-test: tools setup lint together unit minimum models-small notebooks browser ## run every check, in the order of how fast it fails
+test: tools setup lint together unit minimum models-small more notebooks browser ## run every check, in the order of how fast it fails
 	@echo "all checks passed"
 
 tools: # says what the tests lack on this machine before anything is installed
@@ -151,7 +151,7 @@ types: setup ## mypy --strict
 
 # Each of these keeps one processor busy: checks, and what later ones install.
 together: setup
-	@$(MAKE) --no-print-directory -j $(JOBS) TOGETHER=1 types frontend $(BUILD)/minimum/installed.txt $(MODELS)/.small
+	@$(MAKE) --no-print-directory -j $(JOBS) TOGETHER=1 types frontend $(BUILD)/minimum/installed.txt $(MODELS)/.small $(MORE)/.installed
 
 # Of the tests marked `sampled` or `rotated` a part runs. What a second run of the tests could find is less: it takes some
 # cases of a sixth of them. Which ones the commit says: tests/sampling.py. `make whole` takes them all, one difference at a
@@ -168,11 +168,12 @@ whole: tools setup compile ## the same with every case each time, the declared m
 	$(call step,unit (AVX2 and two threads),$(AVX2) $(UNIT) -m $(AGAIN))
 	@$(MAKE) --no-print-directory minimum OLDEST=tests
 	@$(MAKE) --no-print-directory notebooks TURNS=1
-	@$(MAKE) --no-print-directory more
+	@$(MAKE) --no-print-directory more MORE_TURNS=
 	$(call step,browser,$(UNIT) -n $(WAITING) -m browser)
 
 # nbval is for the notebooks, and takes seconds to import in every process.
-UNIT = $(PY) -m pytest -q -p no:nbval --dist loadscope -n $(JOBS)
+TESTS = -m pytest -q -p no:nbval --dist loadscope -n $(JOBS)
+UNIT = $(PY) $(TESTS)
 # Where there is no compiler the core is plain.
 FIRST = $(shell [ -e $(COMPILED) ] && echo 1 || echo 0)
 # The sources, the packages and the pages are the same each time: their tests run once.
@@ -226,12 +227,11 @@ UNANSWERED = $(NBVAL) --nbval-lax
 TURNS := 3
 turn = $$($(PY) -m tests.sampling $(TURNS) $(1)/*.ipynb)
 
-grading: setup $(MORE)/.installed ## nbgrader and otter-grader grade hand-ins of two lessons
-	$(call step,grading,$(MORE)/bin/python -m pytest -q -p no:nbval tests/course/test_grading.py)
+more: setup $(MORE)/.installed ## what needs packages of their own: the site with saved pictures, graded hand-ins, marimo, ipyparallel, accelerate (MORE_TURNS= runs all)
+	$(call step,site and graders and marimo and engines,$(MORE)/bin/python $(TESTS) -n $(WAITING) -m more $(MORE_TURNS) $(IN_MORE))
 
-more: setup $(MORE)/.installed ## the site with saved pictures, graded hand-ins, marimo, ipyparallel, accelerate: what needs packages of their own
-	$(call step,site and graders and marimo and engines,$(MORE)/bin/python -m pytest -q -p no:nbval $(IN_MORE))
-
+# They wait for kernels half of their time. Graders, engines and processes take turns by the commit.
+MORE_TURNS ?= --sampled
 IN_MORE := tests/test_site.py tests/course/test_grading.py tests/test_marimo.py tests/test_engines.py \
 	tests/nn/parallel/test_accelerate.py
 

@@ -7,6 +7,7 @@ import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Generator, Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,8 +71,9 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run browser tests last: they are slow, and playwright keeps an event loop running once it has started.
 
-    With ``--sample`` or ``--sampled`` a part of the cases of a test function stays, and a part of the rotated tests of
-    a file. With ``--functions`` a part of the functions of a file stays.
+    What needs a package that is not installed is skipped. With ``--sample`` or ``--sampled`` a part of the cases of a
+    test function stays, and a part of the rotated tests of a file. With ``--functions`` a part of the functions of a
+    file stays.
     """
     functions: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     files: defaultdict[str, list[pytest.Item]] = defaultdict(list)
@@ -80,6 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             files[item.nodeid.partition("::")[0]].append(item)
         else:
             functions[item.nodeid.partition("[")[0]].append(item)
+    if config.getoption("markexpr") != "more":  # who asks for them does not want them skipped
+        skip_what_is_not_installed(items)
     waiting = set(waiting_functions(list(functions), config.option))
     left = [item for name in waiting for item in functions.pop(name)]
     left += [item for name, cases in functions.items() for item in left_out(name, cases, config.option)]
@@ -89,6 +93,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
     items[:] = sorted(kept, key=lambda item: item.get_closest_marker("browser") is not None)
+
+
+def skip_what_is_not_installed(items: list[pytest.Item]) -> None:
+    """Skip the tests marked ``more`` whose package is not there."""
+    for item in items:
+        for mark in item.iter_markers("more"):
+            (package,) = mark.args
+            if find_spec(package) is None:
+                item.add_marker(pytest.mark.skip(reason=f"{package} is not installed: make more"))
 
 
 def waiting_functions(names: list[str], options: argparse.Namespace) -> Iterator[str]:

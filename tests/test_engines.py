@@ -1,6 +1,5 @@
 """A notebook with the engines of ipyparallel: they train together, and one picture stands for all of them."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,8 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 pytestmark = [
     pytest.mark.once,
-    pytest.mark.skipif(find_spec("ipyparallel") is None, reason="ipyparallel is not installed: make more"),
+    pytest.mark.more("ipyparallel"),
+    pytest.mark.rotated(2, together="engines"),
 ]
 
 ROOT = Path(__file__).parents[1]

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from html import unescape
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -78,7 +77,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.skipif(find_spec("marimo") is None, reason="marimo is not installed: make more")
+@pytest.mark.more("marimo")
 def test_a_notebook_of_marimo_shows_every_kind_of_picture(tmp_path: Path) -> None:
     (tmp_path / "notebook.py").write_text(NOTEBOOK, "utf-8")
     command = [sys.executable, "-m", "marimo", "export", "html", "notebook.py", "-o", "page.html"]

@@ -96,10 +96,10 @@ def test_the_commit_says_the_turn(tmp_path: Path) -> None:
     assert turns[0] != turns[1]
 
 
-def ran(folder: Path, *options: str) -> tuple[dict[str, set[int]], str]:
+def ran(folder: Path, *options: str, tests: str = TESTS) -> tuple[dict[str, set[int]], str]:
     """Which cases of each test ran, and what pytest wrote."""
     file = folder / "test_cases.py"
-    file.write_text(TESTS)
+    file.write_text(tests)
     command = [sys.executable, "-m", "pytest", "-v", "-p", "no:nbval", "-p", "no:cacheprovider", "-p", "tests.conftest"]
     done = subprocess.run(
         [*command, "-c", ROOT / "pyproject.toml", "--rootdir", folder, file, *options],
@@ -169,3 +169,33 @@ def test_files_take_turns() -> None:
     assert named(1) == list("abcdefg")
     assert len(named(3)) in (2, 3)
     assert set(named(3)) < set("abcdefg")
+
+
+NEEDING = """
+import pytest
+
+@pytest.mark.more("json")
+def test_there():
+    pass
+
+@pytest.mark.more("no_such_package")
+def test_not_there():
+    import no_such_package
+"""
+
+
+def test_what_needs_a_package_is_skipped_without_it_but_not_where_it_was_asked_for(tmp_path: Path) -> None:
+    cases, said = ran(tmp_path, tests=NEEDING)
+    assert cases == {"test_there": {0}}
+    assert "no_such_package is not installed: make more" in said
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        ran(tmp_path, "-m", "more", tests=NEEDING)
+    assert "1 failed, 1 passed" in failed.value.stdout
+
+
+def test_make_more_runs_every_file_that_needs_its_packages() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8").replace("\\\n", " ")
+    listed = next(line.split()[2:] for line in makefile.splitlines() if line.startswith("IN_MORE :="))
+    mark = "mark." + "more("
+    marked = [path for path in ROOT.glob("tests/**/test_*.py") if mark in path.read_text("utf-8")]
+    assert sorted(listed) == sorted(path.relative_to(ROOT).as_posix() for path in marked if path != Path(__file__))

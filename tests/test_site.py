@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ def test_every_document_is_in_one_section() -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(find_spec("sphinx") is None, reason="Sphinx is not installed: make more")
+@pytest.mark.more("sphinx")
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tools.site", "--saved", str(tmp_path / "site")],

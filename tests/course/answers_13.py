@@ -97,7 +97,11 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda net: silent(net, zeros=False), "zero", "with a dead layer: a gradient that is 0 everywhere"),
         (lambda net: silent(net, frozen=True), "element", "a parameter that is frozen"),
         (learning, "order", "these are the parameters that did get a gradient"),
-        (lambda net: [name for name in silent(net, frozen=True) if name.startswith("1")], "element", "of 2 names 2 are missing"),
+        (
+            lambda net: [name for name in silent(net, frozen=True) if name.startswith("1")],
+            "element",
+            "of 2 names 2 are missing",
+        ),
         (
             lambda net: [name for name, one in net.named_parameters() if one.requires_grad and some_zero(one)],
             "element",

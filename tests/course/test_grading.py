@@ -1,6 +1,6 @@
 """Lessons are sources for nbgrader and for otter-grader: hand-ins get the points that their answers deserve.
 
-The graders are no part of nbgrad's environment: ``make grading`` installs them beside it and runs these tests there.
+The graders are no part of nbgrad's environment: ``make more`` installs them beside it and runs these tests there.
 """
 
 import json
@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,6 @@ from nbformat import NotebookNode
 from tools import course, grading
 
 pytestmark = pytest.mark.once
-
-with_nbgrader = pytest.mark.skipif(find_spec("nbgrader") is None, reason="nbgrader is not installed: make grading")
-with_otter = pytest.mark.skipif(find_spec("otter") is None, reason="otter-grader is not installed: make grading")
 
 SOLVED = "the solution"
 
@@ -128,6 +124,12 @@ def trimmed(code: str) -> list[str]:
     return [line for line in code.splitlines() if line.strip() and line.strip() != "# your answer"]
 
 
+def turns(*together: str) -> list[Any]:
+    """The lessons for a grader. In each turn the two graders take different lessons, so that both are graded."""
+    marks = [pytest.mark.rotated(2, together=one) for one in together]
+    return [pytest.param(name, marks=mark) for name, mark in zip(HAND_INS, marks, strict=True)]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("course")
@@ -136,8 +138,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(600)
-@with_nbgrader
-@pytest.mark.parametrize("name", HAND_INS)
+@pytest.mark.more("nbgrader")
+@pytest.mark.parametrize("name", turns("straight", "crossed"))
 def test_nbgrader_gives_the_points_that_hand_ins_deserve(name: str, folder: Path) -> None:
     run(["-c", RELEASE, name], folder)
     released = folder / "release" / name / f"{name}.ipynb"
@@ -158,8 +160,8 @@ def test_nbgrader_gives_the_points_that_hand_ins_deserve(name: str, folder: Path
 
 
 @pytest.mark.timeout(600)
-@with_otter
-@pytest.mark.parametrize("name", HAND_INS)
+@pytest.mark.more("otter")
+@pytest.mark.parametrize("name", turns("crossed", "straight"))
 def test_otter_gives_the_points_that_hand_ins_deserve(name: str, folder: Path) -> None:
     made = folder / "otter" / name
     run(["-m", "otter", "assign", "--no-run-tests", f"otter/{name}.ipynb", str(made)], folder)

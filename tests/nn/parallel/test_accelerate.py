@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from tests.nn.parallel.processes import LIMIT, ROOT
 
 pytestmark = [
     pytest.mark.once,
-    pytest.mark.skipif(find_spec("accelerate") is None, reason="accelerate is not installed: make more"),
+    pytest.mark.more("accelerate"),
+    pytest.mark.rotated(2, together="processes"),
 ]
 
 PROGRAM = Path(__file__).with_name("accelerated.py")
