@@ -118,9 +118,9 @@ def _silent(answer: Any) -> Deviation | None:
         try:
             given = answer(net)
         except Exception as error:  # whatever the student's function raises is the answer's fault
-            found = raised(f"silent of {text}", error)
+            told = raised(f"silent of {text}", error)
             more = ". A .grad that is None has no numbers: ask for that first"
-            return Deviation("raised", f"{found}{more}") if isinstance(error, AttributeError) else found
+            return Deviation("raised", f"{told}{more}") if isinstance(error, AttributeError) else told
         if not isinstance(given, list | tuple | set):
             why = "does the function end with return?" if given is None else f"it gives {kind_of(given)}"
             return Deviation("type", f"a list of names is expected: {why}")
