@@ -219,7 +219,7 @@ class Watch(Observer):
     def _line(self) -> str:
         """How the training goes: the number of the backward, its loss, and the norm of all gradients together."""
         notes, model = self.graph.listener.notes, self._model()
-        said = [f"step {self.graph.backwards:,}"]
+        said = [f"backward {self.graph.backwards:,}"]
         loss = notes.values.raw(notes.roots[0]) if len(notes.roots) == 1 else None
         if loss is not None and loss.numel() == 1 and not loss.is_complex():
             said.append(f"loss {number(loss.item())}")

@@ -154,7 +154,7 @@ def test_help_lists_everything_and_explains_one_option(shell: InteractiveShell) 
     assert said(shell, "%autograd").startswith("cells are recorded that begin with %%autograd"), "nothing is on"
     assert "view              graph" in said(shell, "%autograd config"), "nothing is set"
     assert said(shell, "%autograd help depth").splitlines() == [
-        "--depth: draw each module that is nested deeper as one box; default: as deep as fits",
+        "--depth: draw each module that is nested deeper as one box; default: fold until the picture fits",
         "  value      a whole number, or none",
         "  default    -",
         "  now        -",

@@ -462,17 +462,20 @@ class AutogradGraph(Queries):
                 that is alive without a kernel or a network, ``.gif`` a film of the training step, forward and then
                 backward, ``.dot`` graphviz's language, ``.json`` the plain description that all of these are drawn
                 from, ``.txt`` a table.
-            depth: modules nested deeper than this are drawn folded; default: as far as the drawing needs it.
-            nodes: how many nodes may be drawn, so that only the rest is folded; default: as few as are seen at once.
-            direction: "TB", from top to bottom, "LR", from left to right, or "auto", as it is seen larger.
+            depth: modules that are nested deeper than this are folded; default: as many as ``nodes`` needs.
+            nodes: up to this many nodes are drawn before modules are folded; default: modules are folded until the
+                picture fits on a screen.
+            direction: "TB", from top to bottom, "LR", from left to right, or "auto", the one with the larger letters.
             what_if: for a page: the reader can change numbers of leaves and inputs, and the page runs the graph again.
                 It is for at most 300 ops, whose leaves and inputs have at most 2,000 numbers.
 
         Raises:
-            ValueError: another suffix, or none; or ``what_if`` for what is no page, or a graph that is too large.
-            RerunError: the graph cannot be run again, as with a constant that is gone.
+            ValueError: another suffix, or none; or ``what_if`` for a file that is not a page, or for a graph that is
+                too large.
+            RerunError: the graph cannot be run again, for example because a constant no longer exists.
             NotImplementedError: an op has no kernel in a page; the message names the operator and the line.
-            ModuleNotFoundError: what draws a PDF, a PNG or a film is not installed; the message says how to install it.
+            ModuleNotFoundError: the package that draws a PDF, a PNG or a film is not installed; the message says how to
+                install it.
             RuntimeError: what draws it fails; the message says which package that is, and what to do.
             FileNotFoundError: its folder is not there; said before anything is drawn.
             OSError: the file can't be written; one that was there before is as it was.

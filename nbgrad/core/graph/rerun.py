@@ -233,7 +233,7 @@ class Rerun:
         data = changes[id] if id in changes else self.numbers(id)
         if not data.is_floating_point():
             kind = "complex" if data.dtype.is_complex else "whole"
-            raise RerunError(f"a step to both sides is for real numbers, and these are {kind}")
+            raise RerunError(f"a central difference needs real numbers, and these are {kind}")
         if not self.roots:
             raise RerunError("no backward ran here: there is no gradient to compare with")
         found = self.run(changes, asked=(id,)).gradients.get(id)
