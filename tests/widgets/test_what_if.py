@@ -263,7 +263,7 @@ def test_the_slider_of_a_page_moves_the_picture(opened: Any, tmp_path: Path) -> 
     assert leaf.locator(".nbg-rule").all_text_contents() != rule
     expect(tab.get_by_test_id("nbgrad-what-if-banner")).to_contain_text("What if: w[0, 0] = 1.5.")
     expect(tab.get_by_test_id("nbgrad-what-if-banner")).to_contain_text(
-        "findings, colours and charts are of the recording"
+        "findings, colours and heat maps show the recorded numbers"
     )
     wanted = recorded.ask(recorded.node("w"), **{recorded.node("w"): {"0": 1.5}})
     expect(part.get_by_test_id("nbgrad-what-if-result")).to_have_text(wanted["result"])

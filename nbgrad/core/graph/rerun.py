@@ -138,7 +138,7 @@ class Rerun:
             raise RerunError(f"this graph has {len(records):,} boxes, and one of at most {MOST:,} can be run again")
         notes = graph.listener.notes
         if notes.deleted or notes.cut:
-            raise RerunError("boxes or wires were taken out of this graph")
+            raise RerunError("boxes or edges were removed from this graph")
         things = notes.things if graph.closed else graph.listener.things(graph.listener.passed())
         self.order = [record.id for record in records]
         self.sources: dict[int, RerunSource] = {}

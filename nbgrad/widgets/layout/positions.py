@@ -1,4 +1,4 @@
-"""The positions of all boxes and lines: Outline -> Picture.
+"""The positions of all boxes and edges: Outline -> Picture.
 
 Graphviz gets boxes of fixed size and ids of our own making, never a name that a user chose, and returns positions. A
 reduction's mark is a small node between the two ends of its edge, so that graphviz makes room for it. A graph that

@@ -1,4 +1,4 @@
-"""Elements or slices replaced, added to, or reduced, at the places that an index tensor names."""
+"""Writing elements or slices at the positions in an index tensor: replacing, adding or reducing."""
 
 import warnings
 from functools import cache

@@ -1,4 +1,4 @@
-"""Windows and other views by strides, and torch's ops with _copy in their names, which copy a view at once."""
+"""Windows and other views by strides, and torch's ops with _copy in their names, which return a copy of the view."""
 
 from inspect import signature
 from math import prod
