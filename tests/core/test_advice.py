@@ -56,7 +56,7 @@ def test_in_place_the_message_names_the_variable_and_the_op_that_saved_it() -> N
     y.data.add_(1)
     text = message(loss.backward)
     assert "the gradient of mul needs 'y' (its input 'b', a result of exp, of shape (2,)) as it was when mul" in text
-    assert "an in-place operation has changed it since (it is version 1, saved was version 0)" in text
+    assert "an in-place operation has changed it since (its version is now 1, and was 0 when it was saved)" in text
     assert "y = y.clone()" in text
     assert "inside nbgrad.AutogradGraph() or nbgrad.detect_anomaly() to see here the line of mul" in text
 
@@ -217,9 +217,9 @@ def test_what_a_loop_carries_on_is_to_be_detached() -> None:
     text = message(loop)
     assert "a second time: its saved" in text
     assert text.endswith(
-        "This line ran that backward too: what a loop carries from one round to the next, as the state of an RNN, is "
-        "to be cut off there with detach(); what was computed before the loop is to be computed in it, or kept with "
-        "retain_graph=True."
+        "The same line ran that backward in an earlier round of a loop. If the loop carries a tensor from one round "
+        "to the next, such as the state of an RNN, detach() it in each round. If the tensor was computed before the "
+        "loop, compute it inside, or pass retain_graph=True."
     )
 
 
@@ -676,7 +676,7 @@ class Frame:
         ({1}, "data is of type set: list(...) makes a list of it"),
         (map(int, "1"), "data is of type map: list(...) makes a list of it"),
         (object(), "data is of type object"),
-        (len, "data is len, which can be called: call it for what it gives"),
+        (len, "data is len, which can be called: pass the result of a call"),
         (nbgrad.nn.ReLU(), "data is ReLU, which can be called"),
         (Frame(), "data is a Frame: its to_numpy() is an array"),
         (np.array([None]), "data[0] is None"),

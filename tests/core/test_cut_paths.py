@@ -252,7 +252,7 @@ def test_where_numbers_alone_are_taken_that_is_where_the_path_ends(what: str) ->
     (found,) = graph.unreached({"W": W})
     assert found.kind == "elsewhere"
     assert f"which does not lead to the loss: {what} at tests/core/test_cut_paths.py:" in found.reason
-    assert found.reason.endswith("takes its numbers alone")
+    assert found.reason.endswith("reads only its numbers")
 
 
 def test_numbers_that_are_looked_at_end_no_path_that_goes_on() -> None:

@@ -222,7 +222,7 @@ class _AnomalyObserver(Observer):
         origin = known_origin(arg) if isinstance(arg, TENSORS) else None
         made = f"the result of an earlier {origin.op.name}" if isinstance(origin, Node | Output) else "an input"
         place = user_place()
-        cause = "it was there before detect_anomaly() could see it made, or was written in place"
+        cause = "it was made before detect_anomaly() began, or was written in place"
         lines = [f"{name!r}, {made}, holds {kind} before {op.name} runs: {place}", bad]
         return AnomalyError(lines, cause, phase="forward", kind=kind, index=index, place=place)
 

@@ -162,8 +162,8 @@ def _check_uses_arguments(func: Callable[..., Any], args: list[Any], originals: 
     for value in originals:
         if value.origin in reached:
             raise ValueError(
-                f"func uses a {dtype_name(value.dtype)} input of shape {tuple(value.shape)} through a "
-                "variable, where gradcheck checks a float64 copy: use the argument, or make the input float64"
+                f"func reads a {dtype_name(value.dtype)} input of shape {tuple(value.shape)} from a variable, but "
+                "gradcheck passes a float64 copy as an argument: use the argument, or make the input float64"
             )
 
 
@@ -246,7 +246,7 @@ def _explained(title: str, problem: Mismatch, calls: Sequence[tuple[_Call, int]]
     culprit = _culprit(calls, limits)
     return "\n".join(
         [
-            f"{title}: {problem.probe.results[problem.output]} by {problem.name}: {_WHAT[problem.kind]}",
+            f"{title}: {problem.probe.results[problem.output]} with respect to {problem.name}: {_WHAT[problem.kind]}",
             *_numbers(problem),
             *_blamed(culprit),
             *wrap("  probable cause  " + _why(problem, culprit, calls), 112, subsequent_indent=" " * 18),

@@ -119,7 +119,7 @@ def hessian(
 
 def _check_strategy(name: str, given: str) -> None:
     if given not in ("forward-mode", "reverse-mode"):
-        raise AssertionError(f'{name} is to be "reverse-mode" or "forward-mode", not {given!r}')
+        raise AssertionError(f'{name} must be "reverse-mode" or "forward-mode", not {given!r}')
 
 
 def _one_hot(like: Tensor) -> Iterator[Tensor]:

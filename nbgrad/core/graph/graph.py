@@ -116,7 +116,7 @@ class AutogradGraph(Queries):
 
     def __enter__(self) -> Self:
         if self._before is not None:
-            raise RuntimeError(f"{self.name!r} was opened before: make a new AutogradGraph for each block")
+            raise RuntimeError(f"{self.name!r} was opened before: make a new AutogradGraph for each with block")
         self._before = state = current()
         followed = follows()
         # One tuple for both cases: Cython does not come to an end with the type of a tuple that is made of itself.

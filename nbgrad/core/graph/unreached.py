@@ -390,7 +390,7 @@ class Paths:
             return "no gradient", reason, fact.place
         end, read = self._farthest(start)
         last = self._facts[end]
-        numbers = "" if read is None else f": {read[0]} at {read[1]} takes its numbers alone"
+        numbers = "" if read is None else f": {read[0]} at {read[1]} reads only its numbers"
         return (
             "elsewhere",
             f"it ends at {last.what} at {last.place}, which does not lead to the loss{numbers}",

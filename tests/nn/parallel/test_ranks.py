@@ -92,7 +92,7 @@ def test_what_adds_up_counts() -> None:
 
 def test_a_rank_that_does_not_compare_is_named_and_nothing_hangs() -> None:
     first, second = values(compared.one_asks, 2)
-    assert "rank 1 has told nothing about this backward. Open nbgrad.record(ranks=True)" in first
+    assert "rank 1 has sent no figures of this backward. Open nbgrad.record(ranks=True)" in first
     assert first.count("rank 1 has told nothing") == 2  # the picture says so too
     assert "does not compare ranks: open it in every process with nbgrad.record(ranks=True), or %%auto" in second
 
