@@ -86,7 +86,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
                 sys.stderr.write(f"{late}. Close the generator that holds it\n")
             return
         for problem in self.present():  # raised, it would take what the block computed, or stand for what it raised
-            warn_here(f"{problem}. The graph is there as before: graph.save(...) writes it to another file")
+            warn_here(f"{problem}. The graph still exists: graph.save(...) writes it to another file")
 
     def present(self) -> list[str]:
         """Show the graph as the options say, and write its file. Of ranks that are compared, rank 0 alone does so.

@@ -75,7 +75,9 @@ class Watch(Observer):
         check_known("watch", options, _OPTIONS)
         shell = get_ipython()
         if shell is None and not marimo_output.runs():
-            raise RuntimeError("watch() draws in a notebook, and this is none. nbgrad.record works everywhere.")
+            raise RuntimeError(
+                "watch() draws in a notebook, and this program does not run in one. nbgrad.record works everywhere."
+            )
         wanted = Options(**{"name": type(model).__name__, **options})
         self.graph = AutogradGraph(wanted.name, budget=wanted.budget << 20, history=wanted.history)
         self._model = ref(model)
@@ -240,8 +242,8 @@ class Watch(Observer):
         except Exception as error:  # raised here, it would break a backward that is done
             self._stop()
             warn_here(
-                f"{self!r} could not draw and has ended: {type(error).__name__}: {error}. What you run goes on; "
-                "nbgrad.watch(model) begins anew."
+                f"{self!r} could not draw and has ended: {type(error).__name__}: {error}. Your program continues; "
+                "nbgrad.watch(model) starts a new view."
             )
 
     def _variables(self) -> dict[str, Any]:

@@ -34,10 +34,13 @@ def pictures(captured: Any) -> int:
 
 def test_status_says_what_is_recorded_and_what_was(shell: InteractiveShell) -> None:
     assert said(shell, "%autograd") == said(shell, "%autograd status")
-    assert said(shell, "%autograd status") == "cells are recorded that begin with %%autograd; none was yet\n"
+    assert (
+        said(shell, "%autograd status")
+        == "only cells that begin with %%autograd are recorded; no cell was recorded yet\n"
+    )
     run(shell, f"%%autograd --name square --view none\n{PRODUCT}")
     assert said(shell, "%autograd status").splitlines() == [
-        "cells are recorded that begin with %%autograd",
+        "only cells that begin with %%autograd are recorded",
         "last graph: <AutogradGraph 'square': 2 ops, 1 backwards>, <History: 1 of 1 backwards>",
     ]
     run(shell, "%autograd on --view none --no-watch")
@@ -151,7 +154,7 @@ def test_help_lists_everything_and_explains_one_option(shell: InteractiveShell) 
     assert all(name in text for name in (*COMMANDS, "--strict-broadcast", "--budget", "--view"))
     assert said(shell, "%autograd -h") == text
     assert said(shell, "%autograd on -h") == said(shell, "%autograd config --view text --help") == text
-    assert said(shell, "%autograd").startswith("cells are recorded that begin with %%autograd"), "nothing is on"
+    assert said(shell, "%autograd").startswith("only cells that begin with %%autograd are recorded"), "nothing is on"
     assert "view              graph" in said(shell, "%autograd config"), "nothing is set"
     assert said(shell, "%autograd help depth").splitlines() == [
         "--depth: draw each module that is nested deeper as one box; default: fold until the picture fits",

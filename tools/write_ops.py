@@ -30,8 +30,8 @@ too.
 
 A bar marks a gradient: $`\\bar{{y}}`$ is the gradient of the result, and the last column has the gradient of each
 input. The formulas do not contain the sums that undo broadcasting, because the engine makes them. If an op is not
-defined for all numbers, *(of 0.2 to 3)* is the range from which the tests draw. Everything on this page is read from the
-rows of the op table:
+defined for all numbers, *(of 0.2 to 3)* is the range from which the tests draw. Everything on this page is read from
+the rows of the op table:
 
 ```python
 from nbgrad.extend import OPS

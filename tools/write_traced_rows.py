@@ -24,11 +24,11 @@ INTRO = """# Every op in a traced program
 <!-- Written by python -m tools.write_traced_rows, which traces the samples of every row: change those instead. -->
 
 `nbgrad.trace` turns a function into a program without computing numbers. So an op whose steps depend on numbers needs
-special treatment. Of the {count} rows of the
-op table, with their gradients and second gradients,
+special treatment. These are the numbers for the {count} rows of the op table, with their
+gradients and second gradients:
 
 - **{traced} are traced**: their steps are functions of torch;
-- **{opaque} have an opaque step**: a function of nbgrad that depends on numbers, and that the program calls in each run;
+- **{opaque} have an opaque step**: a function of nbgrad that depends on numbers, and that each run calls;
 - **{refused} are refused** for some arguments: the size of a result depends on numbers. The error names the line.
 
 A program gives the same bits as the function, and a test compares them for every row. An opaque step cannot be a part

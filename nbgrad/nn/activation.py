@@ -1,6 +1,6 @@
 """Activations as blocks: the nonlinear functions between layers.
 
-Shapes: output as input, where nothing else is said.
+Shapes: output as input, unless the docstring says otherwise.
 """
 
 import warnings

@@ -84,8 +84,8 @@ def _tell_clipped(grads: list[torch.Tensor], inv_scale: torch.Tensor) -> None:
         by = observer.change_since_backward(grads[0])
         if by is not None and scale > 1 and bound < sqrt(scale):  # one that was multiplied by the factor is larger
             observer.on_slip(
-                f"{by} bounds gradients that GradScaler has scaled, by {scale:g}, and will divide by that: call its "
-                "unscale_(optimizer) before"
+                f"{by} clips gradients that still contain the factor of the GradScaler, {scale:g}: call "
+                "scaler.unscale_(optimizer) first"
             )
 
 

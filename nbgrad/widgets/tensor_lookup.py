@@ -33,7 +33,7 @@ What = Literal["value", "gradient"]
 
 _LET_GO: dict[What, str] = {
     "value": "Only statistics were kept: the graph does not hold on to large results.",
-    "gradient": "Only statistics were kept: gradients of results are let go when the graph closes.",
+    "gradient": "Only statistics were kept: gradients of results are freed when the graph closes.",
 }
 
 

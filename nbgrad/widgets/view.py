@@ -218,7 +218,7 @@ class GraphView(anywidget.AnyWidget):
                 if (look := node[what]) is not None and look["columns"]:
                     return Numbers(node=id, of=what, said=f"{node['label'][1]}: a cell a number", look=look, rows=[])
         if self._holdings is None:
-            return Numbers(node=id, of=what, said="Nobody holds the tensors of this picture.", look=None, rows=[])
+            return Numbers(node=id, of=what, said="The tensors of this picture no longer exist.", look=None, rows=[])
         return self._holdings.numbers(id, what)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:

@@ -311,7 +311,7 @@ def test_a_rule_that_is_wrong_by_a_thousandth_is_named_with_both_values(row: Mak
 
     text = failure(gradcheck, lambda x, y: (cube(x.exp()) * y).sum(), (leaf(0.0, 1.0), leaf(1.0, 2.0)), rtol=1e-4)
 
-    assert "gradcheck: output 0 by input 0: the gradient is wrong" in text
+    assert "gradcheck: output 0 with respect to input 0: the gradient is wrong" in text
     assert "worst at [1] of the input" in text
     assert "analytic 120.6" in text
     assert "numeric 120.5" in text
@@ -328,7 +328,7 @@ def test_the_right_one_of_several_inputs_and_outputs_is_named(row: MakeRow) -> N
 
     product = row("half_wrong", mul, broadcasts=True, a=lambda g, b: g * b, b=lambda g, a: g * a * 1.01)
     text = failure(gradcheck, lambda a, b, i: (a.exp(), product(a, b) + i), (x3(), leaf([[1.0], [4.0]]), tensor(3)))
-    assert "output 1 by input 1" in text
+    assert "output 1 with respect to input 1" in text
     assert "worst at [1, 2] of the output, [1, 0] of the input" in text or "[0, 2] of the output, [0, 0]" in text
     assert "analytic -2.02" in text
     assert "numeric -2 " in text

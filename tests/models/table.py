@@ -66,7 +66,8 @@ def page(rans: Iterable[Any], known: str = "") -> str:
     parts = [
         "# Other people's models",
         "`make models` runs programs of public packages three times: plain, recorded as they are, and converted with "
-        "`nbgrad.from_torch`. The models are tiny and have random weights. The command compares the loss and every gradient, "
+        "`nbgrad.from_torch`. The models are tiny and have random weights. The command compares the loss and "
+        "every gradient, "
         "and writes this page.",
         f"- {len(rows)} programs of {len({cells[0] for cells in rows})} packages, with torch {torch.__version__}.\n"
         f"- Recorded: {equal} of {len(rows)} give the same bits as the plain run.\n"
@@ -88,8 +89,8 @@ def page(rans: Iterable[Any], known: str = "") -> str:
 
 COLUMNS = """\
 - **recorded**: *equal* means four things. Loss and gradients are those of the plain run, to the bit. Every parameter
-  that has a gradient has it in the graph. When the graph is closed, it keeps no object of the program alive. All functions
-  of torch that the recording had replaced are restored. If a program is a whole training, with a trainer of the
+  that has a gradient has it in the graph. When the graph is closed, it keeps no object of the program alive. All
+  functions that the recording had replaced in torch are restored. If a program is a whole training, with a trainer of the
   package, the trained parameters are compared, too.
 - **converted**: *equal to the bit*; *close*: equal up to rounding errors; *refused*: an error that names nbgrad;
   *error*: any other error; *different*: other numbers without an error. Whole trainings are not converted.

@@ -111,7 +111,7 @@ def test_a_gradient_says_what_else_was_added_to_those_that_came_along_the_edges(
         h = nbgrad.tensor([1.0, 2.0], requires_grad=True).sum()
         nbgrad.autograd.backward([h, h * h])
     assert told_of(graph)[0][1].endswith(
-        "all have arrived and are added; with what the backward began with here it is 7"
+        "all have arrived and are added; together with the gradient with which the backward began here, it is 7"
     )
     x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
     before = x * 2
@@ -502,7 +502,7 @@ def test_an_error_of_something_else_adds_a_note_and_a_finding_alone() -> None:
     before = describe(graph)
     after = graphs.ended(graph, KeyError("elsewhere"))
     said = "The cell raised KeyError: 'elsewhere'."
-    notes = [f"{said} The gradients are those of backward 1, which had ended."]
+    notes = [f"{said} The gradients are those of backward 1, the last complete one."]
     problems = [{"kind": "failed", "text": said, "node": None}]
     assert after == {**before, "stopped": True, "notes": notes, "problems": problems}
 

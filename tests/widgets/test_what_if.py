@@ -121,7 +121,9 @@ def test_a_nudge_in_words() -> None:
     recorded = Recorded(small)
     leaf = recorded.node("w")
     said = recorded.ask(leaf, 0, nudge=True)["nudge"]
-    found = re.fullmatch(r"Central difference with h = (\S+): (\S+)\. The gradient: (\S+)\. They differ by (\S+)%\.", said)
+    found = re.fullmatch(
+        r"Central difference with h = (\S+): (\S+)\. The gradient: (\S+)\. They differ by (\S+)%\.", said
+    )
     assert found is not None, said
     assert float(found[2]) == pytest.approx(float(found[3]), rel=2e-3)
 

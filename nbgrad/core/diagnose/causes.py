@@ -81,9 +81,7 @@ def _undefined(problem: Mismatch) -> str:
 def _zero(problem: Mismatch) -> str:
     if problem.got.any():
         return ""
-    return (
-        "no gradient arrives: every entry is 0, as if a rule returned None or zeros, or as if the path were cut"
-    )
+    return "no gradient arrives: every entry is 0, as if a rule returned None or zeros, or as if the path were cut"
 
 
 def _near(got: torch.Tensor, want: torch.Tensor) -> bool:
@@ -112,7 +110,9 @@ def _multiple(problem: Mismatch, size: float) -> str:
     counts = {*output, *input, prod(output), prod(input)} - {0, 1, 2}
     for count in sorted(counts):
         if abs(size / count - 1) < 1e-5:
-            return f"a division by n = {count} is missing: every entry is {count} times too large, as if a mean were a sum"
+            return (
+                f"a division by n = {count} is missing: every entry is {count} times too large, as if a mean were a sum"
+            )
         if abs(size * count - 1) < 1e-5:
             return (
                 f"a division by n = {count} is too many: every entry is {count} times too small, as if a sum were a "

@@ -75,8 +75,7 @@ def grad(
     """
     if not only_inputs:
         raise ValueError(
-            "grad(): only_inputs=False is not supported, as in torch: call backward(), which accumulates in every "
-            ".grad"
+            "grad(): only_inputs=False is not supported, as in torch: call backward(), which accumulates in every .grad"
         )
     if materialize_grads and allow_unused is False:
         raise ValueError("grad(): materialize_grads=True gives zeros for unused inputs: leave allow_unused out")

@@ -38,7 +38,9 @@ class CustomOverlay(NamedTuple):
         if not isinstance(values, Mapping):
             raise TypeError(f"overlay({name!r}, ...) takes a dict of numbers, as {{w: 0.5}}, not {kind_of(values)}")
         if not values:
-            raise ValueError(f"overlay({name!r}, ...) got no numbers; to remove an overlay, pass None instead of the dict")
+            raise ValueError(
+                f"overlay({name!r}, ...) got no numbers; to remove an overlay, pass None instead of the dict"
+            )
         numbers: dict[int, float] = {}
         found = [(_subjects(graph, records, key), _number(name, key, value, log)) for key, value in values.items()]
         # A module has a number for all that is in it that no key nearer to it names.

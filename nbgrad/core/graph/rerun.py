@@ -135,7 +135,9 @@ class Rerun:
         """
         records = graph.records
         if len(records) > MOST:
-            raise RerunError(f"this graph has {len(records):,} boxes, and only a graph of at most {MOST:,} can be run again")
+            raise RerunError(
+                f"this graph has {len(records):,} boxes, and only a graph of at most {MOST:,} can be run again"
+            )
         notes = graph.listener.notes
         if notes.deleted or notes.cut:
             raise RerunError("boxes or edges were removed from this graph")
@@ -258,7 +260,9 @@ class Rerun:
         found = self._changed_leaves()
         if self._random:
             names = dict.fromkeys(call.op.name for call in self.calls if isinstance(call.op, Op) and call.op.random)
-            found.append(f"{', '.join(names)} draws random numbers again: the same ones in each run, but not the recorded ones.")
+            found.append(
+                f"{', '.join(names)} draws random numbers again: the same ones in each run, but not the recorded ones."
+            )
         if found:
             return found
         outcome = self.run({})
@@ -270,9 +274,7 @@ class Rerun:
             for call in self.calls:
                 was, now = known[call.id], lengths.get(call.id)
                 if was is not None and now is not None and not isclose(was, now, rel_tol=_CLOSE, abs_tol=1e-12):
-                    return [
-                        f"The {what} of {call.what} differs from the recorded one: norm {now:.4g}, not {was:.4g}."
-                    ]
+                    return [f"The {what} of {call.what} differs from the recorded one: norm {now:.4g}, not {was:.4g}."]
         return found
 
     def _changed_leaves(self) -> list[str]:

@@ -77,9 +77,9 @@ class Compiled:
 
     def __init__(self, function: Callable[..., Any], backend: str, level: Level, budget: float | None = None) -> None:
         if level not in LEVELS:
-            raise ValueError(f"compile(level={level!r}): there is no such level, only {', '.join(LEVELS)}")
+            raise ValueError(f"compile(level={level!r}): the levels are {', '.join(LEVELS)}")
         if backend not in BACKENDS:
-            raise ValueError(f"compile(backend={backend!r}): there is no such backend, only {', '.join(BACKENDS)}")
+            raise ValueError(f"compile(backend={backend!r}): the backends are {', '.join(BACKENDS)}")
         if budget is not None:
             check_budget(budget)
         self.function = function
@@ -134,7 +134,8 @@ class Compiled:
     def _in_order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if self._takes_names is None:
             raise TypeError(
-                f"{self.__name__} is compiled and takes its arguments in order: {', '.join(kwargs)} has a name"
+                f"{self.__name__} is compiled and takes its arguments by position: pass {', '.join(kwargs)} without a "
+                "name"
             )
         given = self._takes_names.bind(*args, **kwargs)
         given.apply_defaults()

@@ -147,9 +147,7 @@ def _sizes(asked: str, count: int) -> str:
     if -1 in sizes:
         known = prod(size for size in sizes if size != -1)
         return f". {count} elements are not divided by {known}, the product of the other sizes"
-    return (
-        f". The tensor has {count} elements, and this shape {prod(sizes)}: a size of -1 is computed from the others"
-    )
+    return f". The tensor has {count} elements, and this shape {prod(sizes)}: a size of -1 is computed from the others"
 
 
 def _joined(dim: int, shapes: list[Shape]) -> str:

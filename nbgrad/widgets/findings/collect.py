@@ -329,8 +329,9 @@ def _added_up(records: list[Record], frames: list[HistoryFrame]) -> list[Finding
     more = f" and of {counted(len(others), 'other')}" if others else ""
     step = first.since.what if first.since is not None else None
     text = (
-        f"the .grad of {first.name or f'a {first.kind}'} {first.shape}{more} holds more than the last backward "
-        f"brought, though {step} came after each: gradients of earlier steps are in it. {remedy}"
+        f"the .grad of {first.name or f'a {first.kind}'} {first.shape}{more} holds more than the gradient of the last "
+        f"backward, although {step} came after each backward: it still contains gradients of earlier backwards. "
+        f"{remedy}"
     )
     return [replace(located(first, "accumulated gradients", text, remedy), tensors=tuple(map(called, found)))]
 
