@@ -95,7 +95,7 @@ def test_no_view_records_and_draws_nothing(shell: InteractiveShell) -> None:
         ("--direction LEFT", "direction='LEFT': it has to be one of auto, TB, LR"),
         ("--depth one", "depth='one': it has to be a whole number, 0 or more"),
         ("--depth -1", "depth=-1: it has to be a whole number, 0 or more"),
-        ("--history 1", "history=1: keep 0 frames, or 2 and more"),
+        ("--history 1", "history=1: it must be 0, or at least 2"),
         (
             "--device tpu",
             "device='tpu': it has to be a device that torch knows, such as cpu, cuda or cuda:1; did you mean cpu?",

@@ -173,9 +173,9 @@ def test_help_lists_everything_and_explains_one_option(shell: InteractiveShell) 
     ("line", "message"),
     [
         ("%autograd stat", "there is no command stat; did you mean status?\nThere are status, on, off"),
-        ("%autograd off now", "%autograd off takes nothing more, but got now"),
+        ("%autograd off now", "%autograd off takes no further arguments, but got now"),
         ("%autograd on --veiw text", "there is no option --veiw; did you mean --view?"),
-        ("%autograd on --history 1", "history=1: keep 0 frames"),
+        ("%autograd on --history 1", "history=1: it must be 0, or at least 2"),
         ("%autograd on --save", "--save needs a value, as in: %%autograd --save net.svg\n%autograd help lists"),
     ],
 )

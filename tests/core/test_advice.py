@@ -58,7 +58,7 @@ def test_in_place_the_message_names_the_variable_and_the_op_that_saved_it() -> N
     assert "the gradient of mul needs 'y' (its input 'b', a result of exp, of shape (2,)) as it was when mul" in text
     assert "an in-place operation has changed it since (its version is now 1, and was 0 when it was saved)" in text
     assert "y = y.clone()" in text
-    assert "inside nbgrad.AutogradGraph() or nbgrad.detect_anomaly() to see here the line of mul" in text
+    assert "inside nbgrad.AutogradGraph() or nbgrad.detect_anomaly(): then this message names the line of mul" in text
 
 
 def test_in_place_both_lines_are_there_inside_a_graph() -> None:
@@ -71,7 +71,7 @@ def test_in_place_both_lines_are_there_inside_a_graph() -> None:
         text = message(loss.backward)
     assert f"the gradient of mul at {place(saved, 'loss = (y * y).sum()')} needs 'y'" in text
     assert f"add_ at {place(changed, 'y += 1')} has changed it in-place since" in text
-    assert "to see here" not in text
+    assert "then this message names" not in text
 
 
 def test_in_place_the_line_of_the_op_is_known_after_the_graph_has_closed() -> None:
@@ -650,7 +650,9 @@ def test_it_works_as_in_torch(program: Callable[[Library], tuple[Any, ...]]) -> 
 def test_a_list_of_larger_tensors_is_an_error_as_in_torch() -> None:
     with pytest.raises(ValueError, match="only one element tensors"):
         torch.tensor([torch.ones(2), torch.ones(2)])
-    with pytest.raises(ValueError, match=r"holds a tensor of shape \(2,\): only those with one element are numbers"):
+    with pytest.raises(
+        ValueError, match=r"holds a tensor of shape \(2,\): only a tensor with one element can be used as a number"
+    ):
         tensor([tensor([1.0, 2.0]), tensor([1.0, 2.0])])
 
 
@@ -683,7 +685,7 @@ class Frame:
         ([tensor(1.0), None], "data[1] is None"),
         (
             [[1, 2], [3]],
-            "rows of one length, but data[0] holds 2, data[1] holds 1: of a list of tensors nbgrad.nn.utils.",
+            "rows of one length, but data[0] holds 2, data[1] holds 1: nbgrad.nn.utils.",
         ),
         ([[1, 2], [3, 4, 5], [6, 7]], "but data[0], data[2] hold 2, data[1] holds 3"),
         ([[1]] * 5 + [[1, 2]], "but data[0], data[1], data[2] and 2 more hold 1, data[5] holds 2"),

@@ -40,7 +40,7 @@ WRONG: list[tuple[Any, Any, str, str]] = [
     (0.7 * RIGHT, RIGHT, "factor", "every element is 0.7 times what it has to be"),
     (RIGHT.T, RIGHT, "transposed", "it is transposed: it has shape (3, 2), and (2, 3) is expected"),
     (SQUARE.T, SQUARE, "transposed", "rows and columns have changed places"),
-    (RIGHT[0], RIGHT, "row", "this is row 0 alone"),
+    (RIGHT[0], RIGHT, "row", "this is only row 0"),
     (SQUARE[1:], SQUARE, "shape", "the first element is missing, all others are right"),
     (RIGHT[:, :2], RIGHT, "shape", "the last element is missing, all others are right"),
     (RIGHT.flatten(), RIGHT, "shape", "the numbers are right, but it has shape (6,)"),

@@ -57,7 +57,9 @@ REFUSED: dict[str, Callable[[], Any]] = {
 @pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning")
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_utility_of_torchs_that_cannot_work_names_nbgrads(name: str) -> None:
-    with pytest.raises(TypeError, match=rf"^torch\.{name} works on torch's own .*: nbgrad\.{name} is the one"):
+    with pytest.raises(
+        TypeError, match=rf"^torch\.{name} works only on torch's own .*: for nbgrad's use nbgrad\.{name}"
+    ):
         REFUSED[name]()
     ours: Any = nbgrad
     for part in name.split("."):

@@ -90,8 +90,8 @@ def page(rans: Iterable[Any], known: str = "") -> str:
 COLUMNS = """\
 - **recorded**: *equal* means four things. Loss and gradients are those of the plain run, to the bit. Every parameter
   that has a gradient has it in the graph. When the graph is closed, it keeps no object of the program alive. All
-  functions that the recording had replaced in torch are restored. If a program is a whole training, with a trainer of the
-  package, the trained parameters are compared, too.
+  functions that the recording had replaced in torch are restored. If a program is a whole training, with a trainer
+  of the package, the trained parameters are compared, too.
 - **converted**: *equal to the bit*; *close*: equal up to rounding errors; *refused*: an error that names nbgrad;
   *error*: any other error; *different*: other numbers without an error. Whole trainings are not converted.
 - **time**, **memory**: for a forward and backward, recorded or converted, divided by the time or memory of plain

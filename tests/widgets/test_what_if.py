@@ -150,7 +150,7 @@ def test_the_gradients_that_a_reader_is_asked_for_stay_hidden() -> None:
     edge = next(one["id"] for one in recorded.description["edges"] if one["source"] == leaf)
     assert edge not in told["edges"]
     assert "asked for" in recorded.ask(leaf, nudge=True)["said"]
-    with pytest.raises(ValueError, match="is asked for gradients"):
+    with pytest.raises(ValueError, match="asks its reader for gradients"):
         what_if_program(recorded.graph, "loss")
 
 
