@@ -57,12 +57,12 @@ def checkpoint(
         fn: what to run: a function or a module.
         args: its arguments, tensors or not.
         preserve_rng_state: draw the same random numbers the second time, as dropout needs; False saves the time.
-        use_reentrant: torch's question which of its two ways it is to take; there is one here, which has the gradients
-            of both and the limits of neither.
+        use_reentrant: has no effect. It chooses between two kinds of checkpoint in torch; nbgrad has one kind, which
+            has the gradients of both and the limits of neither.
         context_fn: makes two contexts; ``fn`` runs inside the first, and the second time inside the second.
         determinism_check: "default" also compares shape and element type of what the ops of both runs make; "none" only
             compares the ops.
-        debug: torch's logs of both runs, which nbgrad does not write: its errors name the ops of both.
+        debug: must be False: torch then writes logs of both runs, while nbgrad's errors name the ops of both runs.
         early_stop: end the second run after the last op that saves something.
         kwargs: its named arguments.
 
