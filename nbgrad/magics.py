@@ -88,7 +88,7 @@ class Session:
 
     @uncollected
     def present(self) -> None:
-        """Show the graph; what keeps it from that is told in a line, because nobody can catch it here."""
+        """Show the graph; if that fails, a line says why, because no code can catch the error here."""
         try:
             problems = self.recording.present()
         except KeyboardInterrupt:

@@ -211,7 +211,7 @@ class Watch(Observer):
             self._refresh(tensors_in_sight(user_frame()))
 
     def _say(self) -> None:
-        """Say how the training goes; a model whose gradients take long to measure is told of less often."""
+        """Say how the training goes; less often for a model whose gradients take long to measure."""
         begin = perf_counter()
         self._unsaid = False
         self._guarded(lambda: self.view.say(self._line()))

@@ -80,7 +80,7 @@ class Holdings:
         return None if self._asks is None else self._asks()
 
     def settle(self) -> None:
-        """Take what a run of the graph needs, and let go of the graph: for a moment in which nobody waits."""
+        """Take what a run of the graph needs, and release the graph: for a moment in which the user does not wait."""
         if self._graph is not None:
             self._rerun, self._graph = rerun_of(self._graph), None
 

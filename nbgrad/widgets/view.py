@@ -32,7 +32,7 @@ class GraphView(anywidget.AnyWidget):
     numbers of a large tensor, and to run the graph again with other numbers.
 
     For that it keeps the whole graph, until it is closed: here, in the page, because its cell runs again, or because
-    its output was cleared and nobody can display it once more.
+    its output was cleared and it cannot be displayed once more.
 
     Args:
         graph: all of it.
@@ -185,7 +185,7 @@ class GraphView(anywidget.AnyWidget):
     def _told(self, _view: Any, content: dict[str, str], _buffers: Any) -> None:
         """A page shows the view, or the output in which it did was cleared there: close it if that was its only page.
 
-        Of one that was loaded anew nobody said that it is gone, so what it showed stays.
+        A page that was reloaded did not report that it is gone, so its views stay.
         """
         if (page := content.get("shown")) is not None:
             self._pages.add(page)

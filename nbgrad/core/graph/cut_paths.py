@@ -189,7 +189,7 @@ class Uses:
 
 
 _TOLD = 3
-"""So many ends of paths are told of at most."""
+"""At most so many ends of paths are reported."""
 
 
 def _where() -> tuple[Place, bool]:

@@ -173,7 +173,7 @@ class AutogradGraph(Queries):
         except BaseException:
             self.clear()  # an interrupt: half of it is worth nothing, and every tensor is let go of all the same
             raise
-        if error is not None and not isinstance(error, GeneratorExit):  # of a generator nobody wanted more: no error
+        if error is not None and not isinstance(error, GeneratorExit):  # a generator was closed: no error
             self.raised(error)
         if self.check_cycle():
             raise RuntimeError(f"{self.name!r} has a cycle: this is a defect of nbgrad, please report it")

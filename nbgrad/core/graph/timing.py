@@ -25,7 +25,7 @@ class Times(NamedTuple):
 
 
 class _TimedListener(Listener):
-    """A listener with a clock; another class, so that nobody else pays for it."""
+    """A listener with a clock; another class, so that other graphs do not become slower."""
 
     def forget(self) -> None:
         super().forget()

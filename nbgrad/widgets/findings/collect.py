@@ -206,7 +206,7 @@ def _reach(records: list[Record], first: Record, modules: int) -> str:
 def _forward_beginnings(records: list[Record], unknown: set[int]) -> Iterator[tuple[Record, str]]:
     """The first values that are not finite; an Inf that is meant is none, as in a mask, nor is it an anomaly.
 
-    One may have begun in a constant that is ``unknown``, since nobody has kept it.
+    One may have begun in a constant that is ``unknown``, since it was not kept.
     """
     made = {record.id: record for record in records}
     later, wrong = _spoiled_since(records, unknown), set[int]()
@@ -337,7 +337,7 @@ def _added_up(records: list[Record], frames: list[HistoryFrame]) -> list[Finding
 
 
 def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
-    """What no gradient reached though it is to learn; what ends in one place and has no box is told of once, there.
+    """The tensors to train that no gradient reached; those that end at one place without a box are reported once.
 
     What something has moved learns from another loss, as one of two networks, or is a copy of what learns. Nor is a
     network to learn that is looked at inside ``no_grad``, or cut off by ``detach()``, or an input whose gradient was
