@@ -17,7 +17,7 @@ class GradScaler(torch.amp.GradScaler):
     """torch's ``torch.amp.GradScaler`` for nbgrad's losses and optimizers (Micikevicius et al. 2018).
 
     In float16 small gradients become 0. So the loss is multiplied by a large factor before the backward, gradients are
-    divided by it before the step, and a step whose gradients are not finite is left out and the factor made smaller.
+    divided by it before the step, and a step whose gradients are not finite is skipped and the factor is reduced.
     Arguments, defaults, ``state_dict`` and errors are torch's; see https://arxiv.org/abs/1710.03740.
 
     Args:

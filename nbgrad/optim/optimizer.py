@@ -23,7 +23,7 @@ class Optimizer(torch.optim.Optimizer):
     """Changes parameters by their gradients; a subclass says how, in ``update``.
 
     Hooks, printing and pickling are those of torch's base class, and whatever asks for a ``torch.optim.Optimizer`` and
-    reads nothing but the settings of its groups, as every scheduler does, takes this one.
+    reads only the settings of its groups, as every scheduler does, accepts it.
 
     Args:
         params: the parameters, as ``model.parameters()`` or ``model.named_parameters()`` gives them; or groups of them,

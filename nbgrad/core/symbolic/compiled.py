@@ -38,10 +38,10 @@ def compile(  # torch's name
     level: Level = "exact",
     budget: float | None = None,
 ) -> Any:
-    """Run ``function`` as a program: traced at its first call, and again where the program would no longer hold.
+    """Run ``function`` as a program: traced at its first call, and again if the program is no longer valid.
 
     The function is a loss, whose result has a ``backward()`` as before, or a whole training step with its optimizer. It
-    is traced once for each kind of arguments. It is also traced again if anything has changed that it uses from around
+    is traced once for each kind of arguments. It is also traced again if anything has changed that it uses from outside
     it: a variable, an attribute, an entry of a list, a mode or a setting of a module, a parameter that was replaced or
     frozen, a hook, a setting of an optimizer. A learning rate and the numbers in parameters are read anew in each call.
     A method has programs of its own for each object.
@@ -71,7 +71,7 @@ class Compiled:
     """A compiled function.
 
     Attributes:
-        function: what was compiled.
+        function: the function that was compiled.
         reasons: a line for each trace: why it was made, and how long it took.
     """
 
