@@ -255,7 +255,7 @@ def test_a_watch_that_cannot_draw_ends_and_the_backward_goes_on(
     run(shell, STEP)
     before = live.view.picture
     monkeypatch.setattr("nbgrad.watching.outline", fail)
-    with pytest.warns(UserWarning, match=r"could not draw .* ValueError: no room\. What"):
+    with pytest.warns(UserWarning, match=r"could not draw .* ValueError: no room\. Your"):
         run(shell, LOOP)
     assert shell.user_ns["net"][0].weight.grad is not None
     assert (live.graph.closed, live.view.picture) == (True, before)

@@ -170,7 +170,7 @@ def _in_order(op: OpInfo, args: tuple[Any, ...]) -> tuple[Any, ...]:
     if not isinstance(number, int | float | complex):
         return args
     place, last = user_place(), f"{_SCALED[op.name.rstrip('_')]}={number!r}"
-    text = f"{op.name}()takes its factor as the last argument: write {op.name}(..., {last})"
+    text = f"{op.name}() takes its factor as the last argument: write {op.name}(..., {last})"
     warnings.warn_explicit(text, UserWarning, place.file, place.line)
     return (first, *others, number)
 
@@ -202,7 +202,7 @@ def _plain(op: OpInfo, name: str, value: Any) -> Any:
         return value
     data: Any = value._data
     if data.ndim:
-        raise TypeError(f"{op.name}(): {name}is a tensor of shape {tuple(data.shape)}, not a number: {_usage(op)}")
+        raise TypeError(f"{op.name}(): {name} is a tensor of shape {tuple(data.shape)}, not a number: {_usage(op)}")
     if value._needs_grad:
         raise TypeError(f"{op.name}(): {name} needs a gradient, which would be lost in a setting: pass t.item()")
     return data.item()

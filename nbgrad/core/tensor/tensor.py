@@ -318,7 +318,7 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
         """Copies and pickles are new leaves: the gradient of a copied leaf must not go to the original."""
         if not self.is_leaf:
             return refused(
-                "only a leaf can be copied or pickled or sent to another process, and this is the result of "
+                "only a leaf can be copied, pickled or sent to another process, and this is the result of "
                 f"{self.grad_fn}: its history cannot be copied. Use y.detach(), y.clone() for a copy, or "
                 "y.detach().numpy() for a plot"
             )
