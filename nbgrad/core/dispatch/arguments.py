@@ -219,7 +219,7 @@ def _inputs(op: OpInfo, given: tuple[Any, ...], settings: dict[str, Any]) -> lis
 
 
 NO_OUT = (
-    "{called} takes no out= on an nbgrad tensor: its result is a new tensorwith a history of its own. Use that "
+    "{called} takes no out= on an nbgrad tensor: its result is a new tensor with a history of its own. Use that "
     "tensor, or copy it into another one with t.copy_()"
 )
 

@@ -494,7 +494,7 @@ class _Run:
             return node.settings
         if any(map(_described, call.settings.values())):
             raise RerunError(
-                f"a tensor that {call.what} was called with no longer exists, such as an index. Keep the loss in a "
+                f"a tensor that {call.what} was called with, such as an index, no longer exists. Keep the loss in a "
                 "variable, and run the cell again"
             )
         return call.settings
