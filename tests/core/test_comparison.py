@@ -35,13 +35,13 @@ WRONG: list[tuple[Any, Any, str, str]] = [
     (2 * RIGHT, RIGHT, "factor", "a factor 2 is too many"),
     (RIGHT / 2, RIGHT, "factor", "a factor 2 is missing"),
     (-2 * RIGHT, RIGHT, "factor", "the sign is wrong, and a factor 2 is too many"),
-    (6 * RIGHT, RIGHT, "factor", "every element is n = 6 times too large, as by a sum in the place of a mean"),
-    (RIGHT / 3, RIGHT, "factor", "every element is n = 3 times too small, as by a mean in the place of a sum"),
+    (6 * RIGHT, RIGHT, "factor", "every element is n = 6 times too large, as if a mean were a sum"),
+    (RIGHT / 3, RIGHT, "factor", "every element is n = 3 times too small, as if a sum were a mean"),
     (0.7 * RIGHT, RIGHT, "factor", "every element is 0.7 times what it has to be"),
     (RIGHT.T, RIGHT, "transposed", "it is transposed: it has shape (3, 2), and (2, 3) is expected"),
     (SQUARE.T, SQUARE, "transposed", "rows and columns have changed places"),
-    (RIGHT[0], RIGHT, "row", "this is row 0 alone"),
-    (2.0, RIGHT[0], "row", "this is element 1 alone"),
+    (RIGHT[0], RIGHT, "row", "this is only row 0"),
+    (2.0, RIGHT[0], "row", "this is only element 1"),
     (SQUARE[1:], SQUARE, "shape", "the first element is missing, all others are right"),
     (RIGHT[:, :2], RIGHT, "shape", "the last element is missing, all others are right"),
     (RIGHT.flatten(), RIGHT, "shape", "the numbers are right, but it has shape (6,)"),
@@ -88,7 +88,7 @@ WRONG: list[tuple[Any, Any, str, str]] = [
     (len, RIGHT, "type", "it is a builtin_function_or_method, where numbers are expected"),
     (Fraction(1, 2), RIGHT, "type", "it is a Fraction"),
     (-2.0, 2.0, "sign", "the sign is wrong"),
-    (3.0, 0.0, "numbers", "it is not right, and neither its sign nor a factor 2 is why"),
+    (3.0, 0.0, "numbers", "it is not right, also not with another sign or a factor 2"),
 ]
 
 
@@ -185,7 +185,7 @@ def test_assert_close_of_dicts_shapes_types_and_messages() -> None:
         assert_close(1.0, 2.0, msg="mine")
     with pytest.raises(TypeError, match="assert_close: expected: it is None"):
         assert_close(1.0, None)
-    with pytest.raises(ValueError, match="go together"):
+    with pytest.raises(ValueError, match="give both rtol and atol, or neither"):
         assert_close(1.0, 1.0, rtol=0.1)
     assert_close([float("nan"), 1.0], [float("nan"), 1.0], equal_nan=True)
     with pytest.raises(AssertionError, match="NaN"):

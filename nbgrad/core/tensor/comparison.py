@@ -178,8 +178,8 @@ def _one_row(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     if not found:
         return ""
     if len(found) == len(want):
-        return "every row is this one, but each has to be there"
-    return f"this is {'row' if want.ndim > 1 else 'element'} {found[0]} alone"
+        return "every row is equal to this one, but the rows have to differ"
+    return f"this is only {'row' if want.ndim > 1 else 'element'} {found[0]}"
 
 
 def _summed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
@@ -264,14 +264,14 @@ def _multiple(size: float, shape: tuple[int, ...], *, single: bool) -> str:
     """What a factor that all numbers are off by stands for."""
     for factor, what in ((2.0, "too many"), (0.5, "missing")):
         if abs(size / factor - 1) < 1e-3:
-            return f"a factor 2 is {what}: often that of a square's derivative, or of a value that is used twice"
+            return f"a factor 2 is {what}: often that of a square, or of a value used twice"
     if single:  # the factor would be the answer
         return _range(size)
     for count in sorted({*shape, prod(shape)} - {0, 1, 2}):
         if abs(size / count - 1) < 1e-3:
-            return f"every element is n = {count} times too large, as by a sum in the place of a mean"
+            return f"every element is n = {count} times too large, as if a mean were a sum"
         if abs(size * count - 1) < 1e-3:
-            return f"every element is n = {count} times too small, as by a mean in the place of a sum"
+            return f"every element is n = {count} times too small, as if a sum were a mean"
     return f"every element is {size:.4g} times what it has to be: a constant factor is wrong"
 
 
@@ -338,7 +338,7 @@ def _rounded(got: torch.Tensor, want: torch.Tensor, _: _Tolerance) -> Deviation 
 
 def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     if got.numel() == 1:
-        return "it is not right, and neither its sign nor a factor 2 is why"
+        return "it is not right, also not with another sign or a factor 2"
     right = near.each(got, want)
     count = int(right.sum())
     return (

@@ -91,12 +91,10 @@ function reason(question: Question, given: number[]): string {
   if (count === many) return "";
   if (!given.some(Boolean)) return many > 1 ? "every element is 0" : "it is 0, which is not right";
   if (all((x) => -x)) return `the sign ${many > 1 ? "of every element " : ""}is wrong`;
-  for (const [by, what] of [[0.5, "too many"], [2, "missing"]] as const) if (all((x) => x * by)) return `a factor 2 is ${what}: often that of a square's derivative, or of a value that is used twice`;
+  for (const [by, what] of [[0.5, "too many"], [2, "missing"]] as const) if (all((x) => x * by)) return `a factor 2 is ${what}: often that of a square, or of a value used twice`;
   if (each((x) => -x).every((one, at) => one || right[at])) return `the sign of ${many - count} of ${many} elements is wrong`;
-  const percents = [...Array(41).keys()].map((one) => 0.98 + one / 1000);
-  if (given.every((x, at) => percents.some((by) => near(question, at, by * x)))) return "it is nearly right: write more digits, and round only at the end";
-  if (given.every((x) => seals.some((_, at) => near(question, at, x))) && seals.every((_, at) => given.some((x) => near(question, at, x)))) return "these are the right numbers in another order";
-  if (many === 1) return "it is not right, and neither its sign nor a factor 2 is why";
+  if (given.every((x, at) => Array(41).fill(x).some((x, by) => near(question, at, x * (0.98 + by / 1000))))) return "it is nearly right: write more digits";
+  if (many === 1) return "it is not right, also not with another sign or a factor 2";
   return `${count || "none"} of ${many} elements ${count === 1 ? "is" : "are"} right`;
 }
 
