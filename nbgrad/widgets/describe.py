@@ -384,7 +384,7 @@ def _summary(graph: AutogradGraph, records: list[Record], described: Description
     parts = [counted(ops, "op"), counted(tensors, "tensor"), counted(reductions, "broadcast reduction")]
     if usual is not None:
         alone = all(record.dtype is usual for record in records)
-        parts.append(f"all {dtype_name(usual)}" if alone else f"{dtype_name(usual)} where nothing else is said")
+        parts.append(f"all {dtype_name(usual)}" if alone else f"{dtype_name(usual)} unless a box says otherwise")
     roots = [
         record.name or (record.op.name if record.op is not None else record.kind) for record in records if record.root
     ]

@@ -79,7 +79,7 @@ def drawn(listing: Listing) -> list[Drawn]:
     return boxes
 
 
-_LEGEND = "A dashed line is a value whose gradient the program does not compute."
+_LEGEND = "A dashed edge is a value whose gradient the program does not compute."
 
 
 def describe_program(*parts: tuple[str, Listing]) -> Description:

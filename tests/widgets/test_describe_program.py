@@ -148,7 +148,7 @@ def test_lines_without_a_gradient_are_dashed() -> None:
     assert {(names[edge["source"]], names[edge["target"]]) for edge in inside if edge["gradient"] is None} == {
         ("x", "mul"), ("mul", "mul"), ("mul", "detach"), ("detach", "exp"), ("exp", "sum"), ("sum", "mul"),
     }  # fmt: skip
-    assert description["notes"] == ["A dashed line is a value whose gradient the program does not compute."]
+    assert description["notes"] == ["A dashed edge is a value whose gradient the program does not compute."]
 
 
 def test_the_steps_are_the_rewrites() -> None:

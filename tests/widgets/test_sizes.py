@@ -122,7 +122,7 @@ def test_few_numbers_are_written_out_and_an_element_type_is_told_once() -> None:
         index = nbgrad.tensor(torch.tensor([0, 1]))
         ((w * 2.0)[0].index_select(0, index).sum() * many).sum().backward()
     described = describe(graph)
-    assert described["summary"].count("float32 where nothing else is said") == 1
+    assert described["summary"].count("float32 unless a box says otherwise") == 1
     assert node(described, "w")["label"] == ["w", "(1, 3)", "value [[1.5, -2, 0.25]]"]
     assert node(described, "w")["rule"] == "∇ [[90, 90, 0]]"
     assert node(described, "many")["label"] == ["many", "(10,)"], "more than nine"

@@ -99,12 +99,12 @@ ALONE: dict[str, tuple[str, str, list[float], Callable[[nbgrad.Tensor, nbgrad.Te
     ),
     "off": (
         "relu",
-        ": all of its inputs to which a gradient came lie where it is flat",
+        ": its slope is 0 at each of its inputs whose result has a gradient",
         [-3],
         lambda w, v: w.relu() * v,
     ),
-    "bounded": ("clamp", ": all of its inputs to which a gradient came", [3, -4], lambda w, v: w.clamp(0, 1) * v),
-    "many": ("clamp", ": all of its inputs to which a gradient came", [3] * 8, lambda w, v: w.exp().clamp(0, 1) * v),
+    "bounded": ("clamp", ": its slope is 0 at each of its inputs", [3, -4], lambda w, v: w.clamp(0, 1) * v),
+    "many": ("clamp", ": its slope is 0 at each of its inputs", [3] * 8, lambda w, v: w.exp().clamp(0, 1) * v),
 }
 
 

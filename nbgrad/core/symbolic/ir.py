@@ -28,7 +28,7 @@ class Value:
         number: identifies it in its program.
         shape, stride, dtype, device: those of the tensor. ``stride`` is None for a sparse tensor.
         storage: identifies its memory, which it shares with its views and with what is changed in place.
-        kind: an argument of the function, a tensor that the function found outside of itself, or the result of a step.
+        kind: an argument of the function, a tensor that the function uses from outside, or the result of a step.
         name: the name that the program gives it; empty until it has one.
         data: the tensor that a captured value stands for.
         owner: the tensor of nbgrad whose data a captured value is; None for a tensor of torch.
@@ -227,7 +227,7 @@ class Listing:
     Attributes:
         name: of the function.
         inputs: the values of its tensor arguments, in order.
-        captured: the tensors that it found outside of itself: parameters, buffers, optimizer state, constants. It reads
+        captured: the tensors that it uses from outside: parameters, buffers, optimizer state, constants. It reads
             and changes these very tensors.
         steps: what it does, in order.
         outputs: what it returns, a structure with a ``Value`` for each tensor.

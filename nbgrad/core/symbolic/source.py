@@ -84,7 +84,7 @@ class Source:
         text = [
             f'"""{self._function}: a program of nbgrad, at the level of {level}.',
             "",
-            "It takes torch tensors: the inputs in order, then by name what the function found outside of itself.",
+            "It takes torch tensors: the inputs in order, then by name the tensors that it uses from outside.",
             '"""',
             "",
             *[one for one in statements if "nbgrad" not in one],

@@ -169,7 +169,7 @@ class Tracer(TorchFunctionMode):
                 self.adopt(one)
 
     def asked(self, tensor: Any, question: Callable[[torch.Tensor], bool], remedy: str) -> bool:
-        """The answer to a question about the numbers of a tensor that the function found outside of itself.
+        """The answer to a question about the numbers of a tensor that the function uses from outside.
 
         The program holds as long as nothing changes that tensor in place.
 

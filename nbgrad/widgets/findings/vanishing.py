@@ -153,7 +153,7 @@ def _why(record: Record, taken: Input, made: dict[int, Record]) -> tuple[str, st
     if op in STEEP:
         return ": all of its inputs lie so far from 0 that it is flat there", None
     if op in (*FLAT, "clamp") and taken.gradient is not None and taken.gradient.norm == 0:
-        return ": all of its inputs to which a gradient came lie where it is flat", None
+        return ": its slope is 0 at each of its inputs whose result has a gradient", None
     if op in _STEPS:
         return f": the slope of {op} is 0 everywhere", None
     if underflowed(record, taken, made):
