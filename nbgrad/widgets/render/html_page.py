@@ -61,7 +61,7 @@ def _runs(program: str) -> str:
 
     run = (_STATIC / "page_run.js").read_text(encoding="utf-8")
     return (
-        f"<script>globalThis.nbgradKernels = (() => {{\n{kernels()}\nreturn {{ run, fill }};\n}})();</script>\n"
+        f"<script>{kernels()}</script>\n"
         f'<script type="module">{run}</script>\n'
         f'<script type="application/json" class="nbgrad-program">{program}</script>\n'
     )
