@@ -50,7 +50,7 @@ def fragment(picture: Picture, program: str | None = None) -> str:
     """
     runs = "" if program is None else _runs(program)
     return runs + (
-        f'<script type="text/plain" class="nbgrad-picture">{base64.b64encode(packed(picture)).decode()}</script>\n'
+        f'<script type="text/plain" class="nbgrad-picture">{base64.b64encode(packed(picture, 9)).decode()}</script>\n'
         f"<noscript>{_still(picture)}</noscript>"
     )
 
