@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.layout.positions import lay_out, whole
 from nbgrad.widgets.render.html_page import page
 from tests.lab.harness import screenshot
 from tests.widgets import graphs
+from tests.widgets.networks import NETWORKS
 
 pytestmark = pytest.mark.browser
 
@@ -97,3 +98,21 @@ def test_a_panel_that_a_tool_opens_has_the_focus(opened: Any) -> None:
     expect(tab.get_by_test_id("nbgrad-close")).to_be_focused()
     tab.keyboard.press("Enter")
     expect(tab.get_by_test_id("nbgrad-findings")).to_be_focused()
+
+
+@pytest.mark.parametrize("name", ["MLP of 3", "ResNet-18"])
+def test_on_a_phone_the_legend_is_one_line_that_can_be_moved(opened: Any, name: str) -> None:
+    tab = opened(page(whole(NETWORKS[name]()), name), size=(390, 844))
+    legend = tab.locator(".nbg-legend")
+    box, stage = legend.bounding_box(), tab.locator(".nbg-stage").bounding_box()
+    assert box is not None
+    assert stage is not None
+    assert box["height"] <= 40
+    assert stage["height"] > 844 / 2
+    assert box["width"] <= 390, "it is no wider than the view"
+    last = legend.locator("span").last
+    last.scroll_into_view_if_needed()
+    end = last.bounding_box()
+    assert end is not None
+    assert end["x"] + end["width"] <= 391
+    screenshot(tab, f"view_phone_{name.replace(' ', '_')}")

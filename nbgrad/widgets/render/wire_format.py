@@ -1,7 +1,7 @@
 """The encoding of a picture for the front end, in few bytes; ``src/unpack.ts`` decodes it.
 
-It is deflated JSON. Records and boxes are sent as columns, so that equal values stand together. A look that a node and a
-reduction share is sent once. Each number of a curve, and of the norms of a node, is sent as its difference to the
+It is deflated JSON. Records and boxes are sent as columns, so that equal values stand together. A look that a node and
+a reduction share is sent once. Each number of a curve, and of the norms of a node, is sent as its difference to the
 number before.
 """
 

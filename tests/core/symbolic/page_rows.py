@@ -1,7 +1,7 @@
 """Rows of the op table in a page: their samples as programs with gradients, which node runs with the page's kernels.
 
-``python -m tests.core.symbolic.page_rows`` tries every row, in some minutes, and writes ``page_rows.json``: which rows a
-page runs, and for each kernel the sample of a row that notices when the kernel is wrong.
+``python -m tests.core.symbolic.page_rows`` tries every row, in some minutes, and writes ``page_rows.json``: which rows
+a page runs, and for each kernel the sample of a row that notices when the kernel is wrong.
 """
 
 import json
@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +43,16 @@ const alike = (found, wanted) =>
   found.every((one, at) => {
     const all = wanted[at].map(number);
     const far = close * Math.max(1, ...all.filter(Number.isFinite).map(Math.abs));
-    return one.data.length === all.length && all.every((x, each) => Object.is(x, one.data[each]) || x === one.data[each] || Math.abs(x - one.data[each]) <= far);
+    const near = (x, y) => Object.is(x, y) || x === y || Math.abs(x - y) <= far;
+    return one.data.length === all.length && all.every((x, each) => near(x, one.data[each]));
   });
 
 /** A kernel one of whose results is wrong: its numbers, or the answers yes and no. */
 const wrong = (kernel, place) => (...given) => {
   const made = kernel(...given);
   [made].flat().forEach((one, at) => {
-    if (at === place && one) one.data = one.data.map((x) => (one.dtype === "bool" ? 1 - x : x === Infinity ? -x : 1.5 * x + 1));
+    const other = (x) => (one.dtype === "bool" ? 1 - x : x === Infinity ? -x : 1.5 * x + 1);
+    if (at === place && one) one.data = one.data.map(other);
   });
   return made;
 };
@@ -130,8 +133,12 @@ def case(row: Op, number: int, sample: Sample) -> Case:
     program = trace(differentiated(row, sample.settings, 1), *given)
     described = described_program(program, given, steps=False)
     described["steps"] = []
-    wanted = program.run([one.data for one in _tensors(given)], program.captured_data())
-    return Case(f"{row.name} {number}", described, wanted)
+    data = [*(one.data for one in _tensors(given)), *program.captured_data()]
+    wanted = program.run(data[: len(program.inputs)], data[len(program.inputs) :])
+    # What it changes, such as running statistics, comes behind what it returns.
+    named = {value.name: one for value, one in zip((*program.inputs, *program.captured), data, strict=True)}
+    changed = [one["name"].removesuffix("_after") for one in described["results"][len(wanted) :]]
+    return Case(f"{row.name} {number}", described, [*wanted, *(named[one] for one in changed)])
 
 
 def _tensors(given: Iterable[Any]) -> Iterator[Any]:
@@ -180,9 +187,7 @@ def compare(one: Case) -> None:
 
 
 def _numbers(one: torch.Tensor) -> list[Any]:
-    return [
-        x if torch.isfinite(torch.tensor(x)) else repr(float(x)) for x in one.detach().double().reshape(-1).tolist()
-    ]
+    return [x if isfinite(x) else repr(x) for x in one.detach().double().reshape(-1).tolist()]
 
 
 def pinned() -> dict[str, Any]:
@@ -205,14 +210,14 @@ def main(names: list[str]) -> None:
             try:
                 compare(one)
             except AssertionError as error:
-                print(error)  # noqa: T201
+                print(error)
             number = int(one.label.split()[1])
             for kernel in one.noticed:
                 found = (len(one.program["nodes"]), name, number)
                 shortest[kernel] = min(found, shortest.get(kernel, found))
         rows[name] = "all" if made and not reason else "some" if made else "none"
         if reason:
-            print(name, rows[name], reason[-100:])  # noqa: T201
+            print(name, rows[name], reason[-100:])
     by = {kind: [name for name, found in rows.items() if found == kind] for kind in ("all", "some")}
     kernel = {name: list(shortest[name][1:]) for name in sorted(shortest)}
     PINNED.write_text(json.dumps({**by, "kernels": kernel}, indent=1) + "\n", encoding="utf-8")

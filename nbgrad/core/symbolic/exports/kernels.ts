@@ -298,19 +298,45 @@ function indexPut(kind: Kind, x: Tensor, [at]: [Tensor], values: Tensor, accumul
   return make(kind, data);
 }
 
-function layerNorm([kind, ...stats]: [Kind, Kind, Kind], x: Tensor, shape: number[], weight: Tensor | null, bias: Tensor | null, eps: number): Tensor[] {
-  const width = size(shape);
-  const means: number[] = [];
-  const inverses: number[] = [];
-  for (let begin = 0; begin < x.data.length; begin += width) {
-    const line = x.data.slice(begin, begin + width);
-    const mean = total(line) / width;
-    means.push(mean);
-    inverses.push(1 / Math.sqrt(total(line.map((one) => (one - mean) ** 2)) / width + eps));
-  }
-  const normal = (at: number): number => (x.data[at]! - means[Math.floor(at / width)]!) * inverses[Math.floor(at / width)]!;
-  const made = fill(kind, (at) => normal(at) * (weight?.data[at % width] ?? 1) + (bias?.data[at % width] ?? 0));
+/** Mean and variance of the numbers of each group; `of` says which one a position is in. */
+function statistics(x: Tensor, of: (at: number) => number, groups: number): { means: Float64Array; variances: Float64Array; count: number } {
+  const count = x.data.length / groups;
+  const mean = (value: (x: number, group: number) => number): Float64Array => {
+    const sums = new Float64Array(groups);
+    x.data.forEach((one, at) => (sums[of(at)]! += value(one, of(at))));
+    return sums.map((sum) => sum / count);
+  };
+  const means = mean((one) => one);
+  return { means, variances: mean((one, group) => (one - means[group]!) ** 2), count };
+}
+
+/** A tensor whose groups have mean 0 and variance 1, times a weight and plus a bias, and what it was divided by. */
+function normal([kind, ...stats]: Kind[], x: Tensor, of: (at: number) => number, { means, variances }: { means: Float64Array; variances: Float64Array }, weight: Tensor | null, bias: Tensor | null, channel: (at: number) => number, eps: number): Tensor[] {
+  const inverses = variances.map((one) => 1 / Math.sqrt(one + eps));
+  const made = fill(kind!, (at) => (x.data[at]! - means[of(at)]!) * inverses[of(at)]! * (weight?.data[channel(at)] ?? 1) + (bias?.data[channel(at)] ?? 0));
   return [made, fill(stats[0]!, (at) => means[at]!), fill(stats[1]!, (at) => inverses[at]!)];
+}
+
+function layerNorm(kinds: Kind[], x: Tensor, shape: number[], weight: Tensor | null, bias: Tensor | null, eps: number): Tensor[] {
+  const width = size(shape);
+  const of = (at: number): number => Math.floor(at / width);
+  return normal(kinds, x, of, statistics(x, of, x.data.length / width), weight, bias, (at) => at % width, eps);
+}
+
+function groupNorm(kinds: Kind[], x: Tensor, weight: Tensor | null, bias: Tensor | null, batch: number, _channels: number, _space: number, groups: number, eps: number): Tensor[] {
+  const width = x.data.length / (batch * groups);
+  const of = (at: number): number => Math.floor(at / width);
+  return normal(kinds, x, of, statistics(x, of, batch * groups), weight, bias, mapOf(x.shape), eps);
+}
+
+function batchNorm(kinds: Kind[], x: Tensor, weight: Tensor | null, bias: Tensor | null, mean: Tensor | null, variance: Tensor | null, training: boolean, momentum: number, eps: number): Tensor[] {
+  const of = mapOf(x.shape);
+  const own = statistics(x, of, x.shape[1]!);
+  const used = training ? own : { means: mean!.data, variances: variance!.data };
+  const moved = (kind: Kind, old: Tensor | null, now: (at: number) => number): Tensor => fill(kind, (at) => (training ? (1 - momentum) * old!.data[at]! + momentum * now(at) : old!.data[at]!));
+  const found = normal(kinds, x, of, used, weight, bias, of, eps);
+  const running = [moved.bind(null, kinds[3]!, mean, (at) => own.means[at]!), moved.bind(null, kinds[4]!, variance, (at) => (own.variances[at]! * own.count) / (own.count - 1))];
+  return [...found, ...running.slice(0, kinds.length - 3).map((one) => one())];
 }
 
 function spread(line: Line, correction: number | null): number {
@@ -388,51 +414,75 @@ function convolutionBackward(kinds: (Kind | null)[], g: Tensor, x: Tensor, w: Te
   return [toX, toW, toBias].map((data, at) => (kinds[at] ? make(kinds[at], data) : null));
 }
 
-/** The windows of a pooling: as many numbers for each as the kernel has, and the maps that all have them. */
-function pooled(input: number[], output: number[], kernel: number[], stride: number[], padding: number[], dilation: number[]): { width: number; space: number; inside: number; seen: Int32Array } {
-  const [rank, all] = [kernel.length, (given: number[]) => (given.length === 1 ? kernel.map(() => given[0]!) : given)];
+/** The windows of a pooling: all maps of a tensor have the same ones. */
+interface Pooling {
+  space: number; // places of a map of the output
+  inside: number; // and of the input
+  window: (place: number) => Int32Array; // where its numbers are in the map
+}
+
+function pooling(input: number[], output: number[], kernel: number[], stride: number[], padding: number[], dilation: number[]): Pooling {
+  const all = (given: number[]): number[] => (given.length === 1 ? kernel.map(() => given[0]!) : given);
+  const [from, to] = [input, output].map((shape) => shape.slice(-kernel.length)) as [number[], number[]];
+  const seen = windows(from, kernel, to, stride.length ? all(stride) : kernel, all(padding), all(dilation));
+  const width = size(kernel);
+  return { space: size(to), inside: size(from), window: (place) => seen.subarray(place * width, (place + 1) * width) };
+}
+
+/** As many windows as the output has places: they begin and end where these do. */
+const adaptive = (rank: number) => (input: number[], output: number[]): Pooling => {
   const [from, to] = [input.slice(-rank), output.slice(-rank)];
-  return { width: size(kernel), space: size(to), inside: size(from), seen: windows(from, kernel, to, stride.length ? all(stride) : kernel, all(padding), all(dilation)) };
-}
+  const [own, there] = [strides(from), strides(to)];
+  const bound = (at: number, axis: number): number => (at * from[axis]!) / to[axis]!;
+  const window = (place: number): Int32Array => {
+    const at = to.map((length, axis) => Math.floor(place / there[axis]!) % length);
+    const begins = at.map((one, axis) => Math.floor(bound(one, axis)));
+    return positions(at.map((one, axis) => Math.ceil(bound(one + 1, axis)) - begins[axis]!), own, begins.reduce((sum, one, axis) => sum + one * own[axis]!, 0));
+  };
+  return { space: size(to), inside: size(from), window };
+};
 
-function maxPool([kind, places]: [Kind, Kind], x: Tensor, kernel: number[], stride: number[] = [], padding: number[] = [0], dilation: number[] = [1]): Tensor[] {
-  const { width, space, inside, seen } = pooled(x.shape, kind.shape, kernel, stride, padding, dilation);
-  const found = Int32Array.from({ length: size(kind.shape) }, (_, at) => {
-    const map = Math.floor(at / space) * inside;
-    const inWindow = seen.subarray((at % space) * width, ((at % space) + 1) * width).filter((place) => place >= 0);
-    return inWindow[top(Float64Array.from(inWindow, (place) => x.data[map + place]!))]!;
+function largestOf([kind, places]: Kind[], x: Tensor, { space, inside, window }: Pooling): Tensor[] {
+  const found = Int32Array.from({ length: size(kind!.shape) }, (_, at) => {
+    const seen = window(at % space).filter((place) => place >= 0);
+    return seen[top(Float64Array.from(seen, (place) => x.data[Math.floor(at / space) * inside + place]!))]!;
   });
-  return [fill(kind, (at) => x.data[Math.floor(at / space) * inside + found[at]!]!), fill(places, (at) => found[at]!)];
+  return [fill(kind!, (at) => x.data[Math.floor(at / space) * inside + found[at]!]!), fill(places!, (at) => found[at]!)];
 }
 
-function maxPoolBackward(kind: Kind, g: Tensor, x: Tensor, kernel: number[], ...rest: unknown[]): Tensor {
-  const data = new Float64Array(x.data.length);
-  const [inside, space] = [x, g].map(({ shape }) => size(shape.slice(-kernel.length))) as [number, number];
-  const places = rest.at(-1) as Tensor;
-  g.data.forEach((one, at) => (data[Math.floor(at / space) * inside + places.data[at]!]! += one));
-  return make(kind, data);
-}
+const maxPool = (kinds: Kind[], x: Tensor, kernel: number[], stride: number[] = [], padding: number[] = [0], dilation: number[] = [1]): Tensor[] =>
+  largestOf(kinds, x, pooling(x.shape, kinds[0]!.shape, kernel, stride, padding, dilation));
 
-/** Each number of a window, and its share in the mean. */
-function shares(input: number[], output: number[], kernel: number[], stride: number[], padding: number[], whole: boolean, divisor: number | null, visit: (from: number, to: number, share: number) => void): void {
-  const { width, space, inside, seen } = pooled(input, output, kernel, stride, padding, [1]);
-  for (let to = 0; to < size(output); to++) {
-    const own = seen.subarray((to % space) * width, ((to % space) + 1) * width);
-    const count = divisor ?? own.filter((place) => place >= 0 || (whole && place === PADDING)).length;
-    for (const place of own) if (place >= 0) visit(Math.floor(to / space) * inside + place, to, 1 / count);
-  }
-}
+const adaptiveMax = (rank: number) => (kinds: Kind[], x: Tensor): Tensor[] => largestOf(kinds, x, adaptive(rank)(x.shape, kinds[0]!.shape));
 
-function meanPool(kind: Kind, x: Tensor, kernel: number[], stride: number[] = [], padding: number[] = [0], _ceil = false, whole = true, divisor: number | null = null): Tensor {
+/** The means of windows, or what each number gets of what the means got. */
+function mean(kind: Kind, given: Tensor, { space, inside, window }: Pooling, back: boolean, whole = true, divisor: number | null = null): Tensor {
   const data = new Float64Array(size(kind.shape));
-  shares(x.shape, kind.shape, kernel, stride, padding, whole, divisor, (from, to, share) => (data[to]! += x.data[from]! * share));
+  const count = (back ? given.data.length : data.length);
+  for (let to = 0; to < count; to++) {
+    const own = window(to % space);
+    const many = divisor ?? own.filter((place) => place >= 0 || (whole && place === PADDING)).length;
+    for (const place of own) {
+      const from = Math.floor(to / space) * inside + place;
+      if (place >= 0) data[back ? from : to]! += given.data[back ? to : from]! / many;
+    }
+  }
   return make(kind, data);
 }
 
-function meanPoolBackward(kind: Kind, g: Tensor, x: Tensor, kernel: number[], stride: number[], padding: number[], _ceil: boolean, whole: boolean, divisor: number | null): Tensor {
-  const data = new Float64Array(x.data.length);
-  shares(x.shape, g.shape, kernel, stride, padding, whole, divisor, (from, to, share) => (data[from]! += g.data[to]! * share));
-  return make(kind, data);
+const meanPool = (kind: Kind, x: Tensor, kernel: number[], stride: number[] = [], padding: number[] = [0], _ceil = false, whole = true, divisor: number | null = null): Tensor =>
+  mean(kind, x, pooling(x.shape, kind.shape, kernel, stride, padding, [1]), false, whole, divisor);
+
+const meanPoolBackward = (kind: Kind, g: Tensor, x: Tensor, kernel: number[], stride: number[], padding: number[], _ceil: boolean, whole: boolean, divisor: number | null): Tensor =>
+  mean(kind, g, pooling(x.shape, g.shape, kernel, stride, padding, [1]), true, whole, divisor);
+
+const adaptiveMean = (rank: number) => (kind: Kind, x: Tensor): Tensor => mean(kind, x, adaptive(rank)(x.shape, kind.shape), false);
+
+const adaptiveMeanBackward = (rank: number) => (kind: Kind, g: Tensor, x: Tensor): Tensor => mean(kind, g, adaptive(rank)(x.shape, g.shape), true);
+
+function clamp(kind: Kind, x: Tensor, low: Operand | null = null, high: Operand | null = null): Tensor {
+  const [least, most] = [reader(low ?? -Infinity, kind.shape), reader(high ?? Infinity, kind.shape)];
+  return fill(kind, (at) => Math.min(Math.max(x.data[at]!, least(at)), most(at)));
 }
 
 /** The table of kernels: by the names of aten's operators. Its names stand in the first line of kernels.js, where page.py reads them. */
@@ -459,10 +509,7 @@ export const OPS = {
     const [chosen, left, right] = [condition, x, y].map((one) => reader(one, kind.shape)) as [(at: number) => number, (at: number) => number, (at: number) => number];
     return fill(kind, (at) => (chosen(at) ? left(at) : right(at)));
   },
-  clamp: (kind: Kind, x: Tensor, low: Operand | null = null, high: Operand | null = null) => {
-    const [least, most] = [reader(low ?? -Infinity, kind.shape), reader(high ?? Infinity, kind.shape)];
-    return fill(kind, (at) => Math.min(Math.max(x.data[at]!, least(at)), most(at)));
-  },
+  clamp, hardtanh: (kind: Kind, x: Tensor, low = -1, high = 1) => clamp(kind, x, low, high),
   leaky_relu: (kind: Kind, x: Tensor, slope: number) => unary((v) => (v > 0 ? v : v * slope))(kind, x),
   elu: (kind: Kind, x: Tensor, alpha: number, scale: number, inner: number) => unary((v) => scale * (v > 0 ? v : alpha * Math.expm1(inner * v)))(kind, x),
   gelu: (kind: Kind, x: Tensor, way: string) =>
@@ -483,9 +530,12 @@ export const OPS = {
   },
   convolution, convolution_backward: convolutionBackward,
   max_pool2d_with_indices: maxPool, max_pool3d_with_indices: maxPool,
-  max_pool2d_with_indices_backward: maxPoolBackward, max_pool3d_with_indices_backward: maxPoolBackward,
   avg_pool1d: meanPool, avg_pool2d: meanPool, avg_pool3d: meanPool,
   avg_pool2d_backward: meanPoolBackward, avg_pool3d_backward: meanPoolBackward,
+  _adaptive_avg_pool2d: adaptiveMean(2), _adaptive_avg_pool3d: adaptiveMean(3),
+  _adaptive_avg_pool2d_backward: adaptiveMeanBackward(2), _adaptive_avg_pool3d_backward: adaptiveMeanBackward(3),
+  adaptive_max_pool2d: adaptiveMax(2), adaptive_max_pool3d: adaptiveMax(3),
+  native_group_norm: groupNorm, native_batch_norm: batchNorm, _native_batch_norm_legit_functional: batchNorm,
 
   view: same, _unsafe_view: same, reshape: same, unsqueeze: same, squeeze: same, clone: same, alias: same, detach: same,
   _to_copy: same, lift_fresh_copy: same, permute, slice, select, flip, cat, split, split_with_sizes: split,
