@@ -51,7 +51,7 @@ def unpacked(data: bytes) -> Picture:
         one["description"] |= {part: _records(one["description"][part]) for part in _PARTS}
     if first:
         shared = first.pop("shared")
-        for part in _PARTS:
+        for part in _SHARED:
             own, all = iter(first["description"][part]), picture["description"][part]
             first["description"][part] = [next(own) if at is None else all[at] for at in shared[part]]
         first["description"] = picture["description"] | first["description"]
@@ -60,6 +60,10 @@ def unpacked(data: bytes) -> Picture:
 
 
 _PARTS = ("nodes", "edges")
+"""Of what a description has columns."""
+
+_SHARED = (*_PARTS, "scopes", "steps", "verdicts")
+"""Of what a first picture has many that are in the whole one too."""
 
 
 def _travelling(picture: Picture, looks: "_Looks") -> Any:
@@ -77,18 +81,23 @@ def _travelling(picture: Picture, looks: "_Looks") -> Any:
 
 
 def _without_shared(first: Any, whole: Any) -> Any:
-    """The first picture without what stands in the whole one, and with the places of its nodes and edges there."""
+    """The first picture without what stands in the whole one, and with the places of what they share there."""
     mine, all = first["description"], whole["description"]
-    left = {key: one for key, one in mine.items() if key in _PARTS or one != all[key]}
+    left = {key: one for key, one in mine.items() if key in _SHARED or one != all[key]}
     shared: dict[str, list[int | None]] = {}
-    for part in _PARTS:
-        places = {one["id"]: at for at, one in enumerate(all[part])}
-        found = [places.get(one["id"]) for one in mine[part]]
+    for part in _SHARED:
+        places = {_known_by(one): at for at, one in enumerate(all[part])}
+        found = [places.get(_known_by(one)) for one in mine[part]]
         shared[part] = [
             at if at is not None and all[part][at] == one else None for at, one in zip(found, mine[part], strict=True)
         ]
         left[part] = [one for at, one in zip(shared[part], mine[part], strict=True) if at is None]
     return {**first, "description": left, "shared": shared}
+
+
+def _known_by(one: Any) -> str:
+    """The id of what has one; all of it in other cases."""
+    return str(one["id"]) if "id" in one else json.dumps(one)
 
 
 def _arrived(travels: Any, looks: list[dict[str, Any]]) -> Picture:

@@ -27,7 +27,7 @@ export async function unpack(data: BlobPart): Promise<Picture> {
 
 /** Give a first picture what it has in common with the whole one. */
 function share(first: Sent, whole: Sent): void {
-  for (const part of ["nodes", "edges"])
+  for (const part in first.shared)
     first.description[part] = first.shared[part].map((at: number | null) => (at === null ? first.description[part].shift() : whole[part][at]));
   first.description = { ...whole, ...first.description };
 }
