@@ -33,7 +33,7 @@ WHOLE = ("conv", "pool")
 
 _RUN = """
 const { OPS, run } = nbgradKernels;
-const { cases, close } = JSON.parse(require("fs").readFileSync(process.argv[2], "utf8"));
+const { cases, close, notice } = JSON.parse(require("fs").readFileSync(process.argv[2], "utf8"));
 const results = (program) => Object.values(run(program).results);
 const number = (x) => (typeof x === "string" ? Number(x.replace("inf", "Infinity")) : Number(x));
 
@@ -61,7 +61,7 @@ const told = [];
 for (const { program, wanted } of cases) {
   const found = results(program);
   const noticed = [];
-  for (const op of new Set(program.nodes.map(({ op }) => op))) {
+  for (const op of notice ? new Set(program.nodes.map(({ op }) => op)) : []) {
     const kernel = OPS[op];
     if (!kernel) continue;
     let count = 1;
@@ -82,7 +82,7 @@ for (const { program, wanted } of cases) {
     OPS[op] = kernel;
   }
   const plain = (one) => Array.from(one.data, (x) => (Number.isFinite(x) ? x : String(x)));
-  told.push({ found: found.map(plain), alike: alike(found, wanted), noticed });
+  told.push({ found: found.map(plain), noticed });
 }
 console.log(JSON.stringify(told));
 """
@@ -160,10 +160,16 @@ def cases(row: Op) -> tuple[list[Case], str]:
     return made, reason
 
 
-def run(some: list[Case], folder: Path) -> None:
-    """Run them in node, and write into each what was found."""
+def run(some: list[Case], folder: Path, *, notice: bool) -> None:
+    """Run them in node, and write into each what was found.
+
+    Args:
+        some: the cases.
+        folder: for the files that node reads.
+        notice: whether to find out which kernels these numbers notice.
+    """
     told = [{"program": one.program, "wanted": [_numbers(each) for each in one.wanted]} for one in some]
-    (folder / "cases.json").write_text(json.dumps({"cases": told, "close": CLOSE}), encoding="utf-8")
+    (folder / "cases.json").write_text(json.dumps({"cases": told, "close": CLOSE, "notice": notice}), encoding="utf-8")
     (folder / "run.cjs").write_text(f"{kernels()}\n{_RUN}", encoding="utf-8")
     command = ["node", str(folder / "run.cjs"), str(folder / "cases.json")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -196,16 +202,22 @@ def pinned() -> dict[str, Any]:
 
 
 def main(names: list[str]) -> None:
-    """Try every row, or these, and write down what is found."""
+    """Try every row, or these anew, and write down what is found."""
     import tempfile
 
     warnings.simplefilter("ignore")
     rows: dict[str, str] = {}
     shortest: dict[str, tuple[int, str, int]] = {}
+    if names:
+        before = pinned()
+        rows |= {name: kind for kind in ("all", "some") for name in before[kind] if name not in names}
+        # What another row notices stays there: it may not be the shortest any more.
+        kept = {kernel: one for kernel, one in before["kernels"].items() if one[0] not in names}
+        shortest |= {kernel: (0, name, number) for kernel, (name, number) in kept.items()}
     for name in names or sorted(OPS):
         with tempfile.TemporaryDirectory() as folder:
             made, reason = cases(OPS[name])
-            run(made, Path(folder))
+            run(made, Path(folder), notice=True)
         for one in made:
             try:
                 compare(one)
@@ -218,7 +230,7 @@ def main(names: list[str]) -> None:
         rows[name] = "all" if made and not reason else "some" if made else "none"
         if reason:
             print(name, rows[name], reason[-100:])
-    by = {kind: [name for name, found in rows.items() if found == kind] for kind in ("all", "some")}
+    by = {kind: sorted(name for name, found in rows.items() if found == kind) for kind in ("all", "some")}
     kernel = {name: list(shortest[name][1:]) for name in sorted(shortest)}
     PINNED.write_text(json.dumps({**by, "kernels": kernel}, indent=1) + "\n", encoding="utf-8")
 

@@ -346,7 +346,14 @@ function spread(line: Line, correction: number | null): number {
 
 const top = (line: Line): number => line.reduce((best, x, at) => (x > line[best]! || (x !== x && line[best] === line[best]) ? at : best), 0);
 
-const largest = reduce((line) => line[top(line)]!);
+const bottom = (line: Line): number => top(line.map((x) => -x));
+
+/** The extreme numbers, or these and where they are. */
+const extreme = (find: (line: Line) => number) => {
+  const numbers = reduce((line) => line[find(line)]!);
+  return (kind: Kind | [Kind, Kind], x: Tensor, dim: number | null = null): Tensor | Tensor[] =>
+    Array.isArray(kind) ? [numbers(kind[0], x, dim), reduce(find)(kind[1], x, dim)] : numbers(kind, x, dim);
+};
 
 const divided = (x: number, y: number, mode?: string | null): number => (mode === "floor" ? Math.floor(x / y) : mode === "trunc" ? Math.trunc(x / y) : x / y);
 
@@ -356,16 +363,20 @@ const power = (x: number, y: number): number => (x === 1 || (x === -1 && Math.ab
 const PADDING = -1;
 const BEYOND = -2; // the last window may reach further than the padding
 
+/** One number for each of as many dimensions: torch gives a single one for all. */
+const each = (given: number[], rank: number): number[] => (given.length === 1 ? new Array<number>(rank).fill(given[0]!) : given);
+
 /** For each place that a kernel is laid on, and each place of the kernel, where it is in the input. */
 function windows(input: number[], kernel: number[], output: number[], stride: number[], padding: number[], dilation: number[]): Int32Array {
   const [where, of] = [strides([...output, ...kernel]), strides(input)];
   const rank = input.length;
+  const [steps, edges, spacing] = [stride, padding, dilation].map((one) => each(one, rank)) as [number[], number[], number[]];
   return Int32Array.from({ length: size(output) * size(kernel) }, (_, at) => {
     let place = 0;
     for (let axis = 0; axis < rank; axis++) {
       const [begin, step] = [0, rank].map((more) => Math.floor(at / where[axis + more]!) % [...output, ...kernel][axis + more]!) as [number, number];
-      const here = begin * stride[axis]! - padding[axis]! + step * dilation[axis]!;
-      if (here >= input[axis]! + padding[axis]!) return BEYOND;
+      const here = begin * steps[axis]! - edges[axis]! + step * spacing[axis]!;
+      if (here >= input[axis]! + edges[axis]!) return BEYOND;
       place = place < 0 || here < 0 || here >= input[axis]! ? PADDING : place + here * of[axis]!;
     }
     return place;
@@ -422,9 +433,8 @@ interface Pooling {
 }
 
 function pooling(input: number[], output: number[], kernel: number[], stride: number[], padding: number[], dilation: number[]): Pooling {
-  const all = (given: number[]): number[] => (given.length === 1 ? kernel.map(() => given[0]!) : given);
   const [from, to] = [input, output].map((shape) => shape.slice(-kernel.length)) as [number[], number[]];
-  const seen = windows(from, kernel, to, stride.length ? all(stride) : kernel, all(padding), all(dilation));
+  const seen = windows(from, kernel, to, stride.length ? stride : kernel, padding, dilation);
   const width = size(kernel);
   return { space: size(to), inside: size(from), window: (place) => seen.subarray(place * width, (place + 1) * width) };
 }
@@ -480,9 +490,23 @@ const adaptiveMean = (rank: number) => (kind: Kind, x: Tensor): Tensor => mean(k
 
 const adaptiveMeanBackward = (rank: number) => (kind: Kind, g: Tensor, x: Tensor): Tensor => mean(kind, g, adaptive(rank)(x.shape, g.shape), true);
 
+/** A tensor with more numbers before and after those of each dimension, or fewer: of the last one first. */
+function padded(kind: Kind, x: Tensor, more: number[], value: Scalar = 0): Tensor {
+  const [own, there, last] = [strides(x.shape), strides(kind.shape), x.shape.length - 1];
+  return fill(kind, (at) => {
+    let place = 0;
+    for (let axis = 0; axis <= last; axis++) {
+      const here = (Math.floor(at / there[axis]!) % kind.shape[axis]!) - (more[2 * (last - axis)] ?? 0);
+      if (here < 0 || here >= x.shape[axis]!) return +value;
+      place += here * own[axis]!;
+    }
+    return x.data[place]!;
+  });
+}
+
 function clamp(kind: Kind, x: Tensor, low: Operand | null = null, high: Operand | null = null): Tensor {
-  const [least, most] = [reader(low ?? -Infinity, kind.shape), reader(high ?? Infinity, kind.shape)];
-  return fill(kind, (at) => Math.min(Math.max(x.data[at]!, least(at)), most(at)));
+  const [value, least, most] = [x, low ?? -Infinity, high ?? Infinity].map((one) => reader(one, kind.shape)) as [(at: number) => number, (at: number) => number, (at: number) => number];
+  return fill(kind, (at) => Math.min(Math.max(value(at), least(at)), most(at)));
 }
 
 /** The table of kernels: by the names of aten's operators. Its names stand in the first line of kernels.js, where page.py reads them. */
@@ -492,9 +516,9 @@ export const OPS = {
   cos: unary(Math.cos), cosh: unary(Math.cosh), erf: unary(erf), exp: unary(Math.exp), exp2: unary((x) => 2 ** x),
   expm1: unary(Math.expm1), floor: unary(Math.floor), isinf: unary((x) => x === Infinity || x === -Infinity),
   isnan: unary((x) => x !== x), log: unary(Math.log), log10: unary(Math.log10), log1p: unary(Math.log1p),
-  log2: unary(Math.log2), logical_not: unary((x) => !x), neg: unary((x) => -x), reciprocal: unary((x) => 1 / x),
+  log2: unary(Math.log2), logical_not: unary((x) => x === 0), neg: unary((x) => -x), reciprocal: unary((x) => 1 / x),
   relu: unary((x) => (x <= 0 ? 0 : x)), round: unary(even), rsqrt: unary((x) => 1 / Math.sqrt(x)),
-  sigmoid: unary((x) => 1 / (1 + Math.exp(-x))), sign: unary(Math.sign), sin: unary(Math.sin), sinh: unary(Math.sinh),
+  sigmoid: unary((x) => 1 / (1 + Math.exp(-x))), sign: unary((x) => Math.sign(x) || 0), sin: unary(Math.sin), sinh: unary(Math.sinh),
   sqrt: unary(Math.sqrt), tan: unary(Math.tan), tanh: unary(Math.tanh), trunc: unary(Math.trunc),
 
   add: binary((x, y, alpha = 1) => x + alpha * y), sub: binary((x, y, alpha = 1) => x - alpha * y),
@@ -503,7 +527,8 @@ export const OPS = {
   maximum: binary((x, y) => Math.max(x, y)), minimum: binary((x, y) => Math.min(x, y)),
   eq: binary((x, y) => x === y), ne: binary((x, y) => x !== y), lt: binary((x, y) => x < y),
   le: binary((x, y) => x <= y), gt: binary((x, y) => x > y), ge: binary((x, y) => x >= y),
-  logical_and: binary((x, y) => x && y), logical_or: binary((x, y) => x || y), logical_xor: binary((x, y) => !x !== !y),
+  logical_and: binary((x, y) => x !== 0 && y !== 0), logical_or: binary((x, y) => x !== 0 || y !== 0), logical_xor: binary((x, y) => (x === 0) !== (y === 0)),
+  atan2: binary(Math.atan2), hypot: binary((x, y) => Math.hypot(x, y)),
 
   where: (kind: Kind, condition: Tensor, x: Operand, y: Operand) => {
     const [chosen, left, right] = [condition, x, y].map((one) => reader(one, kind.shape)) as [(at: number) => number, (at: number) => number, (at: number) => number];
@@ -518,8 +543,7 @@ export const OPS = {
   sum: reduce(total), mean: reduce((line) => total(line) / line.length),
   amax: reduce((line) => line.reduce((x, y) => Math.max(x, y))), amin: reduce((line) => line.reduce((x, y) => Math.min(x, y))),
   prod: reduce((line) => line.reduce((x, y) => x * y, 1)), argmax: reduce(top),
-  max: (kind: Kind | [Kind, Kind], x: Tensor, dim: number | null = null) =>
-    Array.isArray(kind) ? [largest(kind[0], x, dim), reduce(top)(kind[1], x, dim)] : largest(kind, x, dim),
+  max: extreme(top), min: extreme(bottom), argmin: reduce(bottom), any: reduce((line) => +line.some((x) => x !== 0)),
   var: (kind: Kind, x: Tensor, dims: Dims, correction: number | null) => reduce((line) => spread(line, correction))(kind, x, dims),
   cumsum: along(running), _softmax: along(softmax), _log_softmax: along(logSoftmax), native_layer_norm: layerNorm,
 
@@ -550,6 +574,7 @@ export const OPS = {
     const [own, there] = [strides(kind.shape), strides(x.shape)];
     return fill(kind, (each) => x.data[x.shape.reduce((place, length, axis) => place + ((Math.floor(each / own[axis + lead]!) % length) * there[axis]!), 0)]!);
   },
+  constant_pad_nd: padded,
   expand: (kind: Kind, x: Tensor) => fill(kind, reader(x, kind.shape)),
   copy: (kind: Kind, _: Tensor, source: Tensor) => fill(kind, reader(source, kind.shape)),
   full: (kind: Kind, _: unknown, value: Scalar) => filled(kind, value), full_like: (kind: Kind, _: unknown, value: Scalar) => filled(kind, value),
