@@ -101,18 +101,15 @@ def test_a_panel_that_a_tool_opens_has_the_focus(opened: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["MLP of 3", "ResNet-18"])
-def test_on_a_phone_the_legend_is_one_line_that_can_be_moved(opened: Any, name: str) -> None:
+def test_on_a_phone_the_legend_leaves_room_for_the_picture(opened: Any, name: str) -> None:
     tab = opened(page(whole(NETWORKS[name]()), name), size=(390, 844))
-    legend = tab.locator(".nbg-legend")
-    box, stage = legend.bounding_box(), tab.locator(".nbg-stage").bounding_box()
-    assert box is not None
+    legend, stage = (tab.locator(one).bounding_box() for one in (".nbg-legend", ".nbg-stage"))
+    assert legend is not None
     assert stage is not None
-    assert box["height"] <= 40
-    assert stage["height"] > 844 / 2
-    assert box["width"] <= 390, "it is no wider than the view"
-    last = legend.locator("span").last
-    last.scroll_into_view_if_needed()
-    end = last.bounding_box()
-    assert end is not None
-    assert end["x"] + end["width"] <= 391
+    assert legend["height"] <= 0.12 * 844
+    assert stage["height"] >= 0.5 * 844
+    for entry in tab.locator(".nbg-legend span:visible").all():
+        box = entry.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= 380, "nothing is cut off"
     screenshot(tab, f"view_phone_{name.replace(' ', '_')}")

@@ -244,6 +244,7 @@ def test_a_page_gives_the_texts_of_the_kernel(build: Callable[[], Any], opened: 
             if wanted[what] is not None:
                 alike(found[what]["facts"], wanted[what]["facts"])
                 assert found[what]["columns"] == wanted[what]["columns"]
+                alike(" ".join(found[what]["cells"]), " ".join(wanted[what]["cells"]))
                 assert found[what]["bars"] == wanted[what]["bars"]
         alike(found["result"].removeprefix("loss "), wanted["result"].split(" ", 1)[1])
 

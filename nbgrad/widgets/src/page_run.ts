@@ -147,10 +147,15 @@ function look(tensor: Tensor): Look {
   const [nan, inf] = [data.filter((x) => x !== x).length, data.length - sound.length - data.filter((x) => x !== x).length];
   found.facts = [`norm ${written(norm(tensor))}${mean}`, ...(sound.length ? [`min ${written(low)}, max ${written(high)}`] : []), ...(nan ? [`${nan} NaN`] : []), ...(inf ? [`${inf} Inf`] : [])].join("\n");
   if (data.length && data.length <= SMALL) {
-    found.columns = shape.length < 2 ? data.length : shape[shape.length - 1]!;
+    const [wide = 1, high = 1, maps = 1] = [...shape].reverse(); // the maps of a convolution stand side by side
+    const columns = (found.columns = wide * maps);
+    const table = data.map((_, at) => {
+      const [row, column] = [Math.floor(at / columns), at % columns];
+      return data[((Math.floor(row / high) * maps + Math.floor(column / wide)) * high + (row % high)) * wide + (column % wide)]!;
+    });
     const far = Math.sqrt(Math.max(...sound.map(Math.abs), 0)) || 1;
-    found.levels = Array.from(data, (x) => (x !== x ? "n" : !Number.isFinite(x) ? "i" : String.fromCharCode(77 + Math.trunc(Math.sign(x) * Math.floor(Math.sqrt(Math.abs(x)) * (12 / far) + 0.5))))).join("");
-    if (data.length <= WRITTEN) found.cells = Array.from(data, (x) => plain(tensor, x, 4));
+    found.levels = Array.from(table, (x) => (x !== x ? "n" : !Number.isFinite(x) ? "i" : String.fromCharCode(77 + Math.trunc(Math.sign(x) * Math.floor(Math.sqrt(Math.abs(x)) * (12 / far) + 0.5))))).join("");
+    if (data.length <= WRITTEN) found.cells = Array.from(table, (x) => plain(tensor, x, 4));
   }
   if (data.length > 8 && sound.length) {
     const counts = new Array<number>(20).fill(0);
