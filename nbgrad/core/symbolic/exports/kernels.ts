@@ -197,7 +197,8 @@ const same = (kind: Kind, x: Tensor): Tensor => fill(kind, (at) => x.data[at]!);
 
 const filled = (kind: Kind, value: Scalar): Tensor => fill(kind, () => +value);
 
-const constant = (value: number) => (kind: Kind): Tensor => filled(kind, value);
+/** What torch makes with arbitrary numbers is overwritten. */
+const zeros = (kind: Kind): Tensor => filled(kind, 0);
 
 function permute(kind: Kind, x: Tensor, dims: number[]): Tensor {
   const own = strides(x.shape);
@@ -218,13 +219,6 @@ const slice = (kind: Kind, x: Tensor, dim = 0, start: number | null = 0, _end: n
   picked(kind, x, part(x.shape, dim, start, step, kind.shape[axisOf(dim, x.shape)]!));
 
 const select = (kind: Kind, x: Tensor, dim: number, at: number): Tensor => picked(kind, x, part(x.shape, dim, at, 1, 1));
-
-/** A tensor with the numbers of another one at some places. */
-function put(kind: Kind, x: Tensor, source: Tensor, places: Int32Array): Tensor {
-  const data = Float64Array.from(x.data);
-  places.forEach((place, at) => (data[place] = source.data[at]!));
-  return make(kind, data);
-}
 
 function flip(kind: Kind, x: Tensor, dims: number[]): Tensor {
   const [own, turned] = [strides(x.shape), dims.map((axis) => axisOf(axis, x.shape))];
@@ -547,28 +541,23 @@ export const OPS = {
   var: (kind: Kind, x: Tensor, dims: Dims, correction: number | null) => reduce((line) => spread(line, correction))(kind, x, dims),
   cumsum: along(running), _softmax: along(softmax), _log_softmax: along(logSoftmax), native_layer_norm: layerNorm,
 
-  mm: matmul, bmm: matmul, mv: matmul, dot: matmul,
+  mm: matmul, bmm: matmul,
   addmm: (kind: Kind, bias: Tensor, x: Tensor, y: Tensor, beta = 1, alpha = 1) => {
     const [product, added] = [matmul({ ...kind, dtype: "float64" }, x, y), reader(bias, kind.shape)];
     return fill(kind, (at) => beta * added(at) + alpha * product.data[at]!);
   },
   convolution, convolution_backward: convolutionBackward,
   max_pool2d_with_indices: maxPool, max_pool3d_with_indices: maxPool,
-  avg_pool1d: meanPool, avg_pool2d: meanPool, avg_pool3d: meanPool,
+  avg_pool2d: meanPool, avg_pool3d: meanPool,
   avg_pool2d_backward: meanPoolBackward, avg_pool3d_backward: meanPoolBackward,
   _adaptive_avg_pool2d: adaptiveMean(2), _adaptive_avg_pool3d: adaptiveMean(3),
   _adaptive_avg_pool2d_backward: adaptiveMeanBackward(2), _adaptive_avg_pool3d_backward: adaptiveMeanBackward(3),
   adaptive_max_pool2d: adaptiveMax(2), adaptive_max_pool3d: adaptiveMax(3),
   native_group_norm: groupNorm, native_batch_norm: batchNorm, _native_batch_norm_legit_functional: batchNorm,
 
-  view: same, _unsafe_view: same, reshape: same, unsqueeze: same, squeeze: same, clone: same, alias: same, detach: same,
-  _to_copy: same, lift_fresh_copy: same, permute, slice, select, flip, cat, split, split_with_sizes: split,
+  view: same, unsqueeze: same, squeeze: same, clone: same, alias: same, _to_copy: same, lift_fresh_copy: same,
+  permute, slice, select, flip, cat, split_with_sizes: split,
   gather: (kind: Kind, x: Tensor, dim: number, at: Tensor) => picked(kind, x, places(x, dim, at)),
-  t: (kind: Kind, x: Tensor) => permute(kind, x, axesOf(x.shape).reverse()),
-  transpose: (kind: Kind, x: Tensor, one: number, other: number) => {
-    const [a, b] = [axisOf(one, x.shape), axisOf(other, x.shape)];
-    return permute(kind, x, axesOf(x.shape).map((axis) => (axis === a ? b : axis === b ? a : axis)));
-  },
   repeat: (kind: Kind, x: Tensor) => {
     const lead = kind.shape.length - x.shape.length;
     const [own, there] = [strides(kind.shape), strides(x.shape)];
@@ -578,12 +567,12 @@ export const OPS = {
   expand: (kind: Kind, x: Tensor) => fill(kind, reader(x, kind.shape)),
   copy: (kind: Kind, _: Tensor, source: Tensor) => fill(kind, reader(source, kind.shape)),
   full: (kind: Kind, _: unknown, value: Scalar) => filled(kind, value), full_like: (kind: Kind, _: unknown, value: Scalar) => filled(kind, value),
-  scalar_tensor: filled,
-  zeros: constant(0), zeros_like: constant(0), new_zeros: constant(0), ones: constant(1), ones_like: constant(1),
-  empty: constant(0), empty_like: constant(0), empty_permuted: constant(0), empty_strided: constant(0), new_empty: constant(0),
-  slice_scatter: (kind: Kind, x: Tensor, source: Tensor, dim = 0, start: number | null = 0, _end: number | null = null, step = 1) =>
-    put(kind, x, source, part(x.shape, dim, start, step, source.shape[axisOf(dim, x.shape)]!)),
-  select_scatter: (kind: Kind, x: Tensor, source: Tensor, dim: number, at: number) => put(kind, x, source, part(x.shape, dim, at, 1, 1)),
+  scalar_tensor: filled, empty: zeros, empty_like: zeros, empty_permuted: zeros, empty_strided: zeros, new_empty: zeros,
+  slice_scatter: (kind: Kind, x: Tensor, source: Tensor, dim = 0, start: number | null = 0, _end: number | null = null, step = 1) => {
+    const data = Float64Array.from(x.data);
+    part(x.shape, dim, start, step, source.shape[axisOf(dim, x.shape)]!).forEach((place, at) => (data[place] = source.data[at]!));
+    return make(kind, data);
+  },
   scatter: scatter((_, x) => x), scatter_add: scatter((x, y) => x + y),
   embedding: (kind: Kind, table: Tensor, at: Tensor) => take(kind, table, 0, at),
   index: (kind: Kind, x: Tensor, list: (Tensor | null)[]) => take(kind, x, list.findIndex((one) => one), list.find((one) => one)!),

@@ -124,7 +124,7 @@ def _refusal(name: str, target: Any, node: fx.Node, args: list[Any]) -> str | No
     for one in made if isinstance(made, list | tuple) else [made]:
         if one is not None and one.dtype not in _DTYPES:
             return f"{one.dtype} has no place in a page"
-        if name.startswith("logical") and one.dtype is not torch.bool:
+        if (name.startswith("logical") and one.dtype is not torch.bool) or target._overloadname == "dtype":
             return "bits of numbers have no translation"
     if name in ("index", "index_put"):
         given = [one for one in args[1] if one is not None]
