@@ -129,7 +129,8 @@ def test_a_map_makes_way_for_boxes(opened: Any, name: str) -> None:
 
 ARROWS = """() => {
     const map = document.querySelector(".nbg-minimap").getBoundingClientRect();
-    return [...document.querySelectorAll(".nbg-scope-name .nbg-fold")].map(arrow => arrow.getBoundingClientRect()).filter(
+    const arrows = [...document.querySelectorAll(".nbg-scope-name .nbg-fold")];
+    return arrows.map(arrow => arrow.getBoundingClientRect()).filter(
         box => box.right > map.left && box.left < map.right && box.bottom > map.top && box.top < map.bottom).length;
 }"""
 

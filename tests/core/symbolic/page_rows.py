@@ -1,7 +1,8 @@
 """Rows of the op table in a page: their samples as programs with gradients, which node runs with the page's kernels.
 
 ``python -m tests.core.symbolic.page_rows`` tries every row, in some minutes, and writes ``page_rows.json``: which rows
-a page runs, and for each kernel the sample of a row that notices when the kernel is wrong.
+a page runs, and for each kernel the sample of a row that notices when the kernel is wrong; apart from these the kernels
+whose numbers nobody reads.
 """
 
 import json
@@ -208,12 +209,14 @@ def main(names: list[str]) -> None:
     warnings.simplefilter("ignore")
     rows: dict[str, str] = {}
     shortest: dict[str, tuple[int, str, int]] = {}
+    used: dict[str, tuple[int, str, int]] = {}
     if names:
         before = pinned()
         rows |= {name: kind for kind in ("all", "some") for name in before[kind] if name not in names}
         # What another row notices stays there: it may not be the shortest any more.
         kept = {kernel: one for kernel, one in before["kernels"].items() if one[0] not in names}
         shortest |= {kernel: (0, name, number) for kernel, (name, number) in kept.items()}
+        used |= {kernel: (0, name, number) for kernel, (name, number) in before["unread"].items()}
     for name in names or sorted(OPS):
         with tempfile.TemporaryDirectory() as folder:
             made, reason = cases(OPS[name])
@@ -223,16 +226,17 @@ def main(names: list[str]) -> None:
                 compare(one)
             except AssertionError as error:
                 print(error)
-            number = int(one.label.split()[1])
-            for kernel in one.noticed:
-                found = (len(one.program["nodes"]), name, number)
-                shortest[kernel] = min(found, shortest.get(kernel, found))
+            found = (len(one.program["nodes"]), name, int(one.label.split()[1]))
+            shortest |= {kernel: min(found, shortest.get(kernel, found)) for kernel in one.noticed}
+            used |= {kernel: min(found, used.get(kernel, found)) for kernel in one.kernels}
         rows[name] = "all" if made and not reason else "some" if made else "none"
         if reason:
             print(name, rows[name], reason[-100:])
     by = {kind: sorted(name for name, found in rows.items() if found == kind) for kind in ("all", "some")}
     kernel = {name: list(shortest[name][1:]) for name in sorted(shortest)}
-    PINNED.write_text(json.dumps({**by, "kernels": kernel}, indent=1) + "\n", encoding="utf-8")
+    noticed = {name.partition("[")[0] for name in shortest}
+    unread = {name: list(used[name][1:]) for name in sorted(used) if name not in noticed}
+    PINNED.write_text(json.dumps({**by, "kernels": kernel, "unread": unread}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

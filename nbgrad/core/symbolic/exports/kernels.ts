@@ -567,7 +567,7 @@ export const OPS = {
   expand: (kind: Kind, x: Tensor) => fill(kind, reader(x, kind.shape)),
   copy: (kind: Kind, _: Tensor, source: Tensor) => fill(kind, reader(source, kind.shape)),
   full: (kind: Kind, _: unknown, value: Scalar) => filled(kind, value), full_like: (kind: Kind, _: unknown, value: Scalar) => filled(kind, value),
-  scalar_tensor: filled, empty: zeros, empty_like: zeros, empty_permuted: zeros, empty_strided: zeros, new_empty: zeros,
+  scalar_tensor: filled, empty: zeros, empty_permuted: zeros, empty_strided: zeros,
   slice_scatter: (kind: Kind, x: Tensor, source: Tensor, dim = 0, start: number | null = 0, _end: number | null = null, step = 1) => {
     const data = Float64Array.from(x.data);
     part(x.shape, dim, start, step, source.shape[axisOf(dim, x.shape)]!).forEach((place, at) => (data[place] = source.data[at]!));
