@@ -121,7 +121,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _is_usual(table: str, case: Case | None, device: str) -> bool:
-    """Whether a table is made where nobody names any."""
+    """Whether the table is made if the command names none."""
     if device == "cuda":
         return table not in ("start", "view", "distributed")  # none runs a kernel there
     return table != "kernels" if case is None else not case.large

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -100,14 +101,7 @@ async def take_seat(manager: Any, cells: Sequence[str], limit: float) -> Seat:
     client = manager.client()
     client.start_channels()
     try:
-        try:
-            await client.wait_for_ready(timeout=limit)
-        except RuntimeError:  # it died: another process has taken one of its ports since they were chosen
-            client.stop_channels()
-            await manager.restart_kernel(now=True, newports=True)
-            client = manager.client()
-            client.start_channels()
-            await client.wait_for_ready(timeout=limit)
+        await client.wait_for_ready(timeout=limit)
         ready, picture, slowest = monotonic() - begin, None, 0.0
         for code in cells:
             before = monotonic()
@@ -131,14 +125,20 @@ async def _asked(client: Any, expression: str, limit: float) -> str:
 
 async def hold(count: int, cells: Sequence[str], *, kernel: str, apart: float, limit: float) -> Class:
     """Start ``count`` kernels, ``apart`` seconds one after the other, and end all when all have ended the lesson."""
-    managers = [AsyncKernelManager(kernel_name=kernel) for _ in range(count)]
+    with TemporaryDirectory() as folder:
+        # Sockets with names: a port may be taken between the moment when Jupyter chooses it and that of its use.
+        names = [f"{folder}/{number}" for number in range(count)]
+        managers = [AsyncKernelManager(kernel_name=kernel, transport="ipc", ip=name) for name in names]
+        return await _hold(managers, cells, apart, limit)
 
+
+async def _hold(managers: Sequence[Any], cells: Sequence[str], apart: float, limit: float) -> Class:
     async def enter(number: int) -> Seat:
         await asyncio.sleep(number * apart)
         return await take_seat(managers[number], cells, limit)
 
     try:
-        seats = await asyncio.gather(*[enter(number) for number in range(count)])
+        seats = await asyncio.gather(*[enter(number) for number in range(len(managers))])
         return Class(list(seats), [memory_of(seat.process) for seat in seats])
     finally:
         await asyncio.gather(*[one.shutdown_kernel(now=True) for one in managers if one.has_kernel])

@@ -94,7 +94,7 @@ def in_turns(contenders: Mapping[str, Timed], *, rounds: int, least: float = 0.0
 
     In every round each contender makes as many calls as take it about ``least`` seconds, or one in parts; who begins
     goes round. The garbage collector stays on, as it is for users, but runs before each turn, and before each part of
-    one: nobody pays for another's garbage.
+    one: no library pays for another's garbage.
     """
     parted = {name: contender for name, contender in contenders.items() if isinstance(contender, Parted)}
     whole = {name: contender for name, contender in contenders.items() if isinstance(contender, Contender)}

@@ -4,6 +4,7 @@ All servers run as the user that starts the hub, so students can read one anothe
 ``jupyterhub_docker.py``. ``docs/hub.md`` explains both.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -52,9 +53,15 @@ c.Spawner.env_keep = [
     "LANG",
     "LC_ALL",
     "JUPYTER_PATH",
-    "JUPYTER_CONFIG_PATH",
     "NBGRAD_COMPILED",
 ]
+
+# Or JupyterLab asks each student in the first minute whether it may fetch news.
+PAGES = DATA / "config" / "labconfig" / "page_config.json"
+PAGES.parent.mkdir(parents=True, exist_ok=True)
+PAGES.write_text(json.dumps({"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}) + "\n")
+OWN = os.environ.get("JUPYTER_CONFIG_PATH")
+c.Spawner.environment["JUPYTER_CONFIG_PATH"] = os.pathsep.join([str(DATA / "config"), *([OWN] if OWN else [])])
 
 # Kernels that share the memory of one process, which has imported torch and nbgrad: they take the place of python3.
 if os.environ.get("HUB_WARM") == "1":

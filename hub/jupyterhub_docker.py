@@ -8,6 +8,7 @@ import sys
 
 c = get_config()  # noqa: F821  # JupyterHub has it there when it reads this file
 
+MEMORY = os.environ.get("HUB_MEMORY", "1G")
 IMAGE = os.environ.get("HUB_IMAGE", "nbgrad-class")
 NETWORK = os.environ.get("HUB_NETWORK", "nbgrad-class")
 ADMINS = {name for name in os.environ.get("HUB_ADMINS", "").split(",") if name}
@@ -39,6 +40,7 @@ c.DockerSpawner.extra_host_config = {
     "security_opt": ["no-new-privileges"],
     "cap_drop": ["ALL"],
     "pids_limit": 256,
+    "memswap_limit": MEMORY,  # memory and swap together: or a container takes as much again of the swap
     "read_only": True,  # the environment is the image's, one for all
     "tmpfs": {"/tmp": "size=256m", "/srv/student/.local": "", "/srv/student/.ipython": "", "/srv/student/.jupyter": ""},
 }
@@ -47,11 +49,15 @@ c.Spawner.start_timeout = c.Spawner.http_timeout = 120
 c.JupyterHub.concurrent_spawn_limit = 10
 
 # Docker holds these limits: a kernel that takes more memory is ended, and JupyterLab says so.
-c.Spawner.mem_limit = os.environ.get("HUB_MEMORY", "1G")
+c.Spawner.mem_limit = MEMORY
 c.Spawner.cpu_limit = float(os.environ.get("HUB_PROCESSORS", "1"))
 c.Spawner.environment = dict.fromkeys(["OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"], "1")
 
-c.Spawner.args = ["--MappingKernelManager.cull_idle_timeout=1800", "--MappingKernelManager.cull_interval=300"]
+c.Spawner.args = [
+    "--MappingKernelManager.cull_idle_timeout=1800",
+    "--MappingKernelManager.cull_interval=300",
+    "--LabApp.extension_manager=readonly",
+]
 c.JupyterHub.load_roles = [
     {
         "name": "idle-culler",

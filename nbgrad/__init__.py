@@ -159,10 +159,11 @@ def compile(  # torch's name
     """Run a loss function or a training step as a program: see ``nbgrad.symbolic.compile``.
 
     Args:
-        function: what is compiled; without it this is a decorator.
-        backend: what runs the program.
-        level: "exact" changes no digit of any result, "reassociate" may change the last ones.
-        budget: the bytes that the results of its steps may take together, or a part of what they take without it.
+        function: the function to compile; without it, ``compile`` is a decorator.
+        backend: the name of the backend that runs the program.
+        level: "exact" changes no digit of any result, "reassociate" may change the last digits.
+        budget: the bytes that the results of all steps may take together; or, up to 1, a fraction of the bytes that
+            they take without it.
 
     Returns:
         A function with the same arguments.
@@ -200,7 +201,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """``%unload_ext nbgrad``: undo what ``%load_ext`` did, no more."""
+    """``%unload_ext nbgrad``: remove the magics and the displays that ``%load_ext`` added."""
     from nbgrad import magics
 
     magics.unload(shell)

@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="nbgrad", description="An autograd engine you can see.")
     parser.add_argument("--version", action="version", version=f"nbgrad {__version__}")
     commands = parser.add_subparsers(required=True)
-    doctor = commands.add_parser("doctor", help="say what this installation has, and what it lacks")
+    doctor = commands.add_parser("doctor", help="check this installation, and say what it lacks")
     doctor.set_defaults(run=lambda _: examine())
     lab = commands.add_parser("lab", help="copy the lessons into a folder, and open JupyterLab there")
     lab.add_argument("folder", nargs="?", default=FOLDER, help="where they are copied to; default: %(default)s")

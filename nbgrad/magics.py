@@ -71,7 +71,7 @@ class Session:
         try:
             self.close(error)
         except KeyboardInterrupt:
-            _tell("Interrupted before the graph was complete: nothing of it was kept.")
+            _tell("Interrupted before the graph was complete: no graph was kept.")
             return
         stopped = self.graph.ending is not None and self.graph.ending.failure is not None
         success = result is not None and result.success
@@ -88,7 +88,7 @@ class Session:
 
     @uncollected
     def present(self) -> None:
-        """Show the graph; what keeps it from that is told in a line, because nobody can catch it here."""
+        """Show the graph; if that fails, a line says why, because no code can catch the error here."""
         try:
             problems = self.recording.present()
         except KeyboardInterrupt:
@@ -198,7 +198,7 @@ class AutogradMagics(Magics):
             meant = nearest(command, COMMANDS)
             raise UsageError(f"%autograd: there is no command {command}{meant}\nThere are {', '.join(COMMANDS)}.")
         if rest and command in ("status", "off", "last"):
-            raise UsageError(f"%autograd {command} takes nothing more, but got {rest}")
+            raise UsageError(f"%autograd {command} takes no further arguments, but got {rest}")
         if command == "last":
             return self._shown().graph
         text = getattr(self, f"_{command}")(rest.strip())
@@ -207,12 +207,12 @@ class AutogradMagics(Magics):
         return None
 
     def _status(self, _: str) -> str:
-        state = f"cells are recorded that begin with {MAGIC}"
+        state = f"only cells that begin with {MAGIC} are recorded"
         if self.always is not None:
             given = " ".join(f"{name}={clean(str(value))}" for name, value in self.always.items())
             state = f"every cell is recorded{f', with {given}' if given else ''}"
         if self.last is None:
-            return f"{state}; none was yet"
+            return f"{state}; no cell was recorded yet"
         graph = self.last.graph
         return f"{state}\nlast graph: {graph!r}, {graph.history!r}"
 

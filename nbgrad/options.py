@@ -119,21 +119,21 @@ class Options:
     )
     depth: int | None = option(
         None,
-        "draw each module that is nested deeper as one box; default: as deep as fits",
+        "draw each module that is nested deeper as one box; default: fold until the picture fits",
         "--depth 1",
         least=0,
         suggestions=("0", "1", "2", "none"),
     )
     nodes: int | None = option(
         None,
-        "draw up to this many nodes, and fold only what is more; default: as few as are seen at once",
+        "draw up to this many nodes before modules are folded; default: fold until the picture fits",
         "--nodes 1000",
         least=1,
         suggestions=("300", "1000", "none"),
     )
     direction: Direction = option(
         "auto",
-        "draw from top to bottom (TB), from left to right (LR), or as it is seen larger (auto)",
+        "draw from top to bottom (TB), from left to right (LR), or with the larger letters (auto)",
         "--direction LR",
         choices=get_args(Direction),
     )

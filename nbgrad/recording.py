@@ -38,9 +38,9 @@ def _explaining(cls: type[T]) -> type[T]:
 class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: with nbgrad.record(view="text") as graph:
     """Record the ops of a block in an ``AutogradGraph`` and show it at the end of the block, also when that raises.
 
-    What ``%%autograd`` does with a cell, and the options are the same: ``%autograd help`` lists them. In a notebook the
-    graph is displayed, elsewhere it is printed as text. A graph that cannot be drawn or written when the block has run
-    is a warning, so that nothing the block computed is lost.
+    It does the same as ``%%autograd`` with a cell, and has the same options: ``%autograd help`` lists them. In a
+    notebook the graph is displayed, elsewhere it is printed as text. If the graph cannot be drawn or written after the
+    block has run, there is a warning instead of an error, so that no results of the block are lost.
 
     Example:
         >>> with nbgrad.record("my first net", view="text", save="net.svg") as graph:
@@ -48,11 +48,11 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
         ...     loss.backward()
 
     Raises:
-        TypeError: an option that there is not; the message names what may have been meant.
-        ValueError: a value that is none of the option's.
-        RuntimeError: a CUDA device is asked for where there is none; there is no process group for ``ranks``; or the
+        TypeError: there is no such option; the message suggests a similar one.
+        ValueError: the option cannot have this value.
+        RuntimeError: ``device`` is a CUDA device, and there is none; there is no process group for ``ranks``; or the
             same ``record`` is entered twice.
-        FileNotFoundError: the folder of the file to write is not there; said before the block runs.
+        FileNotFoundError: the folder of the file does not exist; this is checked before the block runs.
     """
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
                 sys.stderr.write(f"{late}. Close the generator that holds it\n")
             return
         for problem in self.present():  # raised, it would take what the block computed, or stand for what it raised
-            warn_here(f"{problem}. The graph is there as before: graph.save(...) writes it to another file")
+            warn_here(f"{problem}. The graph still exists: graph.save(...) writes it to another file")
 
     def present(self) -> list[str]:
         """Show the graph as the options say, and write its file. Of ranks that are compared, rank 0 alone does so.

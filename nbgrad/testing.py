@@ -33,21 +33,21 @@ def assert_close(
     Both are tensors of nbgrad's or torch's, arrays, numbers, or nested lists of these. A dict is compared by its keys.
 
     Args:
-        actual: what was computed.
-        expected: what it is compared with. Its shape has to be the same.
-        rtol: the limit in units of the expected number. Default: that of torch for the less exact of the two types.
-        atol: the limit besides; both are given, or none.
+        actual: the computed numbers.
+        expected: the expected numbers, of the same shape.
+        rtol: the allowed relative difference. Default: torch's limit for the less exact of the two types.
+        atol: the allowed absolute difference. Give both ``rtol`` and ``atol``, or neither.
         equal_nan: whether NaN is close to NaN.
-        check_dtype: whether both have to have one element type. torch's function checks that by default.
-        msg: said in the place of the explanation.
+        check_dtype: whether both must have the same element type. torch's function checks that by default.
+        msg: the message of the error, instead of the explanation.
 
     Raises:
-        AssertionError: they differ; it says how many elements, by how much, where, and what is probably wrong.
+        AssertionError: they differ; the message says how many elements, by how much, where, and the probable cause.
         TypeError: one of them holds no numbers.
         ValueError: only one of ``rtol`` and ``atol`` is given.
     """
     if (rtol is None) != (atol is None):
-        raise ValueError("rtol and atol go together: give both, or none of them")
+        raise ValueError("give both rtol and atol, or neither")
     if isinstance(actual, dict) and isinstance(expected, dict):
         if actual.keys() != expected.keys():
             lacking, more = (

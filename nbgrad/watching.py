@@ -75,7 +75,9 @@ class Watch(Observer):
         check_known("watch", options, _OPTIONS)
         shell = get_ipython()
         if shell is None and not marimo_output.runs():
-            raise RuntimeError("watch() draws in a notebook, and this is none. nbgrad.record works everywhere.")
+            raise RuntimeError(
+                "watch() draws in a notebook, and this program does not run in one. nbgrad.record works everywhere."
+            )
         wanted = Options(**{"name": type(model).__name__, **options})
         self.graph = AutogradGraph(wanted.name, budget=wanted.budget << 20, history=wanted.history)
         self._model = ref(model)
@@ -209,7 +211,7 @@ class Watch(Observer):
             self._refresh(tensors_in_sight(user_frame()))
 
     def _say(self) -> None:
-        """Say how the training goes; a model whose gradients take long to measure is told of less often."""
+        """Say how the training goes; less often for a model whose gradients take long to measure."""
         begin = perf_counter()
         self._unsaid = False
         self._guarded(lambda: self.view.say(self._line()))
@@ -219,7 +221,7 @@ class Watch(Observer):
     def _line(self) -> str:
         """How the training goes: the number of the backward, its loss, and the norm of all gradients together."""
         notes, model = self.graph.listener.notes, self._model()
-        said = [f"step {self.graph.backwards:,}"]
+        said = [f"backward {self.graph.backwards:,}"]
         loss = notes.values.raw(notes.roots[0]) if len(notes.roots) == 1 else None
         if loss is not None and loss.numel() == 1 and not loss.is_complex():
             said.append(f"loss {number(loss.item())}")
@@ -240,8 +242,8 @@ class Watch(Observer):
         except Exception as error:  # raised here, it would break a backward that is done
             self._stop()
             warn_here(
-                f"{self!r} could not draw and has ended: {type(error).__name__}: {error}. What you run goes on; "
-                "nbgrad.watch(model) begins anew."
+                f"{self!r} could not draw and has ended: {type(error).__name__}: {error}. Your program continues; "
+                "nbgrad.watch(model) starts a new view."
             )
 
     def _variables(self) -> dict[str, Any]:

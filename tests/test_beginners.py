@@ -51,8 +51,8 @@ MISTAKES = {
     ),
     "a loss by item()": (
         "loss = (w * w).sum().item()\nloss.backward()",
-        "loss is a plain number (float), which knows nothing of the ops that made it: item() made it at line 2 of the "
-        "cell, `loss = (w * w).sum().item()`. Keep the tensor without item()",
+        "loss is a plain number (float), which has no history: item() made it at line 2 of the cell, `loss = (w * "
+        "w).sum().item()`. Keep the tensor without item()",
     ),
     "a loss by float()": ("loss = float((w * w).sum())\nloss.backward()", "float() made it at line 2"),
     "a loss by math.exp": (
@@ -63,7 +63,7 @@ MISTAKES = {
     "a loss by a function of math": ("loss = log(w.sum())\nloss.backward()", "Write nbgrad.log"),
     "a loss of numpy": (
         "loss = np.square(w.detach().numpy()).sum()\nloss.backward()",
-        "loss is a plain number (float32), which knows nothing of the ops that made it",
+        "loss is a plain number (float32), which has no history",
     ),
     "a list of losses": (
         "losses = [w.sum(), w.square().sum()]\nlosses.backward()",

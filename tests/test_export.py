@@ -204,7 +204,7 @@ def test_what_a_block_raises_is_told_where_its_file_cannot_be_written_either(
     (tmp_path / "net.svg").mkdir()
     with pytest.raises(ZeroDivisionError):
         recorded(tmp_path / "net.svg", lambda: 1 / 0)
-    assert "net.svg' was not written: Is a directory. The graph is there as before" in str(recwarn.pop().message)
+    assert "net.svg' was not written: Is a directory. The graph still exists" in str(recwarn.pop().message)
 
 
 def test_an_open_graph_is_saved_as_far_as_it_has_come(tmp_path: Path) -> None:

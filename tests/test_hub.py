@@ -1,6 +1,7 @@
 """The configurations of ``hub/``: both are read as JupyterHub does, and refuse what would let anyone in."""
 
 import json
+import os
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,6 +80,38 @@ def test_docker_needs_admins_and_has_limits(monkeypatch: pytest.MonkeyPatch) -> 
     assert c.Authenticator.admin_users == {"teacher", "assistant"}
     assert (c.Spawner.mem_limit, c.Spawner.cpu_limit) == ("1G", 1.0)
     assert c.DockerSpawner.extra_host_config["cap_drop"] == ["ALL"]
+    assert c.DockerSpawner.extra_host_config["memswap_limit"] == c.Spawner.mem_limit, "else swap gives as much again"
+    assert "enable_icc=false" in (HUB.parent / "docs" / "hub.md").read_text(), "containers do not reach one another"
+
+
+def test_the_image_is_built_from_the_project_alone() -> None:
+    """What `docker build` takes along: all that the build of a wheel and the image read, and no built file."""
+    lines = (HUB.parent / ".dockerignore").read_text().splitlines()
+    taken = {line[1:] for line in lines if line.startswith("!")}
+    read = {"nbgrad", "notebooks", "pyproject.toml", "setup.py", "README.md", "LICENSE", "constraints.txt"}
+    assert "*" in lines
+    assert read <= taken
+    assert all((HUB.parent / name).exists() for name in taken)
+    assert {"**/node_modules", "**/*.so"} <= set(lines)
+    assert "-c /opt/nbgrad/constraints.txt" in (HUB / "Dockerfile").read_text(), "or pip takes the newest torch"
+
+
+NEWS = "@jupyterlab/apputils-extension:announcements"
+
+
+def test_no_student_is_asked_whether_to_fetch_news(trial: Config) -> None:
+    first = Path(trial.Spawner.environment["JUPYTER_CONFIG_PATH"].split(os.pathsep)[0])
+    page = json.loads((first / "labconfig" / "page_config.json").read_text())
+    assert page["disabledExtensions"] == {NEWS: True}
+    assert f'jupyter labextension disable --level=system "{NEWS}"' in (HUB / "Dockerfile").read_text()
+
+
+def test_the_configuration_of_who_starts_the_hub_still_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HUB_PASSWORD", "long enough")
+    monkeypatch.setenv("HUB_DATA", str(tmp_path))
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/their/own")
+    paths = read("jupyterhub_config.py").Spawner.environment["JUPYTER_CONFIG_PATH"].split(os.pathsep)
+    assert paths == [str(tmp_path / "config"), "/their/own"]
 
 
 def test_the_hub_and_its_image_have_one_version_of_jupyterhub() -> None:

@@ -95,7 +95,7 @@ def test_no_view_records_and_draws_nothing(shell: InteractiveShell) -> None:
         ("--direction LEFT", "direction='LEFT': it has to be one of auto, TB, LR"),
         ("--depth one", "depth='one': it has to be a whole number, 0 or more"),
         ("--depth -1", "depth=-1: it has to be a whole number, 0 or more"),
-        ("--history 1", "history=1: keep 0 frames, or 2 and more"),
+        ("--history 1", "history=1: it must be 0, or at least 2"),
         (
             "--device tpu",
             "device='tpu': it has to be a device that torch knows, such as cpu, cuda or cuda:1; did you mean cpu?",
@@ -211,14 +211,14 @@ def test_an_error_of_no_op_is_told_with_its_line_and_is_no_missing_backward(shel
     cell = f"%%autograd --view text\nimport nbgrad\nx = nbgrad.tensor([1.0, 2.0], requires_grad=True)\n{body}"
     result, shown = run(shell, cell)
     text, message = shown.outputs[0].data["text/plain"], str(result.error_in_exec).partition("\n")[0].rstrip(".")
-    assert f"The cell raised {said.format(message)}. No backward had ended, so no gradient is shown." in text
+    assert f"The cell raised {said.format(message)}. No backward was complete, so no gradient is shown." in text
 
 
 def test_an_error_after_a_backward_is_told_too(shell: InteractiveShell) -> None:
     cell = f"%%autograd --view text\n{PRODUCT}\nraise KeyError('later')"
     text = run(shell, cell)[1].outputs[0].data["text/plain"]
     said = "KeyError: 'later' (line 6 of the cell, `raise KeyError('later')`). The gradients are those of backward 1,"
-    assert f"The cell raised {said} which had ended." in text
+    assert f"The cell raised {said} the last complete one." in text
 
 
 def test_what_is_drawn_or_written_later_says_what_raised_as_well(shell: InteractiveShell, tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_an_interrupt_while_the_graph_closes_lets_go_of_it(
         result, shown = run(shell, f"%%autograd\n{PRODUCT}\nits = %autograd last")
     assert result.success
     assert (shown.stdout, shown.outputs) == ("", [])
-    assert shown.stderr == "Interrupted before the graph was complete: nothing of it was kept.\n"
+    assert shown.stderr == "Interrupted before the graph was complete: no graph was kept.\n"
     assert shell.user_ns["its"].closed
     assert shell.user_ns["its"].records == []
     assert current() == State()

@@ -34,10 +34,13 @@ def pictures(captured: Any) -> int:
 
 def test_status_says_what_is_recorded_and_what_was(shell: InteractiveShell) -> None:
     assert said(shell, "%autograd") == said(shell, "%autograd status")
-    assert said(shell, "%autograd status") == "cells are recorded that begin with %%autograd; none was yet\n"
+    assert (
+        said(shell, "%autograd status")
+        == "only cells that begin with %%autograd are recorded; no cell was recorded yet\n"
+    )
     run(shell, f"%%autograd --name square --view none\n{PRODUCT}")
     assert said(shell, "%autograd status").splitlines() == [
-        "cells are recorded that begin with %%autograd",
+        "only cells that begin with %%autograd are recorded",
         "last graph: <AutogradGraph 'square': 2 ops, 1 backwards>, <History: 1 of 1 backwards>",
     ]
     run(shell, "%autograd on --view none --no-watch")
@@ -151,10 +154,10 @@ def test_help_lists_everything_and_explains_one_option(shell: InteractiveShell) 
     assert all(name in text for name in (*COMMANDS, "--strict-broadcast", "--budget", "--view"))
     assert said(shell, "%autograd -h") == text
     assert said(shell, "%autograd on -h") == said(shell, "%autograd config --view text --help") == text
-    assert said(shell, "%autograd").startswith("cells are recorded that begin with %%autograd"), "nothing is on"
+    assert said(shell, "%autograd").startswith("only cells that begin with %%autograd are recorded"), "nothing is on"
     assert "view              graph" in said(shell, "%autograd config"), "nothing is set"
     assert said(shell, "%autograd help depth").splitlines() == [
-        "--depth: draw each module that is nested deeper as one box; default: as deep as fits",
+        "--depth: draw each module that is nested deeper as one box; default: fold until the picture fits",
         "  value      a whole number, or none",
         "  default    -",
         "  now        -",
@@ -170,9 +173,9 @@ def test_help_lists_everything_and_explains_one_option(shell: InteractiveShell) 
     ("line", "message"),
     [
         ("%autograd stat", "there is no command stat; did you mean status?\nThere are status, on, off"),
-        ("%autograd off now", "%autograd off takes nothing more, but got now"),
+        ("%autograd off now", "%autograd off takes no further arguments, but got now"),
         ("%autograd on --veiw text", "there is no option --veiw; did you mean --view?"),
-        ("%autograd on --history 1", "history=1: keep 0 frames"),
+        ("%autograd on --history 1", "history=1: it must be 0, or at least 2"),
         ("%autograd on --save", "--save needs a value, as in: %%autograd --save net.svg\n%autograd help lists"),
     ],
 )

@@ -327,7 +327,7 @@ def test_an_option_that_may_be_none_is_set_back_to_it(shell: InteractiveShell, n
     [
         ("%config Autograd.view = 'movie'", "movie"),
         ("%config Autograd.depth = -3", "-3"),
-        ("%config Autograd.history = 1", "keep 0 frames"),
+        ("%config Autograd.history = 1", "it must be 0, or at least 2"),
         ("%config Autograd.device = 'gpu'", "did you mean cpu?"),
         ("%autograd config --name x", "name belongs to one graph"),
         ("%autograd config --veiw text", "did you mean --view?"),

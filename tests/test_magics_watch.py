@@ -255,7 +255,7 @@ def test_a_watch_that_cannot_draw_ends_and_the_backward_goes_on(
     run(shell, STEP)
     before = live.view.picture
     monkeypatch.setattr("nbgrad.watching.outline", fail)
-    with pytest.warns(UserWarning, match=r"could not draw .* ValueError: no room\. What"):
+    with pytest.warns(UserWarning, match=r"could not draw .* ValueError: no room\. Your"):
         run(shell, LOOP)
     assert shell.user_ns["net"][0].weight.grad is not None
     assert (live.graph.closed, live.view.picture) == (True, before)
@@ -301,13 +301,13 @@ def test_the_step_and_its_loss_are_said_as_they_come(shell: InteractiveShell, mo
     monkeypatch.setattr("nbgrad.watching._TOLD", 0.0)
     monkeypatch.setattr("nbgrad.watching._SHARE", 0.0)
     run(shell, LOOP)
-    assert [line.split(",")[0] for line in lines] == [f"step {number}" for number in range(1, 6)]
+    assert [line.split(",")[0] for line in lines] == [f"backward {number}" for number in range(1, 6)]
     loss, norm = shell.user_ns["loss"].item(), torch.stack([p.grad.data.norm() for p in live._model().parameters()])
-    assert lines[-1] == f"step 5, loss {loss:.4g}, gradient norm {norm.norm().item():.4g}"
+    assert lines[-1] == f"backward 5, loss {loss:.4g}, gradient norm {norm.norm().item():.4g}"
     monkeypatch.setattr("nbgrad.watching._TOLD", 100.0)
     run(shell, LOOP)
     assert len(lines) <= 7, "and no more often than a reader can see"
-    assert lines[-1].startswith("step 10, "), "but the last one when the cell has ended"
+    assert lines[-1].startswith("backward 10, "), "but the last one when the cell has ended"
     live.close()
 
 
@@ -323,11 +323,11 @@ def test_lines_that_take_long_are_said_less_often(shell: InteractiveShell, monke
     monkeypatch.setattr(live.view, "send", slow)
     live._next_line, live._next = 0.0, 1e9
     run(shell, LOOP)
-    assert lines == ["step 1", "step 5"], "one, and the last one when the cell has ended"
+    assert lines == ["backward 1", "backward 5"], "one, and the last one when the cell has ended"
     clock[0] += 19.0
     run(shell, LOOP)
-    assert lines == ["step 1", "step 5", "step 10"]
+    assert lines == ["backward 1", "backward 5", "backward 10"]
     clock[0] += 21.0
     run(shell, LOOP)
-    assert lines[3:] == ["step 11", "step 15"]
+    assert lines[3:] == ["backward 11", "backward 15"]
     live.close()

@@ -388,7 +388,7 @@ NO_NUMBERS = {"copy", "dist", "matmul", "maximum"}
 
 
 class Parameters(NamedTuple):
-    """The text of a parameter list, and what nobody has said the type of."""
+    """The text of a parameter list, and the parameters without a type."""
 
     text: str
     unknown: list[str]

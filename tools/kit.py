@@ -30,7 +30,7 @@ installs nbgrad and JupyterLab into the folder nbgrad in your home folder, once,
 
     python3 start.py --share /srv/nbgrad
 
-installs them once for all users of a computer, or of a room with a shared drive. Nobody can change that folder. Each
+installs them once for all users of a computer, or of a room with a shared drive. Users cannot change that folder. Each
 user runs the start.py in it, which copies the lessons alone.
 
 It needs nothing but Python, of a version and system that this kit was made for:

@@ -121,7 +121,7 @@ def size_of(folder: Path) -> int:
 
 
 def share(folder: Path) -> None:
-    """Install into ``folder`` for all users of a room: they may read it, and nobody may change it.
+    """Install into ``folder`` for all users of a room: they may read it, but not change it.
 
     Raises:
         SystemExit: the folder is that of the kit, or is shared already; or the kit does not fit this computer.
@@ -134,7 +134,7 @@ def share(folder: Path) -> None:
     python = install(folder)
     print("compiling, so that no user has to", flush=True)
     compiled = [str(python), "-m", "compileall", "-qq", "-j", "0", "-x", "/tests/", str(folder / ".venv")]
-    subprocess.run(compiled, check=False)  # a template that is no Python fails, and nobody imports it
+    subprocess.run(compiled, check=False)  # a template that is no Python fails, and is never imported
     for name in SHARED:
         if (KIT / name).is_dir():
             shutil.copytree(KIT / name, folder / name, dirs_exist_ok=True)
@@ -148,7 +148,7 @@ def share(folder: Path) -> None:
 
 
 def protect(path: Path) -> None:
-    """Let everybody read a file or a folder, and nobody write to it. Who owns it can allow that again."""
+    """Let everybody read a file or a folder, and forbid writing. Its owner can allow writing again."""
     if not path.is_symlink():
         mode = path.stat().st_mode
         runs = stat.S_ISDIR(mode) or mode & stat.S_IXUSR

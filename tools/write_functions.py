@@ -36,7 +36,7 @@ def stubs() -> dict[Path, str]:
 
 
 def unknown() -> list[str]:
-    """Parameters whose type nobody has said: tools/annotations.py is the place."""
+    """Parameters without a type: add it to tools/annotations.py."""
     return table()[1]
 
 

@@ -39,7 +39,7 @@ def stub() -> str:
 
 
 def unknown() -> list[str]:
-    """Parameters whose type nobody has said: tools/annotations.py is the place."""
+    """Parameters without a type: add it to tools/annotations.py."""
     return text()[1]
 
 

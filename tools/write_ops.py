@@ -23,14 +23,15 @@ HEAD = """# The ops
 
 <!-- Written by tools/write.py from the op table: change that instead. -->
 
-{rows} ops have gradient rules, or say that they have no gradient; {functions} more functions are made of them
-or make new tensors. All are called as torch calls them, with torch's arguments: `nbgrad.exp`, `x.exp()`,
+{rows} ops have gradient rules, or declare that they have no gradient. {functions} more functions call these ops, or
+make new tensors. All have torch's names and arguments: `nbgrad.exp`, `x.exp()`,
 `nbgrad.linalg.svd`, `nbgrad.fft.rfft`, `nbgrad.special.erfcx`, `nbgrad.nn.functional.conv2d`. `torch.exp(x)` runs them
 too.
 
-A bar marks a gradient: $`\\bar{{y}}`$ is that of the result, and the last column says what becomes of it for an input.
-The sums that undo broadcasting are not in there: the engine makes them. *(of 0.2 to 3)* says where the tests draw
-their numbers from, for an op that not every number suits. Everything on this page is read from the rows:
+A bar marks a gradient: $`\\bar{{y}}`$ is the gradient of the result, and the last column has the gradient of each
+input. The formulas do not contain the sums that undo broadcasting, because the engine makes them. If an op is not
+defined for all numbers, *(of 0.2 to 3)* is the range from which the tests draw. Everything on this page is read from
+the rows of the op table:
 
 ```python
 from nbgrad.extend import OPS

@@ -30,33 +30,33 @@ MODULES: dict[ModuleType, ModuleType] = {
 MISSING = {
     "Container": "torch has deprecated it: `Module` does the same",
     "DataParallel": "for several devices in one process: use `DistributedDataParallel`, as torch advises",
-    "LinearCrossEntropyOptions": "says in which pieces torch computes one of its losses",
+    "LinearCrossEntropyOptions": "an option of one loss of torch: the number of parts in which it is computed",
     "NLLLoss2d": "torch has deprecated it: `NLLLoss` does the same",
-    "SparseAdam": "takes nothing but sparse gradients; nbgrad's are dense",
-    "data_parallel": "for several devices in one process, as `DataParallel`",
-    "factory_kwargs": "how torch's own constructors share arguments",
+    "SparseAdam": "accepts only sparse gradients; nbgrad's are dense",
+    "data_parallel": "for several devices in one process, like `DataParallel`",
+    "factory_kwargs": "a helper for the constructors of torch's own modules",
     "gather": "a part of `DataParallel`",
     "parallel_apply": "a part of `DataParallel`",
     "replicate": "a part of `DataParallel`",
     "scatter": "a part of `DataParallel`",
-    "swap_in_optimizer_params_and_state": "for optimizers whose step torch differentiates or compiles",
+    "swap_in_optimizer_params_and_state": "for optimizers whose `step()` torch differentiates or compiles",
 }
 """The names that are not here, and why."""
 
-HEAD = """# What of torch is here
+HEAD = """# Parity with torch
 
 <!-- Written by tools/write.py from torch's modules and nbgrad's: change those instead. -->
 
 **{share} of the public names** of torch {version}, {here} of {count}, in
 {modules}.
-What is here has torch's arguments, defaults, errors and `state_dict` keys, and computes torch's numbers: the tests
-compare them. Quantized modules are in other modules of torch's, and not counted. For functions see
+nbgrad has these names with torch's arguments, defaults, errors and `state_dict` keys. They compute torch's numbers, and
+the tests compare them. Quantized modules are in other packages of torch, and are not counted. For functions see
 [every op](ops.md).
 
-Blocks that torch leaves to its users, and that are here too:
+nbgrad also has these modules, which torch does not have:
 {extra}.
 
-The same lines give the same numbers:
+The same program gives the same numbers:
 
 ```python
 import torch
@@ -123,6 +123,6 @@ def page() -> str:
 def section(theirs: ModuleType, found: list[str]) -> str:
     """One module as a table."""
     here = sum(name not in MISSING for name in found)
-    lines = [f"## {theirs.__name__}", "", f"{here} of {len(found)}.", "", "| name | here |", "|---|---|"]
+    lines = [f"## {theirs.__name__}", "", f"{here} of {len(found)}.", "", "| name | in nbgrad |", "|---|---|"]
     lines += [f"| `{name}` | {f'no: {MISSING[name]}' if name in MISSING else 'yes'} |" for name in found]
     return "\n".join([*lines, ""])

@@ -23,25 +23,26 @@ INTRO = """# Every op in a traced program
 
 <!-- Written by python -m tools.write_traced_rows, which traces the samples of every row: change those instead. -->
 
-`nbgrad.trace` writes a function down without computing it, so it has no numbers to look at. Of the {count} rows of the
-op table, with their gradients and second gradients,
+`nbgrad.trace` turns a function into a program without computing numbers. So an op whose steps depend on numbers needs
+special treatment. These are the numbers for the {count} rows of the op table, with their
+gradients and second gradients:
 
 - **{traced} are traced**: their steps are functions of torch;
-- **{opaque} have an opaque step**: a function of nbgrad that looks at numbers, which the program calls in each run;
+- **{opaque} have an opaque step**: a function of nbgrad that depends on numbers, and that each run calls;
 - **{refused} are refused** for some arguments: the size of a result depends on numbers. The error names the line.
 
-A program gives the bits of the direct run, which a test compares for every row. An opaque step ends a fused kernel, and
-an export may not know it. The forms in place, such as `x.add_(y)`, are traced like the rows.
+A program gives the same bits as the function, and a test compares them for every row. An opaque step cannot be a part
+of a fused kernel, and some exports do not support it. In-place ops, such as `x.add_(y)`, are traced like the rows.
 
-The column "looks at numbers in" names the opaque functions, each with where it is called: in the forward, in the
-gradient, or in the second gradient. A row that is random draws numbers: each run of a program draws anew, in the same
-order as the function. A row that changes an input does so in a program too.
+The column "opaque steps" names the opaque functions, and says where each is called: in the forward, in the gradient, or
+in the second gradient. A row with "yes" under "random" draws random numbers: each run of a program draws again, in the
+same order as the function. The column "changes" names the inputs that a row changes in place.
 
-| row | kind | looks at numbers in | random | changes |
+| row | kind | opaque steps | random | changes |
 |---|---|---|---|---|
 """
 REFUSED = """
-## What is refused
+## Refused
 
 | row | arguments | reason |
 |---|---|---|

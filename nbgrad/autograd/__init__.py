@@ -40,7 +40,7 @@ class Variable(metaclass=_AnyTensor):
         cls, data: Any, requires_grad: bool = False, *, volatile: bool | None = None
     ) -> Tensor:
         if volatile is not None:
-            warnings.warn("volatile has no effect: write with nbgrad.no_grad(): instead", stacklevel=2)
+            warnings.warn("volatile has no effect: write 'with nbgrad.no_grad():' instead", stacklevel=2)
         return tensor(data.data, requires_grad=requires_grad)
 
 

@@ -1,6 +1,6 @@
 """Activations as blocks: the nonlinear functions between layers.
 
-Shapes: output as input, where nothing else is said.
+Shapes: output as input, unless the docstring says otherwise.
 """
 
 import warnings
@@ -182,7 +182,7 @@ class Hardshrink(Block, function=ops.hardshrink):
 
 @settings("{lambd}")
 class Softshrink(Block, function=ops.softshrink):
-    """x brought nearer to 0 by ``lambd``, and 0 if it was closer than that."""
+    """x moved towards 0 by ``lambd``; 0 if its size is below ``lambd``."""
 
     lambd: float = 0.5
 
@@ -234,7 +234,7 @@ class Softmax(_AlongDim, function=ops.softmax):
 
 @settings("dim={dim}")
 class Softmin(_AlongDim, function=ops.softmin):
-    """Softmax of the scores with their signs turned: the smallest gets the largest probability."""
+    """Softmax of the negative scores: the smallest score gets the largest probability."""
 
     __formula__ = r"\frac{e^{-x_i}}{\sum_j e^{-x_j}}"
 

@@ -16,7 +16,7 @@ from nbgrad.nn.parameter import Parameter, uninitialized
 class MultiheadAttention(Module):
     """Attention with several heads, each over its own projection of queries, keys and values (Vaswani et al. 2017).
 
-    Each head has ``embed_dim / num_heads`` features; what the heads find is put side by side and projected once more.
+    Each head has ``embed_dim / num_heads`` features; the results of all heads are concatenated and projected once more.
     See https://arxiv.org/abs/1706.03762.
 
     Shapes: query (L, N, E), key (S, N, kdim) and value (S, N, vdim); (N, L, E) and so on with ``batch_first``; (L, E)

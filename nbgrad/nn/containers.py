@@ -156,7 +156,7 @@ def _positive(times: Any, of: Module) -> int:
 
 
 class ModuleList(_List):
-    """A list of modules that the module it is assigned to knows of; what runs them is written in a ``forward``.
+    """A list of modules, registered in the module to which it is assigned; the ``forward`` of that module calls them.
 
     Args:
         modules: what is in it.
@@ -198,7 +198,7 @@ class ModuleList(_List):
 
 
 class ModuleDict(Module):
-    """Modules by name that the module it is assigned to knows of; what runs them is written in a ``forward``.
+    """Modules by name, registered in the module to which it is assigned; the ``forward`` of that module calls them.
 
     Args:
         modules: what is in it: a dict, or pairs of name and module.
@@ -266,7 +266,7 @@ class ModuleDict(Module):
 
 
 class ParameterList(Module):
-    """A list of parameters that the module it is assigned to knows of. Tensors become parameters.
+    """A list of parameters, registered in the module to which it is assigned. Tensors become parameters.
 
     Args:
         values: what is in it.
@@ -332,7 +332,7 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """Parameters by name that the module it is assigned to knows of. Tensors become parameters.
+    """Parameters by name, registered in the module to which it is assigned. Tensors become parameters.
 
     Args:
         parameters: what is in it: a dict, sorted by its keys unless it is ordered, or pairs of name and value.

@@ -204,7 +204,7 @@ def empty(theirs: torch.nn.Module) -> Any:
         made = empty_of(kind)
     except TypeError as error:
         raise TypeError(
-            f"from_torch(): {kind.__name__} cannot be converted, because it is not a module alone: {error}. "
+            f"from_torch(): {kind.__name__} cannot be converted, because it is not only a module: {error}. "
             f"{UNMODIFIED[0].upper()}{UNMODIFIED[1:]}"
         ) from error
     for base in own_classes(kind):

@@ -180,7 +180,7 @@ class _Conv(_ConvNd):
 
 
 class Conv1d(_Conv, function=ops.conv1d, spatial=1):
-    """Slides filters over signals: each output is a weighted sum of what a filter covers (LeCun et al. 1989).
+    """Slides filters over signals: each output is a weighted sum of the elements under a filter (LeCun et al. 1989).
 
     Shapes: input (N, in_channels, L) or (in_channels, L), output the same with out_channels and a length that
     kernel_size, stride, padding and dilation give; weight (out_channels, in_channels / groups, kernel_size).
@@ -295,7 +295,7 @@ class _ConvTranspose(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTranspose, function=ops.conv_transpose1d, spatial=1):
-    """The map that takes a ``Conv1d``'s gradient back to its input, as a layer: it makes signals longer.
+    """The gradient of a ``Conv1d`` with respect to its input, as a layer: it makes signals longer.
 
     Shapes: input (N, in_channels, L) or (in_channels, L), output the same with out_channels and the length that a
     ``Conv1d`` would make L of; weight (in_channels, out_channels / groups, kernel_size).

@@ -104,7 +104,7 @@ def _between_tensors(mine: Any, yours: Any, place: str) -> str | None:
         return None
     if not (mine.is_floating_point() or mine.is_complex()):
         count = int((mine != yours).sum())
-        return f"{count} of {mine.numel()} elements of {place} are others than torch's" if count else None
+        return f"{count} of {mine.numel()} elements of {place} differ from torch's" if count else None
     part, distance = _distance(mine, yours)
     if part <= _tolerance(mine.dtype):
         return None

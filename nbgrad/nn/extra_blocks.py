@@ -19,7 +19,7 @@ from nbgrad.nn.transformer import Transformer
 
 
 class Residual(Module):
-    """Adds a block's input to its output, so that gradients pass by it (He et al. 2015, https://arxiv.org/abs/1512.03385).
+    """Adds a block's input to its output, so that gradients can bypass it (He et al. 2015, https://arxiv.org/abs/1512.03385).
 
     Shapes: those of ``body``; the input, or what ``shortcut`` makes of it, is added to its output.
 
@@ -40,7 +40,7 @@ class Residual(Module):
 
 
 class Bottleneck(Module):
-    """The block of deep ResNets: fewer channels, a 3x3 convolution, four times as many (He et al. 2015).
+    """The block of deep ResNets: fewer channels, a 3x3 convolution, four times as many channels (He et al. 2015).
 
     Its parts are named as in torchvision. See https://arxiv.org/abs/1512.03385. Where shapes differ, a 1x1 convolution
     projects the input that is added.
@@ -132,7 +132,7 @@ class DenseLayer(Module):
 
 
 class DenseBlock(Module):
-    """Every layer sees what all before it made (Huang et al. 2016, https://arxiv.org/abs/1608.06993).
+    """Every layer gets the outputs of all layers before it (Huang et al. 2016, https://arxiv.org/abs/1608.06993).
 
     Its parts are named as in torchvision.
 

@@ -213,8 +213,8 @@ def _message(module: Module, comparison: _Comparison, difference: str) -> str:
 
 
 _REASON = (
-    "As a rule such code asks for type(x), or calls what torch has for its own tensors alone, and goes another way for "
-    "a tensor of nbgrad's."
+    "Most often such code compares type(x) with torch's class, or calls a function that accepts only torch's own "
+    "tensors."
 )
 _INSTEAD = UNMODIFIED[0].upper() + UNMODIFIED[1:]
 

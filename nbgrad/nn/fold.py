@@ -6,7 +6,7 @@ from nbgrad.nn.function_block import Block, Size, settings
 
 @settings("kernel_size={kernel_size}, dilation={dilation}, padding={padding}, stride={stride}")
 class Unfold(Block, function=ops.unfold, dims=(3, 4)):
-    """Cuts all patches out of images, as columns: a convolution is then a matrix product (img_to_col).
+    """Cuts all patches out of images, as columns: a convolution is then a matrix product (im2col).
 
     Shapes: input (N, C, H, W) or (C, H, W), output (N, C * prod(kernel_size), patches).
 
@@ -27,7 +27,7 @@ class Unfold(Block, function=ops.unfold, dims=(3, 4)):
     "output_size={output_size}, kernel_size={kernel_size}, dilation={dilation}, padding={padding}, stride={stride}"
 )
 class Fold(Block, function=ops.fold, dims=(2, 3)):
-    """Adds patches up to images: what ``Unfold``'s gradient does (col_to_img).
+    """Adds patches to images: the gradient of ``Unfold`` (col2im).
 
     Shapes: input (N, C * prod(kernel_size), patches), with or without N, output (N, C, *output_size).
 

@@ -25,26 +25,26 @@ _RECURRENT = {"_flat_weights", "_flat_weight_refs"}
 
 
 def from_torch(module: torch.nn.Module, *, check: bool = True) -> Module:
-    """``module`` with nbgrad's engine: its forward is recorded, differentiated and drawn by us.
+    """Convert a torch module: nbgrad records, differentiates and draws the forward of the result.
 
-    A block that ``nbgrad.nn`` has becomes ours. Any other module keeps its own methods, which are run on our tensors:
-    torch's functions in them find our ops. Each is an instance of torch's class, too. Parameters and buffers share
-    their memory with torch's, under the same keys, and parameters their ``.grad``; what is shared within the model
-    stays shared. ``copy.deepcopy`` the result for memory of its own.
+    A module whose class ``nbgrad.nn`` has becomes a module of ``nbgrad.nn``. Any other module keeps its own methods,
+    which run on nbgrad's tensors: torch's functions in them run nbgrad's ops. Each result is an instance of torch's
+    class, too. Parameters and buffers have the same memory and the same keys as torch's, and parameters the same
+    ``.grad``. Tied parameters stay tied. ``copy.deepcopy`` of the result has memory of its own.
 
     Args:
-        module: a module of torch's, in training mode or not, on any device. Of one that ``torch.compile`` made, the
-            module inside is converted.
+        module: a torch module, in training mode or not, on any device. If ``torch.compile`` made it, the inner module
+            is converted.
         check: compare the first call of the result, or of a part of it, with torch's own forward, once in training mode
             and once in evaluation. It takes as long as one more forward, and changes nothing that the model or a random
-            generator holds. Where the results differ, as those of a forward that asks ``type(x) is torch.Tensor``, the
-            call is an error that says where.
+            generator holds. If the results differ, for example because the forward checks ``type(x) is torch.Tensor``,
+            the call raises an error that names the module.
 
     Raises:
-        TypeError: ``module`` is no module, or one compiled by torch.jit, which has no forward in Python.
-        RuntimeError: a lazy module that has not seen an input yet.
-        NotImplementedError: the module has backward hooks, is spread over devices or quantized, or overrides what
-            nbgrad never calls; or, when it is called, it needs an op that nbgrad has not.
+        TypeError: ``module`` is not a module, or torch.jit compiled it, so that it has no forward in Python.
+        RuntimeError: a lazy module was never called.
+        NotImplementedError: the module has backward hooks, is spread over devices, is quantized, or overrides a method
+            that nbgrad never calls; or its forward needs an op that nbgrad does not have.
     """
     conversion = _Conversion()
     made = conversion.module(module)

@@ -16,7 +16,7 @@ from nbgrad.nn.parameter import Parameter, uninitialized
 
 
 class Identity(Module):
-    """Returns its input: holds a place in a model. It takes any arguments, and does nothing with them."""
+    """Returns its input, as a placeholder in a model. It takes any arguments, and ignores them."""
 
     __formula__ = "x"
 

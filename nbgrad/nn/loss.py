@@ -47,7 +47,7 @@ class WeightedLoss(Loss):
 
 @settings()
 class L1Loss(Loss, function=torch_signatures.l1_loss):
-    """Mean absolute error: an outlier counts as much as it is off, no more.
+    """Mean absolute error: an outlier counts by its distance, not by its square.
 
     Shapes: input and target alike; output (), or as input with ``reduction="none"``.
     """
@@ -207,7 +207,7 @@ class NLLLoss(WeightedLoss, function=ops.nll_loss):
 
 @settings()
 class BCELoss(WeightedLoss, function=ops.binary_cross_entropy):
-    """Cross entropy of yes and no: minus the log of the probability of the right one. Logarithms are at least -100.
+    """Binary cross entropy: minus the log of the probability of the right class. Logarithms are at least -100.
 
     Shapes: input, probabilities, and target alike; output (), or as input with ``reduction="none"``.
 
@@ -243,7 +243,7 @@ class BCEWithLogitsLoss(WeightedLoss, function=ops.binary_cross_entropy_with_log
 
 @settings()
 class CTCLoss(Loss, function=ops.ctc_loss):
-    """Minus the log-probability of a text, whatever the places at which its letters stand (Graves et al. 2006).
+    """Minus the log-probability of a text, over all alignments of its letters with the input (Graves et al. 2006).
 
     Shapes: log_probs (T, N, C) or (T, C); targets (N, S), or all in a row; lengths (N,); output (), or (N,) with
     ``reduction="none"``. It is called with ``(log_probs, targets, input_lengths, target_lengths)``.
@@ -270,7 +270,7 @@ class CTCLoss(Loss, function=ops.ctc_loss):
 
 @settings()
 class MultiLabelMarginLoss(Loss, function=ops.multilabel_margin_loss):
-    """By how much right classes fail to be 1 above wrong ones, where several are right.
+    """The amount by which right classes are not 1 above wrong ones, if several classes are right.
 
     Shapes: input (N, C) or (C,); target alike, the right class numbers and then -1; output (), or (N,) with
     ``reduction="none"``.
@@ -283,7 +283,7 @@ class MultiLabelMarginLoss(Loss, function=ops.multilabel_margin_loss):
 
 @settings()
 class MultiMarginLoss(WeightedLoss, function=ops.multi_margin_loss):
-    """By how much the right class fails to be ``margin`` above the others (Crammer and Singer 2001).
+    """The amount by which the right class is not ``margin`` above the others (Crammer and Singer 2001).
 
     Shapes: input (N, C) or (C,); target (N,) or () class numbers; output (), or as target with ``reduction="none"``.
 
@@ -346,7 +346,7 @@ class MultiLabelSoftMarginLoss(WeightedLoss, function=ops.multilabel_soft_margin
 
 @settings()
 class HingeEmbeddingLoss(Loss, function=ops.hinge_embedding_loss):
-    """A distance where the target is 1; by how much it is below ``margin`` where the target is -1.
+    """The input, a distance, where the target is 1; ``margin`` minus the input, or 0, where the target is -1.
 
     Shapes: input, distances, and target alike; output (), or as input with ``reduction="none"``.
     """
@@ -361,7 +361,7 @@ class HingeEmbeddingLoss(Loss, function=ops.hinge_embedding_loss):
 
 @settings()
 class CosineEmbeddingLoss(Loss, function=ops.cosine_embedding_loss):
-    """1 minus the cosine of two vectors where the target is 1; by how much it is above ``margin`` where it is -1.
+    """1 minus the cosine of two vectors if the target is 1; the cosine minus ``margin``, or 0, if it is -1.
 
     Shapes: two inputs (N, D) or (D,), target (N,) or (); output (), or (N,) with ``reduction="none"``.
     """
@@ -379,7 +379,7 @@ class CosineEmbeddingLoss(Loss, function=ops.cosine_embedding_loss):
 
 @settings()
 class MarginRankingLoss(Loss, function=ops.margin_ranking_loss):
-    """By how much the first of two scores fails to be ``margin`` above the second, or below where the target is -1.
+    """The amount by which the first score is not ``margin`` above the second, or not below it where the target is -1.
 
     Shapes: two inputs and target alike; output (), or as input with ``reduction="none"``.
     """
@@ -411,7 +411,7 @@ class _Triplet(Loss):
 
 @settings()
 class TripletMarginLoss(_Triplet, function=ops.triplet_margin_loss):
-    """By how much an example fails to be ``margin`` nearer to one of its kind than to one of another (Schroff 2015).
+    """The amount by which an example is not ``margin`` nearer to its class than to another one (Schroff 2015).
 
     Shapes: three inputs (N, D) or (D,); output (), or (N,) with ``reduction="none"``.
 
@@ -436,7 +436,7 @@ class TripletMarginLoss(_Triplet, function=ops.triplet_margin_loss):
 
 @settings()
 class TripletMarginWithDistanceLoss(_Triplet, function=ops.triplet_margin_with_distance_loss):
-    """``TripletMarginLoss`` with a distance of one's own.
+    """``TripletMarginLoss`` with a distance function of your own.
 
     Shapes: three inputs (N, ...); output (), or as the distances with ``reduction="none"``.
 

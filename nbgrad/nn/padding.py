@@ -113,12 +113,12 @@ class ReplicationPad3d(_Pad, rank=3, mode="replicate"):
 
 
 class CircularPad1d(_Pad, rank=1, mode="circular"):
-    """Goes on at one end with what is at the other."""
+    """Continues each end with the elements of the other end."""
 
 
 class CircularPad2d(_Pad, rank=2, mode="circular"):
-    """Goes on at one side with what is at the opposite one."""
+    """Continues each side with the elements of the opposite side."""
 
 
 class CircularPad3d(_Pad, rank=3, mode="circular"):
-    """Goes on at one side with what is at the opposite one."""
+    """Continues each side with the elements of the opposite side."""

@@ -38,7 +38,7 @@ class Parameter(LikeTorchsParameters, Tensor):
         data: a ``Tensor`` or torch tensor, whose memory it shares, or numbers; default: an empty tensor.
         requires_grad: whether a backward gives it a gradient; False freezes it.
 
-    It takes attributes of the user's own, as in ``p.no_decay = True``, which copies and pickles have too.
+    You may set attributes of your own, as in ``p.no_decay = True``; copies and pickles keep them.
 
     Raises:
         RuntimeError: ``requires_grad`` with an element type that has no gradients.
@@ -79,7 +79,7 @@ class Parameter(LikeTorchsParameters, Tensor):
 
 
 class Buffer(Tensor):
-    """A tensor that a ``Module`` keeps but does not learn: it becomes a buffer when it is assigned to an attribute.
+    """A tensor that a ``Module`` keeps but does not train: it becomes a buffer when it is assigned to an attribute.
 
     Args:
         data: a ``Tensor`` or torch tensor, whose memory it shares, or numbers; default: an empty tensor.

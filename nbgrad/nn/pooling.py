@@ -254,7 +254,7 @@ class _FractionalMaxPool(Block):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool, function=ops.fractional_max_pool2d, dims=(3, 4)):
-    """The largest number of windows that are placed at random, so that any output size goes (Graham 2014).
+    """The largest number of each of the windows, which are placed at random, for any output size (Graham 2014).
 
     Args:
         kernel_size: the size of the windows.
@@ -266,4 +266,4 @@ class FractionalMaxPool2d(_FractionalMaxPool, function=ops.fractional_max_pool2d
 
 
 class FractionalMaxPool3d(_FractionalMaxPool, function=ops.fractional_max_pool3d, dims=(4, 5)):
-    """The largest number of windows that are placed at random. The arguments are those of ``FractionalMaxPool2d``."""
+    """The largest number of each randomly placed window. The arguments are those of ``FractionalMaxPool2d``."""

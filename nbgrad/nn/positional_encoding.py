@@ -120,7 +120,7 @@ class LearnedPosition(_Added):
 class RotaryPosition(Module):
     """Turns each pair of features of queries and keys by an angle that grows with the position.
 
-    The product of a query and a key then depends on how far apart they stand, not on where (Su et al. 2021,
+    The product of a query and a key then depends on their distance, not on their positions (Su et al. 2021,
     https://arxiv.org/abs/2104.09864). Pairs are features 0 and 1, 2 and 3, ...
 
     Shapes: input (..., L, head_dim), output as input.
@@ -158,9 +158,9 @@ class RotaryPosition(Module):
 
 
 class ALiBi(Module):
-    """Lowers the scores of attention in proportion to the distance, for each head at another rate.
+    """Lowers the scores of attention in proportion to the distance, with another rate for each head.
 
-    A model that learns on short sequences with it goes on working on longer ones (Press et al. 2021,
+    A model trained with it on short sequences also works on longer ones (Press et al. 2021,
     https://arxiv.org/abs/2108.12409). Nothing is learned.
 
     Shapes: scores (..., heads, L, S), output as scores.

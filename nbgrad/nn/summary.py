@@ -44,7 +44,7 @@ class Line:
 
 @dataclass(repr=False)
 class Summary:
-    """What ``summary`` found: printed, it is a table.
+    """The result of ``summary``: printed, it is a table.
 
     Attributes:
         lines: one for each module, in the order of ``named_modules``; the first is the model.

@@ -10,7 +10,7 @@ Ratio = float | tuple[float, ...]
 
 @settings("upscale_factor={upscale_factor}")
 class PixelShuffle(Block, function=ops.pixel_shuffle):
-    """Makes of r * r channels one that is r times as large in both directions (Shi et al. 2016).
+    """Makes one channel, r times as large in both directions, from r * r channels (Shi et al. 2016).
 
     Shapes: input (..., C * r * r, H, W), output (..., C, H * r, W * r), with r the ``upscale_factor``.
     """
@@ -30,7 +30,7 @@ class PixelUnshuffle(Block, function=ops.pixel_unshuffle):
 
 @settings("groups={groups}")
 class ChannelShuffle(Block, function=ops.channel_shuffle):
-    """Deals the channels out again, so that groups of a convolution mix (Zhang et al. 2017).
+    """Interleaves the channels of the groups of a convolution, so that the groups mix (Zhang et al. 2017).
 
     Shapes: input and output (N, C, ...).
     """
@@ -71,7 +71,7 @@ class Upsample(Block, function=ops.interpolate):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Makes images larger by repeating their points.
+    """Makes images larger by repeating their pixels.
 
     Args:
         size: the size of the output; or
@@ -83,7 +83,7 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Makes images larger, with straight lines between their points; the corners stay where they are.
+    """Makes images larger by linear interpolation between their pixels; the corners stay where they are.
 
     Args:
         size: the size of the output; or

@@ -7,7 +7,7 @@ from nbgrad.optim.torch_optimizer import TorchOptimizer
 
 
 class Adamax(TorchOptimizer):
-    r"""Divides an average of the gradients by a fading maximum of their sizes (Kingma and Ba 2015, section 7).
+    r"""Divides an average of the gradients by a decaying maximum of their sizes (Kingma and Ba 2015, section 7).
 
     :math:`u \leftarrow \max(\beta_2 u, |g| + \epsilon)` and
     :math:`\theta \leftarrow \theta - \eta / (1 - \beta_1^t) \cdot m / u`: calm where a single gradient is large.

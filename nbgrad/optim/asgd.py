@@ -9,7 +9,7 @@ from nbgrad.optim.torch_optimizer import TorchOptimizer
 
 
 class ASGD(TorchOptimizer):
-    r"""Gradient descent that keeps the average of the parameters it went through (Polyak and Juditsky 1992).
+    r"""Gradient descent that also averages the parameters of all its steps (Polyak and Juditsky 1992).
 
     The learning rate falls as :math:`\eta / (1 + \lambda \eta t)^\alpha`. From step ``t0`` on, ``state[p]["ax"]`` is
     the average, which is nearer to the minimum than the last step when gradients are noisy.

@@ -17,7 +17,7 @@ class GradScaler(torch.amp.GradScaler):
     """torch's ``torch.amp.GradScaler`` for nbgrad's losses and optimizers (Micikevicius et al. 2018).
 
     In float16 small gradients become 0. So the loss is multiplied by a large factor before the backward, gradients are
-    divided by it before the step, and a step whose gradients are not finite is left out and the factor made smaller.
+    divided by it before the step, and a step whose gradients are not finite is skipped and the factor is reduced.
     Arguments, defaults, ``state_dict`` and errors are torch's; see https://arxiv.org/abs/1710.03740.
 
     Args:
@@ -84,8 +84,8 @@ def _tell_clipped(grads: list[torch.Tensor], inv_scale: torch.Tensor) -> None:
         by = observer.change_since_backward(grads[0])
         if by is not None and scale > 1 and bound < sqrt(scale):  # one that was multiplied by the factor is larger
             observer.on_slip(
-                f"{by} bounds gradients that GradScaler has scaled, by {scale:g}, and will divide by that: call its "
-                "unscale_(optimizer) before"
+                f"{by} clips gradients that still contain the factor of the GradScaler, {scale:g}: call "
+                "scaler.unscale_(optimizer) first"
             )
 
 

@@ -12,7 +12,7 @@ from nbgrad.optim.torch_optimizer import TorchOptimizer
 
 
 class LBFGS(TorchOptimizer):
-    """Steps along the direction that Newton's method would take, from how gradients changed in the last steps.
+    """Approximates the direction of Newton's method from the changes of the gradients in the last steps.
 
     For smooth losses of all data, such as a fit with few parameters, where it needs far fewer evaluations than gradient
     descent (Liu and Nocedal 1989). A step is many iterations, each of which calls the closure.

@@ -23,7 +23,7 @@ class Optimizer(torch.optim.Optimizer):
     """Changes parameters by their gradients; a subclass says how, in ``update``.
 
     Hooks, printing and pickling are those of torch's base class, and whatever asks for a ``torch.optim.Optimizer`` and
-    reads nothing but the settings of its groups, as every scheduler does, takes this one.
+    reads only the settings of its groups, as every scheduler does, accepts it.
 
     Args:
         params: the parameters, as ``model.parameters()`` or ``model.named_parameters()`` gives them; or groups of them,
@@ -62,8 +62,9 @@ class Optimizer(torch.optim.Optimizer):
         given: Any = list(params)
         if not given:
             raise ValueError(
-                "optimizer got an empty parameter list. Layers in a plain list are not found: keep them in an "
-                "nn.ModuleList; nor is a tensor: assign nn.Parameter(tensor). Or was model.parameters() used up before?"
+                "optimizer got an empty parameter list. Modules in a plain list are not found: keep them in an "
+                "nn.ModuleList. A plain tensor is not found: assign nn.Parameter(tensor). A generator such as "
+                "model.parameters() is empty after its first use."
             )
         super().__init__(given, raw(defaults))
         OPTIMIZERS.add(self)

@@ -7,7 +7,7 @@ from nbgrad.optim.torch_optimizer import TorchOptimizer
 
 
 class Rprop(TorchOptimizer):
-    r"""Steps by a length of its own for each number, along the sign of its gradient (Riedmiller and Braun 1993).
+    r"""Moves each number against the sign of its gradient, by a step size of its own (Riedmiller and Braun 1993).
 
     A length grows by the second of ``etas`` while the sign stays, and shrinks by the first where it turns, as a minimum
     was stepped over. For gradients of all data: on batches the signs are noise.

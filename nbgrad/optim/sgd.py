@@ -13,7 +13,7 @@ _SETTINGS = ("weight_decay", "momentum", "lr", "dampening", "nesterov", "maximiz
 
 
 class SGD(TorchOptimizer):
-    r"""Steps against the gradient, :math:`\theta \leftarrow \theta - \eta v`, with momentum if asked for.
+    r"""Steps against the gradient, :math:`\theta \leftarrow \theta - \eta v`, optionally with momentum.
 
     With momentum :math:`v \leftarrow \mu v + (1 - \tau) g`, which keeps going where gradients agree and damps where
     they alternate (Polyak 1964); Nesterov's form looks one step ahead (Sutskever et al. 2013).

@@ -102,7 +102,7 @@ class TorchOptimizer(Optimizer):
             _emptied(runner)
 
     def _kernels(self, data: list[torch.Tensor], group: dict[str, Any]) -> dict[str, Any]:
-        """Foreach kernels where nobody chose and they are faster on a CPU: on a GPU torch takes them by itself."""
+        """Foreach kernels, if the user chose none and they are faster on a CPU: on a GPU torch takes them by itself."""
         if len(data) < SEVERAL or group.get("foreach", True) is not None or group.get("fused"):
             return {}
         small = sum(map(torch.numel, data)) <= CACHED and all(one.is_cpu for one in data)

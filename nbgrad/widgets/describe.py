@@ -250,11 +250,11 @@ def typeset(latex: str) -> tuple[str, str]:
             from latex2mathml.converter import convert
     except Exception as error:
         lacks = "is not installed" if isinstance(error, ModuleNotFoundError) else f"fails here: {error}"
-        return "", f"The formulas stand as they were written: latex2mathml {lacks}. Run: pip install latex2mathml"
+        return "", f"Formulas are shown as LaTeX, because latex2mathml {lacks}. Run: pip install latex2mathml"
     try:
         return convert(latex), ""
     except Exception as error:  # its errors have no base of their own
-        return "", f"The formula stands as it was written, for it cannot be typeset: {type(error).__name__}."
+        return "", f"The formula is shown as LaTeX, because it cannot be typeset: {type(error).__name__}."
 
 
 def _elements(record: Record) -> int:
@@ -393,11 +393,11 @@ def _summary(graph: AutogradGraph, records: list[Record], described: Description
 
 
 def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
-    shown = f"The gradients are those of backward {graph.backwards:,}, which had ended."
+    shown = f"The gradients are those of backward {graph.backwards:,}, the last complete one."
     if not records:
         shown = _empty(graph)
     elif graph.backwards == 0 and not any(record.gradient is not None for record in records):
-        shown = "No backward had ended, so no gradient is shown."
+        shown = "No backward was complete, so no gradient is shown."
         if graph.ending is None:
             shown = "No backward ran here: call .backward() on a scalar to see gradients."
     elif graph.ending is None:
@@ -409,21 +409,21 @@ def _empty(graph: AutogradGraph) -> str:
     """Why there is nothing to show."""
     if graph.backwards and Evidence(graph).began_at_leaf():
         return (
-            "The backward began at a tensor that no op made, so nothing else got a gradient: one that was made of "
-            "numbers, as nbgrad.tensor(loss.item(), requires_grad=True) is, or that requires_grad_() made a leaf. "
-            "Begin it at the result of the ops."
+            "The backward began at a leaf, so no other tensor got a gradient. The leaf was made from numbers, as in "
+            "nbgrad.tensor(loss.item(), requires_grad=True), or by requires_grad_(). Call backward() on the result of "
+            "the ops."
         )
     if graph.backwards:
         return (
-            "A backward ran here, but no op that it went through: they ran before this graph was opened. Run the ops "
-            "in the same cell to see them."
+            "A backward ran here, but its ops ran before this graph was opened. Run the ops in the same cell to see "
+            "them."
         )
     if left_out := Evidence(graph).left_out():
         return _not_recorded(left_out)
     if not Evidence(graph).nothing_ran():
         return (
-            "Nothing is left to show of what ran here on tensors that need a gradient: no backward went through it, "
-            "and it was inside no_grad() or its results are gone."
+            "Ops ran here on tensors that need a gradient, but there is nothing to show: no backward reached them, "
+            "and they ran inside no_grad() or their results no longer exist."
         )
     return (
         "Nothing was recorded: no op ran here on a tensor that needs a gradient. "

@@ -203,9 +203,9 @@ def _told(sides: list[_Side], comparison: Comparison) -> dict[str, Detail]:
 
 
 def _sentence(pair: Pair) -> str:
-    parts = [pair.words or "nothing differs but for rounding"]
+    parts = [pair.words or "nothing differs, up to rounding"]
     if not pair.exact:
-        parts.append("of large tensors the norms were compared")
+        parts.append("for large tensors only the norms were compared")
     return "; ".join(parts)
 
 

@@ -53,9 +53,7 @@ def _with_png(still: dict[str, str]) -> dict[str, str | bytes]:
     try:
         return {**still, "image/png": png(still["image/svg+xml"])}
     except Exception as error:
-        _tell_once(
-            f"{reason(error)}. The SVG stays, which says the same; a notebook that is not trusted shows the text alone."
-        )
+        _tell_once(f"{reason(error)}. The SVG shows the same; a notebook that is not trusted shows only the text.")
     return {**still}
 
 

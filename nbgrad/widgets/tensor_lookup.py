@@ -33,7 +33,7 @@ What = Literal["value", "gradient"]
 
 _LET_GO: dict[What, str] = {
     "value": "Only statistics were kept: the graph does not hold on to large results.",
-    "gradient": "Only statistics were kept: gradients of results are let go when the graph closes.",
+    "gradient": "Only statistics were kept: gradients of results are freed when the graph closes.",
 }
 
 
@@ -80,7 +80,7 @@ class Holdings:
         return None if self._asks is None else self._asks()
 
     def settle(self) -> None:
-        """Take what a run of the graph needs, and let go of the graph: for a moment in which nobody waits."""
+        """Take what a run of the graph needs, and release the graph: for a moment in which the user does not wait."""
         if self._graph is not None:
             self._rerun, self._graph = rerun_of(self._graph), None
 

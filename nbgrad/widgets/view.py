@@ -32,7 +32,7 @@ class GraphView(anywidget.AnyWidget):
     numbers of a large tensor, and to run the graph again with other numbers.
 
     For that it keeps the whole graph, until it is closed: here, in the page, because its cell runs again, or because
-    its output was cleared and nobody can display it once more.
+    its output was cleared and it cannot be displayed once more.
 
     Args:
         graph: all of it.
@@ -185,7 +185,7 @@ class GraphView(anywidget.AnyWidget):
     def _told(self, _view: Any, content: dict[str, str], _buffers: Any) -> None:
         """A page shows the view, or the output in which it did was cleared there: close it if that was its only page.
 
-        Of one that was loaded anew nobody said that it is gone, so what it showed stays.
+        A page that was reloaded did not report that it is gone, so its views stay.
         """
         if (page := content.get("shown")) is not None:
             self._pages.add(page)
@@ -218,7 +218,7 @@ class GraphView(anywidget.AnyWidget):
                 if (look := node[what]) is not None and look["columns"]:
                     return Numbers(node=id, of=what, said=f"{node['label'][1]}: a cell a number", look=look, rows=[])
         if self._holdings is None:
-            return Numbers(node=id, of=what, said="Nobody holds the tensors of this picture.", look=None, rows=[])
+            return Numbers(node=id, of=what, said="The tensors of this picture no longer exist.", look=None, rows=[])
         return self._holdings.numbers(id, what)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:

@@ -156,7 +156,7 @@ class WhatIf:
         apart = abs(found.difference - found.gradient)
         far = "" if not isfinite(apart) or not size else f" They differ by {100 * apart / size:.2g}%."
         return (
-            f"A step of {number(found.step)} to both sides: {number(found.difference)}. "
+            f"Central difference with h = {number(found.step)}: {number(found.difference)}. "
             f"The gradient: {number(found.gradient)}.{far}"
         )
 

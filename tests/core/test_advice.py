@@ -56,9 +56,9 @@ def test_in_place_the_message_names_the_variable_and_the_op_that_saved_it() -> N
     y.data.add_(1)
     text = message(loss.backward)
     assert "the gradient of mul needs 'y' (its input 'b', a result of exp, of shape (2,)) as it was when mul" in text
-    assert "an in-place operation has changed it since (it is version 1, saved was version 0)" in text
+    assert "an in-place operation has changed it since (its version is now 1, and was 0 when it was saved)" in text
     assert "y = y.clone()" in text
-    assert "inside nbgrad.AutogradGraph() or nbgrad.detect_anomaly() to see here the line of mul" in text
+    assert "inside nbgrad.AutogradGraph() or nbgrad.detect_anomaly(): then this message names the line of mul" in text
 
 
 def test_in_place_both_lines_are_there_inside_a_graph() -> None:
@@ -71,7 +71,7 @@ def test_in_place_both_lines_are_there_inside_a_graph() -> None:
         text = message(loss.backward)
     assert f"the gradient of mul at {place(saved, 'loss = (y * y).sum()')} needs 'y'" in text
     assert f"add_ at {place(changed, 'y += 1')} has changed it in-place since" in text
-    assert "to see here" not in text
+    assert "then this message names" not in text
 
 
 def test_in_place_the_line_of_the_op_is_known_after_the_graph_has_closed() -> None:
@@ -217,9 +217,9 @@ def test_what_a_loop_carries_on_is_to_be_detached() -> None:
     text = message(loop)
     assert "a second time: its saved" in text
     assert text.endswith(
-        "This line ran that backward too: what a loop carries from one round to the next, as the state of an RNN, is "
-        "to be cut off there with detach(); what was computed before the loop is to be computed in it, or kept with "
-        "retain_graph=True."
+        "The same line ran that backward in an earlier round of a loop. If the loop carries a tensor from one round "
+        "to the next, such as the state of an RNN, detach() it in each round. If the tensor was computed before the "
+        "loop, compute it inside, or pass retain_graph=True."
     )
 
 
@@ -650,7 +650,9 @@ def test_it_works_as_in_torch(program: Callable[[Library], tuple[Any, ...]]) -> 
 def test_a_list_of_larger_tensors_is_an_error_as_in_torch() -> None:
     with pytest.raises(ValueError, match="only one element tensors"):
         torch.tensor([torch.ones(2), torch.ones(2)])
-    with pytest.raises(ValueError, match=r"holds a tensor of shape \(2,\): only those with one element are numbers"):
+    with pytest.raises(
+        ValueError, match=r"holds a tensor of shape \(2,\): only a tensor with one element can be used as a number"
+    ):
         tensor([tensor([1.0, 2.0]), tensor([1.0, 2.0])])
 
 
@@ -676,14 +678,14 @@ class Frame:
         ({1}, "data is of type set: list(...) makes a list of it"),
         (map(int, "1"), "data is of type map: list(...) makes a list of it"),
         (object(), "data is of type object"),
-        (len, "data is len, which can be called: call it for what it gives"),
+        (len, "data is len, which can be called: pass the result of a call"),
         (nbgrad.nn.ReLU(), "data is ReLU, which can be called"),
         (Frame(), "data is a Frame: its to_numpy() is an array"),
         (np.array([None]), "data[0] is None"),
         ([tensor(1.0), None], "data[1] is None"),
         (
             [[1, 2], [3]],
-            "rows of one length, but data[0] holds 2, data[1] holds 1: of a list of tensors nbgrad.nn.utils.",
+            "rows of one length, but data[0] holds 2, data[1] holds 1: nbgrad.nn.utils.",
         ),
         ([[1, 2], [3, 4, 5], [6, 7]], "but data[0], data[2] hold 2, data[1] holds 3"),
         ([[1]] * 5 + [[1, 2]], "but data[0], data[1], data[2] and 2 more hold 1, data[5] holds 2"),

@@ -70,7 +70,7 @@ CAUSES: list[tuple[Callable[[], Any], str, str]] = [
     (lambda: A[0] / B, "inf", "division by 0: a[1] = 2.0, B[1] = 0.0"),
     (lambda: A / 0, "nan", "0 / 0: A[1, 1] = 0.0, b = 0"),
     (lambda: 1 / B, "inf", "division by 0: a = 1, B[1] = 0.0"),
-    (lambda: (A - 2) ** 0.5, "nan", "a negative number to a power that is no whole number: a[0, 0] = -1.0, b = 0.5"),
+    (lambda: (A - 2) ** 0.5, "nan", "a negative number to a power that is not a whole number: a[0, 0] = -1.0, b = 0.5"),
     (lambda: A**-1, "inf", "division by 0: 0 to a negative power: A[1, 1] = 0.0, b = -1"),
     ((A * 1000).exp, "inf", "overflow: exp(1000.0) in float32, whose largest number is 3.4e+38"),
     (lambda: A * 3e38, "inf", "overflow: mul(2.0, 3e+38) in float32"),

@@ -302,5 +302,5 @@ def test_a_cast_after_elements_were_moved_is_one_of_the_input() -> None:
 
 @pytest.mark.cuda
 def test_torchs_scaler_is_for_torchs_tensors() -> None:
-    with pytest.raises(Exception, match=r"nbgrad\.amp\.GradScaler is the one for nbgrad's"):
+    with pytest.raises(Exception, match=r"for nbgrad's use nbgrad\.amp\.GradScaler"):
         torch.amp.GradScaler("cuda").scale(tensor(1.0, device="cuda"))

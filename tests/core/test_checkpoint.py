@@ -304,7 +304,7 @@ def test_what_the_second_run_leaves_elsewhere_has_no_gradient() -> None:
 
     x = nbgrad.tensor([1.0], requires_grad=True)
     nbgrad.checkpoint(fn, x).backward()
-    with pytest.raises(RuntimeError, match=r"exp of the second run of a checkpoint.*use what the checkpoint returned"):
+    with pytest.raises(RuntimeError, match=r"exp of the second run of a checkpoint.*use the result of the checkpoint"):
         left[1].backward()
 
 

@@ -84,14 +84,14 @@ def by_a_change_in_no_grad() -> Tensor:
 
 
 ENDS: dict[Callable[[], Tensor], tuple[str, str, str]] = {
-    by_argmax: ("argmax", "best = (W * 2).argmax()", "argmax has no gradient. Learn from something smooth"),
-    by_comparison: ("gt", "right = (W * 2) > 1", "gt has no gradient. Learn from something smooth"),
-    by_long: ("long()", "whole = W.long()", "the int64 that it gives has no gradient. Learn"),
-    by_positions: ("max()", "places = W.max(0).indices", "the int64 that it gives has no gradient. Learn"),
+    by_argmax: ("argmax", "best = (W * 2).argmax()", "argmax has no gradient. Use an op with a gradient"),
+    by_comparison: ("gt", "right = (W * 2) > 1", "gt has no gradient. Use an op with a gradient"),
+    by_long: ("long()", "whole = W.long()", "the int64 that it gives has no gradient. Use"),
+    by_positions: ("max()", "places = W.max(0).indices", "the int64 that it gives has no gradient. Use"),
     by_no_grad: ("mul inside no_grad(),", "scaled = W * 2", "Run that outside of no_grad()."),
     by_a_net_in_no_grad: ("model() inside no_grad(),", "out = model(nbgrad.ones(3, 2))", "Run that outside of"),
-    by_detach: ("detach()", "cut = (W * 2).detach()", "Leave out detach() where"),
-    by_copying: ("tensor()", "copied = tensor(W * 2)", "Leave out tensor() where"),
+    by_detach: ("detach()", "cut = (W * 2).detach()", "Leave out detach() if"),
+    by_copying: ("tensor()", "copied = tensor(W * 2)", "Leave out tensor() if"),
     by_freezing: ("linear", "hidden = net(frozen=True)(nbgrad.ones(3, 2))", "requires_grad_()"),
     by_a_change_in_no_grad: ("sum inside no_grad(),", "kept.add_(W.sum(0))", "Run that outside of no_grad()."),
 }
@@ -252,7 +252,7 @@ def test_where_numbers_alone_are_taken_that_is_where_the_path_ends(what: str) ->
     (found,) = graph.unreached({"W": W})
     assert found.kind == "elsewhere"
     assert f"which does not lead to the loss: {what} at tests/core/test_cut_paths.py:" in found.reason
-    assert found.reason.endswith("takes its numbers alone")
+    assert found.reason.endswith("reads only its numbers")
 
 
 def test_numbers_that_are_looked_at_end_no_path_that_goes_on() -> None:

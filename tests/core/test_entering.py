@@ -207,7 +207,7 @@ def test_what_would_be_another_gradient_is_refused() -> None:
     x, w = torch.ones(2, requires_grad=True), tensor([1.0, 2.0], requires_grad=True)
     y = x * 2
     out = ((y * 3) * w).sum() + (y * w).sum()
-    with pytest.raises(RuntimeError, match=r"^the gradient of a torch tensor of shape \(2,\) is asked for"):
+    with pytest.raises(RuntimeError, match=r"^the gradient of a torch tensor of shape \(2,\) is not known"):
         torch.autograd.grad(out, y, retain_graph=True)
     with pytest.raises(RuntimeError, match=r"inputs\[0\] is a result of torch's own autograd"):
         out.backward(inputs=[y], retain_graph=True)
@@ -216,7 +216,7 @@ def test_what_would_be_another_gradient_is_refused() -> None:
         out.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="has hooks of torch's engine"):
         torch.autograd.grad(out, x)
-    with pytest.raises(RuntimeError, match=r"torch.func's transforms.*use nbgrad.func"):
+    with pytest.raises(RuntimeError, match=r"a transform of torch.func.*use nbgrad.func"):
         torch.func.grad(lambda one: (one * w).sum())(torch.ones(2))
     with pytest.raises(RuntimeError, match=r"mul\(\) got a torch tensor that requires grad.*a program"):
         nbgrad.trace(lambda t: t * y, w)

@@ -183,7 +183,7 @@ def test_a_tensor_whose_memory_others_share_is_refused() -> None:
 def test_parameters_and_leaves_of_torchs_are_refused() -> None:
     x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
     for target in (tnn.Parameter(torch.zeros(2)), torch.zeros(2, requires_grad=True)):
-        with pytest.raises(TypeError, match=r"pass t\.data for the values alone"):
+        with pytest.raises(TypeError, match=r"pass t\.data to write only the values"):
             target.add_(x)
         assert target.tolist() == [0.0, 0.0]
 

@@ -262,7 +262,7 @@ def test_the_libraries_differ() -> None:
 def test_only_inputs_is_true_as_in_torch() -> None:
     x = OURS.leaf(2.0)
     assert grad(x * x, x, None, None, False, True)[0].item() == 4.0
-    with pytest.raises(ValueError, match="only_inputs=False is gone"):
+    with pytest.raises(ValueError, match="only_inputs=False is not supported"):
         grad(x * x, x, only_inputs=False)
 
 

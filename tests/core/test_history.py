@@ -279,7 +279,7 @@ def test_no_history_and_a_history_of_nothing() -> None:
     assert list(empty.history) == []
     assert repr(empty.history) == "<History: no backward>"
     for limit in (-1, 1):
-        with pytest.raises(ValueError, match=f"history={limit}: keep 0 frames, or 2 and more"):
+        with pytest.raises(ValueError, match=f"history={limit}: it must be 0, or at least 2"):
             AutogradGraph(history=limit)
 
 

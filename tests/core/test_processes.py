@@ -96,7 +96,7 @@ class Twins(Items):
     ("make", "method"), [(in_a_dict, "fork"), (a_result, "fork"), (a_result, "spawn"), (a_result, "forkserver")]
 )
 def test_a_result_that_a_worker_sends_is_an_error_for_who_waits(make: Callable[..., Any], method: str) -> None:
-    with pytest.raises(RuntimeError, match=r"<mul>.*cannot be sent to another process.*detach\(\)"):
+    with pytest.raises(RuntimeError, match=r"sent to another process.*<mul>.*detach\(\)"):
         batches(loader(make, method, as_it_is))
 
 
@@ -144,7 +144,7 @@ def test_a_queue_gives_the_error_to_who_reads_it() -> None:
     queue = context.Queue()
     process = context.Process(target=put, args=(queue, a_result))
     process.start()
-    with pytest.raises(RuntimeError, match="cannot be sent to another process"):
+    with pytest.raises(RuntimeError, match="sent to another process"):
         queue.get(timeout=WAIT)
     assert queue.get(timeout=WAIT) == "after"
     process.join(WAIT)
@@ -165,7 +165,7 @@ def test_a_pipe_gives_the_error_to_who_sends(made: Callable[..., Any]) -> None:
     if made is a_leaf:
         assert (got.tolist(), got.requires_grad) == ([2.0] * 3, True)
     else:
-        assert "cannot be sent to another process" in got
+        assert "sent to another process" in got
 
 
 def doubled(index: int) -> Any:
@@ -178,7 +178,7 @@ def added(tensor: Any) -> float:
 
 def test_a_pool_says_that_it_cannot_send() -> None:
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        with pytest.raises(Exception, match="cannot be sent to another process"):
+        with pytest.raises(Exception, match="sent to another process"):
             pool.apply_async(doubled, (2,)).get(WAIT)
         assert pool.apply_async(added, (nbgrad.ones(2),)).get(WAIT) == 2.0
 
@@ -187,9 +187,9 @@ def test_an_executor_says_that_it_cannot_send() -> None:
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
-        with pytest.raises(Exception, match="cannot be sent to another process"):
+        with pytest.raises(Exception, match="sent to another process"):
             pool.submit(doubled, 2).result(WAIT)
-        with pytest.raises(RuntimeError, match="cannot be sent to another process"):
+        with pytest.raises(RuntimeError, match="sent to another process"):
             pool.submit(added, nbgrad.ones(2, requires_grad=True) * 2).result(WAIT)
         assert pool.submit(added, nbgrad.ones(2)).result(WAIT) == 2.0
 

@@ -94,7 +94,7 @@ def test_a_setting_is_one_number_and_needs_no_gradient() -> None:
     x = nbgrad.ones(2, 2)
     with pytest.raises(TypeError, match=r"add\(\): alpha needs a gradient, .* pass t\.item\(\)"):
         nbgrad.add(x, x, alpha=nbgrad.tensor(2.0, requires_grad=True))
-    with pytest.raises(TypeError, match=r"addmm\(\): beta is a tensor of shape \(2, 2\), and no number: its"):
+    with pytest.raises(TypeError, match=r"addmm\(\): beta is a tensor of shape \(2, 2\), not a number: its"):
         nbgrad.addmm(x, 2, x, x)
     with pytest.raises(TypeError, match=r"reshape\(\): shape is a tensor of shape \(1,\)"):
         x.reshape(nbgrad.tensor([4]))

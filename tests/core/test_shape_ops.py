@@ -142,7 +142,7 @@ def test_one_node_for_all_parts() -> None:
         (lambda x: x.rot90(1, (0, 0)), RuntimeError, "two different dimensions"),
         (lambda x: x[0, 0].fliplr(), RuntimeError, "at least 2 dimensions"),
         (lambda x: x.repeat_interleave(-1), RuntimeError, "not negative"),
-        (lambda x: x.expand(2, 2, 3, 4).as_strided((2,), (1,)), NotImplementedError, "one place in memory"),
+        (lambda x: x.expand(2, 2, 3, 4).as_strided((2,), (1,)), NotImplementedError, "one number in memory"),
         (lambda x: F.pad(x, (1,)), RuntimeError, "two widths"),
         (lambda x: F.pad(x, (1, 1), mode="mirror"), NotImplementedError, "mirror"),
         (lambda x: F.pad(x, (1, 1), mode="reflect", value=2.0), ValueError, "takes no value"),

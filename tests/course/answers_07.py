@@ -98,7 +98,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda g, x, gamma: backward(g, x, 1.0), "factor", "gamma is missing"),
         (lambda g, x, gamma: backward(g, x, gamma) * normal(x)[1], "factor", "the division by the deviation"),
         (lambda g, x, gamma: -backward(g, x, gamma), "sign", "the sign of every element is wrong"),
-        (lambda g, x, gamma: backward(g, x, gamma)[0], "row", "this is row 0 alone"),
+        (lambda g, x, gamma: backward(g, x, gamma)[0], "row", "this is only row 0"),
     ],
     "7.3": [
         (lambda g, x, gamma, mean, var: backward(g, x, gamma), "numbers", "that is the backward of a training"),

@@ -75,6 +75,6 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda gradients, limit: clip(gradients, limit, power=2), "factor", "by the square of the norm"),
         (added, "factor", "the norms of the tensors are added"),
         (lambda gradients, limit: gradients, "factor", "nothing is clipped"),
-        (lambda gradients, limit: clip(gradients, limit)[0], "row", "this is row 0 alone"),
+        (lambda gradients, limit: clip(gradients, limit)[0], "row", "this is only row 0"),
     ],
 }

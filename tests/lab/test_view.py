@@ -163,7 +163,7 @@ def test_all_numbers_of_a_large_tensor_are_asked_of_the_kernel(
 
     view.locator('[aria-label^="mul"]').click()
     panel.get_by_role("button", name="All numbers").first.click()
-    expect(panel).to_contain_text("Only statistics were kept: gradients of results are let go when the graph closes.")
+    expect(panel).to_contain_text("Only statistics were kept: gradients of results are freed when the graph closes.")
 
     lab.cell(1)  # nothing more is to be asked of the cell that was busy
     view.locator('[aria-label^="weight, "]').click()

@@ -66,16 +66,17 @@ def page(rans: Iterable[Any], known: str = "") -> str:
     parts = [
         "# Other people's models",
         "`make models` runs programs of public packages three times: plain, recorded as they are, and converted with "
-        "`nbgrad.from_torch`. The models are tiny and have random weights. It compares the loss and every gradient, "
+        "`nbgrad.from_torch`. The models are tiny and have random weights. The command compares the loss and "
+        "every gradient, "
         "and writes this page.",
         f"- {len(rows)} programs of {len({cells[0] for cells in rows})} packages, with torch {torch.__version__}.\n"
-        f"- Recorded: {equal} of {len(rows)} are equal to the plain run to the bit.\n"
+        f"- Recorded: {equal} of {len(rows)} give the same bits as the plain run.\n"
         f"- Converted: {', '.join(f'{counts[kind]} {kind}' for kind in kinds if counts[kind])}.\n"
         + (
-            f"- A recorded step takes {middle} times as long as a plain one: half of the programs are below."
+            f"- A recorded training step takes {middle} times as long as a plain one (the median of all programs)."
             * bool(times)
         ),
-        "## What the columns say",
+        "## The columns",
         COLUMNS,
         "## The packages",
         PACKAGES,
@@ -88,22 +89,23 @@ def page(rans: Iterable[Any], known: str = "") -> str:
 
 COLUMNS = """\
 - **recorded**: *equal* means four things. Loss and gradients are those of the plain run, to the bit. Every parameter
-  that has a gradient has it in the graph. When the graph is closed, nothing of the program stays alive. Nothing stays
-  replaced in torch. Whole trainings, with a trainer of the package, also compare the trained parameters.
-- **converted**: *equal to the bit*; *close*, which is up to rounding; *refused*, with an error that names nbgrad;
-  *error*, one that does not; *different*, with no error. A training is not converted.
-- **time**, **memory**: of a forward and backward in an open graph, or of the converted model, divided by those of plain
-  torch. Memory is the largest sum of torch's tensors at one moment; the bytes that a graph keeps of small values are
-  not in it. The models are so small that torch itself spends most of its time between the kernels:
+  that has a gradient has it in the graph. When the graph is closed, it keeps no object of the program alive. All
+  functions that the recording had replaced in torch are restored. If a program is a whole training, with a trainer
+  of the package, the trained parameters are compared, too.
+- **converted**: *equal to the bit*; *close*: equal up to rounding errors; *refused*: an error that names nbgrad;
+  *error*: any other error; *different*: other numbers without an error. Whole trainings are not converted.
+- **time**, **memory**: for a forward and backward, recorded or converted, divided by the time or memory of plain
+  torch. Memory is the largest number of bytes in torch's tensors at one moment. It does not include the bytes of small
+  values that a graph keeps. The models are so small that torch itself spends most of its time between the kernels:
   [performance](performance.md) has models of usual size."""
 
 PACKAGES = """\
-`make models` installs them in `.venv-models`, beside the torch of `.venv`. `make models-small`, a part of `make test`,
-takes those that install in seconds.
+`make models` installs the packages in `.venv-models`, which uses the torch of `.venv`. `make models-small`, a part of
+`make test`, runs the packages that install in seconds.
 
-What a package registry has of torchvision and torchaudio is made for CUDA, and their C++ parts do not load beside a
-torch for CPUs. torchvision then gets a stand-in in Python for the one op that it needs to be imported. torchaudio is
-installed without its C++ part. Programs that need more of either are left out."""
+The packages torchvision and torchaudio in the registry are built for CUDA, and their C++ parts do not load with a
+torch for CPUs. For torchvision, the one op that its import needs is replaced by an op in Python. torchaudio is
+installed without its C++ part. Programs that need more of either package are left out."""
 
 
 def row(ran: Any, result: Result) -> list[str]:

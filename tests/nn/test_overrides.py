@@ -399,7 +399,7 @@ def test_memory_that_cannot_be_written_is_found_before() -> None:
     made = nn.Linear(2, 2)
     made.bias = nn.Parameter(torch.zeros(1).expand(2))
     before = values(made)
-    with pytest.raises(RuntimeError, match=r"bias are one place in memory"):
+    with pytest.raises(RuntimeError, match=r"bias share one number in memory"):
         made.load_state_dict(nn.Linear(2, 2).state_dict())
     with torch.inference_mode():
         made.bias = nn.Parameter(torch.zeros(2), requires_grad=False)

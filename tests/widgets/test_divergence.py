@@ -178,9 +178,12 @@ def test_gradients_of_all_steps_that_add_up_are_a_finding(steps: int, clear: boo
     texts = [problem["text"] for problem in describe(graph)["problems"]]
     assert len(texts) == wrong
     for text in texts:
-        assert text.startswith("the .grad of weight (4, 3) and of 3 others holds more than the last backward brought, ")
+        assert text.startswith(
+            "the .grad of weight (4, 3) and of 3 others holds more than the gradient of the last backward, "
+        )
         assert text.endswith(
-            "though SGD.step() came after each: gradients of earlier steps are in it. Call zero_grad() in every step"
+            "although SGD.step() came after each backward: it still contains gradients of earlier backwards. "
+            "Call zero_grad() in every step"
         )
 
 

@@ -49,10 +49,10 @@ def test_it_goes_forward_and_then_backward() -> None:
     shown = [moment for moment, _ in moments(picture)]
     said = [moment.said for moment in shown]
     assert said[:3] == [
-        "The forward begins with what is given.", "Forward, op 1 of 4: linear", "Forward, op 2 of 4: tanh",
+        "The forward begins with the inputs.", "Forward, op 1 of 4: linear", "Forward, op 2 of 4: tanh",
     ]  # fmt: skip
     assert said[5].startswith("Backward, step 1 of 4: the rule of mean")
-    assert said[-1] == "The step is done: every gradient has arrived."
+    assert said[-1] == "All gradients have arrived."
     assert all(a.computed <= b.computed for a, b in pairwise(shown))
     assert all(a.reached <= b.reached for a, b in pairwise(shown))
     assert not shown[4].reached, "the forward knows no gradient"

@@ -231,7 +231,7 @@ def test_a_slip_in_a_formula_costs_that_formula_alone(tmp_path: Path, slip: Any)
     described = describe.describe(graph)
     (text,) = [text for name, text in described["ops"].items() if name.startswith("slipped")]
     stands = not text["formulas"][0]["mathml"] and bool(slip)
-    assert ("The formula stands as it was written, for it cannot be typeset" in text["why"]) == stands
+    assert ("The formula is shown as LaTeX, because it cannot be typeset" in text["why"]) == stands
 
 
 ALONE = """

@@ -50,8 +50,7 @@ def test_gradients_that_are_clipped_before_they_are_unscaled_are_a_finding(
     (text,) = trained(clip, before=True, set_to_none=set_to_none)
     assert re.match(r"clip_grad\w+_\(\) at tests/widgets/test_sanitize.py:\d+, `nn.utils.clip_grad_", text)
     assert text.endswith(
-        "bounds gradients that GradScaler has scaled, by 65536, and will divide by that: call its unscale_(optimizer) "
-        "before"
+        "clips gradients that still contain the factor of the GradScaler, 65536: call scaler.unscale_(optimizer) first"
     )
 
 

@@ -140,7 +140,7 @@ def test_a_map_that_the_picture_had_no_room_for_is_shown_when_asked_for(away: bo
     assert widget.numbers["said"] == "The graph has no tensor here."
     bare = GraphView(outline(graph))
     bare.request = {"node": "n99", "of": "value"}
-    assert bare.numbers["said"] == "Nobody holds the tensors of this picture."
+    assert bare.numbers["said"] == "The tensors of this picture no longer exist."
 
 
 def test_the_widget_answers_each_time() -> None:

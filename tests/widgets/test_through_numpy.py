@@ -24,7 +24,9 @@ def test_a_tensor_that_numpy_computed_from_one_that_learns_is_found() -> None:
         loss.backward()
     (text,) = texts(graph)
     assert text.startswith("h (2,) was made of the numbers of w, by numpy() at tests/widgets/test_through_numpy.py:")
-    assert ": the gradient of w lacks what comes this way. Compute with the tensor w itself" in text
+    assert (
+        ": the gradient of w lacks the part that comes through this constant. Compute with the tensor w itself" in text
+    )
 
 
 def test_it_is_found_through_variables_and_without_a_name_and_by_item() -> None:

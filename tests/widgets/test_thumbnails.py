@@ -95,7 +95,7 @@ def test_what_is_an_image_is_drawn_as_one_and_read_aloud(opened: Any) -> None:
     expect(weights.last).to_have_attribute("aria-label", re.compile("; drawn as a histogram from -[0-9.]+ to [0-9.]+$"))
     scale = tab.get_by_test_id("nbgrad-scale")
     expect(scale).to_contain_text("the values in the boxes")
-    expect(scale).to_contain_text("of large tensors a histogram; images in grey or in colour")
+    expect(scale).to_contain_text("large tensors have a histogram; images in grey or in colour")
 
 
 def test_a_gradient_that_is_still_to_come_is_not_drawn(opened: Any) -> None:

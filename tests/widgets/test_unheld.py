@@ -169,7 +169,10 @@ def test_a_copy_of_an_optimizer_holds_its_parameters() -> None:
 def test_a_step_that_changed_nothing_says_why() -> None:
     net = Net()
     other = copy.deepcopy(net)
-    for model, clears, why in [(other, False, "the last backward went through others"), (net, True, "cleared since")]:
+    for model, clears, why in [
+        (other, False, "the last backward reached other parameters"),
+        (net, True, "were cleared after"),
+    ]:
         optimizer = optim.SGD(model.parameters(), lr=0.1)
         with nbgrad.AutogradGraph() as graph:
             optimizer.step()  # no backward came before
@@ -228,7 +231,7 @@ def test_steps_that_never_find_a_gradient_are_told_of_wherever_a_cell_ends(
             run(net, optimizer)
             assert step == 0 or len(texts(graph)) == 1
     (text,) = texts(graph)
-    assert "cleared since: call zero_grad(), backward() and step() in this order" in text
+    assert "cleared after the last backward: call zero_grad(), backward() and step() in this order" in text
 
 
 def test_a_loop_may_begin_with_the_step_of_the_last_backward() -> None:

@@ -349,7 +349,7 @@ def test_a_missing_png_renderer_leaves_the_rest(small: Description, monkeypatch:
 
     monkeypatch.setattr(notebook_output, "png", missing)
     notebook_output._tell_once.cache_clear()
-    with pytest.warns(UserWarning, match="No module named 'resvg_py'.* The SVG stays"):
+    with pytest.warns(UserWarning, match="No module named 'resvg_py'.* The SVG shows"):
         assert set(static_bundle(small)) == {"image/svg+xml", "text/plain"}
 
 

@@ -80,7 +80,7 @@ def test_results_of_one_op_are_not_added_and_none_goes_by_the_name_of_another() 
     split = described["nodes"][1]
     assert (split["label"][0], split["rule"]) == ("p, … = split", "∇ norm 142.1 of all results")
     (told,) = [row["text"] for row in split["details"] if row["term"] == "results"]
-    assert told.startswith("several, in one box: its name, shape and value are those of the first")
+    assert told.startswith("several tensors in one box: name, shape and value are those of the first")
 
 
 def told_of(graph: nbgrad.AutogradGraph) -> tuple[list[str], list[str]]:
@@ -111,7 +111,7 @@ def test_a_gradient_says_what_else_was_added_to_those_that_came_along_the_edges(
         h = nbgrad.tensor([1.0, 2.0], requires_grad=True).sum()
         nbgrad.autograd.backward([h, h * h])
     assert told_of(graph)[0][1].endswith(
-        "all have arrived and are added; with what the backward began with here it is 7"
+        "all have arrived and are added; together with the gradient with which the backward began here, it is 7"
     )
     x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
     before = x * 2
@@ -357,7 +357,7 @@ def test_what_the_steps_changed_is_a_chart_with_a_guide() -> None:
             optimizer.step()
     _, chart = describe(graph)["history"]["charts"]
     assert chart["title"] == "update / weight"
-    assert "from 1e-05 to 0.1 (log). The straight line is 0.001" in chart["text"]
+    assert "from 1e-05 to 0.1 (log). The guide line is at 0.001" in chart["text"]
     assert chart["guide"] == 50, "in the middle of the scale"
     moved, still = chart["curves"]
     assert moved["heights"] == [100, 100, 0, 100]
@@ -482,7 +482,9 @@ def test_the_history_of_a_graph_is_not_that_of_other_ops_that_failed() -> None:
     assert described["history"]["frames"] == []
 
 
-@pytest.mark.parametrize(("backwards", "said"), [(0, "No backward had ended, so no"), (2, "are those of backward 2")])
+@pytest.mark.parametrize(
+    ("backwards", "said"), [(0, "No backward was complete, so no"), (2, "are those of backward 2")]
+)
 def test_an_interrupt_is_said_to_be_one(backwards: int, said: str) -> None:
     x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
     with nbgrad.AutogradGraph() as graph:
@@ -502,7 +504,7 @@ def test_an_error_of_something_else_adds_a_note_and_a_finding_alone() -> None:
     before = describe(graph)
     after = graphs.ended(graph, KeyError("elsewhere"))
     said = "The cell raised KeyError: 'elsewhere'."
-    notes = [f"{said} The gradients are those of backward 1, which had ended."]
+    notes = [f"{said} The gradients are those of backward 1, the last complete one."]
     problems = [{"kind": "failed", "text": said, "node": None}]
     assert after == {**before, "stopped": True, "notes": notes, "problems": problems}
 

@@ -132,7 +132,9 @@ def test_a_nudge_in_words() -> None:
     recorded = Recorded(small)
     leaf = recorded.node("w")
     said = recorded.ask(leaf, 0, nudge=True)["nudge"]
-    found = re.fullmatch(r"A step of (\S+) to both sides: (\S+)\. The gradient: (\S+)\. They differ by (\S+)%\.", said)
+    found = re.fullmatch(
+        r"Central difference with h = (\S+): (\S+)\. The gradient: (\S+)\. They differ by (\S+)%\.", said
+    )
     assert found is not None, said
     assert float(found[2]) == pytest.approx(float(found[3]), rel=2e-3)
 
@@ -159,7 +161,7 @@ def test_the_gradients_that_a_reader_is_asked_for_stay_hidden() -> None:
     edge = next(one["id"] for one in recorded.description["edges"] if one["source"] == leaf)
     assert edge not in told["edges"]
     assert "asked for" in recorded.ask(leaf, nudge=True)["said"]
-    with pytest.raises(ValueError, match="is asked for gradients"):
+    with pytest.raises(ValueError, match="asks its reader for gradients"):
         what_if_program(recorded.graph, "loss")
 
 
@@ -275,14 +277,14 @@ def test_the_slider_of_a_page_moves_the_picture(opened: Any, tmp_path: Path) -> 
     assert leaf.locator(".nbg-rule").all_text_contents() != rule
     expect(tab.get_by_test_id("nbgrad-what-if-banner")).to_contain_text("What if: w[0, 0] = 1.5.")
     expect(tab.get_by_test_id("nbgrad-what-if-banner")).to_contain_text(
-        "findings, colours and charts are of the recording"
+        "findings, colours and heat maps show the recorded numbers"
     )
     wanted = recorded.ask(recorded.node("w"), **{recorded.node("w"): {"0": 1.5}})
     expect(part.get_by_test_id("nbgrad-what-if-result")).to_have_text(wanted["result"])
     expect(tab.get_by_test_id("nbgrad-heat").first).to_contain_text("1.5")
 
     part.get_by_role("button", name="Nudge").click()
-    expect(part.get_by_test_id("nbgrad-nudge-result")).to_contain_text("to both sides")
+    expect(part.get_by_test_id("nbgrad-nudge-result")).to_contain_text("Central difference")
     part.get_by_role("spinbutton", name="w[1, 0]", exact=True).fill("7")
     expect(part.get_by_role("slider", name="w[1, 0]")).to_be_visible()
     expect(tab.get_by_test_id("nbgrad-what-if-banner")).to_contain_text("and 1 more")

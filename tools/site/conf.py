@@ -1,4 +1,4 @@
-"""What Sphinx is told of the site. Its sources are staged by ``tools.site``, and it is run by ``make site`` alone.
+"""The configuration of Sphinx. ``tools.site`` stages the sources of the site, and ``make site`` runs Sphinx.
 
 Nothing of the pages comes from a network: formulas are MathML, fonts are the reader's own, and the views of graphs are
 two files of the site.

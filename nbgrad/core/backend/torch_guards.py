@@ -60,8 +60,7 @@ def check_asker() -> None:
     while not hasattr(public, name) and frame is not None:  # helpers and comprehensions run for what torch shows
         name, frame = frame.f_code.co_qualname.partition(".")[0].lstrip("_"), frame.f_back
     raise TypeError(
-        f"torch.{place}.{name} works on torch's own tensors and modules alone: nbgrad.{place}.{name} is the one for "
-        "nbgrad's"
+        f"torch.{place}.{name} works only on torch's own tensors and modules: for nbgrad's use nbgrad.{place}.{name}"
     )
 
 
@@ -69,8 +68,8 @@ def _check_alone(asker: str) -> None:
     for start, does in _ALONE.items():
         if asker.startswith(start):
             raise TypeError(
-                f"{asker} {does}, and takes those of torch alone: give it the torch module, not one of nbgrad's. "
-                "%%autograd and nbgrad.record() show what the torch module does, unmodified"
+                f"{asker} {does}, and accepts only torch's: give it the torch module, not an nbgrad module. %%autograd "
+                "and nbgrad.record() show what the torch module does, unmodified"
             )
 
 
@@ -89,8 +88,8 @@ def check_optimizer() -> None:
     raise TypeError(
         f"torch.optim.{name} takes torch's own parameters, and got one of nbgrad's: write "
         f"nbgrad.optim.{name}(model.parameters()); or, after model = nbgrad.from_torch(net), "
-        f"torch.optim.{name}(net.parameters()), which have the same gradients. A trainer that makes its own "
-        "optimizer, as Lightning's or Hugging Face's, takes the torch module itself, in %%autograd or nbgrad.record()"
+        f"torch.optim.{name}(net.parameters()), which have the same gradients. A trainer that makes its own optimizer, "
+        "such as Lightning's or Hugging Face's, needs the torch module itself, in %%autograd or nbgrad.record()"
     )
 
 
@@ -103,9 +102,9 @@ def check_flex_attention() -> None:
     frame: FrameType | None = _getframe(1).f_back
     if frame is not None and frame.f_globals.get("__name__") == "torch.nn.attention.flex_attention":
         raise TypeError(
-            "flex_attention works on torch's own tensors alone, as torch compiles it: call "
-            "scaled_dot_product_attention with the mask, or the score of each pair, as attn_mask=, or leave the model "
-            "in torch, whose own autograd nbgrad records"
+            "flex_attention works only on torch's own tensors, because torch compiles it: call "
+            "scaled_dot_product_attention with the mask, or with the score of each pair, as attn_mask=, or leave the "
+            "model in torch and record it with nbgrad"
         )
 
 
@@ -138,12 +137,12 @@ def check_cut(op: str, grad_enabled: bool) -> bool:
     while frame is not None:
         if frame.f_globals.get("__name__") == "torch.utils.checkpoint":
             raise RuntimeError(
-                f"{op}() inside torch.utils.checkpoint.checkpoint, which as a rule is a torch.autograd.Function: "
-                "gradients of nbgrad's tensors would be lost. Write nbgrad.checkpoint(...), or pass use_reentrant=False"
+                f"{op}() inside torch.utils.checkpoint.checkpoint, which runs a torch.autograd.Function: gradients of "
+                "nbgrad's tensors would be lost. Write nbgrad.checkpoint(...), or pass use_reentrant=False"
             )
         frame = frame.f_back
     raise RuntimeError(
-        f"{op}() inside a torch.autograd.Function, on an nbgrad tensor that is no argument of its apply(): the "
-        "gradient would be lost. Pass the tensor to apply(), derive the class from nbgrad.autograd.Function, which has "
-        "the same methods, or write with nbgrad.no_grad():, where no gradient is meant"
+        f"{op}() inside a torch.autograd.Function, on an nbgrad tensor that is not an argument of apply(): its "
+        "gradient would be lost. Pass the tensor to apply(), derive the class from nbgrad.autograd.Function, which "
+        "has the same methods, or write 'with nbgrad.no_grad():' if no gradient is needed"
     )

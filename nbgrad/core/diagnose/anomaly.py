@@ -28,7 +28,7 @@ from nbgrad.core.tensor.tensor import Tensor
 
 
 class AnomalyError(RuntimeError):
-    """An op made a NaN or an Inf; the message says which, where, from what and why.
+    """An op made a NaN or an Inf. The message names the op, its line, the numbers and the cause.
 
     Attributes:
         op: the name of the op; None if the bad number was there before any op ran.
@@ -66,9 +66,9 @@ class detect_anomaly(Switch):  # noqa: N801  # torch's name
     """Inside it the first op that makes a NaN or an Inf raises, in the forward and in the backward.
 
     Ops that are not recorded are checked as well; those of plain torch while a graph is open. An Inf in a constant or a
-    number, as in a mask of -inf, may pass through ops; a NaN may not, and an input that holds one is named. Works
-    as ``with detect_anomaly():`` and ``@detect_anomaly()``. It is for debugging: every result is read once more, and on
-    a GPU waited for.
+    number, as in a mask of -inf, is allowed; a NaN is not, and the message names an input that holds one. Works
+    as ``with detect_anomaly():`` and ``@detect_anomaly()``. It is for debugging: every result is read once more, and
+    the CPU waits for the GPU each time.
 
     Args:
         check_nan: False only notes the lines of ops, which other messages then name.
@@ -222,7 +222,7 @@ class _AnomalyObserver(Observer):
         origin = known_origin(arg) if isinstance(arg, TENSORS) else None
         made = f"the result of an earlier {origin.op.name}" if isinstance(origin, Node | Output) else "an input"
         place = user_place()
-        cause = "it was there before detect_anomaly() could see it made, or was written in place"
+        cause = "it was made before detect_anomaly() began, or was written in place"
         lines = [f"{name!r}, {made}, holds {kind} before {op.name} runs: {place}", bad]
         return AnomalyError(lines, cause, phase="forward", kind=kind, index=index, place=place)
 

@@ -33,8 +33,8 @@ def mistake(problem: Mismatch) -> str:
             return text
     agree = torch.isclose(problem.got, problem.want, rtol=1e-4, atol=1e-6)
     return (
-        f"the formula is wrong: {int(agree.sum())} of {agree.numel()} entries of the Jacobian are right, the others "
-        "are no multiple, transpose or part of the right ones"
+        f"the formula is wrong: {int(agree.sum())} of {agree.numel()} entries of the Jacobian are right, and the "
+        "others are not a multiple, a transpose or a part of the right ones"
     )
 
 
@@ -81,10 +81,7 @@ def _undefined(problem: Mismatch) -> str:
 def _zero(problem: Mismatch) -> str:
     if problem.got.any():
         return ""
-    return (
-        "no gradient arrives: every entry is 0, as where a rule gives None or zeros, or where the path is cut from the "
-        "graph"
-    )
+    return "no gradient arrives: every entry is 0, as if a rule returned None or zeros, or as if the path were cut"
 
 
 def _near(got: torch.Tensor, want: torch.Tensor) -> bool:
@@ -113,9 +110,14 @@ def _multiple(problem: Mismatch, size: float) -> str:
     counts = {*output, *input, prod(output), prod(input)} - {0, 1, 2}
     for count in sorted(counts):
         if abs(size / count - 1) < 1e-5:
-            return f"a division by n = {count} is missing: every entry is {count} times too large, as a sum for a mean"
+            return (
+                f"a division by n = {count} is missing: every entry is {count} times too large, as if a mean were a sum"
+            )
         if abs(size * count - 1) < 1e-5:
-            return f"a division by n = {count} is too many: every entry is {count} times too small, as a mean for a sum"
+            return (
+                f"a division by n = {count} is too many: every entry is {count} times too small, as if a sum were a "
+                "mean"
+            )
     for factor, what in ((2.0, "too many"), (0.5, "missing")):
         if abs(size / factor - 1) < 1e-5:
             return f"a factor 2 is {what} in every entry: the derivative of a square, or a term counted twice or once"
@@ -135,8 +137,8 @@ def _conjugated(problem: Mismatch) -> str:
             turned[:, 1::2] *= -1
         if _near(turned, problem.want):
             return (
-                "something is conjugated that should not be, or the reverse: with w = f(z) the gradient of z is that "
-                "of w times the conjugate of the derivative"
+                "a conjugate is missing, or is one too many: with w = f(z), the gradient of z is the gradient of w "
+                "times the conjugate of the derivative"
             )
     return ""
 
@@ -171,7 +173,8 @@ def _incomplete(problem: Mismatch) -> str:
     if not got[~agree].any():
         return (
             f"a reduction or a broadcast is missing: {int((~agree).sum())} of {agree.numel()} entries are 0 and should "
-            "not be, all others are right. Sum over what the op stretched, stretch over what it summed"
+            "not be, all others are right. The rule has to sum over each dimension that the op stretched, and to "
+            "stretch each dimension that it summed"
         )
     if (want[~agree].abs() <= 1e-6 * scale).all():
         return (

@@ -31,7 +31,7 @@ _LARGEST = 1 << 20
 
 
 class GradcheckError(RuntimeError):
-    """A gradient is wrong; the message says where, by how much, by which op's rule, and what the probable cause is."""
+    """A gradient is wrong; the message says where, by how much, which rule is wrong, and the probable cause."""
 
 
 @restoring
@@ -48,24 +48,25 @@ def gradcheck(
     """Check the gradients of ``func`` against central differences, in float64 or complex128.
 
     Args:
-        func: takes the inputs as arguments and returns a tensor or a tuple of tensors; a row made with ``@nbgrad.op``
-            too, on torch tensors as well.
-        inputs: one or a tuple. Those that require grad are checked, and every floating point torch tensor that is given
-            to a row; of other types than float64 and complex128 a copy of that type is. All others are passed on. Of
-            complex ones, and of complex outputs, each part is checked: the gradient of a real number by z = x + iy is
-            that by x plus i times that by y, as torch has it.
-        eps: how far each element is moved to either side.
-        atol: how far the two may differ where the difference quotient is 0.
-        rtol: how far they may differ in proportion. The default overlooks an error of 0.1 %; 1e-4 finds it.
-        raise_exception: raise on failure, instead of returning False.
-        nondet_tol: how far two backwards at the same point may differ.
+        func: a function that takes the inputs as arguments and returns a tensor or a tuple of tensors; or a row made
+            with ``@nbgrad.op``.
+        inputs: one input or a tuple. The inputs that require grad are checked; for a row also every floating point
+            torch tensor. If an input is not float64 or complex128, a copy of that type is checked. All other inputs are
+            passed unchanged. For complex inputs and outputs, the real and the imaginary part are checked: the gradient
+            with respect to z = x + iy is the gradient with respect to x plus i times the gradient with respect to y, as
+            in torch.
+        eps: the distance by which each element is moved to either side.
+        atol: the allowed difference where the difference quotient is 0.
+        rtol: the allowed relative difference. The default overlooks an error of 0.1 %; 1e-4 finds it.
+        raise_exception: raise an error on failure, instead of returning False.
+        nondet_tol: the allowed difference of two backwards at the same point.
 
     Returns:
         True if every element of every gradient agrees.
 
     Raises:
-        GradcheckError: a gradient is wrong, not the same in each backward, or not linear in the incoming one.
-        ValueError: no input requires grad, or ``func`` uses one that had to be copied through a variable.
+        GradcheckError: a gradient is wrong, differs between backwards, or is not linear in the incoming gradient.
+        ValueError: no input requires grad, or ``func`` reads an input from a variable, although a copy is checked.
     """
     limits = Limits(eps, atol, rtol, nondet_tol)
     with _unobserved():
@@ -162,8 +163,8 @@ def _check_uses_arguments(func: Callable[..., Any], args: list[Any], originals: 
     for value in originals:
         if value.origin in reached:
             raise ValueError(
-                f"func uses a {dtype_name(value.dtype)} input of shape {tuple(value.shape)} through a "
-                "variable, where gradcheck checks a float64 copy: use the argument, or make the input float64"
+                f"func reads a {dtype_name(value.dtype)} input of shape {tuple(value.shape)} from a variable, but "
+                "gradcheck passes a float64 copy as an argument: use the argument, or make the input float64"
             )
 
 
@@ -246,7 +247,7 @@ def _explained(title: str, problem: Mismatch, calls: Sequence[tuple[_Call, int]]
     culprit = _culprit(calls, limits)
     return "\n".join(
         [
-            f"{title}: {problem.probe.results[problem.output]} by {problem.name}: {_WHAT[problem.kind]}",
+            f"{title}: {problem.probe.results[problem.output]} with respect to {problem.name}: {_WHAT[problem.kind]}",
             *_numbers(problem),
             *_blamed(culprit),
             *wrap("  probable cause  " + _why(problem, culprit, calls), 112, subsequent_indent=" " * 18),

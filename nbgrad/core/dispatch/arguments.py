@@ -170,7 +170,7 @@ def _in_order(op: OpInfo, args: tuple[Any, ...]) -> tuple[Any, ...]:
     if not isinstance(number, int | float | complex):
         return args
     place, last = user_place(), f"{_SCALED[op.name.rstrip('_')]}={number!r}"
-    text = f"{op.name}() takes the number that it multiplies by last: write {op.name}(..., {last})"
+    text = f"{op.name}() takes its factor as the last argument: write {op.name}(..., {last})"
     warnings.warn_explicit(text, UserWarning, place.file, place.line)
     return (first, *others, number)
 
@@ -202,7 +202,7 @@ def _plain(op: OpInfo, name: str, value: Any) -> Any:
         return value
     data: Any = value._data
     if data.ndim:
-        raise TypeError(f"{op.name}(): {name} is a tensor of shape {tuple(data.shape)}, and no number: {_usage(op)}")
+        raise TypeError(f"{op.name}(): {name} is a tensor of shape {tuple(data.shape)}, not a number: {_usage(op)}")
     if value._needs_grad:
         raise TypeError(f"{op.name}(): {name} needs a gradient, which would be lost in a setting: pass t.item()")
     return data.item()
@@ -219,8 +219,8 @@ def _inputs(op: OpInfo, given: tuple[Any, ...], settings: dict[str, Any]) -> lis
 
 
 NO_OUT = (
-    "{called} takes no out= on an nbgrad tensor: its result is a new tensor, which remembers how it was made. Use "
-    "that, or write it into another with t.copy_()"
+    "{called} takes no out= on an nbgrad tensor: its result is a new tensor with a history of its own. Use that "
+    "tensor, or copy it into another one with t.copy_()"
 )
 
 

@@ -86,12 +86,12 @@ class Function:
 
         y = Cube.apply(x)
 
-    Or apart, as torch can have it: ``forward(...)`` without ``ctx``, and ``setup_context(ctx, inputs, output)``, which
-    keeps what the backward needs when the forward has run.
+    As in torch, ``forward`` may also be written without ``ctx``. Then ``setup_context(ctx, inputs, output)`` runs after
+    it, and saves the values for the backward.
 
-    ``forward`` gets ``Tensor`` objects and anything else as it was passed, and records nothing of its own. It may
-    return several tensors. ``backward`` gets one gradient per output and returns one per input of ``apply``, None for
-    what is no tensor or needs none. Written in nbgrad's ops it can be differentiated again.
+    ``forward`` gets ``Tensor`` objects, and all other arguments as they were passed. Its ops are not recorded. It may
+    return several tensors. ``backward`` gets one gradient per output, and returns one per input of ``apply``: None for
+    an input that is not a tensor or needs no gradient. A backward written in nbgrad's ops can be differentiated again.
     """
 
     @staticmethod

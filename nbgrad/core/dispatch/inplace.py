@@ -359,13 +359,13 @@ _LEAF = (
     "a computation make a new tensor, as in {instead}."
 )
 _CONSTANT = (
-    "{op} changes a tensor in-place that has a history, to values that have no gradient: the tensor would keep the one "
-    "of what it was. Make a new tensor with {out_of_place}(), or change x.detach()."
+    "{op} changes a tensor in-place that has a history, to values that have no gradient: the tensor would keep the "
+    "history of its old values. Make a new tensor with {out_of_place}(), or change x.detach()."
 )
 _STRETCHED = (
-    "{op} changes a tensor of shape {shape} in-place, several of whose elements are one place in memory, as expand(), "
-    "unfold() and as_strided() make them: what each of them is to become is unclear. Change a clone() of it, or the "
-    "tensor that it is a view of."
+    "{op} changes a tensor of shape {shape} in-place, several of whose elements share one number in memory, as after "
+    "expand(), unfold() or as_strided(): their new values are not defined. Change a clone() of it, or the tensor that "
+    "it is a view of."
 )
 _CUT = (
     "{op} changes a tensor in-place that detach_() has cut from its history, which views of it still have: their "
@@ -373,7 +373,7 @@ _CUT = (
     "afterwards."
 )
 _UNRECORDED = (
-    "{op} changes a view in-place that was made inside no_grad(), or by "
-    "as_strided() of a view that sees less: whether its base is to have a history is unclear. Make the view and the "
-    "change both inside no_grad() or both outside, and take as_strided() of the base."
+    "{op} changes a view in-place that was made inside no_grad(), or by as_strided() of a view with fewer elements: "
+    "it is not defined whether its base has a history then. Make the view and the change both inside no_grad() or "
+    "both outside, and take as_strided() of the base."
 )

@@ -144,7 +144,7 @@ def install_in_place(operator: str, twin: InPlace) -> None:
 
 
 _NO_SETTINGS: dict[str, Any] = {}
-"""Nobody changes the settings of a call: one dict will do for all operators."""
+"""The settings of a call never change, so all operators share one dict."""
 
 _OPERANDS = (Tensor, torch.Tensor, int, float, complex, np.ndarray, np.generic)
 """What an operator knows as its other operand; Python asks any other operand itself."""

@@ -39,7 +39,7 @@ def path_ends(data: torch.Tensor) -> str:
     if not cuts:
         return ""
     ends, remedies = dict.fromkeys(cut.end for cut in cuts), dict.fromkeys(map(_remedy, cuts))
-    return f"the path to what it was computed from ends at {', and at '.join(ends)}. {' '.join(remedies)}"
+    return f"the path to the tensors from which it was computed ends at {', and at '.join(ends)}. {' '.join(remedies)}"
 
 
 def _remedy(cut: Cut) -> str:
@@ -64,19 +64,22 @@ def without_gradient(data: torch.Tensor) -> RuntimeError:
         if not differentiable(data.dtype):
             text += f" It is of type {dtype_name(data.dtype)}, which has no gradients."
         if not current().observers:
-            text += " Inside nbgrad.AutogradGraph() or a %%autograd cell this says which op cut it off on which line."
+            text += (
+                " Inside nbgrad.AutogradGraph() or a %%autograd cell this message names the op that cut it off, and "
+                "its line."
+            )
     if not torch.is_grad_enabled():
-        text += " Here torch.no_grad() or torch.set_grad_enabled(False) holds, inside of which nothing is recorded."
+        text += " Here torch.no_grad() or torch.set_grad_enabled(False) switches gradients off, so nothing is recorded."
     elif not current().grad_enabled:
-        text += " Here no_grad() or set_grad_enabled(False) holds, inside of which nothing is recorded."
+        text += " Here no_grad() or set_grad_enabled(False) switches gradients off, so nothing is recorded."
     return RuntimeError(text)
 
 
 def torch_detects() -> RuntimeError:
     """The error of a backward inside torch's own search for NaN, which would find none."""
     return RuntimeError(
-        "torch.autograd.detect_anomaly() and set_detect_anomaly(True) see nothing of what nbgrad runs: write "
-        "with nbgrad.detect_anomaly():"
+        "torch.autograd.detect_anomaly() and set_detect_anomaly(True) do not see nbgrad's ops: write 'with "
+        "nbgrad.detect_anomaly():'"
     )
 
 
@@ -109,9 +112,9 @@ def freed(node: Node, saved: Freed) -> RuntimeError:
 _ANEW = "Either keep them there with retain_graph=True, or compute the result anew before this backward."
 
 _LOOP = (
-    "This line ran that backward too: what a loop carries from one round to the next, as the state of an RNN, is to be "
-    "cut off there with detach(); what was computed before the loop is to be computed in it, or kept with "
-    "retain_graph=True."
+    "The same line ran that backward in an earlier round of a loop. If the loop carries a tensor from one round to "
+    "the next, such as the state of an RNN, detach() it in each round. If the tensor was computed before the loop, "
+    "compute it inside, or pass retain_graph=True."
 )
 
 
@@ -130,9 +133,9 @@ def changed(node: Node, slot: int, value: Any) -> RuntimeError:
         "change as a new tensor."
     )
     return RuntimeError(
-        f"the gradient of {op}{where} needs {variable or name!r} ({known}) as it was when {op} saved it, but "
-        f"{who} (it is version {value._version}, saved was version {version}). {remedy}"
-        f"{'' if place is not None else _WATCH.format(op=op)}"
+        f"the gradient of {op}{where} needs {variable or name!r} ({known}) as it was when {op} saved it, but {who} "
+        f"(its version is now {value._version}, and was {version} when it was saved). "
+        f"{remedy}{'' if place is not None else _WATCH.format(op=op)}"
     )
 
 
@@ -157,8 +160,8 @@ def _who(value: Any, seq: int) -> str:
 
 
 _WATCH = (
-    " Run the forward and the change inside nbgrad.AutogradGraph() or nbgrad.detect_anomaly() to see here the line of "
-    "{op}, and what changed the value on which line."
+    " Run the forward and the change inside nbgrad.AutogradGraph() or nbgrad.detect_anomaly(): then this message "
+    "names the line of {op} and the line of the change."
 )
 
 

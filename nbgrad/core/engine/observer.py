@@ -63,14 +63,14 @@ class Cut(NamedTuple):
     def remedy(self) -> str:
         """The advice: how to get a gradient."""
         if self.kind == "detached":
-            return f"Leave out {self.what} where a gradient is to flow."
+            return f"Leave out {self.what} if a gradient is needed."
         if self.kind == "no_grad":
             return "Run that outside of no_grad()."
         if self.kind == "frozen":
-            return "Let it learn with requires_grad_()."
+            return "Make it trainable with requires_grad_()."
         return (
-            "Learn from something smooth in its place, such as softmax for argmax, sigmoid for a comparison or "
-            "cross_entropy for the share of right answers."
+            "Use an op with a gradient instead, such as softmax for argmax, sigmoid for a comparison or cross_entropy "
+            "for the accuracy."
         )
 
 

@@ -340,9 +340,9 @@ class Setting(Switch):
 class set_grad_enabled(Setting):  # noqa: N801  # torch's name
     """Recording on or off from this call on: ``set_grad_enabled(training)``.
 
-    Works as ``with set_grad_enabled(mode):`` and ``@set_grad_enabled(mode)`` too: then only inside. Called plainly it
-    holds until the next call, or until the ``with`` block around it that sets the mode itself ends; in its thread or
-    task alone.
+    Works as ``with set_grad_enabled(mode):`` and ``@set_grad_enabled(mode)`` too: then only inside. A plain call
+    holds until the next call, or until the end of a ``with`` block around it that sets the mode itself. It holds only
+    in its thread or task.
     """
 
     __slots__ = ("mode",)
@@ -363,9 +363,9 @@ class set_grad_enabled(Setting):  # noqa: N801  # torch's name
 class inference_mode(Switch):  # noqa: N801  # torch's name
     """A context in which nothing is recorded, and whose results can never be saved for a backward.
 
-    It goes further than ``no_grad``: results are torch's inference tensors, which are cheaper to make. Outside of the
-    block they may be read and computed with, and ``clone()`` makes an ordinary tensor of one; where a recorded op
-    would have to save one, where it is to get ``requires_grad=True``, or to be changed in place, there is an error.
+    Unlike in ``no_grad``, results are torch's inference tensors, which are faster to make. Outside of the block they
+    can be read and used in ops, and ``clone()`` makes an ordinary tensor. It is an error if a recorded op would have to
+    save an inference tensor, if it is given ``requires_grad=True``, or if it is changed in place outside of the block.
     ``inference_mode(False)`` is ordinary recording, inside another such block too. Works as ``with inference_mode():``,
     ``@inference_mode()`` and ``@inference_mode``.
     """

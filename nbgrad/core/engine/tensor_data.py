@@ -158,7 +158,7 @@ class Contents:
 
     @_is_param.setter
     def _is_param(self, _value: bool) -> None:
-        raise TypeError("torch.nn.Parameter(t) wraps torch's own tensors: nbgrad.nn.Parameter(t) is that for nbgrad's")
+        raise TypeError("torch.nn.Parameter(t) wraps torch's own tensors: for nbgrad's write nbgrad.nn.Parameter(t)")
 
     @property
     def is_nested(self) -> bool:
@@ -308,8 +308,9 @@ class Contents:
     def __len__(self) -> int:
         if not self._data.ndim:
             raise TypeError(
-                "len() of a 0-d tensor. Of a list of such tensors nbgrad.stack(tensors) makes one that gradients go "
-                "through, and nbgrad.tensor(tensors) one of their numbers: torch.tensor() cannot read them"
+                "len() of a 0-d tensor. To make one tensor from a list of such tensors, write nbgrad.stack(tensors), "
+                "through which gradients flow, or nbgrad.tensor(tensors), which copies their numbers: torch.tensor() "
+                "cannot read them"
             )
         return len(self._data)
 

@@ -57,12 +57,12 @@ def checkpoint(
         fn: what to run: a function or a module.
         args: its arguments, tensors or not.
         preserve_rng_state: draw the same random numbers the second time, as dropout needs; False saves the time.
-        use_reentrant: torch's question which of its two ways it is to take; there is one here, which has the gradients
-            of both and the limits of neither.
+        use_reentrant: has no effect. It chooses between two kinds of checkpoint in torch; nbgrad has one kind, which
+            has the gradients of both and the limits of neither.
         context_fn: makes two contexts; ``fn`` runs inside the first, and the second time inside the second.
         determinism_check: "default" also compares shape and element type of what the ops of both runs make; "none" only
             compares the ops.
-        debug: torch's logs of both runs, which nbgrad does not write: its errors name the ops of both.
+        debug: must be False: torch then writes logs of both runs, while nbgrad's errors name the ops of both runs.
         early_stop: end the second run after the last op that saves something.
         kwargs: its named arguments.
 
@@ -75,7 +75,8 @@ def checkpoint(
         raise ValueError(f"checkpoint: determinism_check is 'default' or 'none', not {determinism_check!r}")
     if debug:
         raise NotImplementedError(
-            "checkpoint: nbgrad writes no logs of the two runs, its errors name the ops of both: leave out debug=True"
+            "checkpoint: debug=True is not supported, because the errors of nbgrad name the ops of both runs: leave "
+            "it out"
         )
     if not recording(current()):
         return fn(*args, **kwargs)
@@ -176,8 +177,8 @@ class Segment:
             pass
         except Exception as error:
             error.add_note(
-                f"raised when a backward ran {self.name} again, which is inside {self.called}; its forward had run "
-                "without an error"
+                f"raised when a backward ran {self.name} a second time, inside {self.called}; the first time it raised "
+                "no error"
             )
             raise
         return [_Twin(node) for node in collects.nodes]
@@ -244,8 +245,8 @@ class _HandedOver(Deferred):
     def restore(self, node: Node) -> Any:
         """A tensor that the second run left somewhere has no gradient of its own."""
         raise RuntimeError(
-            f"backward through {node.op.name} of the second run of a checkpoint, which only serves the backward that "
-            "started it: use what the checkpoint returned, not what its function has put elsewhere"
+            f"backward through {node.op.name} of the second run of a checkpoint. That run is only for the backward "
+            "that started it: use the result of the checkpoint, not a tensor that its function has stored elsewhere"
         )
 
 

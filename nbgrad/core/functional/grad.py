@@ -74,7 +74,9 @@ def grad(
         ValueError: ``materialize_grads`` together with ``allow_unused=False``.
     """
     if not only_inputs:
-        raise ValueError("grad(): only_inputs=False is gone, in torch too: backward() accumulates in every .grad")
+        raise ValueError(
+            "grad(): only_inputs=False is not supported, as in torch: call backward(), which accumulates in every .grad"
+        )
     if materialize_grads and allow_unused is False:
         raise ValueError("grad(): materialize_grads=True gives zeros for unused inputs: leave allow_unused out")
     for one in held(inputs):
@@ -126,8 +128,8 @@ def _check_inputs(inputs: list[Tensor]) -> None:
     for position, tensor in enumerate(inputs):
         if not isinstance(tensor, Tensor):
             raise TypeError(
-                f"grad(): input {position} is a {torch.typename(tensor)}, of which nbgrad has no gradient: make it "
-                "one of nbgrad's with nbgrad.tensor(t, requires_grad=True) before the forward"
+                f"grad(): input {position} is a {torch.typename(tensor)}, for which nbgrad has no gradient: convert it "
+                "with nbgrad.tensor(t, requires_grad=True) before the forward"
             )
         if not tensor.requires_grad:
             raise RuntimeError(

@@ -37,9 +37,9 @@ def jacobian(
         inputs: the point to differentiate at, a tensor or a tuple of tensors.
         create_graph: make the answer differentiable with respect to inputs that require grad.
         strict: raise where an output does not depend on an input, instead of giving zeros.
-        vectorize: torch's question whether to run all backwards at once; here they run one by one, to the same answer.
-        strategy: "reverse-mode", or "forward-mode" in which torch runs through the function once for each input
-            element; here the backwards give that answer too.
+        vectorize: has no effect. torch can run all backwards at once; here they run one by one, with the same result.
+        strategy: "reverse-mode" or "forward-mode". In forward mode torch runs the function once for each input
+            element; here the result comes from backwards in both modes.
 
     Returns:
         A tensor whose shape is the output's followed by the input's. Where ``inputs`` is a tuple, a tuple with one for
@@ -119,7 +119,7 @@ def hessian(
 
 def _check_strategy(name: str, given: str) -> None:
     if given not in ("forward-mode", "reverse-mode"):
-        raise AssertionError(f'{name} is to be "reverse-mode" or "forward-mode", not {given!r}')
+        raise AssertionError(f'{name} must be "reverse-mode" or "forward-mode", not {given!r}')
 
 
 def _one_hot(like: Tensor) -> Iterator[Tensor]:

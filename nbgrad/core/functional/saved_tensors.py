@@ -46,8 +46,8 @@ class Packing(Observer):
         packed = self._pack(value.detach() if self._raw else Tensor(value))
         if value._version != version:
             raise RuntimeError(
-                "a pack hook of saved_tensors_hooks changes in place what it is given, which the op has saved and "
-                "others see: it returns something new, as in lambda t: t.clone()"
+                "a pack hook of saved_tensors_hooks changed its argument in place, which other code also uses: return "
+                "a new tensor, as in lambda t: t.clone()"
             )
         return _PackedValue(packed)
 

@@ -135,7 +135,7 @@ def _no_value(called: str) -> str:
 def _no_tensor(called: str, thing: Any, wanted: str, frame: FrameType, base: ast.AST | None) -> str:
     """Advice on a number or an array that is used as a tensor, with what made it one."""
     kind = "numpy array" if isinstance(thing, np.ndarray) else f"plain number ({type(thing).__name__})"
-    begins = f"{called} is a {kind}, which knows nothing of the ops that made it"
+    begins = f"{called} is a {kind}, which has no history"
     made = _made(frame, base)
     if made is None:
         return f"{begins}. Compute it with tensors and nbgrad's functions, and call {wanted} on that."
@@ -245,7 +245,7 @@ def _no_gradient(frame: FrameType, node: ast.AST | None, called: str) -> str | N
         return replaced_text(frame.f_code.co_filename, replaced, whose, library)
     return (
         f"{called} is None because an op made {whose}, and only tensors that no op made keep their gradients: call "
-        f"{whose}.retain_grad() before the backward, or ask for the gradient of what {whose} was computed from."
+        f"{whose}.retain_grad() before the backward, or read the .grad of the leaves from which {whose} was computed."
     )
 
 

@@ -47,7 +47,7 @@ def names_of(asked: "str | Iterable[str] | bool | None") -> tuple[str, ...]:
         asked = asked.replace(",", " ").split()
     names = tuple(asked) if isinstance(asked, list | tuple | set | frozenset) else (asked,)
     if not all(isinstance(name, str) for name in names):
-        raise ValueError(f"ask={asked!r}: it has to be names, such as 'w, b', or True for everything that has a name")
+        raise ValueError(f"ask={asked!r}: it has to be names, such as 'w, b', or True for all tensors that have a name")
     return names
 
 
@@ -76,7 +76,7 @@ class Questions:
         assert record.gradient is not None
         right = record.gradient.values
         if right is None:
-            raise KeyError(f"the gradient of {name} has shape {record.shape}: so many numbers are not asked for")
+            raise KeyError(f"the gradient of {name} has shape {record.shape}: these are too many numbers to ask for")
         wrong = difference(value, right)
         found = Answer(name, right=True) if wrong is None else Answer(name, False, wrong.kind, str(wrong))
         self._given[name] = found

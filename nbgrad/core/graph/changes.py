@@ -69,7 +69,7 @@ class Changes:
         return None if known is None else known[0]
 
     def find(self, data: Any, seq: int) -> str | None:
-        """What has changed ``data``, or what shares its memory, since the op ``seq`` ran; None if nobody saw it."""
+        """What has changed ``data``, or what shares its memory, since the op ``seq`` ran; None if it is not known."""
         found = self._found(data)
         return None if found is None or found[3] < seq else f"{found[0]} at {found[1]}"
 

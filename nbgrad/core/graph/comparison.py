@@ -88,7 +88,7 @@ class Comparison:
             if not isinstance(graph, AutogradGraph):
                 raise TypeError(
                     f"compare() takes two graphs, as of nbgrad.AutogradGraph, and got {kind_of(graph)}. Both have to "
-                    "be in this process: a file of graph.save() has a picture alone. To compare the processes of a "
+                    "be in this process: a file of graph.save() has only a picture. To compare the processes of a "
                     "training, open a graph in each, with nbgrad.record(ranks=True)"
                 )
             if asked := [name for name, answer in graph.answers.items() if not answer]:
@@ -133,7 +133,7 @@ class Comparison:
         if values or gradients:
             parts.append(f"{_many(values, 'value')} and {_many(gradients, 'gradient')} differ")
         else:
-            parts.append("all numbers that both have are the same, but for rounding")
+            parts.append("all numbers that both have are the same, up to rounding")
         return ", ".join(parts)
 
     def save(self, path: str | PathLike[str], **options: Any) -> None:

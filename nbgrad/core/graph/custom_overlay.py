@@ -38,7 +38,9 @@ class CustomOverlay(NamedTuple):
         if not isinstance(values, Mapping):
             raise TypeError(f"overlay({name!r}, ...) takes a dict of numbers, as {{w: 0.5}}, not {kind_of(values)}")
         if not values:
-            raise ValueError(f"overlay({name!r}, ...) got no numbers; None in the place of the dict takes it away")
+            raise ValueError(
+                f"overlay({name!r}, ...) got no numbers; to remove an overlay, pass None instead of the dict"
+            )
         numbers: dict[int, float] = {}
         found = [(_subjects(graph, records, key), _number(name, key, value, log)) for key, value in values.items()]
         # A module has a number for all that is in it that no key nearer to it names.
@@ -81,7 +83,7 @@ def _subjects(graph: str, records: list[Record], key: Any) -> tuple[int, list[in
         wanted = known_id(key) if isinstance(key, TENSORS) else key.id if isinstance(key, Record) else key
         if any(record.id == wanted for record in records):
             return _NEAR, [wanted]  # type: ignore[list-item]  # it is among the ids
-        raise KeyError(f"{graph!r} has no record of {_called(key)}: no op in what it shows took or made it")
+        raise KeyError(f"{graph!r} has no record of {_called(key)}: no op in it took or made that")
     if isinstance(key, str):
         return _named(graph, records, key)
     depth, ids = _inside(records, lambda scope, _: isinstance(scope, ModuleScope) and scope.module() is key)

@@ -131,13 +131,13 @@ class Uses:
         reached = set(self.reached)
         if any(known_id(one) in reached for one in params):
             why = (
-                "those that the last backward brought were cleared since: call zero_grad(), backward() and step() in "
+                "their gradients were cleared after the last backward: call zero_grad(), backward() and step() in "
                 "this order"
             )
         else:
             why = (
-                "the last backward went through others. Make the optimizer of the parameters of the model that is "
-                "trained, once these are no more copied, replaced or frozen"
+                "the last backward reached other parameters. Give the optimizer the parameters of the trained model, "
+                "after all code that copies, replaces or freezes them"
             )
         self.idle = (
             backwards,
@@ -189,7 +189,7 @@ class Uses:
 
 
 _TOLD = 3
-"""So many ends of paths are told of at most."""
+"""At most so many ends of paths are reported."""
 
 
 def _where() -> tuple[Place, bool]:

@@ -38,33 +38,34 @@ KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something in a graph that is wrong, or probably not meant.
+    """Something in a graph that is wrong, or probably not intended.
 
     Attributes:
         kind: what it is about.
 
-            - "failed": an op, a backward or the cell raised an error. "inplace": it did because of a change in place.
-            - "nan": a NaN or an Inf begins here, or is in a parameter since an earlier step.
-            - "unreached": the last backward gave a leaf no gradient.
-            - "zero gradient", "vanishing", "exploding": the gradients of a module, or what an op passes on.
-            - "saturated": an activation lets no gradient through, or next to none.
+            - "failed": an op, a backward or the cell raised an error. "inplace": the cause is a change in place.
+            - "nan": a NaN or an Inf begins here, or is in a parameter since an earlier training step.
+            - "unreached": a leaf got no gradient in the last backward.
+            - "zero gradient", "vanishing", "exploding": the gradients of a module, or the gradient after an op.
+            - "saturated": an activation lets no gradient through, or nearly none.
             - "divergence": the loss of a loop grew without bound.
-            - "accumulated gradients": a ``.grad`` still holds the gradients of earlier steps.
-            - "no optimizer": no optimizer holds a parameter that got a gradient. "no step": one that holds it takes no
-              step. "idle step": a step found no gradient. "no change": steps left every parameter as it was.
-            - "early call": something was called too early.
-            - "loss input": a loss is given what it does not take.
+            - "accumulated gradients": a ``.grad`` still holds the gradients of earlier training steps.
+            - "no optimizer": no optimizer holds a parameter that got a gradient. "no step": the
+              ``step()`` of its optimizer is never called. "idle step": a ``step()`` found no gradient. "no change": all
+              steps left every parameter as it was.
+            - "early call": two calls are in the wrong order.
+            - "loss input": a loss gets the wrong kind of input.
             - "eval mode": a model learns in eval mode.
-            - "unregistered": a module or a parameter stands in a plain list or dict.
-            - "through numpy": numbers of a tensor that got a gradient went another way, which has none.
+            - "unregistered": a module or a parameter is in a plain list or dict.
+            - "through numpy": a constant was made from the numbers of a tensor that got a gradient.
             - "broadcast": a tensor was stretched, probably by accident.
-        text: what there is to say, in one or a few sentences; the remedy is a part of it.
-        remedy: what to do, where that is known; None where it is not.
-        id: that of the record at which the picture shows it; None if it is about no single one, or about an op that
-            raised and has no record.
+        text: the message, in one or a few sentences; the remedy is a part of it.
+        remedy: what to do; None if that is not known.
+        id: the id of the record at which the picture shows it; None if there is no single record, or if it is about an
+            op that raised and has no record.
         tensors: the parameters and other tensors that it is about, each with its shape: "fc1.weight (16, 4)".
         scope: the labels of the module calls around it, outermost first; empty outside of modules.
-        place: the user's line, where one is to blame.
+        place: the line of user code that caused it, if there is one.
     """
 
     kind: FindingKind
@@ -81,7 +82,7 @@ class Finding:
 
     @property
     def severity(self) -> Literal["error", "warning"]:
-        """An "error" where numbers are wrong or nothing went on; a "warning" where it is probably not meant."""
+        """An "error" if numbers are wrong or an error was raised; a "warning" if it is probably not intended."""
         return "error" if self.kind in ("failed", "inplace", "nan") else "warning"
 
     def __str__(self) -> str:

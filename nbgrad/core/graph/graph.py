@@ -1,4 +1,4 @@
-"""``AutogradGraph``: the record of the ops that run inside a context.
+"""``AutogradGraph``: the graph of the ops that run inside a context.
 
 It keeps facts of each op, and makes a ``Record`` of them on request. It owns no tensor that the user dropped, except
 small values and the gradients of the last backward, both within a budget. It is copied into rustworkx on request.
@@ -42,7 +42,7 @@ _next_number = count(1).__next__
 
 
 class AutogradGraph(Queries):
-    """A context that records the ops that run inside it and what each backward does to them.
+    """A context that records the ops that run inside it, and the gradients of each backward.
 
     Example:
         >>> with AutogradGraph() as graph:
@@ -51,27 +51,27 @@ class AutogradGraph(Queries):
         >>> graph.frame.reductions
 
     Args:
-        name: what the picture calls it; default: graph 1, graph 2, ...
-        device: where ``nbgrad.tensor`` and parameters are made inside it; default: torch's default device.
+        name: the title of the picture; default: graph 1, graph 2, ...
+        device: the device of new tensors and parameters inside it; default: torch's default device.
         watch: keep gradients and small values of intermediate tensors to show them. Without it the graph holds no
             tensor at all.
-        budget: how many bytes of gradients of the last backward it may keep; beyond it only their norms are kept. Of
-            values of at most 1,024 elements it keeps the newest two megabytes.
-        history: of how many backwards it keeps the norms of the gradients, at most; 0 for none.
-        ask: the names of the tensors whose gradients the reader is asked for, as "w, b" or a list; True for all. The
-            picture hides them until ``answer`` got them right.
+        budget: how many bytes of gradients of the last backward it keeps; of all other gradients it keeps the norms.
+            It also keeps the newest two megabytes of values of at most 1,024 elements.
+        history: the largest number of backwards whose gradient norms it keeps; 0 for none.
+        ask: the names of the tensors whose gradients the reader has to give, as "w, b" or a list; True for all. The
+            picture hides each gradient until it is answered right.
         ranks: compare the gradients of the processes of a group, which ``DistributedDataParallel`` averages. Every
             process has to open such a graph.
 
     Raises:
-        RuntimeError: a CUDA device is asked for where there is none; there is no process group for ``ranks``; or the
+        RuntimeError: ``device`` is a CUDA device, and there is none; there is no process group for ``ranks``; or the
             graph is opened twice.
-        ValueError: ``history`` is negative or 1, which leaves no room for a first and a last backward; or ``ask`` is
-            no names.
+        ValueError: ``history`` is negative or 1, which leaves no room for a first and a last backward; or ``ask``
+            holds no names.
 
     Attributes:
-        ending: what was raised, where that ended the block or the cell.
-        questions: what the reader is asked for; ``answers`` and ``answer`` are about them.
+        ending: the error that ended the block or the cell, if there was one.
+        questions: the tensors of ``ask``; ``answers`` and ``answer`` are about them.
         overlays: the numbers that ``overlay`` added, by name.
         modules: the names of the variables that held modules.
         rank_recorder: keeps what this process measures for ``ranks``; None where ranks are not compared.
@@ -116,7 +116,7 @@ class AutogradGraph(Queries):
 
     def __enter__(self) -> Self:
         if self._before is not None:
-            raise RuntimeError(f"{self.name!r} was opened before: make a new AutogradGraph for each block")
+            raise RuntimeError(f"{self.name!r} was opened before: make a new AutogradGraph for each with block")
         self._before = state = current()
         followed = follows()
         # One tuple for both cases: Cython does not come to an end with the type of a tuple that is made of itself.
@@ -146,7 +146,7 @@ class AutogradGraph(Queries):
             raise
 
     def leave(self) -> None:
-        """Record no more; what was recorded is as it was until ``close``."""
+        """Stop recording; the recorded graph stays as it is until ``close``."""
         # A notebook may close a cell's graph in another context than the cell's, where it is not active.
         if self._before is not None and self.listener in current().observers:
             set_state(self._before)
@@ -155,7 +155,7 @@ class AutogradGraph(Queries):
             self._follows = 0
 
     def close(self, namespace: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
-        """Stop recording, name tensors after the variables in ``namespace``, and let go of every tensor.
+        """Stop recording, name tensors after the variables in ``namespace``, and free every tensor.
 
         What is drawn of it says that ``error`` ended it, if something did.
         """
@@ -173,7 +173,7 @@ class AutogradGraph(Queries):
         except BaseException:
             self.clear()  # an interrupt: half of it is worth nothing, and every tensor is let go of all the same
             raise
-        if error is not None and not isinstance(error, GeneratorExit):  # of a generator nobody wanted more: no error
+        if error is not None and not isinstance(error, GeneratorExit):  # a generator was closed: no error
             self.raised(error)
         if self.check_cycle():
             raise RuntimeError(f"{self.name!r} has a cycle: this is a defect of nbgrad, please report it")
@@ -196,14 +196,14 @@ class AutogradGraph(Queries):
         self.listener.let_go()
 
     def clear(self) -> None:
-        """Forget everything recorded so far; an open graph goes on recording."""
+        """Remove all records; an open graph continues to record."""
         self.listener.forget()
         if self.rank_recorder is not None:
             self.rank_recorder.forget()
         self._forget()
 
     def name_variables(self, namespace: dict[str, Any]) -> None:
-        """Remember the variables in ``namespace`` as the names of the tensors and the modules they hold."""
+        """Name the tensors and modules after the variables in ``namespace`` that hold them."""
         self.listener.name_variables(namespace)
         for name, value in namespace.items():
             if is_module(value) and not name.startswith("_"):
@@ -214,7 +214,7 @@ class AutogradGraph(Queries):
 
     @property
     def closed(self) -> bool:
-        """Whether it records no more."""
+        """Whether it has stopped recording."""
         return self.listener.closed
 
     @property
@@ -234,9 +234,9 @@ class AutogradGraph(Queries):
 
     @property
     def history(self) -> History:
-        """The backwards that ran inside the graph, in numbers: every one, or a bounded sample of a long loop.
+        """The losses and gradient norms of the backwards inside the graph: of all, or of some in a long loop.
 
-        Without ``watch`` a frame has the norms of the leaves' gradients alone, and no loss.
+        Without ``watch`` a frame has only the norms of the leaves' gradients, and no loss.
         """
         if self._ended is not None:
             return self._ended
@@ -244,12 +244,12 @@ class AutogradGraph(Queries):
 
     @property
     def update(self) -> Update | None:
-        """How far the last step of an optimizer that was measured moved each parameter; None before the first."""
+        """How far the last measured update of an optimizer moved each parameter; None before the first."""
         return self.listener.updates.last
 
     @property
     def since(self) -> dict[int, Since]:
-        """By id, the leaves that are not what they were in the last backward: a step has followed, or others before."""
+        """By id, the leaves that have changed since the last backward, for example by an optimizer step."""
         if self.closed:
             return {record.id: told for record in self._records if (told := record.since) is not None}
         frame = self._notes.frame
@@ -264,16 +264,16 @@ class AutogradGraph(Queries):
     def records(self) -> list[Record]:
         """Every op and tensor of the graph in record order, which is a topological order: sources first.
 
-        After a backward: what it ran through. Before one: everything whose result still exists. They are of this
-        moment: an open graph makes new ones whenever it is asked.
+        After a backward, these are the ops and tensors that it reached. Before one, these are all whose results still
+        exist. A record never changes; an open graph makes new records at each access.
         """
         return list(self._records) if self.closed else self._open_records()
 
     @uncollected
     def snapshot(self) -> list[Record]:
-        """The same with all their statistics, which are worked out together: of an open graph as they are now.
+        """The ``records`` with all their statistics, which are computed together: in an open graph as they are now.
 
-        ``records`` are quicker if only some of their statistics are read, or none.
+        If you read only some of the statistics, or none, ``records`` is faster.
         """
         if self.closed:
             return list(self._records)
@@ -309,12 +309,12 @@ class AutogradGraph(Queries):
             self._records = self._failed if shows_failure else _left(self._records, ids, edges)
 
     def failure(self, error: BaseException) -> Failure | None:
-        """Where ``error`` was raised, if it was the last error of an op or a backward in this graph."""
+        """The place where ``error`` was raised, if it was the last error of an op or a backward in this graph."""
         found = self.listener.failure
         return found._replace(message=words_of(error)) if found is not None and found.seq == number_of(error) else None
 
     def raised(self, error: BaseException) -> None:
-        """Remember that ``error`` ended what is recorded, and where.
+        """Note that ``error`` ended the recorded code, and where.
 
         What a backward did before it raised is what the graph shows from then on: it takes the place of the last
         backward that was complete. The history stays that of the complete ones.
@@ -333,7 +333,7 @@ class AutogradGraph(Queries):
         self._notes.frame = found.frame
 
     def recovered(self) -> None:
-        """Go on after ``raised``: the graph, which is still open, shows the last complete backward again."""
+        """Continue after ``raised``: the graph, which is still open, shows the last complete backward again."""
         if self.ending is not None and self.ending.failure is not None and self.ending.failure.frame is not None:
             self._notes.frame = self._complete
         self.ending = self._complete = None
@@ -342,38 +342,40 @@ class AutogradGraph(Queries):
 
     @property
     def answers(self) -> dict[str, Answer | None]:
-        """The last answer to each gradient that is asked for, by the name of its tensor; None before the first.
+        """The last answer for each tensor of ``ask``, by name; None if there is no answer yet.
 
         For a grade cell: ``assert all(graph.answers.values()), graph.answers``.
         """
         return self.questions.answers(self.records)
 
     def answer(self, name: str, value: Any) -> Answer:
-        """Say whether ``value`` is the gradient that the last backward gave ``name``, or how it is wrong.
+        """Say whether ``value`` is the gradient of the tensor ``name`` in the last backward, or how it is wrong.
 
-        The next picture of the graph shows what was answered right. A gradient that was not asked for is judged too.
+        The next picture of the graph shows the gradients that were answered right. ``name`` may be any tensor with a
+        gradient.
 
         Args:
-            name: of the tensor.
-            value: a tensor of nbgrad's or torch's, an array, a number, a list, or a text that Python reads as one.
+            name: the name of the tensor.
+            value: the gradient: a tensor of nbgrad's or torch's, an array, a number, a list, or a text that Python
+                reads as one of them.
 
         Returns:
-            An ``Answer``, true where it is right; as the last line of a cell it is shown.
+            An ``Answer``, which is true if it is right. On the last line of a cell it is displayed.
 
         Raises:
-            KeyError: no tensor of this name got a gradient, or several did; or it is too large to be asked for.
+            KeyError: no tensor of this name got a gradient, or several did; or the gradient has too many numbers.
         """
         return self.questions.answer(self.records, name, value)
 
     def ranks(self) -> Ranks:
-        """What each process put into the average of the gradients in the last backward that averaged them.
+        """A comparison of the processes in the last backward that averaged gradients over them.
 
-        Every process opens the graph with ``ranks=True``. The first call waits until all have closed their graphs or
-        have called this too, ten seconds at most.
+        Every process has to open a graph with ``ranks=True``. The first call waits until all processes have closed
+        their graphs or have called this method, at most ten seconds.
 
         Raises:
             RuntimeError: the graph was opened without ``ranks=True``, no backward in it averaged gradients over
-                processes, or a process has told nothing.
+                processes, or a process has sent no figures.
         """
         if self.rank_recorder is None:
             raise RuntimeError(
@@ -383,28 +385,28 @@ class AutogradGraph(Queries):
         return self.rank_recorder.ranks()
 
     def findings(self) -> list[Finding]:
-        """Everything that is wrong in the graph, or probably not meant: what the list of findings in its picture says.
+        """Everything that is wrong in the graph, or probably not intended: the findings of its picture, as data.
 
         Returns:
             Errors first, the gradients of modules last. Each has its kind, its text, its remedy, the id of its record,
-            and the names of its tensors and modules. An empty list if nothing looks wrong.
+            and the names of its tensors and modules. The list is empty if there are no findings.
         """
         return registered_renderer().findings(self)
 
     def unreached(self, module: Any = None) -> list[Unreached]:
-        """The leaves that the last backward gave no gradient, and for each where the path from the loss to it breaks.
+        """The leaves that got no gradient in the last backward, and for each where the path from the loss to it ends.
 
         Args:
-            module: look at its parameters, used or not; also a dict, pairs of name and tensor, or tensors. Default: the
-                leaves that ops in this graph used.
+            module: check its parameters, used or not. It may also be a dict, pairs of name and tensor, or tensors.
+                Default: the leaves that ops in this graph used.
         """
         return self._known_paths().unreached(None if module is None else named_tensors(module))
 
     def unheld(self) -> list[tuple[int, str]]:
-        """The parameters that the last backward gave a gradient, which no optimizer holds and nothing here changed.
+        """The parameters that got a gradient in the last backward, but that no optimizer holds and no code changed.
 
         Returns:
-            For each the id of its record, and with its shape what the module calls it that the user called.
+            For each the id of its record, and its name in the model with its shape.
         """
         return self._known_paths().unheld()
 
@@ -418,22 +420,22 @@ class AutogradGraph(Queries):
     # What is shown of it.
 
     def overlay(self, name: str, values: Mapping[Any, Any] | None, *, log: bool = False) -> None:
-        """Let pictures of the graph colour its boxes by numbers of your own, beside what they offer themselves.
+        """Add numbers of your own, by which pictures of the graph can colour its boxes.
 
         A picture opens with the overlay that was added last. A folded box has the largest of the numbers inside it.
 
         Args:
-            name: what the pictures call it; an overlay of the same name is replaced.
-            values: a number by each tensor, parameter, module, record or id of a record; or by its name: a
-                parameter's "weight" or "layers.0.weight", a module's path "layers.0", a variable of the cell. A name
-                stands for everything that has it, and a module for all that is recorded in its calls and that no
-                other key names. None takes the overlay away.
+            name: its name in the menu of the picture; an overlay of the same name is replaced.
+            values: a dict with a number for each key. A key is a tensor, parameter, module, record or id of a record;
+                or a name: a parameter's "weight" or "layers.0.weight", a module's path "layers.0", a variable of the
+                cell. A name sets all records of this name, and a module sets all records in its calls that no other
+                key sets. None removes the overlay.
             log: whether the scale is logarithmic.
 
         Raises:
-            KeyError: a key stands for nothing that the graph shows; the message names it.
-            TypeError: ``values`` is no dict, a key is none of these, or a value is no number.
-            ValueError: there are no numbers; one has several elements, or is below zero on a logarithmic scale.
+            KeyError: the graph has no record for a key; the message names the key.
+            TypeError: ``values`` is not a dict, a key is of another type, or a value is not a number.
+            ValueError: the dict is empty; a value has several elements, or is below zero on a logarithmic scale.
         """
         if values is None:
             if name not in self.overlays:
@@ -462,20 +464,23 @@ class AutogradGraph(Queries):
                 that is alive without a kernel or a network, ``.gif`` a film of the training step, forward and then
                 backward, ``.dot`` graphviz's language, ``.json`` the plain description that all of these are drawn
                 from, ``.txt`` a table.
-            depth: modules nested deeper than this are drawn folded; default: as far as the drawing needs it.
-            nodes: how many nodes may be drawn, so that only the rest is folded; default: as few as are seen at once.
-            direction: "TB", from top to bottom, "LR", from left to right, or "auto", as it is seen larger.
+            depth: modules that are nested deeper than this are folded; default: as many as ``nodes`` needs.
+            nodes: up to this many nodes are drawn before modules are folded; default: modules are folded until the
+                picture fits on a screen.
+            direction: "TB", from top to bottom, "LR", from left to right, or "auto", the one with the larger letters.
             what_if: for a page: the reader can change numbers of leaves and inputs, and the page runs the graph again.
                 It is for at most 300 ops, whose leaves and inputs have at most 2,000 numbers.
 
         Raises:
-            ValueError: another suffix, or none; or ``what_if`` for what is no page, or a graph that is too large.
-            RerunError: the graph cannot be run again, as with a constant that is gone.
+            ValueError: another suffix, or none; or ``what_if`` for a file that is not a page, or for a graph that is
+                too large.
+            RerunError: the graph cannot be run again, for example because a constant no longer exists.
             NotImplementedError: an op has no kernel in a page; the message names the operator and the line.
-            ModuleNotFoundError: what draws a PDF, a PNG or a film is not installed; the message says how to install it.
-            RuntimeError: what draws it fails; the message says which package that is, and what to do.
-            FileNotFoundError: its folder is not there; said before anything is drawn.
-            OSError: the file can't be written; one that was there before is as it was.
+            ModuleNotFoundError: the package that draws a PDF, a PNG or a film is not installed; the message says how to
+                install it.
+            RuntimeError: a package fails that is needed to draw it; the message names the package, and what to do.
+            FileNotFoundError: the folder does not exist; this is checked before the graph is drawn.
+            OSError: the file cannot be written; an existing file stays as it was.
         """
         registered_renderer().save(self, path, depth=depth, nodes=nodes, direction=direction, what_if=what_if)
 

@@ -200,7 +200,9 @@ class HistoryRecorder:
 
     def __init__(self, limit: int) -> None:
         if limit < 0 or limit == 1:
-            raise ValueError(f"history={limit}: keep 0 frames, or 2 and more, for the first and the last always stay")
+            raise ValueError(
+                f"history={limit}: it must be 0, or at least 2, because the first and the last frame are always kept"
+            )
         self.limit = limit
         self._kept: list[_StoredFrame] = []
 

@@ -39,7 +39,7 @@ over processes, may take more than a look."""
 _CPU = torch.device("cpu")
 
 _SWEPT = 64
-"""Every so many ops or more a long program drops the facts of those that nobody needs: few enough that a loop makes no
+"""Every so many ops or more a long program drops the facts that are not needed: few enough that a loop makes no
 work for the garbage collector, which looks at what is there after every 700 objects that stay."""
 
 _FRESH = 2048

@@ -309,7 +309,7 @@ _BINARY: tuple[tuple[str, Callable[[float, float], bool], str], ...] = (
     ("mul", lambda a, b: {abs(a), abs(b)} == {0, inf}, "0 * inf"),
     ("sub", lambda a, b: a == b and isinf(a), "inf - inf"),
     ("add", lambda a, b: a == -b and isinf(a), "inf - inf"),
-    ("pow", lambda a, b: a < 0 and b != round(b), "a negative number to a power that is no whole number"),
+    ("pow", lambda a, b: a < 0 and b != round(b), "a negative number to a power that is not a whole number"),
     ("pow", lambda a, b: a == 0 and b < 0, "division by 0: 0 to a negative power"),
 )
 """For ops of two operands, which pairs have no finite result."""
@@ -358,8 +358,8 @@ def backward_cause(op: OpInfo, incoming: Any, slope: Any, dtype: Any) -> str:
         return "the local derivative is not a number here"
     if isinf(slope) and incoming == 0:
         return (
-            f"0 * inf: incoming gradient 0, local derivative {slope}. A gradient of 0, as where() gives the side that "
-            f"was not chosen, does not undo it: keep the operand away from this value before {op.name}"
+            f"0 * inf: incoming gradient 0, local derivative {slope}. where() gives a gradient of 0 to the branch that "
+            f"it did not choose, but this does not help: keep the operand away from this value before {op.name}"
         )
     if isinf(slope):
         return f"local derivative {slope}: {_SLOPES.get(op.name, f'the slope of {op.name} is infinite here')}"

@@ -257,8 +257,8 @@ class RankRecorder(Observer):
                 return Part(**json.loads(text))
             if monotonic() > until:
                 raise RuntimeError(
-                    f"{self._graph!r} cannot compare the ranks: rank {rank} has told nothing about this backward. "
-                    f"Open nbgrad.record(ranks=True), or %%autograd --ranks, in every process{why}"
+                    f"{self._graph!r} cannot compare the ranks: rank {rank} has sent no figures of this backward. Open "
+                    f"nbgrad.record(ranks=True), or %%autograd --ranks, in every process{why}"
                 )
             sleep(0.01)
 

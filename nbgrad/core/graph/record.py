@@ -281,7 +281,7 @@ class Failure(NamedTuple):
 
     @property
     def ids(self) -> list[int]:
-        """The records of the op and its operands: nobody else may hold on to what they stand for."""
+        """The records of the op and its operands: no other object may hold the op or the tensors."""
         own = None if self.frame is not None else self.id
         return [id for id in (own, *[operand.id for operand in self.operands]) if id is not None]
 

@@ -135,10 +135,12 @@ class Rerun:
         """
         records = graph.records
         if len(records) > MOST:
-            raise RerunError(f"this graph has {len(records):,} boxes, and one of at most {MOST:,} can be run again")
+            raise RerunError(
+                f"this graph has {len(records):,} boxes, and only a graph of at most {MOST:,} can be run again"
+            )
         notes = graph.listener.notes
         if notes.deleted or notes.cut:
-            raise RerunError("boxes or wires were taken out of this graph")
+            raise RerunError("boxes or edges were removed from this graph")
         things = notes.things if graph.closed else graph.listener.things(graph.listener.passed())
         self.order = [record.id for record in records]
         self.sources: dict[int, RerunSource] = {}
@@ -180,8 +182,8 @@ class Rerun:
         if source.kept is not None and (array := source.kept.array) is not None:
             return torch.from_numpy(array.copy()).to(source.dtype)
         raise RerunError(
-            f"{source.what} of shape {source.shape} is gone: its numbers are kept by a variable alone. Give it a name "
-            "in the cell, and run the cell again"
+            f"{source.what} of shape {source.shape} no longer exists. Assign it to a variable in the cell, and run the "
+            "cell again"
         )
 
     def run(self, changes: Mapping[int, torch.Tensor], asked: Collection[int] = ()) -> RerunOutcome:
@@ -233,12 +235,12 @@ class Rerun:
         data = changes[id] if id in changes else self.numbers(id)
         if not data.is_floating_point():
             kind = "complex" if data.dtype.is_complex else "whole"
-            raise RerunError(f"a step to both sides is for real numbers, and these are {kind}")
+            raise RerunError(f"a central difference needs real numbers, and these are {kind}")
         if not self.roots:
             raise RerunError("no backward ran here: there is no gradient to compare with")
         found = self.run(changes, asked=(id,)).gradients.get(id)
         if not isinstance(found, torch.Tensor):
-            raise RerunError("no path leads from this number to where the backward began")
+            raise RerunError("no path leads from this number to the tensor at which the backward began")
         at = data.reshape(-1)[place].item()
         step = torch.finfo(data.dtype).eps ** (1 / 3) * max(1.0, abs(at))
         sides = []
@@ -258,7 +260,9 @@ class Rerun:
         found = self._changed_leaves()
         if self._random:
             names = dict.fromkeys(call.op.name for call in self.calls if isinstance(call.op, Op) and call.op.random)
-            found.append(f"{', '.join(names)} draws anew: the same numbers in each run, but not the recorded ones.")
+            found.append(
+                f"{', '.join(names)} draws random numbers again: the same ones in each run, but not the recorded ones."
+            )
         if found:
             return found
         outcome = self.run({})
@@ -270,9 +274,7 @@ class Rerun:
             for call in self.calls:
                 was, now = known[call.id], lengths.get(call.id)
                 if was is not None and now is not None and not isclose(was, now, rel_tol=_CLOSE, abs_tol=1e-12):
-                    return [
-                        f"The {what} of {call.what} comes out otherwise than recorded: norm {now:.4g}, not {was:.4g}."
-                    ]
+                    return [f"The {what} of {call.what} differs from the recorded one: norm {now:.4g}, not {was:.4g}."]
         return found
 
     def _changed_leaves(self) -> list[str]:
@@ -492,8 +494,8 @@ class _Run:
             return node.settings
         if any(map(_described, call.settings.values())):
             raise RerunError(
-                f"a tensor that {call.what} was called with is gone, as an index is: it is kept as long as the result "
-                "of the computation. Keep the loss in a variable, and run the cell again"
+                f"a tensor that {call.what} was called with, such as an index, no longer exists. Keep the loss in a "
+                "variable, and run the cell again"
             )
         return call.settings
 
@@ -513,15 +515,15 @@ class _Run:
         origin = None if node is None else node.edges[position]
         if not isinstance(origin, Output):
             raise RerunError(
-                f"{call.what} takes one of several results, and which one is known as long as the result of the "
-                "computation is kept. Keep the loss in a variable, and run the cell again"
+                f"{call.what} takes one of several results, and it is no longer known which. Keep the loss in a "
+                "variable, and run the cell again"
             )
         return made[origin.index]
 
     def _one(self, id: int) -> Tensor:
         made: Any = self._made[id]
         if type(made) is tuple:
-            raise RerunError("the backward began at one of several results of an op, and which one is not known")
+            raise RerunError("the backward began at one of several results of an op, and it is not known at which")
         return made  # type: ignore[no-any-return]  # it is a tensor
 
     def _seed(self, id: int, value: Tensor) -> torch.Tensor:
@@ -532,8 +534,8 @@ class _Run:
         if known is None and value._data.numel() == 1:
             return torch.ones_like(value._data)
         raise RerunError(
-            f"the backward began with a gradient of shape {tuple(value.shape)}, which was not kept: begin it at one "
-            "number, as a loss"
+            f"the backward began with a gradient of shape {tuple(value.shape)}, which was not kept: call backward() on "
+            "a single number, such as a loss"
         )
 
     def _gradients(self) -> dict[int, Any]:

@@ -25,7 +25,7 @@ class Times(NamedTuple):
 
 
 class _TimedListener(Listener):
-    """A listener with a clock; another class, so that nobody else pays for it."""
+    """A listener with a clock; another class, so that other graphs do not become slower."""
 
     def forget(self) -> None:
         super().forget()
@@ -108,7 +108,7 @@ class _TimedListener(Listener):
 class TimedGraph(AutogradGraph):
     """An ``AutogradGraph`` with a clock.
 
-    It is the time of the host. A GPU runs on after it: what waits for the GPU, as reading a number does, then takes the
+    It is the time on the CPU. A GPU runs on after it: what waits for the GPU, as reading a number does, then takes the
     time of all that was waiting. An op that calls other recorded ops has no time of its own, they have. Ops of torch's
     own have the time of their forward.
     """

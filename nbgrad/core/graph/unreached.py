@@ -34,19 +34,19 @@ class Unreached:
     """A leaf or parameter that the last backward did not reach.
 
     Attributes:
-        name: the parameter's, as the module calls it that the user called, or the variable's; None if it has none.
+        name: the parameter's name in the model, or the name of the variable; None if it has none.
         shape: its size in each dimension.
         kind: "frozen" (requires_grad is False), "unused", "no_grad", "detached", "no gradient" (it went through an op
-            that has none), "elsewhere" (what was made of it does not lead to the loss) or "no backward".
+            that has none), "elsewhere" (the results of its ops do not lead to the loss) or "no backward".
         reason: the same in words, with the op and the line where the path breaks.
         place: that line, if there is one.
-        id: that of its record, if it has one.
-        moved: whether it learns all the same: something has changed its values after a backward, as a step that
-            follows another loss or a copy of what has learned. It does no more if all backwards gave it a gradient
-            until its path was cut, that has lasted longer than it had learned, and an optimizer that holds it goes on.
-        stepped: whether an optimizer that holds it has taken a step.
-        others: whether one that does not hold it holds what the last backward reached.
-        behind: the id of the record of a constant that was computed behind that place, if one was used.
+        id: the id of its record, if it has one.
+        moved: whether it learns nevertheless: its values changed after a backward, for example by the optimizer of
+            another loss. It is False again if three conditions hold: all backwards gave it a gradient until its path
+            was cut; since then more backwards have run than before; and an optimizer that holds it still makes steps.
+        stepped: whether an optimizer that holds it has made a step.
+        others: whether another optimizer holds parameters that the last backward reached.
+        behind: the id of the record of a constant that was computed after that place, if one was used.
     """
 
     name: str | None
@@ -390,7 +390,7 @@ class Paths:
             return "no gradient", reason, fact.place
         end, read = self._farthest(start)
         last = self._facts[end]
-        numbers = "" if read is None else f": {read[0]} at {read[1]} takes its numbers alone"
+        numbers = "" if read is None else f": {read[0]} at {read[1]} reads only its numbers"
         return (
             "elsewhere",
             f"it ends at {last.what} at {last.place}, which does not lead to the loss{numbers}",

@@ -65,8 +65,8 @@ def enter(theirs: torch.Tensor) -> Tensor:
     """What stands for a torch tensor that needs a gradient; the same for each call, until it is changed in place."""
     if torch._C._functorch.maybe_current_level() is not None:
         raise RuntimeError(
-            "a torch tensor of torch.func's transforms, which needs a gradient, met one of nbgrad's, of which they "
-            "know nothing: use nbgrad.func, or keep the function in torch"
+            "a torch tensor inside a transform of torch.func needs a gradient and was used with an nbgrad tensor, "
+            "which torch.func does not support: use nbgrad.func, or keep the function in torch"
         )
     known, facts = _entered.get(theirs), _facts(theirs)
     if known is not None and known[1] == facts:
@@ -96,9 +96,9 @@ def enters_whole(theirs: torch.Tensor) -> None:
     known = _entered.get(theirs)
     if known is None or known[1] != _facts(theirs) or theirs.grad_fn.metadata.get(_PASSED):  # type: ignore[union-attr]
         raise RuntimeError(
-            f"the gradient of a torch tensor of shape {tuple(theirs.shape)} is asked for, which torch's own autograd "
-            "has computed, and an op of nbgrad's took another one that was computed from it: make it one of nbgrad's "
-            "before it is used, with nbgrad.tensor(t, requires_grad=True)"
+            f"the gradient of a torch tensor of shape {tuple(theirs.shape)} is not known: a torch op made it, and an "
+            "nbgrad op took another tensor that was computed from it. Convert it with nbgrad.tensor(t, "
+            "requires_grad=True) before it is used"
         )
 
 

@@ -53,7 +53,7 @@ def _check_alone(target: torch.Tensor, base: torch.Tensor) -> None:
     alike = target.dtype == base.dtype and target.is_conj() == base.is_conj() and target.is_neg() == base.is_neg()
     if kinds != {torch.Tensor} or not alike or _uses(target) > known:
         raise TypeError(
-            "a torch tensor would take in values of an nbgrad tensor with a gradient, but it is a parameter or an "
-            "object of another class, or other tensors share its memory, which would lose the gradient: make it one "
-            "of nbgrad's with nbgrad.tensor(), or pass t.data for the values alone"
+            "a torch tensor would get values of an nbgrad tensor with a gradient, but it is a parameter or an object "
+            "of another class, or other tensors share its memory, which would lose the gradient: convert it with "
+            "nbgrad.tensor(), or pass t.data to write only the values"
         )

@@ -189,8 +189,8 @@ def _changed(function: Callable[..., Any], args: tuple[Any, ...], settings: dict
     change = getattr(Tensor, name, None)
     if change is None or target.requires_grad:
         raise TypeError(
-            f"{_called(function)} on a torch tensor would take in values of an nbgrad tensor and lose their gradient: "
-            "pass t.data for the values alone, or make the torch tensor one of ours with nbgrad.tensor()"
+            f"{_called(function)} on a torch tensor would get values of an nbgrad tensor and lose their gradient: pass "
+            "t.data to write only the values, or convert the torch tensor with nbgrad.tensor()"
         )
     change(fill(target), *args[1:], **settings)
     return target

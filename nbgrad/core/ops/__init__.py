@@ -2,8 +2,8 @@
 
 It imports ``dispatch`` and below; inside it a folder may import any other.
 
-Every public function of the modules beside this one stands here too. Nobody lists them: __init__.pyi, which is written
-from the table, tells type checkers and editors what there is.
+Every public function of the modules beside this one stands here too. There is no list of them: __init__.pyi, which is
+written from the table, tells type checkers and editors what there is.
 """
 
 from nbgrad.core.dispatch.exports import found

@@ -1,4 +1,4 @@
-"""torch's other names of rows: the same row, and the same in-place twin, under each."""
+"""torch's other names for rows. Each is the same row, with the same in-place method."""
 
 import torch
 

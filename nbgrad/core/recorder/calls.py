@@ -1,4 +1,4 @@
-"""``TorchCalls``: sees each call of torch's functions while a graph is open, and tells the observers of those recorded.
+"""``TorchCalls``: sees each call of torch's functions while a graph is open, and notifies observers of recorded ones.
 
 It stands on torch's stack of modes for functions. Every call of a function of torch's in its thread comes by, so it is
 compiled.
@@ -115,7 +115,7 @@ def _any_learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
 def _recorded(
     known: Called, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None, state: State
 ) -> Any:
-    """The result of ``function``; the observers are told of the op, if torch recorded one."""
+    """The result of ``function``; the observers are notified of the op, if torch recorded one."""
     op: OpInfo
     op, inputs, settings = known.arguments(args, kwargs or _NONE)
     node = Node.__new__(Node)

@@ -125,7 +125,7 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def _output(made: Any, number: int) -> Any:
-    """The origin of that output; of a node with fewer known ones, as of one whose others nobody got, a new one."""
+    """The origin of that output; of a node with fewer known outputs, because the others were never used, a new one."""
     known = made.metadata.get(KEY)
     if type(known) is not dict:
         return known

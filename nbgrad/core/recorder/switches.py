@@ -203,7 +203,7 @@ def _put_back() -> None:
 
 
 def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-    """Torch's ``_engine_run_backward``: whoever observes is told of it."""
+    """Torch's ``_engine_run_backward``: the observers are notified of it."""
     state = current()
     run: Callable[..., Any] = _torch.backward
     if not state.observers or torch._C._functorch.maybe_current_level() is not None or _batched(args[0]):

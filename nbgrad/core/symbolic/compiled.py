@@ -38,10 +38,10 @@ def compile(  # torch's name
     level: Level = "exact",
     budget: float | None = None,
 ) -> Any:
-    """Run ``function`` as a program: traced at its first call, and again where the program would no longer hold.
+    """Run ``function`` as a program: traced at its first call, and again if the program is no longer valid.
 
     The function is a loss, whose result has a ``backward()`` as before, or a whole training step with its optimizer. It
-    is traced once for each kind of arguments. It is also traced again if anything has changed that it uses from around
+    is traced once for each kind of arguments. It is also traced again if anything has changed that it uses from outside
     it: a variable, an attribute, an entry of a list, a mode or a setting of a module, a parameter that was replaced or
     frozen, a hook, a setting of an optimizer. A learning rate and the numbers in parameters are read anew in each call.
     A method has programs of its own for each object.
@@ -71,15 +71,15 @@ class Compiled:
     """A compiled function.
 
     Attributes:
-        function: what was compiled.
+        function: the function that was compiled.
         reasons: a line for each trace: why it was made, and how long it took.
     """
 
     def __init__(self, function: Callable[..., Any], backend: str, level: Level, budget: float | None = None) -> None:
         if level not in LEVELS:
-            raise ValueError(f"compile(level={level!r}): there is no such level, only {', '.join(LEVELS)}")
+            raise ValueError(f"compile(level={level!r}): the levels are {', '.join(LEVELS)}")
         if backend not in BACKENDS:
-            raise ValueError(f"compile(backend={backend!r}): there is no such backend, only {', '.join(BACKENDS)}")
+            raise ValueError(f"compile(backend={backend!r}): the backends are {', '.join(BACKENDS)}")
         if budget is not None:
             check_budget(budget)
         self.function = function
@@ -134,7 +134,8 @@ class Compiled:
     def _in_order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if self._takes_names is None:
             raise TypeError(
-                f"{self.__name__} is compiled and takes its arguments in order: {', '.join(kwargs)} has a name"
+                f"{self.__name__} is compiled and takes its arguments by position: pass {', '.join(kwargs)} without a "
+                "name"
             )
         given = self._takes_names.bind(*args, **kwargs)
         given.apply_defaults()

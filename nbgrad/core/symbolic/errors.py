@@ -7,7 +7,7 @@ class TraceError(RuntimeError):
     """A function does what a program cannot do; the message says where, why, and what to do instead.
 
     Attributes:
-        reason: why, without the line.
+        reason: the reason, without the line.
     """
 
     reason = ""

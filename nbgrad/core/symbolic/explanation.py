@@ -121,16 +121,16 @@ def _changes(listing: Listing) -> Iterator[str]:
             f"({_named(_names(inside))})."
         )
     if outside:
-        yield f"A run changes {_counted(len(outside), 'tensor')} that it found: {_named(map(repr, outside.values()))}."
+        yield f"A run changes {_counted(len(outside), 'captured tensor')}: {_named(map(repr, outside.values()))}."
 
 
 def _gradients(listing: Listing) -> Iterator[str]:
     kept = [value for _, value in listing.gradients if value is not None]
     if kept:
         yield (
-            f"A run leaves .grad of {_counted(len(kept), 'tensor')} as the function does ({_named(map(repr, kept))}). "
-            "So these gradients leave the program, and no pass drops them or uses their memory for something else. "
-            "To free them, call zero_grad() after the step as well."
+            f"A run sets .grad of {_counted(len(kept), 'tensor')} as the function does ({_named(map(repr, kept))}). So "
+            "these gradients leave the program, and no pass drops them or uses their memory for something else. To "
+            "free them, call zero_grad() after the step as well."
         )
 
 

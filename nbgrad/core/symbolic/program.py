@@ -34,8 +34,8 @@ class Program(Listing):
     """A traced function: see ``trace``.
 
     Attributes:
-        function, examples: what was traced, and what its arguments are like.
-        notes: what the passes did, in order.
+        function, examples: the traced function, and examples of its arguments.
+        notes: the rewrites of the passes, in order.
         settings: the settings of optimizers that a program from a file reads, by name; change them here. Any other
             program reads them from its optimizer.
     """
@@ -381,7 +381,7 @@ class Program(Listing):
 
 
 def trace(function: Callable[..., Any], *examples: Any) -> Program:
-    """Trace ``function``: write down what it computes, without computing it.
+    """Trace ``function``: note what it computes, without computing it.
 
     The function runs once, on tensors without numbers. So it may not ask for numbers: ``if x.sum() > 0``, ``x[x > 0]``
     and ``x.item()`` raise a ``TraceError``. Parameters, buffers and the state of optimizers that it uses are captured:

@@ -26,7 +26,7 @@ from nbgrad.core.tensor.tensor import Tensor
 
 @dataclass(frozen=True)
 class Spec:
-    """What a tensor argument is like, for ``trace``, which needs no numbers.
+    """The shape and type of a tensor argument, for ``trace``, which needs no numbers.
 
     Attributes:
         shape: the size of each dimension.

@@ -57,7 +57,7 @@ class _Strict(Observer):
         if len(op.broadcasts) < 2 or current().walking:
             return
         given = {position: tuple(args[position].shape) for position in sorted(op.broadcasts) if _ndim(args[position])}
-        # A matrix product stretches what comes before the last two dimensions; a single matrix goes with any batch.
+        # A matrix product stretches what comes before the last two dimensions; a single matrix fits any batch.
         shapes = {p: s[:-2] if op.name == "matmul" else s for p, s in given.items() if op.name != "matmul" or s[2:]}
         if len(set(shapes.values())) < 2:
             return

@@ -246,6 +246,6 @@ def check_foreign(op: OpInfo, args: tuple[Any, ...]) -> int:
 
 
 INFERENCE = (
-    "{op} would have to save a tensor that was made in inference_mode() for its backward, which cannot be: make an "
-    "ordinary tensor of it with clone() first, or use no_grad() instead of inference_mode()"
+    "{op} would have to save a tensor that was made in inference_mode() for its backward, which is not possible: make "
+    "an ordinary tensor of it with clone() first, or use no_grad() instead of inference_mode()"
 )

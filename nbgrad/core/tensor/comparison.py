@@ -178,8 +178,8 @@ def _one_row(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     if not found:
         return ""
     if len(found) == len(want):
-        return "every row is this one, but each has to be there"
-    return f"this is row {found[0]} alone"
+        return "every row is equal to this one, but the rows have to differ"
+    return f"this is only row {found[0]}"
 
 
 def _summed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
@@ -269,9 +269,9 @@ def _multiple(size: float, shape: tuple[int, ...], *, single: bool) -> str:
         return "it is too large" if size > 1 else "it is too small"
     for count in sorted({*shape, prod(shape)} - {0, 1, 2}):
         if abs(size / count - 1) < 1e-3:
-            return f"every element is n = {count} times too large, as by a sum in the place of a mean"
+            return f"every element is n = {count} times too large, as if a mean were a sum"
         if abs(size * count - 1) < 1e-3:
-            return f"every element is n = {count} times too small, as by a mean in the place of a sum"
+            return f"every element is n = {count} times too small, as if a sum were a mean"
     return f"every element is {size:.4g} times what it has to be: a constant factor is wrong"
 
 

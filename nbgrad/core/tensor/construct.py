@@ -37,8 +37,9 @@ def numbers(source: Any) -> Any:
     data = source._data
     if data.numel() != 1:
         raise ValueError(
-            f"a list for nbgrad.tensor() holds a tensor of shape {tuple(data.shape)}: only those with one element "
-            "are numbers. nbgrad.stack(tensors) makes one of several, and gradients go through; t.tolist() are values."
+            f"a list for nbgrad.tensor() holds a tensor of shape {tuple(data.shape)}: only a tensor with one element "
+            "can be used as a number. nbgrad.stack(tensors) joins several tensors, and gradients flow through it; "
+            "t.tolist() has the values."
         )
     if source._needs_grad:
         warn_number()
@@ -64,7 +65,7 @@ def _misfit(source: Any) -> str | None:
             by_length.setdefault(None if row is None else len(row), []).append(path)
         if len(by_length) > 1:
             lengths = ", ".join(_told(paths, length) for length, paths in by_length.items())
-            instead = "of a list of tensors nbgrad.nn.utils.rnn.pad_sequence makes one, filled up with zeros"
+            instead = "nbgrad.nn.utils.rnn.pad_sequence makes one tensor from a list of tensors, padded with zeros"
             return f"takes rows of one length, but {lengths}: {instead}"
         level = [(f"{path}[{at}]", one) for path, row in rows if row is not None for at, one in enumerate(row)]
     return None
@@ -98,7 +99,7 @@ def no_number(one: Any) -> str | None:
     elif hasattr(one, "to_numpy"):
         told = f"a {kind}: its to_numpy() is an array"
     elif callable(one):
-        told = f"{getattr(one, '__name__', kind)}, which can be called: call it for what it gives"
+        told = f"{getattr(one, '__name__', kind)}, which can be called: pass the result of a call"
     elif not (hasattr(one, "__float__") or hasattr(one, "__complex__")):
         told = f"of type {kind}" + (": list(...) makes a list of it" if isinstance(one, Iterable) else "")
     return told

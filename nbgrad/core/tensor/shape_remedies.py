@@ -60,7 +60,7 @@ def _rule(shape: Shape, other: Shape) -> str:
     pairs = list(zip(reversed(shape), reversed(other), strict=False))
     at = next(at for at, (m, n) in enumerate(pairs) if m != n and 1 not in (m, n))
     return (
-        "Shapes are compared from the last dimension on, and two sizes go together if they are equal or one is 1: here "
+        "Shapes are compared from the last dimension on, and two sizes fit if they are equal or one is 1: here "
         f"{pairs[at][0]} and {pairs[at][1]} meet in dimension {-1 - at}"
     )
 
@@ -147,10 +147,7 @@ def _sizes(asked: str, count: int) -> str:
     if -1 in sizes:
         known = prod(size for size in sizes if size != -1)
         return f". {count} elements are not divided by {known}, the product of the other sizes"
-    return (
-        f". The tensor has {count} elements, and this shape {prod(sizes)}: -1 in the place of one size stands for "
-        "what is left"
-    )
+    return f". The tensor has {count} elements, and this shape {prod(sizes)}: a size of -1 is computed from the others"
 
 
 def _joined(dim: int, shapes: list[Shape]) -> str:

@@ -318,8 +318,8 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
         """Copies and pickles are new leaves: the gradient of a copied leaf must not go to the original."""
         if not self.is_leaf:
             return refused(
-                f"only a leaf can be copied or pickled, and the result of {self.grad_fn} is none, which cannot be sent "
-                "to another process either: its history stays here. Use y.detach(), y.clone() for a copy, or "
+                "only a leaf can be copied, pickled or sent to another process, and this is the result of "
+                f"{self.grad_fn}: its history cannot be copied. Use y.detach(), y.clone() for a copy, or "
                 "y.detach().numpy() for a plot"
             )
         return _rebuilt, (type(self), self._data, self._needs_grad, self.name, vars(self) or None)

@@ -134,10 +134,10 @@ class View:
         """The origin of ``view`` after a change, from the base."""
         if not self.recorded:
             raise RuntimeError(
-                "a view that was made inside no_grad(), or by as_strided() of a view that sees less, has no history, "
-                "but its base, or another view of it, was changed in place where ops are recorded. Make the view and "
-                "the change both inside no_grad() or both outside, or make the view of x.detach(); take as_strided() "
-                "of the base."
+                "a view that was made inside no_grad(), or by as_strided() of a view with fewer elements, has no "
+                "history, but its base, or another view of it, was changed in place where ops are recorded. Make the "
+                "view and the change both inside no_grad() or both outside, or make the view of x.detach(); take "
+                "as_strided() of the base."
             )
         origin: Origin = self.anew().origin
         _views(self.base).add(view)

@@ -60,7 +60,7 @@ NEVER_CALLED = {
 
 
 class Module:
-    """A block of a network: parameters, child modules, and a ``forward`` that computes with them.
+    """A part of a network: parameters, child modules, and a ``forward`` that computes with them.
 
     Subclass it, call ``super().__init__()`` first, assign parameters and modules to attributes, and write ``forward``.
     Names, order and ``state_dict`` keys are torch's. Inside an ``AutogradGraph`` every call is drawn as a box, and an

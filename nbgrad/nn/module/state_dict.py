@@ -213,7 +213,7 @@ class Load:
             if not lazy and value.data.is_inference():
                 return f"{key} was made in inference_mode(): its values cannot be changed"
             if not lazy and overlaps(value.data):
-                return f"several elements of {key} are one place in memory, as expand() makes them: clone() it first"
+                return f"several elements of {key} share one number in memory, as after expand(): clone() it first"
         elif value.requires_grad and not differentiable(data.dtype):
             return f"{key} is a parameter that needs a gradient, which {dtype_name(data.dtype)} has not"
         elif isinstance(value, Parameter):

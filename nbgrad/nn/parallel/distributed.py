@@ -266,7 +266,7 @@ class DistributedDataParallel(Module, Joinable):
 
         Raises:
             TypeError: ``hook`` cannot be called.
-            ValueError: its annotations are others than torch's.
+            ValueError: its annotations differ from torch's.
             RuntimeError: there is a hook already, or an average is under way.
         """
         if not callable(hook):
@@ -402,7 +402,7 @@ def check_module(module: Any) -> None:
             where = f"its part {name!r} is" if name else "it is"
             raise RuntimeError(
                 f"DistributedDataParallel: this {type(module).__name__} cannot be wrapped, {where} a "
-                "DistributedDataParallel already: use that one, or wrap net.module after the other is gone"
+                "DistributedDataParallel already: use that one, or delete it and wrap net.module"
             )
     for name, parameter in module.named_parameters():
         if is_lazy(parameter):

@@ -192,7 +192,7 @@ class Peers:
                 sleep(2 * SLICE)  # the others read the store, which may end with this process
         silent = [rank for rank in range(self.size) if rank not in answers]
         reasons = [f"rank {rank} {text}" for rank, text in sorted(answers.items()) if text != "waited"]
-        return reasons or [f"rank {rank} does not answer: it has ended, or does something else" for rank in silent]
+        return reasons or [f"rank {rank} does not answer: it has ended, or is busy" for rank in silent]
 
     def _answer(self, rank: int) -> str | None:
         """The note of ``rank`` about its end; None while there is none, and it may still run.

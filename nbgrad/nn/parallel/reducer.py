@@ -342,9 +342,9 @@ class BucketReducer(Reducer):
         if not self._finds_unused and not self._static:
             raise RuntimeError(
                 self._told(
-                    f"no gradient arrived for {self._named(sorted(missing))}: the loss does not depend on it. Pass "
+                    f"no gradient arrived for {self._named(sorted(missing))}, on which the loss does not depend. Pass "
                     "find_unused_parameters=True, use every output of the module in the loss, or call the backward "
-                    "inside no_sync() if others follow"
+                    "inside no_sync() if more backwards follow"
                 )
             )
         self._leave_out(missing)

@@ -82,7 +82,7 @@ def whose_name(input: str, source: Record) -> str:
     """What ``source`` is called, where that is another name than that of the ``input``; else empty."""
     whose = source.name or ("" if source.op is None else f"the result of {source.op.name}")
     if source.several:
-        whose = f"a result of {source.kind_or_op}"  # nobody noted which one
+        whose = f"a result of {source.kind_or_op}"  # it was not noted which one
     return "" if whose == input else whose
 
 

@@ -27,8 +27,8 @@ _KINDS = {
 }
 
 _RESULTS = (
-    "several, in one box: its name, shape and value are those of the first, its gradient is the norm of all of theirs "
-    "together; each has those of its uses below"
+    "several tensors in one box: name, shape and value are those of the first, and the gradient is the norm of all "
+    "their gradients together"
 )
 
 
@@ -45,7 +45,7 @@ class NodeRest(NamedTuple):
         record = self.record
         rows = details(record, self.saved) + self.measured
         if (changed := self.walk.changed(record)) is not None:
-            rows.append(Detail(term="gradient", text=f"not just what came along the edges: {changed}"))
+            rows.append(Detail(term="gradient", text=f"not only the sum of the gradients at its edges: {changed}"))
         return {"details": rows, "value": record.value, "gradient": record.gradient}
 
     def step(self) -> dict[str, Any]:
@@ -86,7 +86,10 @@ def _since(since: Since | None) -> list[tuple[str, str | None]]:
     if since is None:
         return []
     changed = None if since.what is None else f"as they are after {since.what}, which came later, at {since.place}"
-    told = "not what this backward brought: it is the sum of several where none was set to zero in between, or clipped"
+    told = (
+        "not the gradient of this backward: it is the sum of several backwards without zero_grad() between them, or "
+        "it was clipped"
+    )
     return [
         ("values", changed),
         (".grad", None if since.grad is None else f"{amount(since.grad, FEW)}: {told}"),

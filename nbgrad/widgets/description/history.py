@@ -23,10 +23,13 @@ _WRITTEN = 12_000
 GUIDE = 1e-3
 """How far a step usually moves a parameter, next to its size, where training goes well."""
 
-_UPDATES = "What the step after each backward changed in a parameter, next to its size: ‖update‖ / ‖weight‖"
+_UPDATES = (
+    "How much the optimizer step after each backward changed a parameter, relative to its size: ‖update‖ / ‖weight‖"
+)
 
 _GUIDED = (
-    f" The straight line is {number(GUIDE)}, a common size: steps far above it are often unstable, far below it slow."
+    f" The guide line is at {number(GUIDE)}, a common value: training far above it is often unstable, and far below it "
+    "slow."
 )
 
 NONE: History = {"frames": [], "loss": None, "charts": [], "differences": []}

@@ -80,7 +80,7 @@ def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
 
 def clock(records: list[Record]) -> str:
     """What was measured: on a GPU ops end later than for the host."""
-    return "time" if all(record.device.type == "cpu" for record in records) else "time of the host"
+    return "time" if all(record.device.type == "cpu" for record in records) else "time on the CPU"
 
 
 def _sums(graph: AutogradGraph) -> dict[int, float]:

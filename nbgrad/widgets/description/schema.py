@@ -287,7 +287,7 @@ class HiddenNode(TypedDict):
 
 
 class Hidden(TypedDict):
-    """What is inside folded nodes and is still told of."""
+    """The contents of folded nodes that lists still name."""
 
     reductions: list[HiddenReduction]
     nodes: list[HiddenNode]

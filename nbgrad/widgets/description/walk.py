@@ -137,7 +137,7 @@ class StepContext:
             return None
         now = _amount(total)
         if record.root:
-            return f"with what the backward began with here it is {now}"
+            return f"together with the gradient with which the backward began here, it is {now}"
         if self._outside:
             return f"a hook, or an op that ran before this graph, made {now} of it"
         return f"a hook made {now} of it"

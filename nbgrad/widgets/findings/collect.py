@@ -206,7 +206,7 @@ def _reach(records: list[Record], first: Record, modules: int) -> str:
 def _forward_beginnings(records: list[Record], unknown: set[int]) -> Iterator[tuple[Record, str]]:
     """The first values that are not finite; an Inf that is meant is none, as in a mask, nor is it an anomaly.
 
-    One may have begun in a constant that is ``unknown``, since nobody has kept it.
+    One may have begun in a constant that is ``unknown``, since it was not kept.
     """
     made = {record.id: record for record in records}
     later, wrong = _spoiled_since(records, unknown), set[int]()
@@ -329,14 +329,15 @@ def _added_up(records: list[Record], frames: list[HistoryFrame]) -> list[Finding
     more = f" and of {counted(len(others), 'other')}" if others else ""
     step = first.since.what if first.since is not None else None
     text = (
-        f"the .grad of {first.name or f'a {first.kind}'} {first.shape}{more} holds more than the last backward "
-        f"brought, though {step} came after each: gradients of earlier steps are in it. {remedy}"
+        f"the .grad of {first.name or f'a {first.kind}'} {first.shape}{more} holds more than the gradient of the last "
+        f"backward, although {step} came after each backward: it still contains gradients of earlier backwards. "
+        f"{remedy}"
     )
     return [replace(located(first, "accumulated gradients", text, remedy), tensors=tuple(map(called, found)))]
 
 
 def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
-    """What no gradient reached though it is to learn; what ends in one place and has no box is told of once, there.
+    """The tensors to train that no gradient reached; those that end at one place without a box are reported once.
 
     What something has moved learns from another loss, as one of two networks, or is a copy of what learns. Nor is a
     network to learn that is looked at inside ``no_grad``, or cut off by ``detach()``, or an input whose gradient was

@@ -161,7 +161,7 @@ def still(frames: Sequence[HistoryFrame]) -> bool:
 
 
 def added_up(records: list[Record], frames: Sequence[HistoryFrame]) -> list[Record]:
-    """The parameters whose ``.grad`` nobody has cleared, though a step came after each backward.
+    """The parameters whose ``.grad`` was not cleared, although a step came after each backward.
 
     Backwards that share a step, as where gradients are accumulated, have one update; and to clip makes a ``.grad``
     smaller.

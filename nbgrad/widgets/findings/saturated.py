@@ -100,8 +100,8 @@ def _told(record: Record, source: Record, gradient: Stats, passed: Stats, made: 
     if samples < _SAMPLES or off < _SHARE * units or units < FEW:
         return None
     text = (
-        f"{off} of the {units} units of {what} let no gradient through: each lies where it is flat for all {samples} "
-        f"samples, so what is before it learns nothing by them. {remedy}"
+        f"{off} of the {units} units of {what} let no gradient through: the slope of each is 0 for all {samples} "
+        f"samples. So the layers before it learn nothing from these units. {remedy}"
     )
     return located(record, "saturated", text, remedy)
 

@@ -44,7 +44,7 @@ def _told(constant: Record, source: Record, method: str, place: str) -> Finding:
         constant,
         "through numpy",
         f"{constant.name or 'a constant'} {constant.shape} was made of the numbers of {source.name}, by {method}() at "
-        f"{place}: the gradient of {source.name} lacks what comes this way. {remedy}",
+        f"{place}: the gradient of {source.name} lacks the part that comes through this constant. {remedy}",
         remedy,
     )
 

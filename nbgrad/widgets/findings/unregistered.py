@@ -54,8 +54,8 @@ def plain(records: list[Record]) -> Iterator[tuple[Finding, set[int]]]:
         remedy = f"Make it an {proper}"
         text = (
             f"{name}.{found.attribute} is a plain {found.container.__name__}, so {name}.parameters() knows nothing of "
-            f"the {what} in {found.attribute}{found.way}{more}: no optimizer that is made of it changes what they "
-            f"learn, and no state_dict has it. {remedy}"
+            f"the {what} in {found.attribute}{found.way}{more}: an optimizer with these parameters does not train "
+            f"them, and state_dict() does not contain them. {remedy}"
         )
         yield located(record, "unregistered", text, remedy), ids
 

@@ -203,7 +203,7 @@ def _pickled(thing: object) -> bytes:
 def _packed(said: Any) -> Any:
     """Statistics as the tuple of their fields, or as what is seen of them where that is less.
 
-    The lowest and the highest number are left out where the numbers tell them; of two zeros nobody knows which it was.
+    The lowest and the highest number are left out where the numbers tell them; of two zeros either may be it.
     """
     said = smaller(said)
     if not isinstance(said, Stats):

@@ -1,4 +1,4 @@
-"""The positions of all boxes and lines: Outline -> Picture.
+"""The positions of all boxes and edges: Outline -> Picture.
 
 Graphviz gets boxes of fixed size and ids of our own making, never a name that a user chose, and returns positions. A
 reduction's mark is a small node between the two ends of its edge, so that graphviz makes room for it. A graph that
@@ -55,7 +55,7 @@ _PATIENCE = 4
 """Of more than NODES nodes, which somebody has asked for, a layout may take so many times as long."""
 
 _TURNED = 120
-"""With more nodes than this nobody waits for a second layout, which may be seen larger."""
+"""With more nodes than this there is no second layout, although its letters might be larger."""
 
 _LARGER = 1.1
 """So much larger another direction has to be seen: from top to bottom is what readers know."""

@@ -50,7 +50,7 @@ def moments(picture: Picture) -> Iterator[tuple[Moment, float]]:
     computed = {node["id"] for node in nodes} - {node["id"] for node in ops}
     nothing = frozenset[str]()
     if ops:
-        start = "The forward begins with what is given."
+        start = "The forward begins with the inputs."
         yield Moment(start, "", frozenset(computed), nothing, nothing, nothing, forward=True), _SECONDS["forward"]
     done = 0
     for some in _parts(ops, _FORWARD):
@@ -73,7 +73,7 @@ def moments(picture: Picture) -> Iterator[tuple[Moment, float]]:
         said, more = _told(taken, done, len(steps)), "; ".join(one["text"] for one in given)
         yield Moment(said, more, everything, frozenset(reached), frozenset(back), current), _SECONDS["backward"]
     whole = frozenset(node["id"] for node in nodes)
-    said = "The step is done: every gradient has arrived." if steps else "No backward ran."
+    said = "All gradients have arrived." if steps else "No backward ran."
     yield Moment(said, "", whole, whole, frozenset(source), nothing), _SECONDS["end"]
 
 

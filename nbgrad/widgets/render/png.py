@@ -98,7 +98,7 @@ def _compiled() -> Any:
             import wasmtime
         engine = wasmtime.Engine()
         return engine, wasmtime.Module(engine, _UNFILTER)
-    except Exception:  # it is missing or broken, or the system lets nobody make machine code
+    except Exception:  # it is missing or broken, or the system forbids making machine code
         return None
 
 

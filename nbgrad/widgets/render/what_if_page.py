@@ -32,7 +32,7 @@ def what_if_program(graph: AutogradGraph, root: str) -> str:
 
     rerun = Rerun(graph)
     if graph.questions.hidden(graph.records):
-        raise ValueError("the reader of this graph is asked for gradients, which a run in the page would tell")
+        raise ValueError("this graph asks its reader for gradients, and a run in the page would show them")
     count = sum(rerun.numbers(id).numel() for id in rerun.sources)
     if count > NUMBERS or len(rerun) > OPS:
         raise ValueError(

@@ -65,7 +65,7 @@ function pageRunner(given: unknown, description: Description, answer: (told: Sup
     const large = Math.max(Math.abs(difference), Math.abs(gradient));
     const apart = Math.abs(difference - gradient);
     const far = large && Number.isFinite(apart) ? ` They differ by ${written((100 * apart) / large, 2)}%.` : "";
-    return `A step of ${written(step)} to both sides: ${written(difference)}. The gradient: ${written(gradient)}.${far}`;
+    return `Central difference with h = ${written(step)}: ${written(difference)}. The gradient: ${written(gradient)}.${far}`;
   };
 
   const answered = ({ node, place, changes, nudge: asked }: Supposition): Supposed => {

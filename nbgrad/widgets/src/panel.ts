@@ -34,7 +34,7 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   for (const badge of told.badges) parts.push(html("p", { class: `nbg-finding nbg-finding-${badge.kind}` }, badge.text));
   if (node.holds.length) parts.push(row(button("Unfold", "Unfold this module (double-click)", "unfold", () => select.toggle(node.holds))));
   const twin = twinOf(description, node.id);
-  if (twin) parts.push(row(button(`⇄ ${name(description, twin)} on the other side`, "Go to what belongs to it in the other graph", "twin", () => select.node(twin))));
+  if (twin) parts.push(row(button(`⇄ ${name(description, twin)} on the other side`, "Go to its counterpart in the other graph", "twin", () => select.node(twin))));
   parts.push(...select.answers.offer(node));
   const id = original(told.id);
   const looks = html("div", { class: "nbg-looks" });
@@ -48,7 +48,7 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   if (op && node.kind !== "outside") parts.push(...formulas(description, node.id, op.formulas));
   const rows = html("dl");
   const code = told.details.find(({ term }) => term === "in your code")?.text; // as nbgrad/widgets/description/code.py calls it
-  if (code) parts.push(row(button(`Copy ${code}`, "What your code calls it", "copy", () => select.copy(code))));
+  if (code) parts.push(row(button(`Copy ${code}`, "Its name in your code", "copy", () => select.copy(code))));
   for (const { term, text } of told.details) {
     const [first = "", latex = ""] = text.split("\n");
     const mathml = description.formulas[latex];
@@ -64,9 +64,9 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   parts.push(
     html("h4", {}, "Show only"),
     row(
-      button("Ancestors", "What this was computed from", "ancestors", () => select.focus(node.id, "ancestors")),
-      button("Descendants", "What was computed from this", "descendants", () => select.focus(node.id, "descendants")),
-      button("Path to …", "The ways to the node that you choose next", "path", () => select.focus(node.id, "path")),
+      button("Ancestors", "The boxes from which this was computed", "ancestors", () => select.focus(node.id, "ancestors")),
+      button("Descendants", "The boxes that were computed from this", "descendants", () => select.focus(node.id, "descendants")),
+      button("Path to …", "The paths to the box that you click next", "path", () => select.focus(node.id, "path")),
     ),
   );
   return parts;
@@ -139,7 +139,7 @@ export function reductionsPanel(description: Description, select: Selection): No
     if (edge.reduction) add(edge.reduction, [`${name(description, edge.source)} → ${name(description, edge.target)}`, inside(edge.target)].filter(Boolean).join(" in "), () => select.mark(edge.id));
   for (const one of description.hidden.reductions)
     add(one, `${one.ends}, ${one.many > 1 ? `${one.many} times ` : ""}inside ${name(description, one.node)}`, () => select.node(one.node));
-  const none = "No gradient of what is drawn was summed down.";
+  const none = "No gradient in this picture was summed for a broadcast.";
   return [title("Broadcast reductions"), list.childElementCount ? list : html("p", {}, none)];
 }
 
@@ -151,7 +151,7 @@ export function findingsPanel(description: Description, select: Selection): Node
     return html("li", {}, item);
   }));
   const parts = [title("Findings"), list(problems.map((one) => ({ ...one, go: one.node })))];
-  if (!wrong(description)) parts.push(html("p", {}, "Nothing here looks wrong."));
+  if (!wrong(description)) parts.push(html("p", {}, "There are no findings."));
   if (verdicts.length) parts.push(html("h4", {}, "Gradients by module"), list(verdicts.map((one) => ({
     ...one, go: one.kind === "sound" ? null : placeOf(description, one.scope),
   }))));

@@ -48,7 +48,7 @@ export function link(view: Linked): void {
   };
   view.begun = go;
   addEventListener("hashchange", go);
-  const copy = button("#", "Copy a link to what is shown: the node, the step, what is folded", "copy-link", () => view.copy(location.href, "the link"));
+  const copy = button("#", "Copy a link to this view: the box, the step, the folded modules", "copy-link", () => view.copy(location.href, "the link"));
   copy.tabIndex = -1; // one of its group has the tab stop
   view.root.querySelector(".nbg-search + .nbg-group")?.prepend(copy);
 }

@@ -59,7 +59,7 @@ export function map(look: Look): Element {
     const [row, column] = [Math.floor(at.y), Math.floor(at.x)];
     const level = column >= 0 && column < columns ? look.levels[row * columns + column] : undefined;
     const part = ((level?.charCodeAt(0) ?? 77) - 77) / 12;
-    said.textContent = level === undefined ? "" : `[${place(look, row * columns + column)}] ${level === "n" ? "NaN" : level === "i" ? "infinite" : `about ${Math.round(100 * part)}% of the farthest from zero`}`;
+    said.textContent = level === undefined ? "" : `[${place(look, row * columns + column)}] ${level === "n" ? "NaN" : level === "i" ? "infinite" : `about ${Math.round(100 * part)}% of the largest magnitude`}`;
   });
   for (const [level, d] of paths) drawing.append(svg("path", { d, style: `fill:${colour(level)}` }));
   return drawing;

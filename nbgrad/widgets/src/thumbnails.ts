@@ -107,6 +107,6 @@ function imageOf({ kind, label }: GraphNode, { columns, levels }: Look): Image |
 export function thumbnailKey(description: Picture["description"], key: Key): HTMLElement {
   const what = THUMBNAILS[key];
   const none = description.nodes.filter((node) => !lookFor(node, key)?.columns && !lookFor(node, key)?.bars.length).length;
-  const words = `each box on a scale of its own; of large tensors a histogram${key === "@value" ? "; images in grey or in colour" : ""}${none ? `; ${none} ${none > 1 ? "boxes" : "box"} without numbers to draw` : ""}`;
+  const words = `each box has its own scale; large tensors have a histogram${key === "@value" ? "; images in grey or in colour" : ""}${none ? `; ${none} ${none > 1 ? "boxes" : "box"} without numbers to draw` : ""}`;
   return html("div", { class: "nbg-scale", testid: "scale" }, html("b", {}, `the ${what} in the boxes`), "negative", html("i", { class: "nbg-signs" }), "positive", html("span", {}, words));
 }

@@ -15,7 +15,7 @@ export class Timeline {
   readonly #cursors: SVGLineElement[] = [];
 
   readonly #strip = html("div", { class: "nbg-strip" });
-  readonly #chart = html("select", { label: "What the curves show", title: "What the curves show", testid: "chart" });
+  readonly #chart = html("select", { label: "Content of the curves", title: "Content of the curves", testid: "chart" });
   #history!: History;
 
   constructor(private readonly show: (frame: number | null, other: number | null) => void, private readonly choose: (node: string) => void) {

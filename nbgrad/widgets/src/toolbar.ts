@@ -46,7 +46,7 @@ export function headerOf(description: Description, go: (node: string) => void): 
 export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
   const bar = html("div", { class: "nbg-tools", role: "toolbar", label: "View" }, modes(tools));
   const end = html("span", { class: "nbg-group", role: "group", label: "Place" });
-  if (turns) end.append(button("⤨", "Turn: from top to bottom, or from left to right", "turn", tools.turn));
+  if (turns) end.append(button("⤨", "Direction: from top to bottom, or from left to right", "turn", tools.turn));
   end.append(
     button("☰", "The graph as a table (T)", "as-table", tools.showTable),
     button("−", "Zoom out", "zoom-out", () => tools.scale(1 / 1.4)),
@@ -55,9 +55,9 @@ export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
   );
   const panels = html("span", { class: "nbg-set", role: "group", label: "Panels" },
     button("▶ Steps", "Walk through the backward, rule by rule (S)", "steps", tools.steps),
-    button("", "Every backward that is remembered (H)", "history", tools.past),
+    button("", "The backwards in the history (H)", "history", tools.past),
     button("", "List the broadcast reductions", "reductions", tools.reductions),
-    button("", "What looks wrong, and the gradients of each module", "findings", tools.findings),
+    button("", "Findings, and the gradients of each module", "findings", tools.findings),
   );
   bar.append(panels, colours(tools), search(tools), end);
   return bar;
@@ -116,7 +116,7 @@ function modes(tools: Tools): HTMLElement {
   const group = html("span", { class: "nbg-group", role: "radiogroup", label: "Direction" });
   const all: [Mode, string][] = [["forward", "↓ Forward"], ["backward", "↑ Backward"], ["both", "⇅ Both"]];
   for (const [mode, label] of all) {
-    const one = button(label, `Show ${mode === "both" ? "both directions" : `the ${mode} alone`}`, mode, () => tools.mode(mode));
+    const one = button(label, `Show ${mode === "both" ? "both directions" : `only the ${mode}`}`, mode, () => tools.mode(mode));
     attribute(one, "role", "radio");
     attribute(one, "aria-checked", mode === "both");
     group.append(one);

@@ -252,7 +252,7 @@ export class View implements Touched, Keyed, Tools {
 
   focus(id: string, what: "ancestors" | "descendants" | "path"): void {
     this.#pathFrom = what === "path" ? id : null;
-    if (what === "path") this.#say("Choose the node at the other end of the path.");
+    if (what === "path") this.#say("Click the box at the other end of the path.");
     else this.#light(reach(this.scene.description, id, what));
   }
 
@@ -295,7 +295,7 @@ export class View implements Touched, Keyed, Tools {
 
   /** Copy a text, and say so. */
   copy(text: string, what = text): void {
-    void copied(text, this.root).then((done) => this.#say(done ? `Copied ${what}.` : `The clipboard is not open to this page. Copy it from here: ${text}`));
+    void copied(text, this.root).then((done) => this.#say(done ? `Copied ${what}.` : `This page may not use the clipboard. Copy it from here: ${text}`));
   }
 
   /** Fold or unfold: here if the picture holds what is needed, else by the kernel. */
@@ -312,7 +312,7 @@ export class View implements Touched, Keyed, Tools {
       this.#asked = holds;
       this.#ask(this.kernel, { toggle: holds });
     }
-    else this.#say("What is inside this module is not in this file.");
+    else this.#say("This file does not have the boxes of this module.");
   }
 
   /** Go on from the first picture to the whole one, in which the same is folded; whether there is one. */
@@ -409,7 +409,7 @@ export class View implements Touched, Keyed, Tools {
   #only(ids: Set<string> | null): void {
     this.scene.paint.only(ids);
     if (ids === null) this.#status.hidden = true;
-    else this.#say(`${ids.size ? "Only what you asked for is lit" : "There is no way between the two"}. Escape shows everything.`);
+    else this.#say(`${ids.size ? "Only these boxes are highlighted" : "There is no path between the two"}. Escape shows everything.`);
   }
 
   // --- the tools ------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ export interface Supposition {
 /** Who runs the graph again: a kernel, or the program in the page. */
 export type Runner = (asked: Supposition) => void;
 
-const SHOWN = "The boxes, the wires and the panel show this run. Steps, sums, history, findings, colours and charts are of the recording, whose path is kept: what an if decided, an index, what was detached.";
+const SHOWN = "The boxes, the edges and the panel show this run. Steps, sums, history, findings, colours and heat maps show the recorded numbers. The run keeps the branches of each if, each index and each detached value.";
 
 export class WhatIf {
   readonly banner = html("div", { class: "nbg-status nbg-supposed", role: "region", label: "Other numbers", testid: "what-if-banner", hidden: "" });
@@ -198,7 +198,7 @@ export class WhatIf {
     if (grid.length) parts.push(html("div", { class: "nbg-grid", style: `--nbg-columns:${Math.min(5, shape[shape.length - 1] ?? 1)}` }, ...grid));
     if (spot) parts.push(html("label", {}, "number in row order ", spot));
     parts.push(slider, html("div", { class: "nbg-row" }, number, html("output")), html("div", { class: "nbg-row" },
-      button("Nudge", "A small step to both sides: the finite difference beside the gradient", "nudge", () => {
+      button("Nudge", "Central difference: the slope from x - h to x + h, beside the gradient", "nudge", () => {
         this.#nudge = true;
         this.#ask();
       }),

@@ -247,7 +247,7 @@ def test_a_kernel_that_gives_one_tensor_twice() -> None:
 
 
 def test_bad_calls() -> None:
-    with pytest.raises(ValueError, match="no such backend, only auto"):
+    with pytest.raises(ValueError, match="the backends are auto"):
         nbgrad.compile(lambda x: x, backend="magic")
     with pytest.raises(TypeError, match="takes a function"):
         nbgrad.compile(3)
@@ -264,7 +264,7 @@ def test_levels() -> None:
         loss.backward()
         expected = nn.functional.cross_entropy(net(x), y)
         torch.testing.assert_close(loss.data, expected.data, rtol=0 if level == "exact" else 1e-6, atol=0)
-    with pytest.raises(ValueError, match="no such level, only exact, reassociate"):
+    with pytest.raises(ValueError, match="the levels are exact, reassociate"):
         nbgrad.compile(lambda x: x, level="fast")
 
 

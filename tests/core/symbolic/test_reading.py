@@ -138,13 +138,13 @@ def test_sentences_about_a_gradient() -> None:
     assert "It has 30 steps: 13 forward, 17 backward." in text
     assert "The backward needs 10 values of the forward, 8.5 KiB: conv2d [5, 4, 6, 6], " in text
     assert "1 step draws random numbers (bernoulli_): each run draws anew" in text
-    assert "A run changes 3 tensors that it found: w1_num_batches_tracked, w1_running_mean, w1_running_var." in text
+    assert "A run changes 3 captured tensors: w1_num_batches_tracked, w1_running_mean, w1_running_var." in text
 
 
 def test_sentences_about_a_step_say_why_gradients_stay() -> None:
     text = program_of(adam).explain()
     assert "2 update." in text
-    assert "A run leaves .grad of 6 tensors as the function does (d_w0_weight, " in text
+    assert "A run sets .grad of 6 tensors as the function does (d_w0_weight, " in text
     assert "call zero_grad() after the step as well" in text
 
 

@@ -69,8 +69,8 @@ REFUSED = [
     r"ValueError: .* device_ids and output_device are for GPUs",
     r"NotImplementedError: DistributedDataParallel has no mixed_precision: use nbgrad.autocast",
     r"TypeError: a communication hook must be callable, got int",
-    r"TypeError: torch.nn.parallel.Dist.* nbgrad.nn.parallel.DistributedDataParallel is the one for nbgrad's",
-    r"TypeError: torch.nn.SyncBatchNorm .* nbgrad.nn.SyncBatchNorm is the one for nbgrad's",
+    r"TypeError: torch.nn.parallel.Dist.* for nbgrad's use nbgrad.nn.parallel.DistributedDataParallel",
+    r"TypeError: torch.nn.SyncBatchNorm .* for nbgrad's use nbgrad.nn.SyncBatchNorm",
 ]
 
 

@@ -92,8 +92,8 @@ def test_what_adds_up_counts() -> None:
 
 def test_a_rank_that_does_not_compare_is_named_and_nothing_hangs() -> None:
     first, second = values(compared.one_asks, 2)
-    assert "rank 1 has told nothing about this backward. Open nbgrad.record(ranks=True)" in first
-    assert first.count("rank 1 has told nothing") == 2  # the picture says so too
+    assert "rank 1 has sent no figures of this backward. Open nbgrad.record(ranks=True)" in first
+    assert first.count("rank 1 has sent no figures") == 2  # the picture says so too
     assert "does not compare ranks: open it in every process with nbgrad.record(ranks=True), or %%auto" in second
 
 
@@ -156,7 +156,7 @@ def test_a_store_that_is_gone_is_an_error_at_once() -> None:
 
     recorder = RankRecorder("mine")
     recorder.add(Gone({}), 0, PART, [1])
-    with pytest.raises(RuntimeError, match=r"rank 0 has told nothing .* in every process \(connection reset\)"):
+    with pytest.raises(RuntimeError, match=r"rank 0 has sent no figures .* in every process \(connection reset\)"):
         recorder.ranks()
 
 

@@ -1,4 +1,4 @@
-"""New tensors, made by torch's own functions: leaves, which no gradient of anything else reaches."""
+"""New tensors, made by torch's own functions. They are leaves."""
 
 from ast import literal_eval
 from functools import partial

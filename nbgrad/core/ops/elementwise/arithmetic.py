@@ -1,4 +1,4 @@
-"""Arithmetic, elementwise: sums, products, quotients and what is made of them, broadcasting."""
+"""Arithmetic, elementwise: sums, products, quotients and ops made of these. They broadcast."""
 
 import operator
 

@@ -1,4 +1,4 @@
-"""Comparisons and logic, elementwise: whether something holds, and what follows from it; nothing has a gradient."""
+"""Comparisons and logical ops, elementwise. None has a gradient."""
 
 import operator
 

@@ -1,4 +1,4 @@
-"""Complex numbers: their parts, and what makes them. Gradients follow torch's convention.
+"""Complex numbers: their parts, and ops that make them. Gradients follow torch's convention.
 
 The gradient of a real loss L with respect to z = x + iy is dL/dx + i dL/dy, the direction of steepest ascent: what
 gradient descent needs. For a holomorphic function it is the incoming gradient times the conjugate of its derivative,

@@ -1,4 +1,4 @@
-"""Rounding and signs, elementwise: functions that are flat but for their steps, so their gradient is zero, as torch's.
+"""Rounding and signs, elementwise. Their slope is zero nearly everywhere, so their gradient is zero, as in torch.
 
 Networks that round (quantized weights, binary activations) are trained with a straight-through estimator (Bengio et al.
 2013, https://arxiv.org/abs/1308.3432): ``x + (x.round() - x).detach()`` rounds and passes the gradient on.

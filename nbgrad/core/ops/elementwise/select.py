@@ -1,4 +1,4 @@
-"""Choosing, elementwise: each number of the output is one of the inputs', picked by a condition or a comparison."""
+"""Selection, elementwise: a condition or a comparison chooses each number of the output from the inputs."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache

@@ -1,4 +1,4 @@
-"""Angles and hyperbolas, elementwise: the trigonometric and hyperbolic functions and their inverses."""
+"""Trigonometric and hyperbolic functions and their inverses, elementwise."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What an index is made of, in one form: all that Python, numpy and torch take stands for the same few things."""
+"""The normal form of an index: Python, numpy and torch have many ways to write the same few things."""
 
 import warnings
 from operator import index as whole

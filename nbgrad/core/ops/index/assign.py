@@ -1,4 +1,4 @@
-"""Tensors some of whose elements are replaced, at an index, a mask or a position, and the in-place ops that do it."""
+"""Replacing elements at an index, a mask or a position, also in place."""
 
 import torch
 

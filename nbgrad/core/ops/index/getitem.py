@@ -1,4 +1,4 @@
-"""Elements chosen by position: with an index, at the numbers in an index tensor, or where a mask holds."""
+"""Reading elements: with an index, at the positions in an index tensor, or where a mask is True."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Elements or slices replaced, added to, or reduced, at the places that an index tensor names."""
+"""Writing elements or slices at the positions in an index tensor: replacing, adding or reducing."""
 
 import warnings
 from functools import cache
@@ -461,7 +461,7 @@ def _(g, input, index, src, out, dim, reduce, include_self):
 
 @cache
 def _hear_torch_out():
-    """Have torch say now, where nobody hears it, what it says at the first call: that its index_reduce is in beta."""
+    """Trigger torch's warning that index_reduce is in beta now, where it is ignored, instead of at the first call."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.index_reduce(torch.ones(1), 0, torch.tensor([0]), torch.ones(1), "prod")

@@ -1,4 +1,4 @@
-"""Matrix products of groups of different sizes, as a mixture of experts has them: torch's ``grouped_mm``."""
+"""Matrix products of groups of different sizes, as in a mixture of experts: torch's ``grouped_mm``."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,4 @@
-"""Losses of a yes or no: binary cross entropy of probabilities and of scores, and the logistic loss of signs."""
+"""Losses for two classes: binary cross entropy of probabilities and of scores, and the logistic loss of signs."""
 
 import torch
 

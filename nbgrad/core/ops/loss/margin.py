@@ -1,4 +1,4 @@
-"""Losses with a margin: there is nothing to learn where the right answer leads the others by enough."""
+"""Losses with a margin: they are zero where the right answer exceeds the others by at least the margin."""
 
 import torch
 

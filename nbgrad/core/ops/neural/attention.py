@@ -29,7 +29,7 @@ def choose(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa):
     """The backend that torch would run for these tensors, or MATH if we have no kernel for it.
 
     It heeds ``torch.nn.attention.sdpa_kernel`` as torch does. The fused kernels of a GPU drop weights as they go, with
-    numbers that nobody else sees, and need heads of a multiple of 8: with dropout and for other heads it is MATH.
+    numbers that no other code sees, and need heads of a multiple of 8: with dropout and for other heads it is MATH.
     """
     device = query.device.type
     if enable_gqa or not (device == "cpu" or (device == "cuda" and torch.version.cuda)):  # ROCm has kernels of its own

@@ -1,4 +1,4 @@
-"""Dropout: parts of a layer switched off at random while it learns."""
+"""Dropout: random elements of a layer are set to zero during training."""
 
 import math
 import operator

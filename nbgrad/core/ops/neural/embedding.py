@@ -1,4 +1,4 @@
-"""Embedding: numbers of a vocabulary looked up as vectors, one by one or in bags."""
+"""Embedding: rows of a table, looked up by index, one by one or combined in bags."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Images of another size, by the nearest pixel or by weights of several, and images read at any places of a grid."""
+"""Resizing images, by the nearest pixel or a weighted mean of several, and sampling images at the points of a grid."""
 
 from functools import partial, reduce
 from itertools import product

@@ -1,4 +1,4 @@
-"""Multi-head attention: the projections, the masks, and what all heads find; nn.MultiheadAttention stands on it too."""
+"""Multi-head attention: the projections, the masks and the heads. nn.MultiheadAttention calls it, too."""
 
 from collections.abc import Callable
 from typing import Any

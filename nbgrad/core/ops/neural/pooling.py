@@ -1,4 +1,4 @@
-"""Pooling: each place of a smaller map is the largest or the mean of a window of the larger one."""
+"""Pooling: each element of the output is the maximum or the mean of a window of the input."""
 
 from functools import partial
 from math import inf, prod

@@ -1,4 +1,4 @@
-"""Relu and its relatives, and other activations made of straight pieces."""
+"""Relu, and other activations that are linear in pieces."""
 
 from typing import Any
 

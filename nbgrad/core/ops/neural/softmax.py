@@ -1,4 +1,4 @@
-"""Scores along a dimension as probabilities: softmax, its logarithm, and drawing from it."""
+"""Softmax, which makes probabilities of the scores along a dimension, its logarithm, and sampling from it."""
 
 import warnings
 

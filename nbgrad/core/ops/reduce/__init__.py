@@ -1,4 +1,4 @@
-"""Ops that make fewer elements of many: sums, extremes, norms, statistics and order.
+"""Ops that combine many elements into few: sums, extremes, norms, statistics and order.
 
 It imports ``dispatch`` and below, and other ops.
 """

@@ -1,4 +1,4 @@
-"""Scans: running results along a dimension, and differences and areas between neighbours."""
+"""Running sums, products and extremes along a dimension, differences of neighbours, and integrals."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Sorting and searching: order along a dimension, and where numbers are found."""
+"""Sorting and searching along a dimension."""
 
 import torch
 

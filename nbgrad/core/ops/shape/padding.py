@@ -1,4 +1,4 @@
-"""Padding: a border around the last dimensions, of a constant or of what is inside."""
+"""Padding: a border around the last dimensions, filled with a constant or with elements of the input."""
 
 from nbgrad.core.backend.aten import aten
 from nbgrad.core.dispatch.op import op

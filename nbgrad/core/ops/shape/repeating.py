@@ -1,4 +1,4 @@
-"""Repetition and order: the same elements several times, turned round, or moved along."""
+"""Repeating, flipping and rolling elements."""
 
 import torch
 

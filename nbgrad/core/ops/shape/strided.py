@@ -1,4 +1,4 @@
-"""Windows and other views by strides, and torch's ops with _copy in their names, which copy a view at once."""
+"""Windows and other views by strides, and torch's ops with _copy in their names, which return a copy of the view."""
 
 from inspect import signature
 from math import prod
@@ -143,9 +143,9 @@ def _seen(input, size, stride, storage_offset):
     raw = raw_of(input)
     if getattr(input, "requires_grad", False) and overlaps(raw):
         raise NotImplementedError(
-            f"as_strided() of a tensor of shape {tuple(raw.shape)}, several of whose elements are one place in memory, "
-            "as expand(), unfold() and as_strided() make them, has no gradient: take it of a clone(), or of the tensor "
-            "that this is a view of"
+            f"as_strided() of a tensor of shape {tuple(raw.shape)}, several of whose elements share one number in "
+            "memory, as after expand(), unfold() or as_strided(), has no gradient: call it on a clone(), or on the "
+            "base of this view"
         )
     return {
         "size": tuple(size),

@@ -1,4 +1,4 @@
-"""Signals cut into frames and each transformed: how much of each frequency there is when, and back."""
+"""The short-time Fourier transform, which transforms each window of a signal, and its inverse."""
 
 import torch
 

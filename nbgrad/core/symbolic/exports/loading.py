@@ -41,7 +41,7 @@ _ARITHMETIC = {
 
 
 def load(path: str | os.PathLike[str]) -> Program:
-    """Read a program that ``Program.save`` has written.
+    """Read a program that ``Program.save`` wrote.
 
     Nothing in the file is run. The steps may call functions of torch that compute tensors from tensors, and rows of
     nbgrad's op table. The captured tensors are new ones, with the numbers of the file.

@@ -61,7 +61,7 @@ def stages(listing: L, level: str) -> Iterator[Passed[L]]:
         ValueError: there is no such level.
     """
     if level not in LEVELS:
-        raise ValueError(f"optimize(level={level!r}): there is no such level, only {', '.join(LEVELS)}")
+        raise ValueError(f"optimize(level={level!r}): the levels are {', '.join(LEVELS)}")
     for passed in applied(listing, LEVELS[level]):
         listing = passed.listing
         yield passed
