@@ -148,7 +148,7 @@ def test_what_cannot_be_run_again_says_so() -> None:
 
     recorded = Recorded(gone)
     said = recorded.ask("n0", n0={"0": 1.0})["said"]
-    assert said.startswith("What if: the constant of shape (2000,) is gone")
+    assert said.startswith("What if: the constant of shape (2000,) no longer exists")
     assert recorded.ask("n0")["shape"] == [2000]
 
 
@@ -205,7 +205,7 @@ def test_a_page_of_too_many_numbers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"give a file that ends in \.html"):
         recorded.graph.save(tmp_path / "page.svg", what_if=True)
     del recorded.held
-    with pytest.raises(RerunError, match="is gone"):
+    with pytest.raises(RerunError, match="no longer exists"):
         recorded.graph.save(tmp_path / "page.html", what_if=True)
 
 
