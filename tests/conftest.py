@@ -254,6 +254,15 @@ def _nothing_left_on_torch() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _collector_on() -> Iterator[None]:
+    """A test that leaves the garbage collector off fails itself, and not the next one that asks for it."""
+    yield
+    on = gc.isenabled()
+    gc.enable()
+    assert on, "the garbage collector is off"
+
+
+@pytest.fixture(autouse=True)
 def _same_table_every_run() -> Iterator[None]:
     """The op table after a test is what it was before, in the same order: pages and stubs are written in that order."""
     module = sys.modules.get("nbgrad.core.dispatch.op")

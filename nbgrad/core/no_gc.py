@@ -20,23 +20,24 @@ def uncollected(function: Callable[P, R]) -> Callable[P, R]:
 
     The collector would look through them and through all that the user has, several times, and find nothing. It is
     switched on again whatever is raised, also by an interrupt that hits the very ``finally``.
+
+    A function that finds it off does not touch it: the user has switched it off, or another function of this kind. If
+    that one runs in another thread, it may switch it on at any time, and this one would switch it off for good.
     """
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        was = gc.isenabled()
+        if not gc.isenabled():
+            return function(*args, **kwargs)
         try:
             try:
-                if was:
-                    _waits_for[:] = [get_ident()]
+                _waits_for[:] = [get_ident()]
                 gc.disable()
                 return function(*args, **kwargs)
             finally:
-                if was:
-                    gc.enable()
-        except BaseException:
-            if was:
                 gc.enable()
+        except BaseException:
+            gc.enable()
             raise
 
     return run

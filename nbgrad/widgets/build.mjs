@@ -1,6 +1,8 @@
-// Bundle the front end into static/. The same sources give the same bytes; all three files are committed.
+// Bundle the front end into static/, and the kernels of pages without a Python kernel beside their source. The same
+// sources give the same bytes; all of these files are committed.
 
 import { readFileSync, writeFileSync } from "node:fs";
+import { runInNewContext } from "node:vm";
 import { build } from "esbuild";
 import { slim } from "./slim.mjs";
 
@@ -51,3 +53,13 @@ const notice = [...licences(metafile)]
 
 await build({ ...options, banner: { css: `/*! ${notice}*/` } });
 writeFileSync(new URL("static/LICENSES.txt", room), notice);
+
+// The kernels are a script of their own: a page of a program has them without the view.
+const kernels = new URL("../core/symbolic/exports/kernels", room);
+const { outputFiles } = await build({
+  ...{ entryPoints: [`${kernels.pathname}.ts`], bundle: true, format: "iife", globalName: "nbgradKernels" },
+  ...{ target: "es2022", minify: true, charset: "utf8", write: false },
+});
+const [{ text }] = outputFiles;
+// The first line names what is in the table, so that page.py needs no list of its own.
+writeFileSync(new URL(`${kernels}.js`), `// ${runInNewContext(`${text};Object.keys(nbgradKernels.OPS)`).join(" ")}\n${text}`);

@@ -52,6 +52,16 @@ def test_a_checker_finds_nothing(opened: Any, scheme: str, setting: dict[str, An
         assert found(tab) == [], tool
 
 
+@pytest.mark.skipif(not AXE.exists(), reason="needs `npm ci` in nbgrad/widgets")
+def test_a_checker_finds_nothing_on_a_phone(opened: Any) -> None:
+    content = page(lay_out(graphs.trained(3, 2)), "phone")
+    script = f"<script>{AXE.read_text(encoding='utf-8')}</script><title>"
+    tab = opened(content.replace("<title>", script, 1), size=(390, 844))
+    assert found(tab) == []
+    tab.locator(".nbg-root").click()
+    assert found(tab) == []
+
+
 def test_tab_goes_to_one_button_of_a_group(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.trained(3, 1)), "groups"))
     steps, history, findings = (tab.get_by_test_id(f"nbgrad-{one}") for one in ("steps", "history", "findings"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nbgrad.core.symbolic import exports
 from nbgrad.widgets import view
 from nbgrad.widgets.render.html_page import runtime
 
@@ -17,12 +18,14 @@ ROOM = view.STATIC.parent
 SCRIPT = view.STATIC / "graph.js"
 STYLE = view.STATIC / "graph.css"
 LICENSES = view.STATIC / "LICENSES.txt"
+KERNELS = Path(exports.__file__).with_name("kernels.js")
 
 
 def test_it_is_small() -> None:
     beside = view.STATIC / "page_run.js"  # in pages that are saved with what_if=True
     assert beside.stat().st_size < 5_000
     assert SCRIPT.stat().st_size + beside.stat().st_size < 100_000
+    assert KERNELS.stat().st_size < 15_000  # in these pages, and in those of programs
     assert STYLE.stat().st_size < 28_000
 
 
@@ -67,11 +70,15 @@ def test_the_lock_file_names_no_registry() -> None:
     reason="needs node, and `npm ci` in nbgrad/widgets",
 )
 def test_the_bundle_is_what_the_sources_give(tmp_path: Path) -> None:
+    package = ROOM.parent
     room = tmp_path / "widgets"
     shutil.copytree(ROOM, room, ignore=shutil.ignore_patterns("node_modules", "__pycache__", "static"))
     (room / "node_modules").symlink_to(ROOM / "node_modules")
+    kernels = tmp_path / KERNELS.relative_to(package)
+    kernels.parent.mkdir(parents=True)
+    shutil.copy(KERNELS.with_suffix(".ts"), kernels.parent)
     subprocess.run(["node", "build.mjs"], cwd=room, check=True)
-    for committed in (SCRIPT, view.STATIC / "page_run.js", STYLE, LICENSES):
-        assert (room / "static" / committed.name).read_bytes() == committed.read_bytes(), (
+    for committed in (SCRIPT, view.STATIC / "page_run.js", STYLE, LICENSES, KERNELS):
+        assert (tmp_path / committed.relative_to(package)).read_bytes() == committed.read_bytes(), (
             f"{committed.name} is old: run `npm run build` in nbgrad/widgets"
         )

@@ -125,3 +125,18 @@ def test_a_map_makes_way_for_boxes(opened: Any, name: str) -> None:
     assert every < box["width"] * box["height"]
     tab.set_viewport_size({"width": 1220, "height": 760})
     assert not shown.is_visible() or tab.evaluate(COVERED)[1] == 0, "there is room beside the boxes"
+
+
+ARROWS = """() => {
+    const map = document.querySelector(".nbg-minimap").getBoundingClientRect();
+    const arrows = [...document.querySelectorAll(".nbg-scope-name .nbg-fold")];
+    return arrows.map(arrow => arrow.getBoundingClientRect()).filter(
+        box => box.right > map.left && box.left < map.right && box.bottom > map.top && box.top < map.bottom).length;
+}"""
+
+
+@pytest.mark.parametrize("size", [(1440, 790), (1220, 760)])
+def test_a_map_covers_no_arrow_of_a_frame(opened: Any, size: tuple[int, int]) -> None:
+    tab = opened(page(whole(NETWORKS["encoder of 4 layers"]()), "arrows"), size=size)
+    expect(tab.get_by_test_id("nbgrad-minimap")).to_be_visible()
+    assert tab.evaluate(ARROWS) == 0

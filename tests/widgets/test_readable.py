@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.layout.positions import lay_out, whole
 from nbgrad.widgets.render.html_page import page
 from tests.lab.harness import screenshot
 from tests.widgets import graphs
+from tests.widgets.networks import NETWORKS
 
 pytestmark = pytest.mark.browser
 
@@ -97,3 +98,18 @@ def test_a_panel_that_a_tool_opens_has_the_focus(opened: Any) -> None:
     expect(tab.get_by_test_id("nbgrad-close")).to_be_focused()
     tab.keyboard.press("Enter")
     expect(tab.get_by_test_id("nbgrad-findings")).to_be_focused()
+
+
+@pytest.mark.parametrize("name", ["MLP of 3", "ResNet-18"])
+def test_on_a_phone_the_legend_leaves_room_for_the_picture(opened: Any, name: str) -> None:
+    tab = opened(page(whole(NETWORKS[name]()), name), size=(390, 844))
+    legend, stage = (tab.locator(one).bounding_box() for one in (".nbg-legend", ".nbg-stage"))
+    assert legend is not None
+    assert stage is not None
+    assert legend["height"] <= 0.12 * 844
+    assert stage["height"] >= 0.5 * 844
+    for entry in tab.locator(".nbg-legend span:visible").all():
+        box = entry.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= 380, "nothing is cut off"
+    screenshot(tab, f"view_phone_{name.replace(' ', '_')}")

@@ -11,6 +11,7 @@ import torch
 
 import nbgrad
 from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Node, Picture
 from nbgrad.widgets.folding.apply import NODES, asked, drawable
 from nbgrad.widgets.folding.cards import single
@@ -222,6 +223,50 @@ def test_wires_have_no_kinks(make: Any) -> None:
             for by in (APART, -APART):
                 moved = beside(run, by)
                 assert all(abs(dist(a, b) - APART) < 1e-6 for a, b in zip(run, moved, strict=True)), edge["id"]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_wires_turn_round_corners_between_columns(name: str) -> None:
+    """Also the one of the two that is on the inner side."""
+    layout = lay_out(NETWORKS[name]())["layout"]
+    turns = 0
+    for run in (run for runs in layout["edges"].values() for run in runs):
+        for at in range(0, len(run) - 3, 3):
+            (ax, ay), (bx, by), (cx, cy), (dx, dy) = run[at : at + 4]
+            level = (ay == by and cx == dx) or (ax == bx and cy == dy)
+            if level and ax != dx and ay != dy and max(abs(ax - dx), abs(ay - dy)) <= 12:
+                turns += 1
+                for side in (APART, -APART):
+                    assert sharpest(beside(run, side)[at : at + 4]) > 4
+    assert turns >= 4 or layout["width"] < 300
+
+
+def sharpest(piece: list[list[float]]) -> float:
+    """The least radius along a cubic, in pixels."""
+    found = points(piece)
+    radii = []
+    for (ax, ay), (bx, by), (cx, cy) in zip(found, found[1:], found[2:], strict=False):
+        area = abs((bx - ax) * (cy - ay) - (by - ay) * (cx - ax)) / 2
+        sides = dist((ax, ay), (bx, by)) * dist((bx, by), (cx, cy)) * dist((cx, cy), (ax, ay))
+        radii.append(sides / (4 * area) if area > 1e-9 else 1e9)
+    return min(radii)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_frame_ends_right_below_what_leaves_it(name: str) -> None:
+    picture = lay_out(NETWORKS[name]())
+    drawn, layout = picture["description"], picture["layout"]
+    nesting = Nesting(drawn["scopes"])
+    scope_of = {node["id"]: node["scope"] for node in drawn["nodes"]}
+    for frame, outer in layout["scopes"].items():
+        foot = outer["y"] + outer["height"]
+        for edge in drawn["edges"]:
+            inner, then = layout["nodes"][edge["source"]], layout["nodes"][edge["target"]]
+            leaves = nesting.around(frame, scope_of[edge["source"]]) and not nesting.around(
+                frame, scope_of[edge["target"]]
+            )
+            if leaves and then["y"] >= foot:
+                assert foot - inner["y"] - inner["height"] < 30, (frame, edge["id"])
 
 
 @pytest.mark.parametrize("direction", ["TB", "LR"])

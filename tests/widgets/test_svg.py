@@ -17,8 +17,9 @@ from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.layout.positions import lay_out, whole
 from nbgrad.widgets.optional_packages import PartError
-from nbgrad.widgets.render.svg import PNG_WIDTH, _graph, png, svg
+from nbgrad.widgets.render.svg import PNG_WIDTH, _graph, _legend, png, svg
 from tests.widgets import graphs
+from tests.widgets.networks import NETWORKS
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -50,6 +51,23 @@ def test_everything_of_the_description_is_in_it(mlp: Description) -> None:
     assert "Σ (32, 10) -> (10,): sum dim 0" in shown
     assert {"operation", "parameter", "constant", "backward starts here", "no gradient"} <= set(shown)
     assert "folded module" not in shown, "the legend names only what is there"
+
+
+@pytest.mark.parametrize("name", ["ResNet-18", "GPT of 4 blocks", "LSTM layer"])
+def test_nothing_in_the_legend_stands_on_something_else(name: str) -> None:
+    """Also in a font that is wider than what was measured, as the PNG's."""
+    picture = lay_out(NETWORKS[name]())
+    rows: list[str] = []
+    _legend(rows, picture, picture["layout"]["width"], 0.0)
+    found = "".join(rows)
+    signs = [(float(x), float(y)) for x, y in re.findall(r'<rect[^>]* x="([\d.]+)" y="([\d.]+)"', found)]
+    texts = re.findall(r'<text[^>]*?\bx="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>', found)
+    assert len(texts) >= 6
+    assert len(signs) >= 4
+    for x, y, text in texts:
+        end = float(x) + text_metrics.text_width(text, 11) * text_metrics.WIDER
+        beside = [one for one, level in signs if one > float(x) and 0 < float(y) - level < 14]
+        assert end < min(beside, default=1e9), text
 
 
 def test_each_kind_has_its_own_outline(small: Description) -> None:

@@ -63,7 +63,7 @@ PLAIN: dict[str, tuple[nn.Module, str, str, str]] = {
         "in layers[0][0] and of 2 more:",
         "nn.ModuleList",
     ),
-    "one": (Stack(list, depth=1), "a plain list", "the Sequential in layers[0]: no optimizer", "nn.ModuleList"),
+    "one": (Stack(list, depth=1), "a plain list", "the Sequential in layers[0]: an optimizer", "nn.ModuleList"),
     "parameters": (Weights(list), "Weights.weights is a plain list", "the parameter in weights[0]", "nn.ParameterList"),
 }
 

@@ -68,7 +68,18 @@ def mixed() -> Any:
     return a, b, loss
 
 
-PROGRAMS = [small, network, mixed]
+def images() -> Any:
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 2, stride=2, dilation=2, groups=2),
+        nn.AvgPool2d(2, 1), nn.Flatten(), nn.Linear(4, 3),
+    )  # fmt: skip
+    x, y = nbgrad.tensor(torch.randn(2, 1, 12, 12)), nbgrad.tensor([0, 2])
+    loss = nn.functional.cross_entropy(net(x), y)
+    loss.backward()
+    return net, x, y, loss
+
+
+PROGRAMS = [small, network, mixed, images]
 
 
 @pytest.mark.parametrize("build", PROGRAMS)
@@ -235,6 +246,7 @@ def test_a_page_gives_the_texts_of_the_kernel(build: Callable[[], Any], opened: 
             if wanted[what] is not None:
                 alike(found[what]["facts"], wanted[what]["facts"])
                 assert found[what]["columns"] == wanted[what]["columns"]
+                alike(" ".join(found[what]["cells"]), " ".join(wanted[what]["cells"]))
                 assert found[what]["bars"] == wanted[what]["bars"]
         alike(found["result"].removeprefix("loss "), wanted["result"].split(" ", 1)[1])
 

@@ -355,7 +355,7 @@ class Program(Listing):
 
         Raises:
             NotImplementedError: a step cannot be written: it draws random numbers, belongs to the update of an
-                optimizer, or has no translation, as a convolution. The message names the operator and the line.
+                optimizer, or has no translation, as cumprod. The message names the operator and the line.
             ValueError: inputs and captured tensors have more than a million numbers.
         """
         from nbgrad.core.symbolic.exports.page import to_html

@@ -27,7 +27,9 @@ _MOST = 6  # columns
 _WIRES = 4  # so many may be cut at one place
 _GAP = 30.0  # between two columns
 _LANE = 11.0  # from one wire to the next that is led to the next column
-_TURN = 7.0  # the radius of its corners
+_TURN = 10.0  # the radius of its corners
+_BEND = 0.45  # as round as a circle
+_TIP = 4.0  # a wire leaves a box, and arrives there, so far straight on
 _FREE = 14.0  # from a box to the first of them: there is room for an arrow head and a corner
 _LABEL = 22.0  # what a frame has above its boxes
 _MARGIN = 9.0  # and on its other sides
@@ -194,6 +196,7 @@ class _Columns:
         self.many = len(self.tops)
         self.shift = [(0.0, 0.0)] * self.many
         self.frames: dict[str, Box] = {}
+        self.down: dict[str, float] = {}  # by how much a frame has become longer
 
     def column(self, y: float) -> int:
         """In which column is what stood so far from the top."""
@@ -228,6 +231,10 @@ class _Columns:
             x += right - left
         width = x + _MARGIN * deepest + _EDGE
         self._frames(split, heads, extents, lanes)
+        for at, lower in enumerate(self._lower()):
+            self.shift[at] = (self.shift[at][0], self.shift[at][1] + lower)
+            begins[at] += lower
+        self._frames(split, heads, extents, lanes)
         moved = self._moved(split)
         edges = self._wires(of_cut, extents, begins)
         feet = [
@@ -256,7 +263,7 @@ class _Columns:
     ) -> None:  # fmt: skip
         """Draw each frame that is cut around all its columns, the inner ones first, and push down what is below."""
         nesting, old = self.cutter.nesting, self.old
-        self.down: dict[str, float] = {}
+        self.frames, self.down = {}, {}
         for frame in sorted(split, key=nesting.depths.__getitem__, reverse=True):
             box = old["scopes"][frame]
             first, last = self.column(box["y"]), self.column(box["y"] + box["height"])
@@ -280,6 +287,15 @@ class _Columns:
                 "height": round(foot - y, 1),
             }  # fmt: skip
             self.down[frame] = foot - (box["y"] + box["height"] + self.shift[last][1])
+
+    def _lower(self) -> Iterator[float]:
+        """By how much each column has to begin lower, so that a frame ends right below what it ends with.
+
+        A short last column would leave an empty part of the frame below it, and a long wire through that.
+        """
+        ends = {id: self.column(self.old["scopes"][id]["y"] + self.old["scopes"][id]["height"]) for id in self.down}
+        for at in range(self.many):
+            yield max((down for id, down in self.down.items() if ends[id] == at), default=0.0)
 
     def _place(self, x: float, y: float, at: int) -> list[float]:
         """Where a point of a column is now; below a frame that has become longer it is as much lower."""
@@ -408,14 +424,16 @@ def _rounded(way: Run) -> Run:
     for before, (x, y), after in zip(way, way[1:], way[2:], strict=False):
         legs = [((before[0] - x), (before[1] - y)), ((after[0] - x), (after[1] - y))]
         lengths = [max(abs(dx), abs(dy)) for dx, dy in legs]
-        radius = min(_TURN, *(length / 2 for length in lengths))
+        ends = before is way[0], after is way[-1]  # a leg with one corner
+        rooms = [length - _TIP if end else length / 2 for length, end in zip(lengths, ends, strict=True)]
+        radius = min(_TURN, *rooms)
         if radius < 0.1:
             continue
         (ax, ay), (bx, by) = (
             [round(x + dx * radius / length, 1), round(y + dy * radius / length, 1)]
             for (dx, dy), length in zip(legs, lengths, strict=True)
         )
-        bend = [[round(x + 0.45 * (px - x), 1), round(y + 0.45 * (py - y), 1)] for px, py in ((ax, ay), (bx, by))]
+        bend = [[round(x + _BEND * (px - x), 1), round(y + _BEND * (py - y), 1)] for px, py in ((ax, ay), (bx, by))]
         run += [*_straight(run[-1], [ax, ay]), *bend, [bx, by]]
     return [*run, *_straight(run[-1], way[-1])]
 

@@ -50,7 +50,7 @@ def fragment(picture: Picture, program: str | None = None) -> str:
     """
     runs = "" if program is None else _runs(program)
     return runs + (
-        f'<script type="text/plain" class="nbgrad-picture">{base64.b64encode(packed(picture)).decode()}</script>\n'
+        f'<script type="text/plain" class="nbgrad-picture">{base64.b64encode(packed(picture, 9)).decode()}</script>\n'
         f"<noscript>{_still(picture)}</noscript>"
     )
 
@@ -61,7 +61,7 @@ def _runs(program: str) -> str:
 
     run = (_STATIC / "page_run.js").read_text(encoding="utf-8")
     return (
-        f"<script>globalThis.nbgradKernels = (() => {{\n{kernels()}\nreturn {{ run, fill }};\n}})();</script>\n"
+        f"<script>{kernels()}</script>\n"
         f'<script type="module">{run}</script>\n'
         f'<script type="application/json" class="nbgrad-program">{program}</script>\n'
     )

@@ -201,8 +201,8 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
         if key == "folded":
             meaning = FOLDED["both" if False in loops else "loop"] if True in loops else meaning
             meaning += BARS if any(node["bars"] is not None for node in picture["description"]["nodes"]) else ""
-        step = 34 + text_width(meaning, 11) + 16
-        if x > _MARGIN and x + step - 16 > _MARGIN + width:
+        step = 34 + text_width(meaning, 11) * WIDER + 10
+        if x > _MARGIN and x + step - 10 > _MARGIN + width:
             x, y = _MARGIN, y + 20
         rows += _sample(key, x, y)
         rows.append(_text(meaning, (x + 34, y + 4), 11, "muted"))

@@ -44,10 +44,10 @@ def what_if_program(graph: AutogradGraph, root: str) -> str:
     names = {id: f"n{at}" for at, id in enumerate(rerun.order)}
     edges = {(call.id, position): edge for edge, call, position in edge_ids(rerun)}
     described = described_program(traced.program, traced.examples, steps=False)
-    results: list[list[Any]] = []
+    found: list[list[Any]] = []
     for (kind, *key), made in zip(traced.results, described.pop("results"), strict=True):
         of = edges[tuple(key)] if kind == "edge" else names[key[0]]
-        results.append([kind, of, made["v"]])
+        found.append([kind, of, made["v"]])
     seeds = {
         names[id]: None if seed is None or seed.array is None else seed.array.ravel().tolist()
         for id, seed in rerun.roots.items()
@@ -55,7 +55,7 @@ def what_if_program(graph: AutogradGraph, root: str) -> str:
     told = {
         **described,
         "nodes_of": [names[id] for id in traced.given],
-        "results": results,
+        "found": found,
         "roots": seeds,
         "root": root,
         "notes": notes,

@@ -1,7 +1,7 @@
 """The encoding of a picture for the front end, in few bytes; ``src/unpack.ts`` decodes it.
 
-It is deflated JSON. Records are sent as columns, so that equal values stand together. A look that a node and a
-reduction share is sent once. Each number of a curve, and of the norms of a node, is sent as its difference to the
+It is deflated JSON. Records and boxes are sent as columns, so that equal values stand together. A look that a node and
+a reduction share is sent once. Each number of a curve, and of the norms of a node, is sent as its difference to the
 number before.
 """
 
@@ -24,8 +24,13 @@ def sent(picture: Picture) -> Picture:
     return {**picture, "description": description, "layout": layout, "turned": turned, "first": first}  # type: ignore[typeddict-item]  # the layout is there
 
 
-def packed(picture: Picture) -> bytes:
-    """The bytes that the front end unpacks: what ``sent`` leaves of a picture."""
+def packed(picture: Picture, level: int = 6) -> bytes:
+    """The bytes that the front end unpacks: what ``sent`` leaves of a picture.
+
+    Args:
+        picture: the picture.
+        level: how hard to deflate it, from 0 to 9. With 9 it is some percent smaller, and takes three times as long.
+    """
     picture = sent(picture)
     looks = _Looks()
     travels = _travelling(picture, looks)
@@ -34,7 +39,7 @@ def packed(picture: Picture) -> bytes:
     for one in [travels, *([travels["first"]] if first else [])]:
         one["description"] |= {part: _columns(one["description"][part]) for part in _PARTS}
     travels["looks"] = _columns(looks.all)
-    return zlib.compress(json.dumps(travels, separators=(",", ":"), allow_nan=False).encode(), 6)
+    return zlib.compress(json.dumps(travels, separators=(",", ":"), allow_nan=False).encode(), level)
 
 
 def unpacked(data: bytes) -> Picture:
@@ -46,7 +51,7 @@ def unpacked(data: bytes) -> Picture:
         one["description"] |= {part: _records(one["description"][part]) for part in _PARTS}
     if first:
         shared = first.pop("shared")
-        for part in _PARTS:
+        for part in _SHARED:
             own, all = iter(first["description"][part]), picture["description"][part]
             first["description"][part] = [next(own) if at is None else all[at] for at in shared[part]]
         first["description"] = picture["description"] | first["description"]
@@ -55,6 +60,10 @@ def unpacked(data: bytes) -> Picture:
 
 
 _PARTS = ("nodes", "edges")
+"""Of what a description has columns."""
+
+_SHARED = (*_PARTS, "scopes", "steps", "verdicts")
+"""Of what a first picture has many that are in the whole one too."""
 
 
 def _travelling(picture: Picture, looks: "_Looks") -> Any:
@@ -66,24 +75,29 @@ def _travelling(picture: Picture, looks: "_Looks") -> Any:
     return {
         **picture,
         "description": {**description, "nodes": nodes, "edges": edges, "hidden": hidden},
-        "layout": _with_curves(picture["layout"], _steps),
-        "turned": _with_curves(picture["turned"], _steps),
+        "layout": _flat(picture["layout"]),
+        "turned": _flat(picture["turned"]),
     }
 
 
 def _without_shared(first: Any, whole: Any) -> Any:
-    """The first picture without what stands in the whole one, and with the places of its nodes and edges there."""
+    """The first picture without what stands in the whole one, and with the places of what they share there."""
     mine, all = first["description"], whole["description"]
-    left = {key: one for key, one in mine.items() if key in _PARTS or one != all[key]}
+    left = {key: one for key, one in mine.items() if key in _SHARED or one != all[key]}
     shared: dict[str, list[int | None]] = {}
-    for part in _PARTS:
-        places = {one["id"]: at for at, one in enumerate(all[part])}
-        found = [places.get(one["id"]) for one in mine[part]]
+    for part in _SHARED:
+        places = {_known_by(one): at for at, one in enumerate(all[part])}
+        found = [places.get(_known_by(one)) for one in mine[part]]
         shared[part] = [
             at if at is not None and all[part][at] == one else None for at, one in zip(found, mine[part], strict=True)
         ]
         left[part] = [one for at, one in zip(shared[part], mine[part], strict=True) if at is None]
     return {**first, "description": left, "shared": shared}
+
+
+def _known_by(one: Any) -> str:
+    """The id of what has one; all of it in other cases."""
+    return str(one["id"]) if "id" in one else json.dumps(one)
 
 
 def _arrived(travels: Any, looks: list[dict[str, Any]]) -> Picture:
@@ -96,8 +110,7 @@ def _arrived(travels: Any, looks: list[dict[str, Any]]) -> Picture:
     picture = {**travels, "description": description}
     texts = Sizes.of(description).texts
     for layout in ("layout", "turned"):
-        bent = _with_curves(picture[layout], _run)
-        picture[layout] = bent and bent | {"texts": texts}
+        picture[layout] = picture[layout] and _raised(picture[layout]) | {"texts": texts}
     return picture  # type: ignore[return-value]  # it was one when it was packed
 
 
@@ -143,8 +156,22 @@ def _with_norms(hidden: Any, change: Any) -> Any:
     return hidden | {"nodes": [one | {"norms": change(one["norms"])} for one in hidden["nodes"]]}
 
 
-def _with_curves(layout: Layout | None, change: Any) -> Any:
-    return layout and layout | {"edges": {id: list(map(change, runs)) for id, runs in layout["edges"].items()}}
+_BOXES = ("nodes", "labels", "marks", "scopes")
+"""What a layout has boxes of."""
+
+
+def _flat(layout: Layout | None) -> Any:
+    """A layout with its boxes as columns, and its curves from point to point."""
+    if layout is None:
+        return None
+    boxes: Any = {part: _columns([{"id": id, **box} for id, box in layout[part].items()]) for part in _BOXES}  # type: ignore[literal-required]
+    return {**layout, **boxes, "edges": {id: list(map(_steps, runs)) for id, runs in layout["edges"].items()}}
+
+
+def _raised(layout: Any) -> Any:
+    """What ``_flat`` made a layout of."""
+    boxes = {part: {box.pop("id"): box for box in _records(layout[part])} for part in _BOXES}
+    return layout | boxes | {"edges": {id: list(map(_run, runs)) for id, runs in layout["edges"].items()}}
 
 
 def _steps(run: list[list[float]]) -> list[int]:

@@ -77,11 +77,12 @@ export class Minimap {
     const outline = ({ x, y, width, height }: Box) => `M${x} ${y}h${width}v${height}h${-width}z`;
     const boxes = (which: (id: string) => boolean) => description.nodes.filter(({ id, row }) => row === null && which(id)).map(({ id }) => outline(layout.nodes[id]!)).join("");
     const roots = new Set(description.nodes.filter(({ root, kind }) => root || kind === "failed").map(({ id }) => id));
+    const arrows = Object.values(layout.scopes).map((box): [Box, number] => [{ ...box, width: 90, height: 24 }, 3]);
     this.#boxes = description.nodes.flatMap(({ id, row }): [Box, number][] => {
       const box = layout.nodes[id]!;
       const title = { ...box, width: 0.6 * box.width, height: 24 };
       return row === null ? [[box, roots.has(id) ? 20 : 1], [title, 3]] : [];
-    });
+    }).concat(arrows);
     this.root.replaceChildren(svg("svg", { viewBox: `0 0 ${w} ${h}`, width: w * k, height: h * k, preserveAspectRatio: "none", "aria-hidden": "true" },
       svg("path", { class: "nbg-minimap-frame", d: Object.values(layout.scopes).map(outline).join("") }),
       svg("path", { class: "nbg-minimap-box", d: boxes((id) => !roots.has(id)) }),

@@ -1,35 +1,18 @@
-// What if, in a page without a kernel: its program runs the graph again, with the kernels of nbgrad/core/symbolic/exports/kernels.js.
+// What if, in a page without a kernel: its program runs the graph again, with the table of kernels.ts.
 
+import type * as Kernels from "../../core/symbolic/exports/kernels";
+import type { Given, Program as Ops, Tensor } from "../../core/symbolic/exports/kernels";
 import type { Description, Look, Supposed } from "./description";
 import { NOTHING } from "./model";
 import type { Runner, Supposition } from "./what_if";
 
-interface Tensor {
-  shape: number[];
-  dtype: string;
-  data: Float64Array;
-}
-
-interface Given {
-  name: string;
-  shape: number[];
-  dtype: string;
-  data: (number | string)[];
-}
-
 /** As nbgrad/widgets/render/what_if_page.py writes it. */
-interface Program {
-  given: Given[];
+interface Program extends Ops {
   nodes_of: string[]; // the node that each of the first given ones is
-  results: [kind: "value" | "gradient" | "edge", of: string, value: number][];
+  found: [kind: "value" | "gradient" | "edge", of: string, value: number][];
   roots: Record<string, number[] | null>; // what the gradient of each began with
   root: string;
   notes: string[];
-}
-
-interface Kernels {
-  run(program: Program, inputs: Record<string, Tensor>): { values: (Tensor | Tensor[])[] };
-  fill(kind: { shape: number[]; dtype: string }, value: (at: number) => number): Tensor;
 }
 
 interface Ran {
@@ -45,20 +28,19 @@ const SMALL = 1024;
 
 function pageRunner(given: unknown, description: Description, answer: (told: Supposed) => void): Runner {
   const program = given as Program;
-  const { run, fill } = (globalThis as unknown as { nbgradKernels: Kernels }).nbgradKernels;
+  const { run, tensor } = (globalThis as unknown as { nbgradKernels: typeof Kernels }).nbgradKernels;
   const places = new Map(program.nodes_of.map((node, at) => [node, program.given[at]!]));
   const most = description.nodes.length <= 60 ? WRITTEN_IN_BOX : FEW;
 
   /** The numbers of a leaf with these changes. */
-  const changed = (given: Given, changes: Record<string, number> = {}): Tensor =>
-    fill(given, (at) => changes[at] ?? Number(({ inf: Infinity, "-inf": -Infinity } as Record<string, number>)[given.data[at]!] ?? given.data[at]));
+  const changed = (given: Given, changes: Record<string, number> = {}): Tensor => tensor({ ...given, data: given.data.map((one, at) => changes[at] ?? one) });
 
   const ran = (changes: Supposition["changes"]): Ran => {
     const inputs: Record<string, Tensor> = {};
     for (const node in changes) inputs[places.get(node)!.name] = changed(places.get(node)!, changes[node]);
     const { values } = run(program, inputs);
     const found: Ran = { value: new Map(), gradient: new Map(), edge: new Map() };
-    for (const [kind, of, at] of program.results) found[kind].set(of, values[at] as Tensor);
+    for (const [kind, of, at] of program.found) found[kind].set(of, values[at] as Tensor);
     return found;
   };
 
@@ -165,10 +147,15 @@ function look(tensor: Tensor): Look {
   const [nan, inf] = [data.filter((x) => x !== x).length, data.length - sound.length - data.filter((x) => x !== x).length];
   found.facts = [`norm ${written(norm(tensor))}${mean}`, ...(sound.length ? [`min ${written(low)}, max ${written(high)}`] : []), ...(nan ? [`${nan} NaN`] : []), ...(inf ? [`${inf} Inf`] : [])].join("\n");
   if (data.length && data.length <= SMALL) {
-    found.columns = shape.length < 2 ? data.length : shape[shape.length - 1]!;
+    const [wide = 1, high = 1, maps = 1] = [...shape].reverse(); // the maps of a convolution stand side by side
+    const columns = (found.columns = wide * maps);
+    const table = data.map((_, at) => {
+      const [row, column] = [Math.floor(at / columns), at % columns];
+      return data[((Math.floor(row / high) * maps + Math.floor(column / wide)) * high + (row % high)) * wide + (column % wide)]!;
+    });
     const far = Math.sqrt(Math.max(...sound.map(Math.abs), 0)) || 1;
-    found.levels = Array.from(data, (x) => (x !== x ? "n" : !Number.isFinite(x) ? "i" : String.fromCharCode(77 + Math.trunc(Math.sign(x) * Math.floor(Math.sqrt(Math.abs(x)) * (12 / far) + 0.5))))).join("");
-    if (data.length <= WRITTEN) found.cells = Array.from(data, (x) => plain(tensor, x, 4));
+    found.levels = Array.from(table, (x) => (x !== x ? "n" : !Number.isFinite(x) ? "i" : String.fromCharCode(77 + Math.trunc(Math.sign(x) * Math.floor(Math.sqrt(Math.abs(x)) * (12 / far) + 0.5))))).join("");
+    if (data.length <= WRITTEN) found.cells = Array.from(table, (x) => plain(tensor, x, 4));
   }
   if (data.length > 8 && sound.length) {
     const counts = new Array<number>(20).fill(0);

@@ -1,6 +1,6 @@
 // A picture as it travels: nbgrad/widgets/render/wire_format.py is the other end.
 
-import type { Layout, Look, Picture } from "./description";
+import type { Look, Picture } from "./description";
 
 type Columns = Record<string, unknown[]>;
 /** What travels is typed where it has been unpacked. */
@@ -19,7 +19,7 @@ export async function unpack(data: BlobPart): Promise<Picture> {
     for (const one of [...description.nodes, ...(description.hidden?.nodes ?? [])]) one.norms = norms(one.norms);
     description.edges = records(description.edges);
     for (const edge of description.edges) give(edge.reduction);
-    for (const one of [layout, turned]) bend(one);
+    for (const one of [layout, turned]) raise(one);
   }
   if (picture.first) share(picture.first, picture.description);
   return picture;
@@ -27,7 +27,7 @@ export async function unpack(data: BlobPart): Promise<Picture> {
 
 /** Give a first picture what it has in common with the whole one. */
 function share(first: Sent, whole: Sent): void {
-  for (const part of ["nodes", "edges"])
+  for (const part in first.shared)
     first.description[part] = first.shared[part].map((at: number | null) => (at === null ? first.description[part].shift() : whole[part][at]));
   first.description = { ...whole, ...first.description };
 }
@@ -37,10 +37,12 @@ function records(columns: Columns): Sent[] {
   return (all[0]?.[1] ?? []).map((_, at) => Object.fromEntries(all.map(([key, column]) => [key, column[at]])));
 }
 
-/** Runs of points again: they come in tenths of a pixel, each from the one before it. */
-function bend(layout: Layout | null): void {
-  for (const id in layout?.edges)
-    layout.edges[id] = (layout.edges[id] as Sent).map((steps: number[]) => {
+/** A layout again: its boxes come as columns, and its runs of points in tenths of a pixel, each from the one before it. */
+function raise(layout: Sent): void {
+  if (!layout) return;
+  for (const part of ["nodes", "labels", "marks", "scopes"]) layout[part] = Object.fromEntries(records(layout[part]).map(({ id, ...box }) => [id, box]));
+  for (const id in layout.edges)
+    layout.edges[id] = layout.edges[id].map((steps: number[]) => {
       const run: number[][] = [];
       for (let at = 0, x = 0, y = 0; at < steps.length; at += 2) run.push([(x += steps[at]!) / 10, (y += steps[at + 1]!) / 10]);
       return run;

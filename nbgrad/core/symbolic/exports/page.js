@@ -1,5 +1,7 @@
 // The page around a program: its inputs as fields, and below them its results and steps. kernels.js stands before it.
 
+const { fill, run, size, tensor } = nbgradKernels;
+
 const shown = (x) => (Number.isInteger(x) ? String(x) : Math.abs(x) < 1e-4 || Math.abs(x) >= 1e6 ? x.toExponential(3) : x.toFixed(4));
 
 /** The numbers of a tensor as text, a row to a line; the first ones of a large one. */

@@ -1,4 +1,4 @@
-"""A program as a page that runs it: ``kernels.js`` is the interpreter, this module writes what it interprets."""
+"""A program as a page that runs it: ``kernels.ts`` is the interpreter, this module writes what it interprets."""
 
 import json
 import os
@@ -24,20 +24,14 @@ from nbgrad.core.symbolic.exports.lowering import (
 )
 from nbgrad.core.symbolic.ir import Listing, ProgramStep
 
-_NAMES = """
-abs acos acosh asin asinh atan atanh ceil cos cosh erf exp exp2 expm1 floor isinf isnan log log10 log1p log2
-logical_not neg reciprocal relu round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc
-add sub mul div pow fmod remainder repeat maximum minimum eq ne lt le gt ge logical_and logical_or logical_xor
-where clamp leaky_relu elu gelu sum mean amax amin prod argmax max var cumsum _softmax _log_softmax
-native_layer_norm mm bmm mv dot addmm view _unsafe_view reshape unsqueeze squeeze clone alias detach _to_copy
-lift_fresh_copy permute slice select slice_scatter select_scatter flip cat
-split split_with_sizes gather t transpose expand copy full full_like
-scalar_tensor zeros zeros_like new_zeros ones ones_like empty empty_like empty_permuted empty_strided new_empty scatter
-scatter_add embedding index index_put index_select
-"""
 
-OPERATORS = frozenset(_NAMES.split())
-"""The operators that ``kernels.js`` knows."""
+def kernels() -> str:
+    """The script that runs a described program in a browser."""
+    return Path(__file__).with_name("kernels.js").read_text(encoding="utf-8")
+
+
+OPERATORS = frozenset(kernels().partition("\n")[0].removeprefix("// ").split())
+"""The operators that ``kernels.js`` knows: its first line names them."""
 
 _DTYPES = {torch.float32, torch.float64, torch.int64, torch.int32, torch.bool}
 
@@ -75,13 +69,8 @@ def to_html(listing: Listing, path: str | os.PathLike[str], examples: Sequence[A
     replace_file(path, write)
 
 
-def kernels() -> str:
-    """The script that runs a described program in a browser."""
-    return Path(__file__).with_name("kernels.js").read_text(encoding="utf-8")
-
-
 def described_program(listing: Listing, examples: Sequence[Any], *, steps: bool = True) -> dict[str, Any]:
-    """A program as ``kernels.js`` takes it; without ``steps`` only what it returns is told."""
+    """A program as ``kernels.ts`` takes it; without ``steps`` only what it returns is told."""
     values = [*listing.inputs, *listing.captured]
     count = sum(value.numel for value in values)
     if count > LIMIT:
@@ -113,6 +102,8 @@ def _node(form: Lowered, node: fx.Node, places: dict[fx.Node, int]) -> dict[str,
         return {"op": "getitem", "of": [places[node.args[0]], node.args[1]]}  # type: ignore[index]
     name = target.name().partition("::")[2].partition(".")[0]
     name = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_not": "logical_not"}.get(name, name)
+    if name == "squeeze_" and len(node.args[0].users) == 1:  # type: ignore[union-attr]  # a call that nobody can tell
+        name = "squeeze"
     args = in_order(node)
     if name == "arange":
         made = torch.arange(*args[:3], dtype=node.meta["val"].dtype)
@@ -121,7 +112,7 @@ def _node(form: Lowered, node: fx.Node, places: dict[fx.Node, int]) -> dict[str,
     if reason:
         raise untranslated("HTML", step, reason)
     made = node.meta["val"]
-    kinds = [_kind(one) for one in made] if isinstance(made, list | tuple) else _kind(made)
+    kinds = [one if one is None else _kind(one) for one in made] if isinstance(made, list | tuple) else _kind(made)
     return {"op": name, "kind": kinds, "args": [_part(one, places) for one in args]}
 
 
@@ -131,9 +122,9 @@ def _refusal(name: str, target: Any, node: fx.Node, args: list[Any]) -> str | No
         return f"the operator {target} has no translation"
     made = node.meta["val"]
     for one in made if isinstance(made, list | tuple) else [made]:
-        if one.dtype not in _DTYPES:
+        if one is not None and one.dtype not in _DTYPES:
             return f"{one.dtype} has no place in a page"
-        if name.startswith("logical") and one.dtype is not torch.bool:
+        if (name.startswith("logical") and one.dtype is not torch.bool) or target._overloadname == "dtype":
             return "bits of numbers have no translation"
     if name in ("index", "index_put"):
         given = [one for one in args[1] if one is not None]

@@ -1,0 +1,66 @@
+"""The kernels of a page: each row of the op table gives torch's numbers there, and each kernel is needed for that."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.symbolic.exports import page
+from tests.core.symbolic import page_rows
+from tests.core.symbolic.page_rows import Case
+
+pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+
+PINNED = page_rows.pinned()
+KERNELS = {name.partition("[")[0] for name in PINNED["kernels"]}
+SAMPLES = sorted({tuple(sample) for part in ("kernels", "unread") for sample in PINNED[part].values()})
+
+
+@pytest.mark.sampled(24)
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_a_row_computes_the_same_in_a_page(name: str, tmp_path: Path) -> None:
+    made, reason = page_rows.cases(OPS[name])
+    page_rows.run(made, tmp_path, notice=False)
+    for one in made:
+        page_rows.compare(one)
+    found = "all" if made and not reason else "some" if made else "none"
+    pinned = "all" if name in PINNED["all"] else "some" if name in PINNED["some"] else "none"
+    assert found == pinned, f"run python -m tests.core.symbolic.page_rows. {reason}"
+
+
+def test_every_kernel_has_a_sample_of_a_row() -> None:
+    """A new kernel needs one, and what no row needs is deleted. Only numbers that torch leaves open are unread."""
+    assert KERNELS | PINNED["unread"].keys() == page.OPERATORS, "run python -m tests.core.symbolic.page_rows"
+    assert all("empty" in name for name in PINNED["unread"])
+
+
+@pytest.fixture(scope="module")
+def shortest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
+    """The samples that notice each kernel, run in one process."""
+    made = {}
+    for name, number in SAMPLES:
+        sample = dict(page_rows.tried(OPS[name]))[number]
+        made[f"{name} {number}"] = page_rows.case(OPS[name], number, sample)
+    page_rows.run(list(made.values()), tmp_path_factory.mktemp("kernels"), notice=True)
+    return made
+
+
+def test_every_kernel_gives_the_numbers_of_torch(shortest: dict[str, Case]) -> None:
+    for one in shortest.values():
+        page_rows.compare(one)
+    assert set.union(*(one.kernels for one in shortest.values())) == page.OPERATORS
+
+
+def test_every_kernel_that_is_wrong_is_noticed(shortest: dict[str, Case]) -> None:
+    """Also each of several results of a kernel."""
+    for kernel, (name, number) in PINNED["kernels"].items():
+        assert kernel in shortest[f"{name} {number}"].noticed, kernel
+
+
+def test_the_documentation_says_how_many_rows_a_page_runs() -> None:
+    text = Path("docs/what_if.md").read_text(encoding="utf-8")
+    told = re.search(r"runs (\d+) of the (\d+) rows", text)
+    assert told is not None
+    assert (int(told[1]), int(told[2])) == (len(PINNED["all"]), len(OPS))
