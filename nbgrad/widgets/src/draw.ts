@@ -122,7 +122,8 @@ const expansion = (reduction: string): string => (reduction.split(": ")[0] ?? ""
 /** Whether a folded node stands for iterations of a loop, which are named by its lines. */
 export const loops = ({ kind, label }: GraphNode): boolean => kind === "folded" && /^(line|iteration) \d/.test(label[0] ?? "");
 
-const meaning = (node: GraphNode): string => (loops(node) ? FOLDED.loop : MEANING[node.kind]) + (node.root ? ", the backward starts here" : "");
+/** What a box is, in words. */
+export const meaning = (node: GraphNode): string => (loops(node) ? FOLDED.loop : MEANING[node.kind]) + (node.root ? ", the backward starts here" : "");
 
 /** What is read aloud of a box. */
 export const spoken = (node: GraphNode): string =>

@@ -1,10 +1,9 @@
 // What the side panel says about a node, an edge, a reduction, or about all reductions and findings.
 
 import type { Answers } from "./answers";
-import { FOLDED, MEANING } from "./constants";
 import type { Description, Edge, Node as GraphNode } from "./description";
 import { button, html, listen, prose } from "./dom";
-import { loops } from "./draw";
+import { meaning } from "./draw";
 import { formula } from "./formula";
 import { called, lines, name, nodeOf, original, placeOf, scopePath, twinOf, wrong } from "./model";
 import type { Inquiry } from "./numbers";
@@ -29,7 +28,7 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
     : (description.nodes.find((other) => original(other.id) === original(node.id) && other.details.length) ?? node);
   const parts: Node[] = [title(lines(node)[0] ?? node.id)];
   const where = scopePath(description, node.scope);
-  parts.push(quiet((loops(node) ? FOLDED.loop : MEANING[node.kind]) + (node.root ? "; the backward starts here" : "")));
+  parts.push(quiet(meaning(node)));
   if (where) parts.push(quiet(where));
   for (const badge of told.badges) parts.push(html("p", { class: `nbg-finding nbg-finding-${badge.kind}` }, badge.text));
   if (node.holds.length) parts.push(row(button("Unfold", "Unfold this module (double-click)", "unfold", () => select.toggle(node.holds))));
