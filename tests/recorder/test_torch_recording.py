@@ -245,9 +245,21 @@ def chain() -> None:
     x.sum().backward()
 
 
-def test_every_second_node_of_a_chain_has_a_hook() -> None:
-    assert hooked_by(chain) == (3, 10)  # sum and two leaves, ten additions
-    assert hooked_by(chain, CarefulGraph) == (23, 0)
+def test_no_node_of_a_chain_has_a_hook() -> None:
+    assert hooked_by(chain) == (0, 21)  # what arrives is told by twenty links and their sum
+    assert hooked_by(chain, CarefulGraph)[0] == 23
+
+
+def again(leaf: torch.Tensor) -> None:
+    (leaf.exp() * leaf.sin()).sum().backward()
+
+
+def test_of_a_tensor_that_gets_several_gradients_the_givers_have_hooks() -> None:
+    leaf = torch.ones(2, requires_grad=True)
+    hooks, _ = hooked_by(partial(again, leaf))
+    assert hooks > 0
+    more, _ = hooked_by(lambda: (leaf * 2).sum().backward())  # its .grad is there by now
+    assert more > 0
 
 
 def test_a_node_that_was_tapped_once_tells_each_backward_of_its_own() -> None:
