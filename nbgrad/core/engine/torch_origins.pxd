@@ -65,6 +65,8 @@ cdef extern from *:
     TENSOR_FIELD(tensor_nbytes, "nbytes")
     TENSOR_FIELD(tensor_version, "_version")
     TENSOR_FIELD(tensor_base, "_base")
+    TENSOR_FIELD(tensor_hooks, "_backward_hooks")
+    TENSOR_FIELD(tensor_hooks_after, "_post_accumulate_grad_hooks")
 
     /* What a tensor is, by one call of the exchange of DLPack, in a layout that its version says: torch has it from
        2.10 on. It makes no object. */
@@ -289,6 +291,14 @@ cdef extern from *:
             return tensor_base(self)
 
         @property
+        cdef inline object _backward_hooks(self):
+            return tensor_hooks(self)
+
+        @property
+        cdef inline object _post_accumulate_grad_hooks(self):
+            return tensor_hooks_after(self)
+
+        @property
         cdef inline object dtype_too(self):
             return tensor_dtype_too(self)
 
@@ -313,6 +323,8 @@ cdef extern from *:
     object tensor_nbytes(Tensor tensor)
     object tensor_version(Tensor tensor)
     object tensor_base(Tensor tensor)
+    object tensor_hooks(Tensor tensor)
+    object tensor_hooks_after(Tensor tensor)
 
 cpdef object node_of(object made, object number)
 cpdef Node owner_of(object known)
@@ -321,3 +333,6 @@ cdef dict _leaves
 @cython.locals(known=tuple, leaf=Leaf)
 cpdef Leaf leaf_of(Tensor tensor)
 cpdef object origin_of(object tensor)
+@cython.locals(raw=Tensor)
+cpdef object known_origin(object tensor)
+cpdef object known_id(object tensor)
