@@ -3,6 +3,9 @@ from nbgrad.core.engine.torch_origins cimport Tensor
 
 cdef long long _FEW
 cdef dict _SIZES
+cdef object _shape
+cdef object _dtype
+cdef long long _size
 
 cdef extern from *:
     """

@@ -166,6 +166,7 @@ def _tell(
         observer.on_torch_record(node, inputs, out)
         if len(results) > 1:
             observer.on_result(node.op, inputs, node.settings, tuple(results), node)
+    node.saved = None  # type: ignore[assignment]
 
 
 def _unrecorded(observers: tuple[Observer, ...], node: Node, inputs: tuple[Any, ...], results: list[Any]) -> None:
@@ -196,6 +197,8 @@ def _one(node: Node, out: Any, follows: bool) -> bool:
     if number == 0:
         metadata[KEY] = node
         if follows:
+            if _COMPILED:
+                node.saved = out.numbers_too  # which the same look has found; None where they are many
             tap(made, node)
     else:  # the others of the node are not given to the caller
         node.outputs = 1

@@ -6,6 +6,7 @@ from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
 
 cdef dict _KINDS
 cdef list _TAP
+cdef frozenset _HANDING_ON
 
 @cython.locals(op=OpInfo)
 cpdef object tap(AnyNode made, Node node)

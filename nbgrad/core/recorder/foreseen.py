@@ -26,6 +26,8 @@ _KINDS: dict[type, int] = {}
 HANDING_ON = frozenset({"add", "add_", "sub", "sub_"})
 """The rows of those nodes."""
 
+_HANDING_ON = HANDING_ON  # of a type of C's in compiled code, where Python cannot see it
+
 _current: Any = torch._C._current_autograd_node
 
 TAPS: dict[Any, Any] = {}
@@ -42,11 +44,11 @@ def tap(made: Any, node: Node) -> None:
     """
     if not _TAP:
         holder = torch.zeros((), requires_grad=True)
-        holder._backward_hooks = TAPS  # type: ignore[assignment]  # torch wants an OrderedDict, and needs a dict
+        holder._backward_hooks = TAPS  # torch wants an OrderedDict, and needs a dict
         _TAP.append(holder)
     made._register_hook_dict(_TAP[0])
     op: OpInfo = node.op
-    node.tapped = 1 + (_handed_on(made, node) if op.name in HANDING_ON else 0)
+    node.tapped = 1 + (_handed_on(made, node) if op.name in _HANDING_ON else 0)
 
 
 def _handed_on(made: Any, node: Node) -> int:
@@ -228,7 +230,7 @@ class Foreseen:
         """The gradient of what ``stop`` is has arrived."""
         stop.passed = True
         observer: Observer
-        origin: Vertex = stop.origin
+        origin: Any = stop.origin
         lone = stop.giver is not None and stop.count == 1
         if lone:
             self._given(stop.giver, stop.position, origin, gradient)
@@ -244,7 +246,7 @@ class Foreseen:
                     if target.count > 1:
                         self._given(node, position, edges[position], gradient)
 
-    def _given(self, node: Any, position: int, origin: Vertex, gradient: Any) -> None:
+    def _given(self, node: Any, position: int, origin: Any, gradient: Any) -> None:
         """The rule of ``node`` has given that input, which has the ``origin``, its ``gradient``."""
         observer: Observer
         undone = sum_of(node, position, origin.shape)
@@ -302,6 +304,8 @@ def _sums_of(node: Node) -> list[tuple[int, Any]]:
 def sum_of(node: Node, position: int, shape: Any) -> Any:
     """The sum that gives an input of that ``shape`` its gradient, where the op itself stretches it; None for none."""
     op: OpInfo = node.op
+    if node.shape is shape and not op.sums:  # most often, and the quickest look
+        return None
     if position in op.broadcasts:
         same = node.shape is shape or node.shape == shape
         return None if same else reduction(tuple(node.shape), tuple(shape))
