@@ -227,11 +227,11 @@ def hooked_by(run: Callable[[], Any], kind: type[AutogradGraph] = AutogradGraph)
             return register(hooks, hook)
 
         _HookMixin._register_hook = staticmethod(counted)
-        TAPS[telling] = telling  # type: ignore[index, assignment]  # it is called as those are
+        TAPS[telling] = telling  # it is called as those are
         try:
             run()
         finally:
-            del TAPS[telling]  # type: ignore[arg-type]
+            del TAPS[telling]
             _HookMixin._register_hook = staticmethod(register)
     return count, told
 
@@ -305,6 +305,31 @@ def test_a_hook_that_comes_in_a_backward_is_seen_at_a_node_that_was_tapped() -> 
         with kind() as graph:
             made.append(x * 2 + b)
             (made[0].exp() * w).sum().backward()
+        found.append((repr(seen(graph)), x.grad.tolist()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_a_hook_that_comes_in_a_backward_without_hooks_is_seen(number: int) -> None:
+    found = []
+    for kind in (AutogradGraph, CarefulGraph):
+        x = torch.linspace(0.1, 1.0, 4, requires_grad=True)
+        with kind() as graph:
+            y = x.sin()
+            arrived: list[torch.Tensor] = []
+
+            def register(gradient: torch.Tensor, arrived: Any = arrived, y: Any = y) -> None:
+                arrived.append(gradient)
+                if len(arrived) == number:
+                    y.register_hook(_double)
+
+            z = y.exp().cos().sum()
+            TAPS[register] = register
+            try:
+                z.backward()
+            finally:
+                del TAPS[register]
+        assert TAPS == {}
         found.append((repr(seen(graph)), x.grad.tolist()))
     assert found[0] == found[1]
 

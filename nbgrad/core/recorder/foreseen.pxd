@@ -19,7 +19,7 @@ cpdef bint hands_on(Node node, Py_ssize_t position, object origin) except -1
 @cython.freelist(256)
 @cython.no_gc
 @cython.final
-cdef class Stop:
+cdef class Passage:
     cdef Py_ssize_t count
     cdef Node giver
     cdef object origin
@@ -40,28 +40,28 @@ cdef class Foreseen:
     cdef list waiting
     cdef object walk
 
-    @cython.locals(stop=Stop, waiting=list, at=Py_ssize_t)
+    @cython.locals(stop=Passage, waiting=list, at=Py_ssize_t)
     cpdef bint reaches(self, list roots) except -1
-    @cython.locals(stop=Stop)
+    @cython.locals(stop=Passage)
     cdef object _lead_to(self, object origin, Node giver, Py_ssize_t position)
     @cython.locals(op=OpInfo, edges=list, position=Py_ssize_t, settings=dict)
     cdef bint _goes_on_from(self, Node node) except -1
     @cython.locals(tensor=Tensor)
-    cdef bint _ends_at(self, Stop stop, Leaf leaf) except -1
-    @cython.locals(stop=Stop, target=Stop, node=Node, edges=list, position=Py_ssize_t)
+    cdef bint _ends_at(self, Passage stop, Leaf leaf) except -1
+    @cython.locals(stop=Passage, target=Passage, node=Node, edges=list, position=Py_ssize_t)
     cdef bint _all_given(self) except -1
     cpdef object begin(self)
-    @cython.locals(made=AnyNode, metadata=dict, stop=Stop)
+    @cython.locals(made=AnyNode, metadata=dict, stop=Passage, here=bint)
     cdef object _told(self, object gradient)
     cdef object _shake(self)
-    @cython.locals(observer=Observer, origin=Vertex, node=Node, target=Stop, edges=list, position=Py_ssize_t, lone=bint)
-    cdef object _arrived(self, Stop stop, object gradient)
+    @cython.locals(observer=Observer, origin=Vertex, node=Node, target=Passage, edges=list, position=Py_ssize_t, lone=bint)
+    cdef object _arrived(self, Passage stop, object gradient)
     @cython.locals(observer=Observer)
     cdef object _given(self, Node node, Py_ssize_t position, Vertex origin, object gradient)
     cpdef object end(self)
-    @cython.locals(stop=Stop, observer=Observer, node=Node)
+    @cython.locals(stop=Passage, observer=Observer, node=Node)
     cdef object _tell_nodes(self)
-    @cython.locals(stop=Stop, observer=Observer, tensor=Tensor)
+    @cython.locals(stop=Passage, observer=Observer, tensor=Tensor)
     cdef object _tell_leaves(self)
 
 @cython.locals(op=OpInfo, position=Py_ssize_t, origin=Vertex)

@@ -68,7 +68,7 @@ def hands_on(node: Node, position: int, origin: Any) -> bool:
     return position < node.tapped - 1 and same and reached.dtype is node.dtype
 
 
-class Stop:
+class Passage:
     """Where a backward comes by: an op, or a leaf.
 
     Attributes:
@@ -118,13 +118,13 @@ class Foreseen:
         self.follows = follows
         self.quiet = quiet
         self.handles = RemovableHandle.next_id
-        self.stops: dict[Any, Stop] = {}
-        self.waiting: list[Stop] = []
+        self.stops: dict[Any, Passage] = {}
+        self.waiting: list[Passage] = []
         self.shared = self.shaken = False
 
     def reaches(self, roots: list[Any]) -> bool:
         """Go from ``roots`` to all that leads there; False where more than that has to be seen."""
-        stop: Stop
+        stop: Passage
         origin: Any
         for origin in roots:
             self._lead_to(origin, None, 0)
@@ -142,12 +142,12 @@ class Foreseen:
 
     def _lead_to(self, origin: Any, giver: Node | None, position: int) -> None:
         """A rule of ``giver``, or the caller, gives ``origin`` a gradient."""
-        stop: Stop | None = self.stops.get(origin)
+        stop: Passage | None = self.stops.get(origin)
         if stop is not None:
             stop.count += 1
             self.shared = True
             return
-        stop = Stop.__new__(Stop)
+        stop = Passage.__new__(Passage)
         stop.origin, stop.giver, stop.position, stop.count, stop.tensor = origin, giver, position, 1, None
         stop.passed = stop.shares = False
         self.stops[origin] = stop
@@ -171,7 +171,7 @@ class Foreseen:
                 self._lead_to(origin, node, position)
         return True
 
-    def _ends_at(self, stop: Stop, leaf: Leaf) -> bool:
+    def _ends_at(self, stop: Passage, leaf: Leaf) -> bool:
         """Whether the ``.grad`` of ``leaf`` will be what this backward alone brings."""
         tensor = leaf.ref()
         if tensor is None or tensor.grad is not None or tensor._post_accumulate_grad_hooks:
@@ -181,8 +181,8 @@ class Foreseen:
 
     def _all_given(self) -> bool:
         """Whether of each tensor that gets several gradients the taps tell every one."""
-        stop: Stop
-        target: Stop
+        stop: Passage
+        target: Passage
         for stop in self.waiting:
             if type(stop.origin) is Node:
                 node: Node = stop.origin
@@ -209,15 +209,18 @@ class Foreseen:
 
     def _told(self, gradient: Any) -> None:
         """The same: what torch calls has no types of C's, this one has."""
-        if RemovableHandle.next_id != self.handles:
-            self._shake()
-            return
         made = _current()
         metadata = made.metadata
         known = metadata.get(KEY)
-        stop: Stop | None = self.stops.get(known) if type(known) is Node else None
-        if stop is not None and not stop.passed and gradient is not None:
-            self._arrived(stop, gradient)
+        stop: Passage | None = self.stops.get(known) if type(known) is Node else None
+        here = stop is not None and not stop.passed and gradient is not None
+        if RemovableHandle.next_id == self.handles:
+            if here:
+                self._arrived(stop, gradient)
+            return
+        if here and stop.giver is not None and stop.count == 1:  # a new hook on it runs after this
+            self._given(stop.giver, stop.position, stop.origin, gradient)
+        self._shake()
 
     def _shake(self) -> None:
         """A hook of the user's came while the backward runs: from now on every node needs one of ours."""
@@ -226,7 +229,7 @@ class Foreseen:
         self.shaken = True
         self.walk.take_over()
 
-    def _arrived(self, stop: Stop, gradient: Any) -> None:
+    def _arrived(self, stop: Passage, gradient: Any) -> None:
         """The gradient of what ``stop`` is has arrived."""
         stop.passed = True
         observer: Observer
@@ -238,7 +241,7 @@ class Foreseen:
             observer.on_gradient(origin, gradient, lone)
         if stop.shares:
             node: Node = stop.origin
-            target: Stop
+            target: Passage
             edges = node.edges
             for position in range(len(edges)):
                 if edges[position] is not None:
@@ -263,7 +266,7 @@ class Foreseen:
         self._tell_leaves()
 
     def _tell_nodes(self) -> None:
-        stop: Stop
+        stop: Passage
         observer: Observer
         for stop in self.waiting:
             if type(stop.origin) is Node:
@@ -273,7 +276,7 @@ class Foreseen:
                     observer.on_torch_passed(node, found)
 
     def _tell_leaves(self) -> None:
-        stop: Stop
+        stop: Passage
         observer: Observer
         for stop in self.waiting:
             tensor = stop.tensor
