@@ -51,7 +51,7 @@ cdef class Foreseen:
     @cython.locals(stop=Passage, target=Passage, node=Node, edges=list, position=Py_ssize_t)
     cdef bint _all_given(self) except -1
     cpdef object begin(self)
-    @cython.locals(made=AnyNode, metadata=dict, stop=Passage, here=bint)
+    @cython.locals(made=AnyNode, metadata=dict, stop=Passage)
     cdef object _told(self, object gradient)
     cdef object _shake(self)
     @cython.locals(observer=Observer, origin=Vertex, node=Node, target=Passage, edges=list, position=Py_ssize_t, lone=bint)

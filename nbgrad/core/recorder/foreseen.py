@@ -213,12 +213,13 @@ class Foreseen:
         metadata = made.metadata
         known = metadata.get(KEY)
         stop: Passage | None = self.stops.get(known) if type(known) is Node else None
-        here = stop is not None and not stop.passed and gradient is not None
+        if stop is not None and (stop.passed or gradient is None):
+            stop = None
         if RemovableHandle.next_id == self.handles:
-            if here:
+            if stop is not None:
                 self._arrived(stop, gradient)
             return
-        if here and stop.giver is not None and stop.count == 1:  # a new hook on it runs after this
+        if stop is not None and stop.giver is not None and stop.count == 1:  # a new hook on it runs after this
             self._given(stop.giver, stop.position, stop.origin, gradient)
         self._shake()
 
