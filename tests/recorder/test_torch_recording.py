@@ -227,11 +227,11 @@ def hooked_by(run: Callable[[], Any], kind: type[AutogradGraph] = AutogradGraph)
             return register(hooks, hook)
 
         _HookMixin._register_hook = staticmethod(counted)
-        TAPS[telling] = telling  # type: ignore[index, assignment]  # it is called as those are
+        TAPS[telling] = telling  # it is called as those are
         try:
             run()
         finally:
-            del TAPS[telling]  # type: ignore[arg-type]
+            del TAPS[telling]
             _HookMixin._register_hook = staticmethod(register)
     return count, told
 
@@ -245,9 +245,21 @@ def chain() -> None:
     x.sum().backward()
 
 
-def test_every_second_node_of_a_chain_has_a_hook() -> None:
-    assert hooked_by(chain) == (3, 10)  # sum and two leaves, ten additions
-    assert hooked_by(chain, CarefulGraph) == (23, 0)
+def test_no_node_of_a_chain_has_a_hook() -> None:
+    assert hooked_by(chain) == (0, 21)  # what arrives is told by twenty links and their sum
+    assert hooked_by(chain, CarefulGraph)[0] == 23
+
+
+def again(leaf: torch.Tensor) -> None:
+    (leaf.exp() * leaf.sin()).sum().backward()
+
+
+def test_of_a_tensor_that_gets_several_gradients_the_givers_have_hooks() -> None:
+    leaf = torch.ones(2, requires_grad=True)
+    hooks, _ = hooked_by(partial(again, leaf))
+    assert hooks > 0
+    more, _ = hooked_by(lambda: (leaf * 2).sum().backward())  # its .grad is there by now
+    assert more > 0
 
 
 def test_a_node_that_was_tapped_once_tells_each_backward_of_its_own() -> None:
@@ -293,6 +305,31 @@ def test_a_hook_that_comes_in_a_backward_is_seen_at_a_node_that_was_tapped() -> 
         with kind() as graph:
             made.append(x * 2 + b)
             (made[0].exp() * w).sum().backward()
+        found.append((repr(seen(graph)), x.grad.tolist()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_a_hook_that_comes_in_a_backward_without_hooks_is_seen(number: int) -> None:
+    found = []
+    for kind in (AutogradGraph, CarefulGraph):
+        x = torch.linspace(0.1, 1.0, 4, requires_grad=True)
+        with kind() as graph:
+            y = x.sin()
+            arrived: list[torch.Tensor] = []
+
+            def register(gradient: torch.Tensor, arrived: Any = arrived, y: Any = y) -> None:
+                arrived.append(gradient)
+                if len(arrived) == number:
+                    y.register_hook(_double)
+
+            z = y.exp().cos().sum()
+            TAPS[register] = register
+            try:
+                z.backward()
+            finally:
+                del TAPS[register]
+        assert TAPS == {}
         found.append((repr(seen(graph)), x.grad.tolist()))
     assert found[0] == found[1]
 
@@ -375,10 +412,13 @@ def test_a_graph_sees_what_a_hook_made_that_came_while_the_backward_ran(which: s
     assert found[0] == found[1]
 
 
-def test_a_gradient_that_may_have_been_changed_when_it_arrived_is_not_said_to_be_given() -> None:
+@pytest.mark.parametrize("accumulates", [True, False])
+def test_a_gradient_that_may_have_been_changed_when_it_arrived_is_not_said_to_be_given(accumulates: bool) -> None:
+    """A backward that accumulates has hooks. Without hooks a tap tells what was given before the user's hook runs."""
     found = []
     for kind in (AutogradGraph, CarefulGraph):
         x, w = torch.linspace(0.1, 1.0, 4, requires_grad=True), torch.ones(4, requires_grad=True)
+        w.grad = torch.zeros(4) if accumulates else None
         made: list[torch.Tensor] = []
 
         def unpack(saved: torch.Tensor, made: list[torch.Tensor] = made) -> torch.Tensor:
@@ -394,8 +434,8 @@ def test_a_gradient_that_may_have_been_changed_when_it_arrived_is_not_said_to_be
     gradients = [repr([(op, gradient) for op, gradient, _ in one]) for one in found]
     assert gradients[0] == gradients[1]
     (given,), (known,) = (inputs for which in found for op, _, inputs in which if op == "exp")
-    assert given.gradient is None
     assert known.gradient is not None
+    assert given.gradient == (None if accumulates else known.gradient)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)

@@ -24,14 +24,15 @@ class _RecordingMode:
 
 
 recorder = _RecordingMode()
+_recorder = recorder  # of a type of C's in compiled code, where Python cannot see it
 
 
 def lift() -> bool:
     """Take the mode that records off the stack, if it lies on top; whether it did."""
-    if recorder.mode is None or not _length():
+    if _recorder.mode is None or not _length():
         return False
     mode = _pop()
-    if mode is recorder.mode:
+    if mode is _recorder.mode:
         return True
     _push(mode)
     return False
@@ -39,7 +40,7 @@ def lift() -> bool:
 
 def put_back() -> None:
     """Lay it on the stack again, after ``lift`` took it off."""
-    _push(recorder.mode)
+    _push(_recorder.mode)
 
 
 def take_off() -> bool:

@@ -1,6 +1,8 @@
 cimport cython
 
+from nbgrad.core.engine.node cimport TensorBase
 from nbgrad.core.engine.place cimport Place
+from nbgrad.core.engine.torch_origins cimport Tensor
 
 # What Python's own attributes of a frame give, asked of its C functions: every op that is recorded goes up a few frames.
 cdef extern from *:
@@ -58,4 +60,5 @@ cdef int _OPTIMIZED
 
 cpdef bint in_a_function(FrameType frame)
 
+@cython.locals(snapshot=object, found=dict)
 cpdef dict tensor_variables(FrameType frame, bint modules=*)

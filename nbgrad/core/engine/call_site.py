@@ -10,7 +10,9 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.torch_origins import TENSORS
 
@@ -67,9 +69,11 @@ def tensor_variables(frame: FrameType, modules: bool = False) -> dict[str, Any]:
     returns. The snapshot would keep the tensors alive, so it is emptied, unless the user holds it through ``locals()``.
     """
     snapshot = frame.f_locals
-    found = {
-        name: value for name, value in snapshot.items() if isinstance(value, TENSORS) or (modules and is_module(value))
-    }
+    found: dict[str, Any] = {}
+    for name, value in snapshot.items():
+        # Quick looks in compiled code.
+        if isinstance(value, Tensor) or isinstance(value, TensorBase) or (modules and is_module(value)):  # noqa: SIM101
+            found[name] = value  # noqa: PERF403  # compiled code knows the classes in a loop
     if _SNAPSHOTS and in_a_function(frame) and getrefcount(snapshot) <= 3:
         snapshot.clear()
     return found

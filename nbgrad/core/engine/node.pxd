@@ -65,7 +65,7 @@ cdef class Node(Vertex):
     cdef public Py_ssize_t outputs
     cdef public object place
     cdef public object changed
-    cdef public bint tapped
+    cdef public Py_ssize_t tapped
 
 @cython.final
 cdef class Output(Vertex):

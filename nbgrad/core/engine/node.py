@@ -477,7 +477,8 @@ class Node(Vertex):
         outputs: how many ``Output`` origins bring it gradients; 0 where the node itself is the origin of its tensor.
         place: the line of the user's that ran it; only there if somebody watched.
         changed: the view that it wrote into in place and that a rule wants to know; only there if there is one.
-        tapped: of one that stands for an op of torch's, whether torch's node tells what arrives there.
+        tapped: of one that stands for an op of torch's, 0 where torch's node does not tell what arrives there; else one
+            more than the number of inputs, the first ones, that are given just that.
     """
 
     __slots__ = ("changed", "edges", "op", "outputs", "place", "plan", "saved", "settings", "tapped", "versions")
@@ -491,7 +492,7 @@ class Node(Vertex):
     outputs: int
     place: "Place"
     changed: Any
-    tapped: bool
+    tapped: int
 
     @property
     def next_functions(self) -> "tuple[tuple[Node | Leaf | None, int], ...]":

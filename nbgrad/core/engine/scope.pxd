@@ -19,7 +19,7 @@ cdef class _Placed:
     cdef object module
 
 @cython.locals(given=State, after=State, outer=Scope)
-cpdef object called(object module, State state, object run, tuple args, dict kwargs)
+cpdef object called(object module, State state, object run, tuple args, dict kwargs, object then=*)
 
 @cython.locals(placed=_Placed, scope=ModuleScope, known=Place)
 cdef ModuleScope _entered(object module, Scope outer, object run)

@@ -94,8 +94,17 @@ class scope(Switch):  # noqa: N801  # reads as a statement: with nbgrad.scope("e
         return before.replaced(scope=Scope(self.label, before.scope), outer=before)
 
 
-def called(module: Any, state: State, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def called(
+    module: Any,
+    state: State,
+    run: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    then: Callable[[Any], Any] | None = None,
+) -> Any:
     """Return ``run(*args, **kwargs)``, run in the scope of ``module``. Every call does this, so it must be fast.
+
+    What it returns is given to ``then`` in that scope.
 
     Calls nest within a thread. So the scope is changed and restored in ``state`` itself, the current one.
     Another thread, which runs in a copy of the context, gets a state of its own at its first call.
@@ -107,7 +116,10 @@ def called(module: Any, state: State, run: Callable[..., Any], args: tuple[Any, 
     try:
         try:
             state.scope = _entered(module, outer, run)
-            return run(*args, **kwargs)
+            result = run(*args, **kwargs) if kwargs else run(*args)
+            if then is not None:
+                then(result)
+            return result
         finally:
             state.scope = outer
             after = current()  # set_grad_enabled(...) may have been called inside

@@ -65,6 +65,8 @@ cdef extern from *:
     TENSOR_FIELD(tensor_nbytes, "nbytes")
     TENSOR_FIELD(tensor_version, "_version")
     TENSOR_FIELD(tensor_base, "_base")
+    TENSOR_FIELD(tensor_hooks, "_backward_hooks")
+    TENSOR_FIELD(tensor_hooks_after, "_post_accumulate_grad_hooks")
 
     /* What a tensor is, by one call of the exchange of DLPack, in a layout that its version says: torch has it from
        2.10 on. It makes no object. */
@@ -120,11 +122,15 @@ cdef extern from *:
 
     static PyObject *tensor_latest = NULL;  /* whose shape was read last, and what its elements are */
     static uint8_t tensor_latest_code, tensor_latest_bytes;
+    static PyObject *tensor_seen = NULL;  /* the same one, until its numbers are read, and the look at it */
+    static tensor_look tensor_seen_look;
 
     static PyObject *tensor_shape(PyObject *tensor) {
         tensor_look look;
-        tensor_latest = NULL;
+        tensor_latest = tensor_seen = NULL;
         if (!tensor_looked(tensor, &look) || look.ndim > TENSOR_DIMS) return tensor_sizes(tensor);
+        tensor_seen = tensor;
+        tensor_seen_look = look;
         if (look.element.lanes == 1 && look.element.code < 8 && look.element.bits <= 128) {
             tensor_latest = tensor;
             tensor_latest_code = look.element.code;
@@ -161,10 +167,8 @@ cdef extern from *:
     #define TENSOR_FEW 1024  /* the SMALL of graph.stats */
 
     /* A copy of the numbers that lie one after another in the memory of the processor: real ones, not a window. */
-    static PyObject *tensor_numbers(PyObject *tensor) {
-        tensor_look look;
-        if (!tensor_looked(tensor, &look) || look.device.type != 1 || look.data == NULL || look.element.lanes != 1)
-            Py_RETURN_NONE;
+    static PyObject *tensor_numbers_at(PyObject *tensor, tensor_look look) {
+        if (look.device.type != 1 || look.data == NULL || look.element.lanes != 1) Py_RETURN_NONE;
         if (look.element.code != 2 && look.element.code != 4) Py_RETURN_NONE;  /* floats, and those of 16 bits */
         int64_t count = 1;
         for (int at = look.ndim - 1; at >= 0; at--) {
@@ -180,6 +184,19 @@ cdef extern from *:
         }
         Py_DECREF(base);
         return PyBytes_FromStringAndSize((char *)look.data + look.byte_offset, count * look.element.bits / 8);
+    }
+
+    static PyObject *tensor_numbers(PyObject *tensor) {
+        tensor_look look;
+        if (!tensor_looked(tensor, &look)) Py_RETURN_NONE;
+        return tensor_numbers_at(tensor, look);
+    }
+
+    /* To be read after the shape of the same tensor, with nothing in between but its element type. */
+    static PyObject *tensor_numbers_too(PyObject *tensor) {
+        if (tensor != tensor_seen) return tensor_numbers(tensor);
+        tensor_seen = NULL;
+        return tensor_numbers_at(tensor, tensor_seen_look);
     }
 
     /* What torch's nodes of C++ say of themselves, asked of its own C functions too. */
@@ -289,6 +306,14 @@ cdef extern from *:
             return tensor_base(self)
 
         @property
+        cdef inline object _backward_hooks(self):
+            return tensor_hooks(self)
+
+        @property
+        cdef inline object _post_accumulate_grad_hooks(self):
+            return tensor_hooks_after(self)
+
+        @property
         cdef inline object dtype_too(self):
             return tensor_dtype_too(self)
 
@@ -296,10 +321,15 @@ cdef extern from *:
         cdef inline object numbers(self):
             return tensor_numbers(self)
 
+        @property
+        cdef inline object numbers_too(self):
+            return tensor_numbers_too(self)
+
     object node_metadata(AnyNode node)
     object node_next_functions(AnyNode node)
     object tensor_dtype_too(Tensor tensor)
     object tensor_numbers(Tensor tensor)
+    object tensor_numbers_too(Tensor tensor)
     object tensor_is_nested(Tensor tensor)
     object tensor_grad(Tensor tensor)
     object tensor_requires_grad(Tensor tensor)
@@ -313,6 +343,8 @@ cdef extern from *:
     object tensor_nbytes(Tensor tensor)
     object tensor_version(Tensor tensor)
     object tensor_base(Tensor tensor)
+    object tensor_hooks(Tensor tensor)
+    object tensor_hooks_after(Tensor tensor)
 
 cpdef object node_of(object made, object number)
 cpdef Node owner_of(object known)
@@ -321,3 +353,6 @@ cdef dict _leaves
 @cython.locals(known=tuple, leaf=Leaf)
 cpdef Leaf leaf_of(Tensor tensor)
 cpdef object origin_of(object tensor)
+@cython.locals(raw=Tensor)
+cpdef object known_origin(object tensor)
+cpdef object known_id(object tensor)

@@ -89,9 +89,10 @@ def known_origin(tensor: Any) -> Origin | None:
     if isinstance(tensor, TensorBase):
         own: Origin | None = tensor._origin
         return own
-    made = tensor.grad_fn
+    raw = tensor  # the same, of a type whose attributes compiled code reads without a look-up
+    made = raw.grad_fn
     if made is not None:
-        found: Node | None = node_of(made, tensor.output_nr)
+        found: Node | None = node_of(made, raw.output_nr)
         return found
     known = _leaves.get(id(tensor))
     return known[0] if known is not None and known[1]() is tensor else None

@@ -1,6 +1,7 @@
 cimport cython
 from nbgrad.core.engine.node cimport Node, TensorBase, record_id
 from nbgrad.core.engine.state cimport Scope
+from nbgrad.core.engine.torch_origins cimport Tensor as RawTensor, known_id
 from nbgrad.core.graph.last_backward cimport Values
 
 cdef extern from *:

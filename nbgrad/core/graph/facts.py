@@ -8,6 +8,7 @@ from typing import Any
 from weakref import ref
 
 import torch
+from torch import Tensor as RawTensor
 
 from nbgrad.core.engine.node import Node, OpInfo, TensorBase, record_id
 from nbgrad.core.engine.place import Place
@@ -65,7 +66,7 @@ class Notes:
         """Remember the variables in ``namespace`` as the names of tensors; ``outer`` has those that no op made."""
         names = self.names
         for name, value in namespace.items():
-            if isinstance(value, torch.Tensor) and not name.startswith("_"):
+            if isinstance(value, RawTensor) and not name.startswith("_"):
                 known = known_id(value)
                 if known is not None and known not in names:
                     names[known] = name

@@ -234,7 +234,7 @@ class Kept:
         self._large: list[Any] = []
         self._lone: list[int] = []
         self._index: dict[Any, tuple[torch.Tensor, int]] | None = None
-        self._lengths = Lengths()
+        self._lengths: Lengths | None = None  # made when a norm is kept, or asked for
         self._asked = False  # whether those have an index too
         self._latest: torch.Tensor | None = None
         self._size = 0  # of the latest
@@ -321,17 +321,23 @@ class Kept:
         found = {id: known[id] for id in tensors if id in known}
         found |= norms({id: data for id, data in tensors.items() if id not in found})
         for id, norm in found.items():
-            self._lengths.add(id, GRADIENT, 0, tensors[id].shape, norm)
+            self._known().add(id, GRADIENT, 0, tensors[id].shape, norm)
 
     def _keep_norm(self, id: int, position: int, data: torch.Tensor, receiver: int, shape: tuple[int, ...]) -> None:
         """Keep the norm of ``data``, which stand for a tensor of ``shape``."""
         for norm in norms({0: data}).values():
-            self._lengths.add(id, position, receiver, shape, norm)
+            self._known().add(id, position, receiver, shape, norm)
+
+    def _known(self) -> Lengths:
+        """The norms of those that are not kept."""
+        if self._lengths is None:
+            self._lengths = Lengths()
+        return self._lengths
 
     def norms(self, more: dict[int, torch.Tensor]) -> dict[int, Norm]:
         """The norms, where they are computed, of the gradients of tensors, of those kept and of ``more``."""
         self._asked = True
-        known = self._lengths.norms(self._lone)
+        known = self._known().norms(self._lone)
         held = {id: data for id, (data, _) in self._held().items() if isinstance(id, int)}
         self.forget_places()
         return {**norms({id: data for id, data in {**more, **held}.items() if id not in known}), **known}
@@ -339,7 +345,8 @@ class Kept:
     def forget_places(self) -> None:
         """Drop the indices by key, which take as much memory as many small gradients; a question makes them anew."""
         self._index = None
-        self._lengths.forget_places()
+        if self._lengths is not None:
+            self._lengths.forget_places()
         self._asked = False
 
     def changed(self) -> bool:
@@ -365,12 +372,12 @@ class Kept:
         if data is not None:
             return summarise(data)
         self._asked = True
-        return self._lengths.get(key, self._lone)
+        return self._known().get(key, self._lone)
 
     def summarise(self) -> dict[Any, Stats]:
         """The statistics of everything kept."""
         self._asked = True
-        found = self._lengths.all(self._lone)
+        found = self._known().all(self._lone)
         kept = {key: data for key in self._held() if (data := self.raw(key)) is not None}
         known = summarise_all({id(data): data for data in kept.values()})
         self.forget_places()

@@ -68,5 +68,7 @@ cdef class Listener(Observer):
     cpdef object _sweep(self)
     cpdef object name_variables(self, dict namespace)
 
+cdef object _numbers(Node node, RawTensor out)
+
 @cython.locals(ran=Ran, found=set, waiting=list)
 cdef set _reached(object roots, dict ops)

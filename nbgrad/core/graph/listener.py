@@ -159,7 +159,7 @@ class Listener(Observer):
         made: Any = out  # the same, of a type whose attributes compiled code reads without a look-up
         memory: Any = None
         if self.watch:
-            memory = made.numbers if _COMPILED else numbers_of(out)
+            memory = _numbers(node, out)
         # What has numbers there lies in the memory of the processor.
         self._keep(node, sources, _CPU if memory is not None or made.is_cpu else made.device, scope)
         if memory is not None:
@@ -528,6 +528,13 @@ class Listener(Observer):
                 self.notes.names[id] = name
                 return around
         return None
+
+
+def _numbers(node: Node, out: Any) -> Any:
+    """The numbers of ``out``, if they are few; those of a tapped node have been looked at with its shape."""
+    if not _COMPILED:
+        return numbers_of(out)
+    return node.saved if node.tapped else out.numbers
 
 
 def _reached(roots: Iterable[int], ops: dict[int, Ran]) -> set[int]:

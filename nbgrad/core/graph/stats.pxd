@@ -2,8 +2,10 @@ cimport cython
 from nbgrad.core.engine.torch_origins cimport Tensor
 
 cdef long long _FEW
-cdef list _LATEST
 cdef dict _SIZES
+cdef object _shape
+cdef object _dtype
+cdef long long _size
 
 cdef extern from *:
     """
@@ -32,6 +34,6 @@ cdef bint _COMPILED
 @cython.locals(lengths=Lengths)
 cdef long long count_of(object shape) except? -1
 cpdef bint few(object shape)
-@cython.locals(latest=tuple, size="long long")
+@cython.locals(size="long long")
 cpdef long long nbytes_of(object shape, object dtype)
 cpdef long long held_by(Tensor data, long long size)

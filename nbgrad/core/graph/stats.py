@@ -22,8 +22,8 @@ _TOGETHER = PIECE
 _MANY = 4096
 """Of so many tensors the norms are taken at a time."""
 
-_AT_ONCE = 1 << 16
-"""Of so many numbers the bins are found at a time."""
+_AT_ONCE = 1 << 15
+"""Of so many numbers the bins are found at a time: what is made of them fits into the processor's second cache."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -98,11 +98,12 @@ def _summarise(alike: list[torch.Tensor]) -> list[Stats]:
     """The statistics of tensors of one shape and element type, a row each."""
     shape, size = tuple(alike[0].shape), alike[0].numel()
     rows = (alike[0][None] if len(alike) == 1 else torch.stack(alike)).detach()
-    numbers = _numbers(rows).reshape(len(alike), size)
+    real = _real(rows).reshape(len(alike), size)
+    numbers = real.to(torch.float64)
     table = _table(rows) if size <= SMALL else None
     raw, dtype = (None, "") if table is None else (table.tobytes(), table.dtype.str)
     lengths = torch.linalg.vector_norm(numbers, dim=1).tolist()
-    spreads = _spread(numbers, lengths) if size else [_NO_NUMBERS] * len(alike)
+    spreads = _spread(real, numbers, lengths) if size else [_NO_NUMBERS] * len(alike)
     counts = _histograms([numbers], spreads) if size > SMALL else [None] * len(alike)
     found = []
     for row, spread in enumerate(spreads):
@@ -115,9 +116,11 @@ def _summarise_large(data: torch.Tensor) -> Stats:
     """The statistics of one tensor, of which no copy is made: it is read twice, a piece at a time."""
     lengths: list[float] = []
     total = _NO_NUMBERS
-    for numbers in _rows_of(data):
+    room = torch.empty(piece_of(data), dtype=torch.float64, device=data.device)  # new memory takes longer than the rest
+    for real in _rows_of(data):
+        numbers = room[: real.numel()].view(real.shape).copy_(real)
         lengths += torch.linalg.vector_norm(numbers, dim=1).tolist()
-        total = total.with_more(_spread(numbers, lengths[-1:])[0])
+        total = total.with_more(_spread(real, numbers, lengths[-1:])[0])
     length = torch.linalg.vector_norm(torch.tensor(lengths, dtype=torch.float64)).item()
     (counts,) = _histograms(_rows_of(data), [total])
     return _stats(tuple(data.shape), length, total, None, "", counts, data.dtype.is_complex)
@@ -125,12 +128,12 @@ def _summarise_large(data: torch.Tensor) -> Stats:
 
 def _rows_of(data: torch.Tensor) -> Iterator[torch.Tensor]:
     """The numbers of a large tensor, a piece at a time, each as one row."""
-    return (_numbers(piece).reshape(1, -1) for piece in pieces(data))
+    return (_real(piece).reshape(1, -1) for piece in pieces(data))
 
 
-def _numbers(data: torch.Tensor) -> torch.Tensor:
-    """What the statistics are of: the numbers in float64, of complex ones the magnitudes."""
-    return (data.abs() if data.dtype.is_complex else data).to(torch.float64)
+def _real(data: torch.Tensor) -> torch.Tensor:
+    """What the statistics are of: the numbers, of complex ones the magnitudes."""
+    return data.abs() if data.dtype.is_complex else data
 
 
 def _stats(
@@ -176,10 +179,11 @@ class _Spread(NamedTuple):
 _NO_NUMBERS = _Spread(None, None, 0.0, 0, 0, 0)
 
 
-def _spread(numbers: torch.Tensor, lengths: list[float]) -> list[_Spread]:
-    """That of each row."""
+def _spread(real: torch.Tensor, numbers: torch.Tensor, lengths: list[float]) -> list[_Spread]:
+    """That of each row of ``numbers``, which are those of ``real`` in float64."""
     if all(map(math.isfinite, lengths)):  # to look at every number takes longer than all the rest
-        low, high, size = numbers.amin(1), numbers.amax(1), numbers.shape[1]  # torch.aminmax takes three times as long
+        ends = real if real.is_floating_point() else numbers  # torch.aminmax takes three times as long
+        low, high, size = ends.amin(1), ends.amax(1), ends.shape[1]
         ends_and_sums = zip(low.tolist(), high.tolist(), numbers.sum(1).tolist(), strict=True)
         return [_Spread(*row, size, 0, 0) for row in ends_and_sums]
     finite = numbers.isfinite()
@@ -193,7 +197,7 @@ def _spread(numbers: torch.Tensor, lengths: list[float]) -> list[_Spread]:
 def _histograms(tables: Iterable[torch.Tensor], spreads: list[_Spread]) -> list[tuple[int, ...] | None]:
     """A histogram of the finite numbers of each row: ``torch.histc``, of all rows together and a few at a time.
 
-    The ``tables`` follow each other: each has some of the numbers of every row.
+    The ``tables`` follow each other: each has some of the numbers of every row. They are of any real type.
     """
     rows = len(spreads)
     ends = torch.tensor([(one.low or 0.0, one.high or 0.0) for one in spreads], dtype=torch.float64)
@@ -205,13 +209,20 @@ def _histograms(tables: Iterable[torch.Tensor], spreads: list[_Spread]) -> list[
     first = torch.arange(0, rows * (_BINS + 2), _BINS + 2, dtype=torch.int32)[:, None]
     sound = not any(one.nan or one.inf for one in spreads)
     found = torch.zeros(rows * (_BINS + 2), dtype=torch.int64)
+    many = max(1, _AT_ONCE // rows)
+    room, places = torch.empty(rows, many, dtype=torch.float64), torch.empty(rows, many, dtype=torch.int32)
     for numbers in tables:
         low, width, first, found = (one.to(numbers.device) for one in (low, width, first, found))
-        for part in torch.split(numbers, max(1, _AT_ONCE // rows), dim=1):
-            bins = ((part if scale == 1.0 else part * scale) - low).mul_(_BINS).div_(width)
+        room, places = room.to(numbers.device), places.to(numbers.device)
+        for part in torch.split(numbers, many, dim=1):
+            bins = room[:, : part.shape[1]].copy_(part)
+            if scale != 1.0:
+                bins.mul_(scale)
+            bins.sub_(low).mul_(_BINS).div_(width)
             if not sound:
                 bins.masked_fill_(~part.isfinite(), _BINS + 1)
-            found += torch.bincount(bins.int().add_(first).reshape(-1), minlength=len(found))
+            place = places[:, : part.shape[1]].copy_(bins).add_(first)
+            found += torch.bincount(place.reshape(-1), minlength=len(found))
     counted = found.reshape(rows, _BINS + 2).tolist()
     return [
         None if spread.low is None else (*counts[: _BINS - 1], counts[_BINS - 1] + counts[_BINS])
@@ -335,22 +346,24 @@ def numbers_of(data: torch.Tensor) -> bytes | None:
 
 def nbytes_of(shape: tuple[int, ...], dtype: "torch.dtype") -> int:
     """The bytes of a tensor of ``shape`` and ``dtype``."""
-    latest = _LATEST[0]
-    if latest[0] is shape and latest[1] is dtype:  # most often the next one is like the last
-        return latest[2]
+    global _shape, _dtype, _size  # fields of C's: a list of them takes longer than the product
+    if _COMPILED and shape is _shape and dtype is _dtype:  # most often the next one is like the last
+        return _size
     known = _SIZES.get(dtype)
     if known is None:
         known = _SIZES[dtype] = dtype.itemsize
-    size = known * count_of(shape)
-    _LATEST[0] = (shape, dtype, size)
+    size: int = known * count_of(shape)
+    _shape, _dtype, _size = shape, dtype, size
     return size
 
 
 _SIZES: "dict[torch.dtype, int]" = {}
 """The bytes of an element."""
 
-_LATEST: list[tuple[Any, Any, int]] = [(None, None, 0)]
-"""The shape and the element type that were asked for last, and the bytes."""
+_shape: Any = None
+_dtype: Any = None
+_size = 0
+"""The bytes of what was asked for last: in compiled code, where no other thread comes in between."""
 
 
 def held_by(data: "torch.Tensor", size: int) -> int:

@@ -4,6 +4,7 @@ from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, Vertex
 from nbgrad.core.engine.observer cimport Observer
 from nbgrad.core.engine.state cimport State
 from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor, leaf_of, node_of, origin_of, owner_of
+from nbgrad.core.recorder.foreseen cimport Foreseen, hands_on, sum_of, tap
 from nbgrad.core.recorder.nodes cimport origin_in
 
 
@@ -46,21 +47,6 @@ cdef class Passing:
 @cython.locals(ours=Passing)
 cpdef tuple register(object hooks, object hook)
 
-@cython.final
-cdef class Foreseen:
-    cdef list leaves
-    cdef list nodes
-    @cython.locals(seen=set, waiting=list, at=Py_ssize_t, node=Node, op=OpInfo)
-    cdef bint reaches(self, list roots) except -1
-    @cython.locals(tensor=Tensor)
-    cdef bint _ends_at(self, Leaf leaf) except -1
-    @cython.locals(observer=Observer, node=Node, at=Py_ssize_t)
-    cdef object tell(self, tuple observers)
-
-@cython.locals(op=OpInfo, position=Py_ssize_t, origin=Vertex)
-cdef list _sums_of(Node node)
-@cython.locals(op=OpInfo, same=bint)
-cdef object _sum_of(Node node, Py_ssize_t position, object shape)
 cdef bint _arrives(Tensor gradient, Vertex origin) except -1
 @cython.locals(made=Tensor)
 cdef object _reduced(object gradient, object shape)
@@ -82,12 +68,14 @@ cdef class TorchBackward:
     cdef public tuple observers
     cdef public long long quiet
     cdef public bint records
+    cdef public list roots
     cdef public bint shaken
     cdef public dict tapped
     cdef public dict waiting
 
-    @cython.locals(observer=Observer, found=Foreseen)
+    @cython.locals(observer=Observer, found=Foreseen, follows=bint)
     cdef Foreseen foreseen(self, list begun)
+    cpdef object take_over(self)
     @cython.locals(hook=Passing, at=Py_ssize_t, met=dict)
     cpdef object begin(self, list roots, bint ends)
     @cython.locals(hook=Passing, observer=Observer)
@@ -105,7 +93,7 @@ cdef class TorchBackward:
     cdef bint _doubtful(self, Node node) except -1
     @cython.locals(target=Target)
     cdef bint _neighbour_spared(self, Passing hook) except -1
-    @cython.locals(node=Node, op=OpInfo, kinds=dict, inputs=Py_ssize_t, origin=Vertex, same=bint, target=Target)
+    @cython.locals(node=Node, op=OpInfo, target=Target)
     cdef bint _tap(self, Passing hook) except -1
     cdef object _place(self, Passing hook)
     @cython.locals(target=Target)
@@ -126,5 +114,6 @@ cdef class TorchBackward:
 cdef Py_ssize_t _position(list left, object origin)
 
 
+cdef object _foreseen_run(TorchBackward walk, Foreseen foreseen, object run, object roots, object args, dict kwargs)
 @cython.locals(foreseen=Foreseen, observer=Observer)
 cpdef object recorded(TorchBackward walk, object run, State state, object roots, object args, dict kwargs)

@@ -17,6 +17,7 @@ from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Vertex, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State
 from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of, owner_of
+from nbgrad.core.recorder.foreseen import HANDING_ON, TAPS, Foreseen, hands_on, sum_of, tap
 from nbgrad.core.recorder.functions import Unlisted, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, origin_in
 
@@ -53,31 +54,7 @@ class Target:
     after: "Target | None"
 
 
-_IDENTITIES = {"AddBackward0": 2, "SubBackward0": 1}
-"""Torch's nodes that hand on what they are given, and to how many of their first inputs."""
-
-_KINDS: dict[type, int] = {}
-"""The number in ``_IDENTITIES`` for each class of nodes that was met; 0 for a class that is not there."""
-
-_HANDING_ON = frozenset({"add", "add_", "sub", "sub_"})
-"""The rows of those nodes."""
-
 _current: Any = torch._C._current_autograd_node
-
-TAPS: "dict[TorchBackward, TorchBackward]" = {}
-"""The backwards that run now and have tapped a node. Every tapped node has this one dict as its hooks."""
-
-_TAP: list[Any] = []
-"""A tensor that has them, made when the first node is tapped: torch takes the hooks of a node from a tensor."""
-
-
-def _tap_of_all() -> Any:
-    if not _TAP:
-        made = torch.zeros((), requires_grad=True)
-        made._backward_hooks = TAPS  # type: ignore[assignment]  # torch wants an OrderedDict, and needs a dict
-        _TAP.append(made)
-    return _TAP[0]
-
 
 _OPEN, _PLACED, _SPARED, _LATE = 0, 1, 2, 3  # compiled to numbers of C's
 
@@ -154,95 +131,6 @@ def register(hooks: Any, hook: Any) -> tuple[Any, Any]:
 torchs_register: Any = _HookMixin._register_hook
 
 
-class Foreseen:
-    """A backward of torch's of which no gradient but those of the leaves is asked for: it needs no hook.
-
-    That holds where every op in it is of a row of the table and has one output: it gives each of its inputs a gradient.
-    What our nodes know of the ops is enough then, and a leaf without a ``.grad`` has none but that of this backward.
-
-    Attributes:
-        nodes: the ops that it will come by.
-        leaves: the tensors that it will give a ``.grad``, each after its origin.
-    """
-
-    __slots__ = ("leaves", "nodes")
-
-    def __init__(self) -> None:
-        self.nodes: list[Node] = []
-        self.leaves: list[Any] = []
-
-    def reaches(self, roots: list[Any]) -> bool:
-        """Go from ``roots`` to all that leads there; False where more than that has to be seen."""
-        seen: set[Any] = set(roots)
-        waiting: list[Any] = list(roots)
-        at = 0
-        while at < len(waiting):
-            origin = waiting[at]
-            at += 1
-            if type(origin) is Leaf:
-                if not self._ends_at(origin):
-                    return False
-                continue
-            if type(origin) is not Node:
-                return False
-            node: Node = origin
-            op: OpInfo = node.op
-            if node.outputs or type(op) is Unlisted:
-                return False
-            self.nodes.append(node)
-            for edge in node.edges:
-                if edge is not None and edge not in seen:
-                    seen.add(edge)
-                    waiting.append(edge)
-        return True
-
-    def _ends_at(self, leaf: Leaf) -> bool:
-        """Whether the ``.grad`` of ``leaf`` will be what this backward alone brings."""
-        tensor = leaf.ref()
-        if tensor is None or tensor.grad is not None or tensor._post_accumulate_grad_hooks:
-            return False
-        self.leaves += (leaf, tensor)
-        return True
-
-    def tell(self, observers: tuple[Observer, ...]) -> None:
-        """The backward has ended: tell what it came by, or where it raised what it would have come by."""
-        observer: Observer
-        for node in self.nodes:
-            found = _sums_of(node)
-            for observer in observers:
-                observer.on_torch_passed(node, found)
-        for at in range(0, len(self.leaves), 2):
-            gradient = self.leaves[at + 1].grad
-            if gradient is not None:
-                for observer in observers:
-                    observer.on_gradient(self.leaves[at], gradient, False)
-
-
-def _sums_of(node: Node) -> list[tuple[int, Any]]:
-    """For each input of ``node`` that was stretched, its position and the sum that undoes it."""
-    found: list[tuple[int, Any]] = []
-    op: OpInfo = node.op
-    if op.broadcasts or op.sums:
-        for position in range(len(node.edges)):
-            origin = node.edges[position]
-            if origin is not None:
-                undone = _sum_of(node, position, origin.shape)
-                if undone is not None:
-                    found.append((position, undone))
-    return found
-
-
-def _sum_of(node: Node, position: int, shape: Any) -> Any:
-    """The sum that gives an input of that ``shape`` its gradient, where the op itself stretches it; None for none."""
-    op: OpInfo = node.op
-    if position in op.broadcasts:
-        same = node.shape is shape or node.shape == shape
-        return None if same else reduction(tuple(node.shape), tuple(shape))
-    if op.sums and op.inputs[position] in op.sums:
-        return op.sums[op.inputs[position]](tuple(node.shape), tuple(shape))
-    return None
-
-
 class Quiet:
     """Since when no hook was registered that could change a gradient.
 
@@ -285,12 +173,13 @@ class TorchBackward:
         leaves: the gradients of leaves that arrived.
         inside: what backwards inside of this one have brought to leaves.
         quiet, handles: the ``Quiet`` when it began.
+        roots: what it starts from, each with its origin.
         shaken: whether a hook of the user's has come since then.
         tapped: the hooks of nodes that only tell what arrives, by node, until it has arrived.
     """
 
     __slots__ = (
-        *("accumulates", "counts", "handles", "hooks", "inside", "leaves", "observers", "quiet", "records"),
+        *("accumulates", "counts", "handles", "hooks", "inside", "leaves", "observers", "quiet", "records", "roots"),
         *("shaken", "tapped", "waiting"),
     )
 
@@ -308,6 +197,7 @@ class TorchBackward:
         self.quiet = self.handles = 0
         self.shaken = False
         self.tapped: dict[Any, Passing] = {}
+        self.roots: list[tuple[Any, Any]] = []
 
     def __call__(self, gradient: Any) -> None:
         """Torch calls it at a node that was tapped, with the gradient that arrives there."""
@@ -326,15 +216,22 @@ class TorchBackward:
             target = target.after
 
     def foreseen(self, begun: list[tuple[Any, Any]]) -> Foreseen | None:
-        """The nodes and sums of this backward, if they are known before it runs and no observer asks for more."""
+        """What is known of this backward before it runs, if that is all that the observers ask for."""
         if not self.accumulates or self.records or _processes():
             return None
         observer: Observer
+        follows = False
         for observer in self.observers:
-            if observer.follows_gradients():
+            if observer.checks_gradients():
                 return None
-        found = Foreseen()
+            follows = follows or observer.follows_gradients()
+        found = Foreseen(self, self.observers, follows, QUIET.since())
         return found if found.reaches([origin for origin, _ in begun]) else None
+
+    def take_over(self) -> None:
+        """A hook of the user's came in a backward that was foreseen: hook every node whose turn is still to come."""
+        self.begin([(_edge(root)[0], origin) for root, origin in self.roots], True)
+        self.shaken = True
 
     def begin(self, roots: list[tuple[Any, Any]], ends: bool) -> None:
         """Hook the nodes that lead to ``roots``, as many as are needed to see every gradient.
@@ -508,28 +405,17 @@ class TorchBackward:
             return False
         node: Node = known
         op: OpInfo = node.op
-        made, kinds = hook.made, _KINDS
-        count = kinds.get(type(made))
-        if count is None:
-            count = kinds[type(made)] = _IDENTITIES.get(type(made).__name__, 0)
-        if not count or op.name not in _HANDING_ON or self._doubtful(node):
+        if op.name not in HANDING_ON or self._doubtful(node):
             return False
-        if node.settings is not op.defaults and node.settings.get("alpha", 1) != 1:
-            return False
-        inputs: int = count
-        origin: Vertex
+        if not node.tapped:
+            tap(hook.made, node)
         target = hook.target
         while target is not None:
-            origin = target.origin
-            same = origin.shape is node.shape or origin.shape == node.shape
-            if target.position >= inputs or not same or origin.dtype is not node.dtype:
+            if not hands_on(node, target.position, target.origin):
                 return False
             target = target.after
-        if not node.tapped:
-            made._register_hook_dict(_tap_of_all())
-            node.tapped = True
         hook.stands = _PLACED
-        self.tapped[made] = hook
+        self.tapped[hook.made] = hook
         return True
 
     def _place(self, hook: Passing) -> None:
@@ -629,7 +515,7 @@ class TorchBackward:
         if gradient is not reduced and gradient.shape != reduced.shape:
             undone = reduction(tuple(gradient.shape), tuple(shape))
         else:  # torch's rule may have summed
-            undone = _sum_of(node, position, shape)
+            undone = sum_of(node, position, shape)
         observer: Observer
         for observer in self.observers:
             observer.on_rule(node, position, gradient, reduced, undone)
@@ -752,22 +638,33 @@ def recorded(
     observer: Observer
     for observer in walk.observers:
         observer.on_backward_begin(begun)
-    foreseen = None
     try:
         foreseen = None if args[3] else walk.foreseen(begun)
-        hooked = foreseen is None
-        result = _hooked_run(walk, begun, run, roots, args, kwargs) if hooked else run(roots, *args, **kwargs)
+        if foreseen is None:
+            result = _hooked_run(walk, begun, run, roots, args, kwargs)
+        else:
+            walk.roots = [(root, origin) for root, (origin, _) in zip(roots, begun, strict=False)]
+            result = _foreseen_run(walk, foreseen, run, roots, args, kwargs)
     except Exception as error:
-        if foreseen is not None:  # how far it came is known of the leaves alone
-            foreseen.tell(walk.observers)
         for observer in walk.observers:
             observer.on_backward_error(begun[0][0], error)
         raise
-    if foreseen is not None:
-        foreseen.tell(walk.observers)
     for observer in walk.observers:
         observer.on_backward_end()
     return result
+
+
+def _foreseen_run(
+    walk: TorchBackward, foreseen: Foreseen, run: Callable[..., Any], roots: Any, args: Any, kwargs: Any
+) -> Any:
+    """What ``run`` gives, without hooks as long as the user registers none."""
+    try:
+        foreseen.begin()
+        return run(roots, *args, **kwargs)
+    finally:
+        foreseen.end()
+        if foreseen.shaken or walk.inside:
+            walk.end()
 
 
 def _hooked_run(

@@ -3,6 +3,7 @@ from nbgrad.core.engine.node cimport Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer cimport Observer, torch_followers
 from nbgrad.core.engine.state cimport State
 from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
+from nbgrad.core.recorder.foreseen cimport tap
 from nbgrad.core.recorder.functions cimport Called, tensors_in
 from nbgrad.core.recorder.nodes cimport origin_in
 
@@ -25,9 +26,9 @@ cdef object _unrecorded(tuple observers, Node node, tuple inputs, list results)
 cdef bint _any_learns(tuple args, object kwargs) except -1
 @cython.locals(observer=Observer, observers=tuple, node=Node, op=OpInfo, settings=dict)
 cdef object _recorded(Called known, object function, tuple args, object kwargs, State state)
-@cython.locals(observer=Observer)
+@cython.locals(observer=Observer, follows=bint)
 cdef object _tell(Called known, Node node, tuple inputs, object out, State state, tuple observers)
 cdef list _edges(tuple inputs, State state)
 @cython.locals(made=AnyNode, metadata=dict, number=Py_ssize_t)
-cdef bint _one(Node node, Tensor out) except -1
+cdef bint _one(Node node, Tensor out, bint follows) except -1
 cdef object _several(Node node, object result)

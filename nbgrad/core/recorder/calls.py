@@ -16,6 +16,7 @@ from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
+from nbgrad.core.recorder.foreseen import tap
 from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, called, tensors_in, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, origin_in
 from nbgrad.core.tensor.filled import Filled
@@ -122,7 +123,7 @@ def _recorded(
     node.op = op
     node.settings = {**op.defaults, **settings} if settings else op.defaults
     node.hooks = node.plan = node.saved = None  # type: ignore[assignment]  # its rule is torch's
-    node.tapped = False
+    node.tapped = 0
     node.device = None
     node.edges = _edges(inputs, state)  # before the call, which may change them in place
     observers = torch_followers(state.observers)
@@ -146,8 +147,12 @@ def _tell(
 ) -> None:
     """Make ``node`` the origin of ``out``, and tell the observers of the op, if torch recorded it."""
     results: list[Any] = []
+    observer: Observer
     if isinstance(out, Tensor):
-        if (known.changes and _through_view(node.op.name, out._base, state)) or not _one(node, out):
+        follows = False
+        for observer in observers:
+            follows = follows or observer.follows_gradients()
+        if (known.changes and _through_view(node.op.name, out._base, state)) or not _one(node, out, follows):
             if not out.requires_grad:
                 _unrecorded(observers, node, inputs, [out])
             return
@@ -157,11 +162,11 @@ def _tell(
         if out is None:
             _unrecorded(observers, node, inputs, [one for one in results if not one.requires_grad])
             return
-    observer: Observer
     for observer in observers:
         observer.on_torch_record(node, inputs, out)
         if len(results) > 1:
             observer.on_result(node.op, inputs, node.settings, tuple(results), node)
+    node.saved = None  # type: ignore[assignment]
 
 
 def _unrecorded(observers: tuple[Observer, ...], node: Node, inputs: tuple[Any, ...], results: list[Any]) -> None:
@@ -176,8 +181,8 @@ def _edges(inputs: tuple[Any, ...], state: State) -> list[Any]:
     return [origin_in(one, state) if isinstance(one, Tensor) else None for one in inputs]
 
 
-def _one(node: Node, out: Any) -> bool:
-    """Make ``node`` the origin of ``out``; False where torch has recorded nothing."""
+def _one(node: Node, out: Any, follows: bool) -> bool:
+    """Make ``node`` the origin of ``out``, and have torch tell its gradient; False where torch has recorded nothing."""
     made = out.grad_fn
     if made is None:
         return False
@@ -191,6 +196,10 @@ def _one(node: Node, out: Any) -> bool:
     node.dtype = out.dtype_too if _COMPILED else out.dtype  # which the look at the shape has seen
     if number == 0:
         metadata[KEY] = node
+        if follows:
+            if _COMPILED:
+                node.saved = out.numbers_too  # which the same look has found; None where they are many
+            tap(made, node)
     else:  # the others of the node are not given to the caller
         node.outputs = 1
         metadata[KEY] = {number: Output(node, 0, out)}

@@ -17,7 +17,7 @@ cdef class Called:
 
     @cython.locals(row=OpInfo, missing=Py_ssize_t)
     cpdef tuple arguments(self, tuple args, dict kwargs)
-    @cython.locals(places=tuple, inputs=list, needed=Py_ssize_t, at=Py_ssize_t, wanted=list)
+    @cython.locals(places=tuple, inputs=list, needed=Py_ssize_t, at=Py_ssize_t, count=Py_ssize_t, more=list, settings=dict)
     cdef tuple _named(self, OpInfo row, tuple names, tuple args, dict kwargs)
 
 cpdef list tensors_in(object value)

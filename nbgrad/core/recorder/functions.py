@@ -161,20 +161,24 @@ class Called:
         self, row: Op, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[OpInfo, tuple[Any, ...], dict[str, Any]]:
         """The same by the names of the arguments."""
-        key = (len(args), *kwargs) if kwargs else len(args)
+        count = len(args)
+        key: Any = (count, tuple(kwargs)) if kwargs else count
         places = self.places.get(key)
         if places is None:
-            unnamed = ("",) * (len(args) - len(names))
-            places = self.places[key] = _places(row, (*names[: len(args)], *unnamed, *kwargs))
-        values = (*args, *kwargs.values()) if kwargs else args
+            unnamed = ("",) * (count - len(names))
+            places = self.places[key] = _places(row, (*names[:count], *unnamed, *kwargs))
+        more: list[Any] = list(kwargs.values()) if kwargs else []
         inputs: list[Any] = []
         needed = row.arity - row.optional
         for at in places[0]:
-            value = values[at] if at >= 0 else None
+            value = None if at < 0 else args[at] if at < count else more[at - count]
             if value is None and len(inputs) < needed:
                 raise TypeError("an input is missing")
             inputs.append(value)
-        return row, tuple(inputs), {name: values[at] for name, at in places[1]}
+        settings: dict[str, Any] = {}
+        for name, at in places[1]:
+            settings[name] = args[at] if at < count else more[at - count]
+        return row, tuple(inputs), settings
 
 
 def _places(row: Op, given: tuple[str, ...]) -> tuple[list[int], list[tuple[str, int]]]:

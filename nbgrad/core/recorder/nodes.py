@@ -97,7 +97,7 @@ def _adopt(made: Any, state: State, name: str, out: torch.Tensor | None) -> None
     node.settings = node.op.defaults
     node.edges = edges
     node.hooks = node.plan = node.saved = None  # type: ignore[assignment]  # its rule is torch's
-    node.tapped = False
+    node.tapped = 0
     node.place = None  # type: ignore[assignment]  # its line is not known
     node.seq = next_seq()
     node.outputs = len(facts) if len(facts) > 1 else 0

@@ -1,5 +1,30 @@
-from nbgrad.core.engine.observer cimport Observer
+cimport cython
+from nbgrad.core.backend.function_mode cimport lift, put_back
+from nbgrad.core.engine.observer cimport Observer, torch_followers
+from nbgrad.core.engine.scope cimport called
 from nbgrad.core.engine.state cimport State
+from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
+from nbgrad.core.recorder.calls cimport TorchCalls
+from nbgrad.core.recorder.nodes cimport origin_in
+
+cdef TorchCalls _CALLS
+cdef set _stepping
+
+@cython.final
+cdef class _Torch:
+    cdef public object backward
+    cdef public object call
+    cdef public object handle
+    cdef public object lock
+    cdef public list open
+    cdef public object zero_grad
+
+
+@cython.locals(tensor=Tensor)
+cdef list _learned(object optimizer)
+cdef object _stepped()
+@cython.locals(made=AnyNode, metadata=dict)
+cdef bint _is_known(Tensor tensor) except -1
 
 cpdef object follow()
 cpdef object unfollow(object thread)

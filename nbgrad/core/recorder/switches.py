@@ -12,12 +12,15 @@ from typing import Any
 from weakref import WeakSet
 
 import torch
+from torch import Tensor
 from torch.autograd.function import _HookMixin
 
 from nbgrad.core.backend.function_mode import lift, put_back, recorder, take_off, unheard
+from nbgrad.core.engine.node import Node
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.scope import called, forget_paths
 from nbgrad.core.engine.state import State, current
+from nbgrad.core.engine.torch_origins import KEY
 from nbgrad.core.recorder.backwards import QUIET, TorchBackward, recorded, recorded_inside, register, torchs_register
 from nbgrad.core.recorder.calls import TorchCalls
 from nbgrad.core.recorder.compiled_regions import Regions
@@ -47,10 +50,12 @@ class _Thread(local):
     def __init__(self) -> None:
         self.walk: TorchBackward | None = None
         self.lifted = False
-        self.stepping = False
 
 
 _thread = _Thread()
+
+_stepping: set[int] = set()
+"""The threads in which a step runs that took our mode off."""
 
 STEPPED: WeakSet[torch.optim.Optimizer] = WeakSet()
 """Torch's optimizers that took a step while a graph was open."""
@@ -84,6 +89,7 @@ def _forked() -> None:
     """In a new process no other thread holds the lock, and no other thread records."""
     _torch.lock = RLock()
     _torch.open = [thread for thread in _torch.open if thread == get_ident()]
+    _stepping.intersection_update({get_ident()})
 
 
 if hasattr(os, "register_at_fork"):
@@ -136,7 +142,7 @@ def _settle(count: int) -> None:
     if count == 0:
         take_off()
         _thread.walk = None
-        _thread.stepping = False
+        _stepping.discard(get_ident())
     with _torch.lock:
         while follows() > count:
             _torch.open.remove(get_ident())
@@ -206,12 +212,15 @@ def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
     """Torch's ``_engine_run_backward``: the observers are notified of it."""
     state = current()
     run: Callable[..., Any] = _torch.backward
-    if not state.observers or torch._C._functorch.maybe_current_level() is not None or _batched(args[0]):
+    accumulates = bool(kwargs.get("accumulate_grad"))
+    if not state.observers or torch._C._functorch.maybe_current_level() is not None:
+        return run(t_outputs, *args, **kwargs)
+    if not accumulates and _batched(args[0]):
         return run(t_outputs, *args, **kwargs)
     if _thread.walk is not None:
         return recorded_inside(run, _thread.walk, t_outputs, args, kwargs)
     stacked = take_off()
-    _thread.walk = walk = TorchBackward(state, bool(kwargs.get("accumulate_grad")), bool(args[2]))
+    _thread.walk = walk = TorchBackward(state, accumulates, bool(args[2]))
     try:
         return recorded(walk, run, state, t_outputs, args, kwargs)
     finally:
@@ -228,24 +237,33 @@ def _batched(seeds: Any) -> bool:
 def _call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Torch's ``Module.__call__``, in the scope of the module."""
     state: State = current()
-    if _thread.stepping:
+    if _stepping:
         _stepped()  # a step that raised
     if not state.observers:
         return _torch.call(module, *args, **kwargs)
-    return called(module, state, _run_module, (module, *args), kwargs)
-
-
-def _run_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Run it, and know its results, as those of a compiled one, while its scope is there."""
-    result = _torch.call(module, *args, **kwargs)
-    unheard(_know, result)  # a look at a tensor comes by the mode too
-    return result
+    return called(module, state, _torch.call, (module, *args), kwargs, _know)
 
 
 def _know(result: Any) -> None:
-    for one in tensors_in(result):
-        if one.requires_grad and not isinstance(one, Filled):
-            origin_in(one, current())
+    """Know the results of a module, as those of a compiled one, while its scope is there."""
+    lifted = lift()  # a look at a tensor comes by the mode too
+    try:
+        if not isinstance(result, Tensor) or not _is_known(result):
+            for one in tensors_in(result):
+                if one.requires_grad and not isinstance(one, Filled):
+                    origin_in(one, current())
+    finally:
+        if lifted:
+            put_back()
+
+
+def _is_known(tensor: torch.Tensor) -> bool:
+    """Whether an op that was seen has made it, and nothing else."""
+    made: Any = tensor.grad_fn
+    if made is None:
+        return False
+    metadata = made.metadata
+    return type(metadata.get(KEY)) is Node
 
 
 def _handle(public_api: Any, relevant_args: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -256,15 +274,21 @@ def _handle(public_api: Any, relevant_args: Any, /, *args: Any, **kwargs: Any) -
     if not lift():
         return _torch.handle(public_api, relevant_args, *args, **kwargs)
     try:
-        return _CALLS.__torch_function__(public_api, tuple([type(one) for one in relevant_args]), args, kwargs)
+        return _CALLS._run(public_api, tuple([type(one) for one in relevant_args]), args, kwargs)
     finally:
         put_back()
 
 
 def _learned(optimizer: Any) -> list[Any]:
     """Its parameters that torch's autograd gives a gradient. An optimizer of nbgrad's has none."""
-    held = [one for group in optimizer.param_groups for one in group["params"]]
-    return [one for one in held if isinstance(one, torch.Tensor) and one.requires_grad]
+    found: list[Any] = []
+    for group in optimizer.param_groups:
+        for one in group["params"]:
+            if isinstance(one, Tensor):
+                tensor = one  # the same, of a type whose attributes compiled code reads without a look-up
+                if tensor.requires_grad:
+                    found.append(one)
+    return found
 
 
 def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -276,7 +300,8 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
     observers = torch_followers(current().observers)
     if not observers:
         return
-    _thread.stepping = lift()
+    if lift():
+        _stepping.add(get_ident())
     learned = _learned(optimizer)
     if not learned:
         _stepped()
@@ -304,8 +329,8 @@ def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
 
 def _stepped() -> None:
     """Put our mode back where a step took it off."""
-    if _thread.stepping:
-        _thread.stepping = False
+    if _stepping and get_ident() in _stepping:
+        _stepping.discard(get_ident())
         put_back()
 
 

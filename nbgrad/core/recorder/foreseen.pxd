@@ -1,0 +1,70 @@
+cimport cython
+from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Vertex
+from nbgrad.core.engine.observer cimport Observer
+from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
+
+
+cdef dict _KINDS
+cdef list _TAP
+cdef frozenset _HANDING_ON
+
+@cython.locals(op=OpInfo)
+cpdef object tap(AnyNode made, Node node)
+@cython.locals(op=OpInfo, settings=dict)
+cdef Py_ssize_t _handed_on(object made, Node node) except -1
+@cython.locals(reached=Vertex, same=bint)
+cpdef bint hands_on(Node node, Py_ssize_t position, object origin) except -1
+
+# There is one for each op and leaf of a backward, and none is in a cycle.
+@cython.freelist(256)
+@cython.no_gc
+@cython.final
+cdef class Passage:
+    cdef Py_ssize_t count
+    cdef Node giver
+    cdef object origin
+    cdef bint passed
+    cdef Py_ssize_t position
+    cdef bint shares
+    cdef object tensor
+
+@cython.final
+cdef class Foreseen:
+    cdef bint follows
+    cdef object handles
+    cdef tuple observers
+    cdef long long quiet
+    cdef public bint shaken
+    cdef bint shared
+    cdef dict stops
+    cdef list waiting
+    cdef object walk
+
+    @cython.locals(stop=Passage, waiting=list, at=Py_ssize_t)
+    cpdef bint reaches(self, list roots) except -1
+    @cython.locals(stop=Passage)
+    cdef object _lead_to(self, object origin, Node giver, Py_ssize_t position)
+    @cython.locals(op=OpInfo, edges=list, position=Py_ssize_t, settings=dict)
+    cdef bint _goes_on_from(self, Node node) except -1
+    @cython.locals(tensor=Tensor)
+    cdef bint _ends_at(self, Passage stop, Leaf leaf) except -1
+    @cython.locals(stop=Passage, target=Passage, node=Node, edges=list, position=Py_ssize_t)
+    cdef bint _all_given(self) except -1
+    cpdef object begin(self)
+    @cython.locals(made=AnyNode, metadata=dict, stop=Passage)
+    cdef object _told(self, object gradient)
+    cdef object _shake(self)
+    @cython.locals(observer=Observer, origin=Vertex, node=Node, target=Passage, edges=list, position=Py_ssize_t, lone=bint)
+    cdef object _arrived(self, Passage stop, object gradient)
+    @cython.locals(observer=Observer)
+    cdef object _given(self, Node node, Py_ssize_t position, Vertex origin, object gradient)
+    cpdef object end(self)
+    @cython.locals(stop=Passage, observer=Observer, node=Node)
+    cdef object _tell_nodes(self)
+    @cython.locals(stop=Passage, observer=Observer, tensor=Tensor)
+    cdef object _tell_leaves(self)
+
+@cython.locals(op=OpInfo, position=Py_ssize_t, origin=Vertex)
+cdef list _sums_of(Node node)
+@cython.locals(op=OpInfo, same=bint)
+cpdef object sum_of(Node node, Py_ssize_t position, object shape)

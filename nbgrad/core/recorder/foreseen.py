@@ -1,0 +1,319 @@
+"""A backward of torch's that needs no hook: the nodes of ours say before it runs where it will come by.
+
+Torch tells what arrives at a node that was tapped when it was made. Where one op alone leads to it, that is what this
+op gave. What a leaf got is its ``.grad``, once the backward has ended.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.hooks import RemovableHandle
+
+from nbgrad.core.engine.broadcast import reduction
+from nbgrad.core.engine.node import Leaf, Node, OpInfo, Vertex
+from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.torch_origins import KEY
+from nbgrad.core.recorder.functions import Unlisted
+
+_IDENTITIES = {"AddBackward0": 2, "SubBackward0": 1}
+"""Torch's nodes that hand on what they are given, and to how many of their first inputs."""
+
+_KINDS: dict[type, int] = {}
+"""The number in ``_IDENTITIES`` for each class of nodes that was met; 0 for a class that is not there."""
+
+HANDING_ON = frozenset({"add", "add_", "sub", "sub_"})
+"""The rows of those nodes."""
+
+_HANDING_ON = HANDING_ON  # of a type of C's in compiled code, where Python cannot see it
+
+_current: Any = torch._C._current_autograd_node
+
+TAPS: dict[Any, Any] = {}
+"""What is called where a gradient arrives at a tapped node: the backwards that run now. All nodes share this dict."""
+
+_TAP: list[Any] = []
+"""A tensor that has them, made when the first node is tapped: torch takes the hooks of a node from a tensor."""
+
+
+def tap(made: Any, node: Node) -> None:
+    """Have torch tell what arrives at its node ``made``, which is that of ``node``.
+
+    It takes a sixth of what a hook takes. It cannot be taken off again, but is there for all backwards.
+    """
+    if not _TAP:
+        holder = torch.zeros((), requires_grad=True)
+        holder._backward_hooks = TAPS  # torch wants an OrderedDict, and needs a dict
+        _TAP.append(holder)
+    made._register_hook_dict(_TAP[0])
+    op: OpInfo = node.op
+    node.tapped = 1 + (_handed_on(made, node) if op.name in _HANDING_ON else 0)
+
+
+def _handed_on(made: Any, node: Node) -> int:
+    """To how many of its first inputs ``made`` gives what arrives at it."""
+    kind = type(made)
+    count = _KINDS.get(kind)
+    if count is None:
+        count = _KINDS[kind] = _IDENTITIES.get(kind.__name__, 0)
+    op: OpInfo = node.op
+    return 0 if node.settings is not op.defaults and node.settings.get("alpha", 1) != 1 else count
+
+
+def hands_on(node: Node, position: int, origin: Any) -> bool:
+    """Whether what arrives at the tapped ``node`` is what it gives to that input, which has the ``origin``."""
+    reached: Vertex = origin
+    same = reached.shape is node.shape or reached.shape == node.shape
+    return position < node.tapped - 1 and same and reached.dtype is node.dtype
+
+
+class Passage:
+    """Where a backward comes by: an op, or a leaf.
+
+    Attributes:
+        origin: it.
+        giver, position: the op of which the rule gives it a gradient, and which input of that op it is; the first one.
+        count: how many rules give it one; one more where the backward begins.
+        passed: whether the backward has come by.
+        shares: whether the op gives a gradient to a tensor that gets several.
+        tensor: that of a leaf.
+    """
+
+    __slots__ = ("count", "giver", "origin", "passed", "position", "shares", "tensor")
+
+    count: int
+    giver: Node | None
+    origin: Any
+    passed: bool
+    position: int
+    shares: bool
+    tensor: Any
+
+
+class Foreseen:
+    """A backward of torch's that needs no hook.
+
+    It may have ops of rows of the table alone, with one output each: such an op gives each of its inputs a gradient. A
+    leaf has no ``.grad`` before it. Where the gradients themselves are asked for, every node is tapped, no hook of the
+    user's may change a gradient, and of a tensor that gets several each is what its giver was given.
+
+    Args:
+        walk: the backward with hooks that takes over, if a hook of the user's comes while it runs.
+        observers: who is told.
+        follows: whether they ask for the gradients of what ops made.
+        quiet: all ops with a larger number have no hook of the user's.
+
+    Attributes:
+        shaken: whether a hook of the user's has come.
+    """
+
+    __slots__ = ("follows", "handles", "observers", "quiet", "shaken", "shared", "stops", "waiting", "walk")
+
+    observers: tuple[Observer, ...]
+
+    def __init__(self, walk: Any, observers: tuple[Observer, ...], follows: bool, quiet: int) -> None:
+        self.walk = walk
+        self.observers = observers
+        self.follows = follows
+        self.quiet = quiet
+        self.handles = RemovableHandle.next_id
+        self.stops: dict[Any, Passage] = {}
+        self.waiting: list[Passage] = []
+        self.shared = self.shaken = False
+
+    def reaches(self, roots: list[Any]) -> bool:
+        """Go from ``roots`` to all that leads there; False where more than that has to be seen."""
+        stop: Passage
+        origin: Any
+        for origin in roots:
+            self._lead_to(origin, None, 0)
+        waiting, at = self.waiting, 0
+        while at < len(waiting):
+            stop = waiting[at]
+            at += 1
+            origin = stop.origin
+            if type(origin) is Leaf:
+                if not self._ends_at(stop, origin):
+                    return False
+            elif type(origin) is not Node or not self._goes_on_from(origin):
+                return False
+        return not self.follows or not self.shared or self._all_given()
+
+    def _lead_to(self, origin: Any, giver: Node | None, position: int) -> None:
+        """A rule of ``giver``, or the caller, gives ``origin`` a gradient."""
+        stop: Passage | None = self.stops.get(origin)
+        if stop is not None:
+            stop.count += 1
+            self.shared = True
+            return
+        stop = Passage.__new__(Passage)
+        stop.origin, stop.giver, stop.position, stop.count, stop.tensor = origin, giver, position, 1, None
+        stop.passed = stop.shares = False
+        self.stops[origin] = stop
+        self.waiting.append(stop)
+
+    def _goes_on_from(self, node: Node) -> bool:
+        """Meet the inputs of ``node``; False where it may do more than give each of them a gradient."""
+        op: OpInfo = node.op
+        if node.outputs or type(op) is Unlisted:
+            return False
+        if self.follows and (not node.tapped or node.seq <= self.quiet):
+            return False
+        if node.settings is not op.defaults:
+            for value in node.settings.values():
+                if isinstance(value, Tensor) and value.requires_grad:
+                    return False  # it gets one too, which the row does not know
+        edges = node.edges
+        for position in range(len(edges)):
+            origin = edges[position]
+            if origin is not None:
+                self._lead_to(origin, node, position)
+        return True
+
+    def _ends_at(self, stop: Passage, leaf: Leaf) -> bool:
+        """Whether the ``.grad`` of ``leaf`` will be what this backward alone brings."""
+        tensor = leaf.ref()
+        if tensor is None or tensor.grad is not None or tensor._post_accumulate_grad_hooks:
+            return False
+        stop.tensor = tensor
+        return not self.follows or not tensor._backward_hooks
+
+    def _all_given(self) -> bool:
+        """Whether of each tensor that gets several gradients the taps tell every one."""
+        stop: Passage
+        target: Passage
+        for stop in self.waiting:
+            if type(stop.origin) is Node:
+                node: Node = stop.origin
+                edges = node.edges
+                for position in range(len(edges)):
+                    origin = edges[position]
+                    if origin is None:
+                        continue
+                    target = self.stops[origin]
+                    if target.count > 1:
+                        if not hands_on(node, position, origin):
+                            return False
+                        stop.shares = True
+        return True
+
+    def begin(self) -> None:
+        """The backward is about to run."""
+        if self.follows:
+            TAPS[self] = self
+
+    def __call__(self, gradient: Any) -> None:
+        """Torch calls it at every node that was tapped, with the gradient that arrives there."""
+        self._told(gradient)
+
+    def _told(self, gradient: Any) -> None:
+        """The same: what torch calls has no types of C's, this one has."""
+        made = _current()
+        metadata = made.metadata
+        known = metadata.get(KEY)
+        stop: Passage | None = self.stops.get(known) if type(known) is Node else None
+        if stop is not None and (stop.passed or gradient is None):
+            stop = None
+        if RemovableHandle.next_id == self.handles:
+            if stop is not None:
+                self._arrived(stop, gradient)
+            return
+        if stop is not None and stop.giver is not None and stop.count == 1:  # a new hook on it runs after this
+            self._given(stop.giver, stop.position, stop.origin, gradient)
+        self._shake()
+
+    def _shake(self) -> None:
+        """A hook of the user's came while the backward runs: from now on every node needs one of ours."""
+        TAPS.pop(self, None)
+        self._tell_leaves()  # of those whose turn has been
+        self.shaken = True
+        self.walk.take_over()
+
+    def _arrived(self, stop: Passage, gradient: Any) -> None:
+        """The gradient of what ``stop`` is has arrived."""
+        stop.passed = True
+        observer: Observer
+        origin: Any = stop.origin
+        lone = stop.giver is not None and stop.count == 1
+        if lone:
+            self._given(stop.giver, stop.position, origin, gradient)
+        for observer in self.observers:
+            observer.on_gradient(origin, gradient, lone)
+        if stop.shares:
+            node: Node = stop.origin
+            target: Passage
+            edges = node.edges
+            for position in range(len(edges)):
+                if edges[position] is not None:
+                    target = self.stops[edges[position]]
+                    if target.count > 1:
+                        self._given(node, position, edges[position], gradient)
+
+    def _given(self, node: Any, position: int, origin: Any, gradient: Any) -> None:
+        """The rule of ``node`` has given that input, which has the ``origin``, its ``gradient``."""
+        observer: Observer
+        undone = sum_of(node, position, origin.shape)
+        for observer in self.observers:
+            observer.on_rule(node, position, gradient, gradient, undone)
+
+    def end(self) -> None:
+        """The backward has ended, or raised: tell what it came by, or would have come by."""
+        TAPS.pop(self, None)
+        if self.shaken:
+            return
+        if not self.follows:
+            self._tell_nodes()
+        self._tell_leaves()
+
+    def _tell_nodes(self) -> None:
+        stop: Passage
+        observer: Observer
+        for stop in self.waiting:
+            if type(stop.origin) is Node:
+                node: Node = stop.origin
+                found = _sums_of(node)
+                for observer in self.observers:
+                    observer.on_torch_passed(node, found)
+
+    def _tell_leaves(self) -> None:
+        stop: Passage
+        observer: Observer
+        for stop in self.waiting:
+            tensor = stop.tensor
+            gradient = None if tensor is None or stop.passed else tensor.grad
+            if gradient is None:
+                continue
+            if self.follows:
+                self._arrived(stop, gradient)
+                continue
+            for observer in self.observers:
+                observer.on_gradient(stop.origin, gradient, False)
+
+
+def _sums_of(node: Node) -> list[tuple[int, Any]]:
+    """For each input of ``node`` that was stretched, its position and the sum that undoes it."""
+    found: list[tuple[int, Any]] = []
+    op: OpInfo = node.op
+    if op.broadcasts or op.sums:
+        for position in range(len(node.edges)):
+            origin = node.edges[position]
+            if origin is not None:
+                undone = sum_of(node, position, origin.shape)
+                if undone is not None:
+                    found.append((position, undone))
+    return found
+
+
+def sum_of(node: Node, position: int, shape: Any) -> Any:
+    """The sum that gives an input of that ``shape`` its gradient, where the op itself stretches it; None for none."""
+    op: OpInfo = node.op
+    if node.shape is shape and not op.sums:  # most often, and the quickest look
+        return None
+    if position in op.broadcasts:
+        same = node.shape is shape or node.shape == shape
+        return None if same else reduction(tuple(node.shape), tuple(shape))
+    if op.sums and op.inputs[position] in op.sums:
+        made: Callable[..., Any] = op.sums[op.inputs[position]]
+        return made(tuple(node.shape), tuple(shape))
+    return None
