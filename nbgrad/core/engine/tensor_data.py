@@ -42,6 +42,11 @@ def memory_of(data: torch.Tensor) -> int:
         return -id(data)
 
 
+def memory_uses(data: torch.Tensor) -> int:
+    """How many tensors share the memory of ``data``, and some more, always as many."""
+    return torch._C._storage_Use_Count(data.untyped_storage()._cdata)
+
+
 def overlaps(data: torch.Tensor) -> bool:
     """Whether several elements share one place in memory, as after ``expand()`` and in overlapping windows."""
     if data.is_contiguous():

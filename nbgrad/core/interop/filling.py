@@ -8,19 +8,15 @@ from functools import cache
 
 import torch
 
+from nbgrad.core.engine.tensor_data import memory_uses
 from nbgrad.core.tensor.filled import Filled, fillings
 from nbgrad.core.tensor.tensor import Tensor
 
 
-def _uses(tensor: torch.Tensor) -> int:
-    """How many tensors share the memory of ``tensor``, and some more, always as many."""
-    return torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
-
-
 @cache
 def _alone() -> int:
-    """What ``_uses`` says of a tensor that shares its memory with no other."""
-    return _uses(torch.empty(1))
+    """The uses of a tensor that shares its memory with no other."""
+    return memory_uses(torch.empty(1))
 
 
 def fill(target: torch.Tensor) -> Tensor:
@@ -51,7 +47,7 @@ def _check_alone(target: torch.Tensor, base: torch.Tensor) -> None:
     known = _alone() + (target is not base)
     kinds = {type(target), type(base)}
     alike = target.dtype == base.dtype and target.is_conj() == base.is_conj() and target.is_neg() == base.is_neg()
-    if kinds != {torch.Tensor} or not alike or _uses(target) > known:
+    if kinds != {torch.Tensor} or not alike or memory_uses(target) > known:
         raise TypeError(
             "a torch tensor would get values of an nbgrad tensor with a gradient, but it is a parameter or an object "
             "of another class, or other tensors share its memory, which would lose the gradient: convert it with "

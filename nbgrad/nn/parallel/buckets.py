@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.engine.tensor_data import overlaps
+from nbgrad.core.engine.tensor_data import memory_uses, overlaps
 from nbgrad.nn.parameter import Parameter
 
 MEBIBYTE = 1 << 20
@@ -26,14 +26,29 @@ class Bucket:
         self.numbers = tuple(numbers)
         self._parameters = [parameters[number] for number in numbers]
         self._index, self._last = index, last
+        self._allocate()
+        self.missing = 0
+        self.work: Any = None
+
+    def _allocate(self) -> None:
         first = self._parameters[0].data
         sizes = [one.data.numel() for one in self._parameters]
         self.flat = torch.zeros(sum(sizes), dtype=first.dtype, device=first.device)
         self.views = [
             _laid_out(part, one.data) for part, one in zip(torch.split(self.flat, sizes), self._parameters, strict=True)
         ]
-        self.missing = 0
-        self.work: Any = None
+        self._own_uses = memory_uses(self.flat)
+
+    def renew(self) -> bool:
+        """Take new memory if somebody else holds a part of it: a gradient of an earlier backward.
+
+        Returns:
+            Whether the memory is new.
+        """
+        if memory_uses(self.flat) == self._own_uses:
+            return False
+        self._allocate()
+        return True
 
     def index(self) -> int:
         """The number of the bucket: the order in which buckets travel."""

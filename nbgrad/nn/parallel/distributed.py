@@ -55,8 +55,9 @@ class DistributedDataParallel(Module, Joinable):
         find_unused_parameters: whether a backward may leave parameters out, other ones in each process. It costs a walk
             over the graph and one more message.
         check_reduction: torch has deprecated it; it does nothing.
-        gradient_as_bucket_view: whether each ``.grad`` is a part of its bucket, which saves memory and a copy. What
-            held an earlier ``.grad`` then sees it change.
+        gradient_as_bucket_view: whether each ``.grad`` always is the same part of its bucket, also where an earlier
+            ``.grad`` is still held, which then changes. Without it, a new ``.grad`` is a part of the bucket too, and
+            the bucket gets new memory if that ``.grad`` is still held when the next average is written.
         static_graph: whether all backwards reach the same parameters as the first. It finds unused ones once.
         delay_all_reduce_named_params, param_to_hook_all_reduce, mixed_precision, device_mesh: not here.
         skip_all_reduce_unused_params, batched_grad_copy: not here.

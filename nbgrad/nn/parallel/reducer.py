@@ -8,7 +8,7 @@ import torch
 
 from nbgrad.core.engine.backward import Walk
 from nbgrad.core.engine.node import Reducer
-from nbgrad.core.engine.tensor_data import dtype_name, owned
+from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.parallel.buckets import Bucket, filled_buckets
 from nbgrad.nn.parallel.peers import Peers
@@ -87,11 +87,19 @@ class BucketReducer(Reducer):
 
     def _fill(self, order: Sequence[int]) -> None:
         self._buckets = filled_buckets(order, self.parameters, self._caps)
-        self._places: dict[int, tuple[Bucket, torch.Tensor]] = {
-            number: (bucket, view)
-            for bucket in self._buckets
-            for number, view in zip(bucket.numbers, bucket.views, strict=True)
-        }
+        self._places: dict[int, tuple[Bucket, torch.Tensor]] = {}
+        for bucket in self._buckets:
+            self._place(bucket)
+
+    def _place(self, bucket: Bucket) -> None:
+        self._places.update({one: (bucket, view) for one, view in zip(bucket.numbers, bucket.views, strict=True)})
+
+    def _renew(self) -> None:
+        """Give new memory to each bucket with a gradient that somebody still holds, unless that is to change too."""
+        if not self._as_view:
+            for bucket in self._buckets:
+                if bucket.renew():
+                    self._place(bucket)
 
     def _forget(self) -> None:
         """Be ready for another backward."""
@@ -175,11 +183,11 @@ class BucketReducer(Reducer):
         self._read_used(used)
         self._complete = True
 
-    def put(self, number: int, tensor: Tensor, gradient: torch.Tensor, taken: set[int]) -> bool:
+    def put(self, number: int, tensor: Tensor, gradient: torch.Tensor, taken: set[int]) -> bool:  # noqa: ARG002  # the average is in the bucket
         """Write the average of a parameter that this process has used to its ``.grad``."""
         if not self._syncing:
             return False
-        self._write(number, tensor, gradient, taken)
+        self._write(number, tensor)
         return True
 
     def end(self) -> None:
@@ -188,7 +196,7 @@ class BucketReducer(Reducer):
             self._forget()
             return
         for number in [one for one in self._absent if self._flags[one]]:
-            self._write(number, self.parameters[number], None, set())
+            self._write(number, self.parameters[number])
         if self._measurement is not None:
             self._measurement.end(self.peers, self._averaged, self._buckets, self.names)
         self._averaged += 1
@@ -233,6 +241,7 @@ class BucketReducer(Reducer):
         self._begun = True
         self._scale = 1.0 if self.hook is not None else 1.0 / self.active
         self._measurement = RankMeasurement.of(walk.observers)
+        self._renew()
         for bucket in self._buckets:
             bucket.missing = len(bucket.numbers)
         self._order = []
@@ -366,16 +375,18 @@ class BucketReducer(Reducer):
             self.peers.wait(work, _COMPARING)
             self._flags = flags.tolist()
 
-    def _write(self, number: int, tensor: Tensor, gradient: torch.Tensor | None, taken: set[int]) -> None:
-        """Make the average the ``.grad`` of ``tensor``, in the memory of ``gradient`` if that is free."""
+    def _write(self, number: int, tensor: Tensor) -> None:
+        """Make the average the ``.grad`` of ``tensor``.
+
+        A new ``.grad`` is a part of the bucket, which saves a copy. The bucket gets new memory before the next average
+        is written, if that ``.grad`` is still held then.
+        """
         view, held = self._places[number][1], tensor._grad
         if self._as_view:
             if held is None or held._data is not view:
                 tensor._grad = Tensor(view)
         elif held is None:
-            data = tensor._data
-            fresh = torch.empty_like(data) if gradient is None else owned(gradient, data, taken)
-            tensor._grad = Tensor(fresh.copy_(view))
+            tensor._grad = Tensor(view.detach())  # a tensor of its own, which counts as a use of the memory
         elif held._needs_grad:
             tensor._grad = Tensor(view.clone())
         else:
@@ -401,6 +412,7 @@ class BucketReducer(Reducer):
 
     def shadow(self) -> None:
         """Take part in one backward of the other processes, with zeros, when this one has no inputs any more."""
+        self._renew()
         for bucket in self._buckets:
             bucket.flat.zero_()
             self.send(bucket)

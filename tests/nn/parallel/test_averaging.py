@@ -38,6 +38,13 @@ def test_every_backward_averages():
     torch.testing.assert_close(both, 2 * once)
 
 
+def test_a_gradient_that_is_held_keeps_its_numbers():
+    """A new ``.grad`` is a part of its bucket, which gets other memory while somebody holds that ``.grad``."""
+    for found in values(workers.held_gradients, 2):
+        assert len(found) == 6
+        assert all(found.values()), found
+
+
 def test_hooks_on_a_parameter():
     first, second = values(workers.seen_by_hooks, 2)
     mean = (first["before"] + second["before"]) / 2

@@ -124,6 +124,48 @@ def twice(rank: int) -> tuple[torch.Tensor, ...]:
     return once, second, net.module.weight.grad.data
 
 
+def held_gradients(rank: int) -> dict[str, bool]:
+    """What becomes of gradients that somebody holds when the next average is written."""
+    net = Parallel(nn.Linear(4, 2).double(), bucket_cap_mb=1.0)
+    weight, bias = net.module.weight, net.module.bias
+    inputs = nbgrad.tensor(X * (rank + 1))
+
+    def backward(times: float) -> None:
+        (net(inputs) * times).sum().backward()
+
+    backward(1.0)
+    first = weight.grad.data.clone()
+    array = weight.grad.data.numpy()  # holds the memory, and no tensor
+    net.zero_grad()
+    backward(2.0)
+    found = {
+        "array": bool((torch.from_numpy(array) == first).all()),
+        "doubled": torch.equal(weight.grad.data, 2 * first),
+    }
+    other, kept = bias.grad, bias.grad.data.clone()
+    net.zero_grad()
+    backward(4.0)
+    found["of the same bucket"] = torch.equal(other.data, kept) and torch.equal(weight.grad.data, 4 * first)
+    del array, other
+    net.zero_grad()
+    address = net._reducer.buckets[0].flat.data_ptr()
+    backward(1.0)
+    found["memory is used again"] = net._reducer.buckets[0].flat.data_ptr() == address
+    found["no copy"] = any(weight.grad.data_ptr() == view.data_ptr() for view in net._reducer.buckets[0].views)
+    before, alias = weight.grad, weight.grad.data.clone()
+
+    def fail(_: Any) -> None:
+        raise ValueError("stop")
+
+    handle = bias.register_hook(fail)
+    try:
+        backward(1.0)
+    except ValueError:
+        found["failed"] = weight.grad is before and torch.equal(before.data, alias)
+    handle.remove()
+    return found
+
+
 def seen_by_hooks(rank: int) -> dict[str, Any]:
     """What hooks on a parameter see, and what does not average."""
     torch.manual_seed(0)
