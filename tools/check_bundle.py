@@ -6,14 +6,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-WIDGETS = Path(__file__).parents[1] / "nbgrad" / "widgets"
+PACKAGE = Path(__file__).parents[1] / "nbgrad"
+WIDGETS = PACKAGE / "widgets"
+KERNELS = Path("core", "symbolic", "exports")
+"""Where the kernels of pages are, and the script that is built of them."""
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return the bytes of every file in a folder, by name; nothing when there is no such folder."""
-    if not folder.is_dir():
-        return {}
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    """Return the bytes of every file that is built in a copy of the package, by its path there."""
+    built = [*(folder / "widgets" / "static").glob("*.*"), folder / KERNELS / "kernels.js"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in built if path.is_file()}
 
 
 def main() -> int:
@@ -22,11 +24,14 @@ def main() -> int:
         copy = Path(folder) / "widgets"
         shutil.copytree(WIDGETS, copy, ignore=shutil.ignore_patterns("node_modules", "static", "__pycache__"))
         (copy / "node_modules").symlink_to(WIDGETS / "node_modules", target_is_directory=True)
+        (copy / "static").mkdir()
+        (Path(folder) / KERNELS).mkdir(parents=True)
+        shutil.copy(PACKAGE / KERNELS / "kernels.ts", Path(folder) / KERNELS)
         subprocess.run(["npm", "run", "--silent", "build"], cwd=copy, check=True)
-        fresh, committed = contents(copy / "static"), contents(WIDGETS / "static")
+        fresh, committed = contents(Path(folder)), contents(PACKAGE)
     stale = sorted(name for name in fresh.keys() | committed.keys() if fresh.get(name) != committed.get(name))
     if stale:
-        print(f"nbgrad/widgets/static is not what nbgrad/widgets/src builds: {', '.join(stale)}.")
+        print(f"these files of nbgrad/ are not what their TypeScript and CSS build: {', '.join(stale)}.")
         print("Build it and commit it:  npm --prefix nbgrad/widgets run build")
     return bool(stale)
 
