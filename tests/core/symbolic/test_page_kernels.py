@@ -61,6 +61,6 @@ def test_every_kernel_that_is_wrong_is_noticed(shortest: dict[str, Case]) -> Non
 
 def test_the_documentation_says_how_many_rows_a_page_runs() -> None:
     text = Path("docs/what_if.md").read_text(encoding="utf-8")
-    told = re.search(r"runs (\d+) of the (\d+) rows", text)
+    told = re.search(r"can compute (\d+) of the (\d+) rows", text)
     assert told is not None
     assert (int(told[1]), int(told[2])) == (len(PINNED["all"]), len(OPS))
