@@ -58,7 +58,7 @@ def test_a_slider_beside_its_kernel(lab: NotebookPage, lab_server: LabServer, tm
 
     lab.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
     part.get_by_role("spinbutton", name="w[1, 1]", exact=True).fill("5")
-    expect(part).to_contain_text("The kernel that made this picture is gone", timeout=10_000)
+    expect(part).to_contain_text("The kernel that made this picture is gone", timeout=30_000)
 
 
 def test_a_graph_of_torchs(lab: NotebookPage, lab_server: LabServer, tmp_path: Path) -> None:

@@ -292,10 +292,17 @@ def test_what_is_folded_in_the_page_leaves_no_stale_legend_and_no_empty_frame(op
     legend = tab.locator(".nbg-legend")
     expect(legend).not_to_contain_text("folded module")
     outer = tab.locator("rect.nbg-scope").first
-    before = float(outer.get_attribute("height") or 0)
     tab.get_by_test_id("nbgrad-scope").filter(has_text="1 (Block)").dispatch_event("dblclick")
     expect(legend).to_contain_text("folded module")
-    assert float(outer.get_attribute("height") or 0) < before - 100
+    frame = outer.bounding_box()
+    boxes = [one.bounding_box() for one in tab.locator(".nbg-node").all()]
+    right, bottom = frame["x"] + frame["width"], frame["y"] + frame["height"]
+    inside = [one for one in boxes if one["x"] > frame["x"] and frame["y"] < one["y"] < bottom]
+    assert len(inside) >= 3
+    assert 0 < min(one["x"] for one in inside) - frame["x"] < 30
+    assert 0 < min(one["y"] for one in inside) - frame["y"] < 40, "its title is there"
+    assert 0 < right - max(one["x"] + one["width"] for one in inside) < 30
+    assert 0 < bottom - max(one["y"] + one["height"] for one in inside) < 30
     screenshot(tab, "view_frame_tight")
     tab.get_by_test_id("nbgrad-scope").first.dispatch_event("dblclick")
     expect(legend).not_to_contain_text("operation" if tab.locator(".nbg-op:not(.nbg-root)").count() == 0 else "leaf")
