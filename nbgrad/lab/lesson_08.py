@@ -296,10 +296,10 @@ EXERCISES = (
     Exercise(
         "8.2",
         "Fifty layers",
-        f"Write deep_cured(layers): a network that takes images of 64 numbers and gives 10 scores, with so many layers "
-        f"of nn.Linear({_WIDTH}, {_WIDTH}) and ReLU, each with a way around it. With {_LAYERS} layers its values may "
-        "not explode, each layer has to get a gradient, and in twenty steps of SGD with lr=0.01 and momentum=0.9 the "
-        "loss may neither rise nor end in NaN.",
+        f"Write deep_cured(layers): a network that takes images of 64 numbers and gives 10 scores. The argument is the "
+        f"number of its layers of nn.Linear({_WIDTH}, {_WIDTH}) and ReLU, each with a way around it. With {_LAYERS} "
+        "layers its values may not explode, each layer has to get a gradient, and in twenty steps of SGD with lr=0.01 "
+        "and momentum=0.9 the loss may neither rise nor end in NaN.",
         _cured,
         (
             "x + f(x) is larger than x. By how much, after fifty times? Print the size of the values after each block.",

@@ -82,7 +82,7 @@ def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, creat
 def _accumulate(hooks: Hooks, tensor: Any, gradient: Any, taken: set[int], create_graph: bool) -> None:
     """Write the ``.grad`` of a leaf that has hooks: its reducer does, or the gradient is added as it is."""
     reducer, number = hooks.reducer or (None, 0)
-    if reducer is None or not reducer.put(number, tensor, gradient, taken):
+    if reducer is None or not reducer.put(number, tensor):
         tensor.accumulate(gradient, taken, create_graph=create_graph)
     run_accumulated(hooks.accumulated, tensor)
 

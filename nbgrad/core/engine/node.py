@@ -139,14 +139,12 @@ class Reducer:
         """
         raise NotImplementedError
 
-    def put(self, number: int, tensor: Any, gradient: Any, taken: set[int]) -> bool:
+    def put(self, number: int, tensor: Any) -> bool:
         """Write the reduced gradient of leaf ``number`` to the ``.grad`` of ``tensor``.
 
         Args:
             number: the number of the leaf.
             tensor: the leaf's tensor.
-            gradient: what ``take`` got, whose memory may become that of ``.grad``.
-            taken: addresses of memory that may not.
 
         Returns:
             Whether it has; False where this backward accumulates as any other.

@@ -104,7 +104,7 @@ def called(
 ) -> Any:
     """Return ``run(*args, **kwargs)``, run in the scope of ``module``. Every call does this, so it must be fast.
 
-    What it returns is given to ``then`` in that scope.
+    ``then`` gets its result, in the same scope.
 
     Calls nest within a thread. So the scope is changed and restored in ``state`` itself, the current one.
     Another thread, which runs in a copy of the context, gets a state of its own at its first call.

@@ -43,7 +43,7 @@ def memory_of(data: torch.Tensor) -> int:
 
 
 def memory_uses(data: torch.Tensor) -> int:
-    """How many tensors share the memory of ``data``, and some more, always as many."""
+    """The number of tensors that share the memory of ``data``, plus a constant."""
     return torch._C._storage_Use_Count(data.untyped_storage()._cdata)
 
 

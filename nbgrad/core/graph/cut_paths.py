@@ -189,7 +189,7 @@ class Uses:
 
 
 _TOLD = 3
-"""At most so many ends of paths are reported."""
+"""The largest number of path ends that are reported."""
 
 
 def _where() -> tuple[Place, bool]:

@@ -39,8 +39,8 @@ over processes, may take more than a look."""
 _CPU = torch.device("cpu")
 
 _SWEPT = 64
-"""Every so many ops or more a long program drops the facts that are not needed: few enough that a loop makes no
-work for the garbage collector, which looks at what is there after every 700 objects that stay."""
+"""A long program drops the facts that are not needed after at least this many ops. The garbage collector runs after
+every 700 new objects that stay, so a loop makes no work for it."""
 
 _FRESH = 2048
 """With fewer ops than that, and four times those of the last backward, none is dropped that ran since the last backward

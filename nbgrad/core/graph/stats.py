@@ -23,7 +23,7 @@ _MANY = 4096
 """Of so many tensors the norms are taken at a time."""
 
 _AT_ONCE = 1 << 15
-"""Of so many numbers the bins are found at a time: what is made of them fits into the processor's second cache."""
+"""The bins of this many numbers are found at a time: the temporary tensors fit into the processor's second cache."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

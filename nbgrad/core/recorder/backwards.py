@@ -216,7 +216,7 @@ class TorchBackward:
             target = target.after
 
     def foreseen(self, begun: list[tuple[Any, Any]]) -> Foreseen | None:
-        """What is known of this backward before it runs, if that is all that the observers ask for."""
+        """The backward as it is known before it runs, if the observers need no more than that."""
         if not self.accumulates or self.records or _processes():
             return None
         observer: Observer

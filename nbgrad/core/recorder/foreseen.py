@@ -1,7 +1,8 @@
-"""A backward of torch's that needs no hook: the nodes of ours say before it runs where it will come by.
+"""A backward of torch's that needs no hook: nbgrad's nodes say before it runs which nodes it will reach.
 
-Torch tells what arrives at a node that was tapped when it was made. Where one op alone leads to it, that is what this
-op gave. What a leaf got is its ``.grad``, once the backward has ended.
+A node of torch's is tapped when it is made. Then torch calls us with each gradient that arrives there. If a single op
+leads to the node, the gradient is the one that this op returned. The gradient of a leaf is its ``.grad``, which is read
+when the backward has ended.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from nbgrad.core.engine.torch_origins import KEY
 from nbgrad.core.recorder.functions import Unlisted
 
 _IDENTITIES = {"AddBackward0": 2, "SubBackward0": 1}
-"""Torch's nodes that hand on what they are given, and to how many of their first inputs."""
+"""Torch's nodes that pass their gradient on unchanged, and the number of inputs, from the first, that get it."""
 
 _KINDS: dict[type, int] = {}
 """The number in ``_IDENTITIES`` for each class of nodes that was met; 0 for a class that is not there."""
@@ -31,16 +32,16 @@ _HANDING_ON = HANDING_ON  # of a type of C's in compiled code, where Python cann
 _current: Any = torch._C._current_autograd_node
 
 TAPS: dict[Any, Any] = {}
-"""What is called where a gradient arrives at a tapped node: the backwards that run now. All nodes share this dict."""
+"""The backwards that run now. Torch calls each of them when a gradient arrives at a tapped node. All nodes share it."""
 
 _TAP: list[Any] = []
 """A tensor that has them, made when the first node is tapped: torch takes the hooks of a node from a tensor."""
 
 
 def tap(made: Any, node: Node) -> None:
-    """Have torch tell what arrives at its node ``made``, which is that of ``node``.
+    """Make torch call ``TAPS`` with each gradient that arrives at ``made``, torch's node for ``node``.
 
-    It takes a sixth of what a hook takes. It cannot be taken off again, but is there for all backwards.
+    A tap takes a sixth of the time of a hook. It cannot be removed, and is there for all backwards.
     """
     if not _TAP:
         holder = torch.zeros((), requires_grad=True)
@@ -52,7 +53,7 @@ def tap(made: Any, node: Node) -> None:
 
 
 def _handed_on(made: Any, node: Node) -> int:
-    """To how many of its first inputs ``made`` gives what arrives at it."""
+    """The number of inputs, counted from the first, to which ``made`` passes its gradient on unchanged."""
     kind = type(made)
     count = _KINDS.get(kind)
     if count is None:
@@ -62,22 +63,22 @@ def _handed_on(made: Any, node: Node) -> int:
 
 
 def hands_on(node: Node, position: int, origin: Any) -> bool:
-    """Whether what arrives at the tapped ``node`` is what it gives to that input, which has the ``origin``."""
+    """Whether the tapped ``node`` passes its gradient unchanged to the input at ``position``, with that ``origin``."""
     reached: Vertex = origin
     same = reached.shape is node.shape or reached.shape == node.shape
     return position < node.tapped - 1 and same and reached.dtype is node.dtype
 
 
 class Passage:
-    """Where a backward comes by: an op, or a leaf.
+    """An op or a leaf that a backward will reach.
 
     Attributes:
-        origin: it.
-        giver, position: the op of which the rule gives it a gradient, and which input of that op it is; the first one.
-        count: how many rules give it one; one more where the backward begins.
-        passed: whether the backward has come by.
+        origin: the node of the op, or the leaf.
+        giver, position: the first op whose rule gives it a gradient, and its position among the inputs of that op.
+        count: the number of rules that give it a gradient; one more for a tensor at which the backward begins.
+        passed: whether the backward has reached it.
         shares: whether the op gives a gradient to a tensor that gets several.
-        tensor: that of a leaf.
+        tensor: the tensor of a leaf; None for an op.
     """
 
     __slots__ = ("count", "giver", "origin", "passed", "position", "shares", "tensor")
@@ -94,14 +95,15 @@ class Passage:
 class Foreseen:
     """A backward of torch's that needs no hook.
 
-    It may have ops of rows of the table alone, with one output each: such an op gives each of its inputs a gradient. A
-    leaf has no ``.grad`` before it. Where the gradients themselves are asked for, every node is tapped, no hook of the
-    user's may change a gradient, and of a tensor that gets several each is what its giver was given.
+    All its ops belong to rows of the op table and have one output each: such an op gives each of its inputs a gradient.
+    No leaf has a ``.grad`` before it. If the observers need the gradients themselves, three more conditions hold: every
+    node is tapped, no hook of the user's may change a gradient, and every op that gives a gradient to a tensor with
+    several gradients passes its own on unchanged.
 
     Args:
         walk: the backward with hooks that takes over, if a hook of the user's comes while it runs.
-        observers: who is told.
-        follows: whether they ask for the gradients of what ops made.
+        observers: the observers that are notified.
+        follows: whether they need the gradients of the results of ops.
         quiet: all ops with a larger number have no hook of the user's.
 
     Attributes:
@@ -123,7 +125,7 @@ class Foreseen:
         self.shared = self.shaken = False
 
     def reaches(self, roots: list[Any]) -> bool:
-        """Go from ``roots`` to all that leads there; False where more than that has to be seen."""
+        """Follow the graph from ``roots``. Return False if the backward needs hooks."""
         stop: Passage
         origin: Any
         for origin in roots:
@@ -154,7 +156,7 @@ class Foreseen:
         self.waiting.append(stop)
 
     def _goes_on_from(self, node: Node) -> bool:
-        """Meet the inputs of ``node``; False where it may do more than give each of them a gradient."""
+        """Add the inputs of ``node``. Return False if its rule may do more than give each of them a gradient."""
         op: OpInfo = node.op
         if node.outputs or type(op) is Unlisted:
             return False
@@ -180,7 +182,7 @@ class Foreseen:
         return not self.follows or not tensor._backward_hooks
 
     def _all_given(self) -> bool:
-        """Whether of each tensor that gets several gradients the taps tell every one."""
+        """Whether the taps see every gradient of each tensor that gets several."""
         stop: Passage
         target: Passage
         for stop in self.waiting:
@@ -204,11 +206,11 @@ class Foreseen:
             TAPS[self] = self
 
     def __call__(self, gradient: Any) -> None:
-        """Torch calls it at every node that was tapped, with the gradient that arrives there."""
+        """Take the gradient that arrives at a tapped node; torch calls this."""
         self._told(gradient)
 
     def _told(self, gradient: Any) -> None:
-        """The same: what torch calls has no types of C's, this one has."""
+        """Do the same, with the types of C that a method which torch calls cannot have."""
         made = _current()
         metadata = made.metadata
         known = metadata.get(KEY)
@@ -226,12 +228,12 @@ class Foreseen:
     def _shake(self) -> None:
         """A hook of the user's came while the backward runs: from now on every node needs one of ours."""
         TAPS.pop(self, None)
-        self._tell_leaves()  # of those whose turn has been
+        self._tell_leaves()  # the leaves that the backward has reached
         self.shaken = True
         self.walk.take_over()
 
     def _arrived(self, stop: Passage, gradient: Any) -> None:
-        """The gradient of what ``stop`` is has arrived."""
+        """Notify the observers: the gradient of ``stop`` has arrived."""
         stop.passed = True
         observer: Observer
         origin: Any = stop.origin
@@ -251,14 +253,14 @@ class Foreseen:
                         self._given(node, position, edges[position], gradient)
 
     def _given(self, node: Any, position: int, origin: Any, gradient: Any) -> None:
-        """The rule of ``node`` has given that input, which has the ``origin``, its ``gradient``."""
+        """Notify the observers: the rule of ``node`` gave the input at ``position``, with that origin, its gradient."""
         observer: Observer
         undone = sum_of(node, position, origin.shape)
         for observer in self.observers:
             observer.on_rule(node, position, gradient, gradient, undone)
 
     def end(self) -> None:
-        """The backward has ended, or raised: tell what it came by, or would have come by."""
+        """Notify the observers of all that the backward has reached, when it has ended or raised."""
         TAPS.pop(self, None)
         if self.shaken:
             return

@@ -183,7 +183,7 @@ class BucketReducer(Reducer):
         self._read_used(used)
         self._complete = True
 
-    def put(self, number: int, tensor: Tensor, gradient: torch.Tensor, taken: set[int]) -> bool:  # noqa: ARG002  # the average is in the bucket
+    def put(self, number: int, tensor: Tensor) -> bool:
         """Write the average of a parameter that this process has used to its ``.grad``."""
         if not self._syncing:
             return False

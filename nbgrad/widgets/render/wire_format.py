@@ -60,7 +60,7 @@ def unpacked(data: bytes) -> Picture:
 
 
 _PARTS = ("nodes", "edges")
-"""Of what a description has columns."""
+"""The parts of a description that are sent as columns."""
 
 _SHARED = (*_PARTS, "scopes", "steps", "verdicts")
 """Of what a first picture has many that are in the whole one too."""
