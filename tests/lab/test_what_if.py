@@ -57,7 +57,24 @@ def test_a_slider_beside_its_kernel(lab: NotebookPage, lab_server: LabServer, tm
     expect(lab.page.get_by_text("w is [[0.5, -1.0], [2.0, 3.0]] grad")).to_be_visible()
 
     lab.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
-    part.get_by_role("spinbutton", name="w[1, 1]", exact=True).fill("5")
+    expect(part).to_contain_text("The kernel that made this picture is gone", timeout=30_000)
+
+
+def test_a_question_that_a_restart_overtakes(lab: NotebookPage, lab_server: LabServer, tmp_path: Path) -> None:
+    """The kernel is busy, so the question is on its way when the kernel ends, and gets no answer from it."""
+    lab.open(lab_server.add(written(tmp_path / "overtaken.ipynb", "%load_ext nbgrad\nimport nbgrad", SMALL)))
+    lab.page.evaluate("() => { jupyterapp.commands.execute('notebook:run-all-cells'); }")
+    view = lab.page.get_by_test_id("nbgrad-view")
+    expect(view).to_be_visible(timeout=60_000)
+    view.locator('[data-testid=nbgrad-node][aria-label^="w,"]').click()
+    part = view.get_by_test_id("nbgrad-what-if")
+    field = part.get_by_role("spinbutton", name="w[1, 1]", exact=True)
+    expect(field).to_be_visible(timeout=30_000)
+    session = "jupyterapp.shell.currentWidget.sessionContext"
+    busy = "import time; time.sleep(600)"
+    lab.page.evaluate(f"() => {{ {session}.session.kernel.requestExecute({{ code: '{busy}' }}); }}")
+    field.fill("5")
+    lab.page.evaluate(f"() => {session}.restartKernel()")
     expect(part).to_contain_text("The kernel that made this picture is gone", timeout=30_000)
 
 

@@ -29,6 +29,7 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
   let stopped = false;
   let newest = 0;
   let count = 0;
+  let asked = "";
   const mine = Math.random();
   const kernel: Kernel = {
     gone: false,
@@ -36,9 +37,10 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
       model.set("request", { ...request, count: ++count });
       model.save_changes();
     },
-    suppose(asked) {
-      kernel.ask({ suppose: { ...asked, page: mine } });
-      if (kernel.gone) view?.whatIf?.answer({ ...NOTHING, node: asked.node, said: GONE });
+    suppose(what) {
+      kernel.ask({ suppose: { ...what, page: mine } });
+      asked = what.node;
+      lost();
     },
   };
   const redraw = async () => {
@@ -56,7 +58,12 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
   const ticker = html("div", { class: "nbg-ticker", testid: "ticker", hidden: "" });
   el.append(ticker); // until there is a picture
   let shown = () => {};
-  const line: Heard = (own) => (kernel.gone = !own || own.comm_live === false); // called bare when it was cut
+  // A question that is on its way when the kernel ends gets no answer, and others would wait for it.
+  const lost = () => kernel.gone && view?.whatIf?.answer({ ...NOTHING, node: asked, said: GONE });
+  const line: Heard = (own) => {
+    kernel.gone = !own || own.comm_live === false; // called bare when it was cut
+    lost();
+  };
   const heard: Record<string, Heard> = {
     "change:picture": redraw,
     "change:numbers": () => view?.inquiry.answer(model.get("numbers")),
