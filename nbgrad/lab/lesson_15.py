@@ -331,9 +331,10 @@ EXERCISES = (
     Exercise(
         "15.3",
         "Add up, then travel once",
-        "Write accumulate(net, loss_of, parts): a backward for each part, so that .grad has the gradient of the mean "
-        "over all parts, and the gradients travel in the last one alone. net is a DistributedDataParallel, "
-        "loss_of(net, part) gives the mean loss of a part, and all parts have the same size.",
+        "Write accumulate(net, loss_of, parts): a backward for each part, so that .grad has the gradient of the "
+        "mean over all parts, and the processes exchange gradients only in the last backward. net is a "
+        "DistributedDataParallel, loss_of(net, part) gives the mean loss of a part, and all parts have the same "
+        "size.",
         _accumulation,
         (
             "In the block of with net.no_sync(): a backward sends no gradients. The forward belongs inside, too.",
