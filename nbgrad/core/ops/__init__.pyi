@@ -1636,7 +1636,7 @@ def exp_(x: Array) -> Tensor:
 def expand(x: Array, size: Sequence[int]) -> Tensor:
     """Dimensions of size 1, and new leading ones, stretched without copying; -1 keeps a size.
 
-    Broadcasting does this silently; its gradient sums over what was stretched.
+    Broadcasting does this silently; its gradient sums over the stretched dimensions.
 
     Shapes: output as ``size``. Raises RuntimeError where a dimension that is not 1 would change.
     """

@@ -128,14 +128,14 @@ def _expansions(make: Make):
 def expand(x, *, size):
     """Dimensions of size 1, and new leading ones, stretched without copying; -1 keeps a size.
 
-    Broadcasting does this silently; its gradient sums over what was stretched.
+    Broadcasting does this silently; its gradient sums over the stretched dimensions.
 
     Shapes: output as ``size``. Raises RuntimeError where a dimension that is not 1 would change.
     """
     return x.expand(size)
 
 
-@expand.rule("x", r"\sum \bar{y} \text{ over what was stretched}", kernel=identity)
+@expand.rule("x", r"\sum \bar{y} \text{ over the stretched dimensions}", kernel=identity)
 def _(g):
     return g  # the engine sums it down, and says over what
 
