@@ -56,7 +56,7 @@ class NumbersJudge:
 
     Attributes:
         right: computes the right numbers; it is called when an answer is checked.
-        rtol: how far an answer may be off, in units of the right one.
+        rtol: the allowed difference between an answer and the right numbers, relative to the right numbers.
     """
 
     right: Callable[[], Any]
@@ -73,8 +73,8 @@ class ValuesJudge:
     A list is refused, also with the right numbers: the cells below read the values by their names.
 
     Attributes:
-        right: computes them, by name; it is called when an answer is checked.
-        what: what they are, as "gradient".
+        right: computes the right values, by name; it is called when an answer is checked.
+        what: the word for one of the values in messages, as "gradient".
     """
 
     right: Callable[[], Mapping[str, Any]]

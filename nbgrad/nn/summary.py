@@ -59,12 +59,12 @@ class Summary:
 
     @property
     def trainable(self) -> int:
-        """How many of them are learned."""
+        """How many numbers in the parameters are trained."""
         return self.lines[0].trainable
 
     @property
     def frozen(self) -> int:
-        """How many of them are not."""
+        """How many numbers in the parameters are not trained."""
         return self.parameters - self.trainable
 
     @property
@@ -105,14 +105,15 @@ def summary(model: Module, input: Any) -> Summary:
     """Run a copy of ``model`` once on ``input`` and say for each module its output, parameters, FLOPs and memory.
 
     The copy shares the parameters; buffers, gradients and torch's random numbers stay as they are. A model on the meta
-    device costs no memory and no time: pass an input that is there, and the parameters are looked at as if they were.
+    device costs no memory and no time: also make the input on the meta device.
 
     Args:
         model: the model, in training mode or not.
         input: a tensor; a tuple of all arguments, or a dict of named ones; or the shape of a tensor of zeros.
 
     Returns:
-        What prints as a table. Each line counts what is inside its module, so the first one has the totals.
+        An object that prints as a table. Each line includes the modules inside its module, so the first line has the
+        totals.
     """
     args, named = _arguments(model, input)
     on_meta = any(one.device.type == "meta" for one in _tensors([args, named]))

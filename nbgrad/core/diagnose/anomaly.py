@@ -63,19 +63,19 @@ class AnomalyError(RuntimeError):
 
 
 class detect_anomaly(Switch):  # noqa: N801  # torch's name
-    """Inside it the first op that makes a NaN or an Inf raises, in the forward and in the backward.
+    """A context in which the first op that makes a NaN or an Inf raises an error, in the forward and in the backward.
 
-    Ops that are not recorded are checked as well; those of plain torch while a graph is open. An Inf in a constant or a
-    number, as in a mask of -inf, is allowed; a NaN is not, and the message names an input that holds one. Works
-    as ``with detect_anomaly():`` and ``@detect_anomaly()``. It is for debugging: every result is read once more, and
-    the CPU waits for the GPU each time.
+    Ops that are not recorded are checked as well. Ops of plain torch are checked while a graph is open. An Inf in a
+    constant or a number is allowed, as in a mask of -inf. A NaN there is not allowed: the message names the input that
+    holds it. Works as ``with detect_anomaly():`` and ``@detect_anomaly()``. It is for debugging: every result is read
+    once more, and the CPU waits for the GPU each time.
 
     Args:
         check_nan: False only notes the lines of ops, which other messages then name.
 
     Raises:
-        AnomalyError: a RuntimeError, as torch raises. Every ``.grad`` is then as it was before the backward; those of
-            torch's own tensors may have changed.
+        AnomalyError: a RuntimeError, as torch raises. Every ``.grad`` of an nbgrad tensor is then as it was before the
+            backward. The ``.grad`` of a torch tensor may have changed.
     """
 
     __slots__ = ("_check",)
@@ -92,9 +92,9 @@ class detect_anomaly(Switch):  # noqa: N801  # torch's name
 
 
 class set_detect_anomaly(Setting):  # noqa: N801  # torch's name
-    """What ``detect_anomaly`` does from this call on, until ``set_detect_anomaly(False)``; in a ``with`` only inside.
+    """Turn ``detect_anomaly`` on from this call to ``set_detect_anomaly(False)``; as a ``with`` block, only inside it.
 
-    Inside a ``with`` block of nbgrad's it holds until that ends, and in its thread or task alone.
+    Inside another ``with`` block of nbgrad it holds until that block ends. It holds only in its own thread or task.
 
     Args:
         mode: whether it is on.

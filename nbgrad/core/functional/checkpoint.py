@@ -136,10 +136,10 @@ class Segment:
         observers = current().observers
         if any(isinstance(observer, _Forgets) for observer in observers):
             return Switch()
-        return Switch(observers=(*unpacking(observers), _Forgets(self)))  # what is let go need not be packed
+        return Switch(observers=(*unpacking(observers), _Forgets(self)))  # dropped values need not be packed
 
     def saved(self, node: Node, index: int) -> Any:
-        """What the twin of ``node``, the op number ``index`` of the segment, saved; given away, not kept."""
+        """Hand over the values that the second run saved for ``node``, the op number ``index`` of the segment."""
         short = index >= self._ran_to  # a backward inside the first run came before it was complete
         if short or self._again is None or self._again[index : index + 1] == [None]:
             self._ran_to = self.count
@@ -251,7 +251,7 @@ class _HandedOver(Deferred):
 
 
 def _taken_from(node: Node) -> Any:
-    """What ``node`` has saved; it no longer holds it, as tensors that lead to the node may live on."""
+    """Take the saved values out of ``node``: tensors that lead to the node may live on, and would hold them."""
     saved, node.saved = node.saved, _HandedOver()
     return saved
 

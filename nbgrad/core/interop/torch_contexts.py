@@ -68,7 +68,7 @@ def _given(frame: Any) -> list[Any] | None:
 
 
 def _arguments(frame: Any) -> list[Any]:
-    """What the second run takes."""
+    """The arguments of the second run."""
     if hasattr(frame, "saved_args"):
         return list(frame.get_inputs())
     context = frame.input_saver.grad_fn

@@ -1,4 +1,4 @@
-"""What the kernels share that give the gradients of several inputs in one call, those that are asked for."""
+"""Shared parts of the rules whose kernel returns the gradients of several inputs in one call."""
 
 
 def spread(given, mask):

@@ -84,7 +84,7 @@ class RowCall:
     Attributes:
         op: the row.
         args, settings: those of the call, with a ``Value`` for each tensor.
-        results: the values of its results; after those that its caller gets, those that its rules alone take.
+        results: the values of its results: first those that the caller gets, then those that only the rules use.
         scope: the labels of the modules around it, outermost first.
         place: the user's line.
         steps: how many steps it took.
@@ -104,7 +104,7 @@ class ProgramStep:
     """One call of a torch function.
 
     Attributes:
-        function: what is called.
+        function: the function that is called.
         args, kwargs: its arguments, with a ``Value`` for each tensor.
         result: the structure that it returns, with a ``Value`` for each new tensor, and None for anything else. An
             argument that comes back is the same ``Value`` again.

@@ -97,8 +97,8 @@ def difference(
     Args:
         answer: numbers in any form that ``numbers_of`` takes.
         right: the right numbers, in any form too.
-        rtol: how far each number may be off, in units of the right one.
-        atol: how far besides, absolutely.
+        rtol: the allowed relative difference of each number.
+        atol: the allowed absolute difference, in addition.
         equal_nan: whether NaN is right where NaN is.
     """
     want = numbers_of(right)

@@ -1,4 +1,4 @@
-"""What a module may register under which role, and the paths of what it holds."""
+"""The types that a module may register in each role, and the paths of its members."""
 
 from typing import Any
 

@@ -17,7 +17,7 @@ EXTRA = "_extra_state"
 
 
 class IncompatibleKeys(NamedTuple):
-    """What ``load_state_dict`` could not match; both empty when it was strict."""
+    """The keys that ``load_state_dict`` could not match; both lists are empty when it was strict."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -52,7 +52,7 @@ class SavingHooks:
 
 
 class SavedModule(Protocol):
-    """What this file asks of a module."""
+    """The parts of a module that this file uses."""
 
     _roles: dict[str, str]
 

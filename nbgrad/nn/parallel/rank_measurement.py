@@ -1,4 +1,4 @@
-"""What a process measures of one backward, for the graphs that compare the ranks."""
+"""The measurements of one backward in one process, for the graphs that compare the ranks."""
 
 from collections.abc import Sequence
 from functools import partial

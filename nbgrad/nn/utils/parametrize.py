@@ -63,7 +63,7 @@ class ParametrizationList(ModuleList):
 
     @property
     def originals(self) -> list[Any]:
-        """What the parametrizations are applied to."""
+        """The original tensor, to which the parametrizations are applied."""
         names = ["original"] if self.is_tensor else [f"original{at}" for at in range(self.ntensors)]
         return [getattr(self, name) for name in names]
 
@@ -95,7 +95,7 @@ class ParametrizationList(ModuleList):
 
 
 def _undone(modules: Any, value: Any, *, strict: bool) -> Any:
-    """What gives ``value`` when the modules are applied to it; unless ``strict``, as far as they can be undone."""
+    """The tensor from which the modules compute ``value``; unless ``strict``, as far as they can be undone."""
     for module in reversed(list(modules)):
         if not hasattr(module, "right_inverse"):
             if strict:

@@ -32,7 +32,7 @@ def _certain(make: Make):
 
 
 def _drawn(input, p=None):
-    """What torch gives, which has no gradient of the second form, where it is 0 too."""
+    """The result of torch's function. It has no gradient of the second form, not even 0."""
     return torch.bernoulli(input) if p is None else torch.bernoulli(input.detach(), p) + 0 * input
 
 
@@ -47,10 +47,10 @@ def _drawn(input, p=None):
 def bernoulli(input, *, p=None, generator=None):
     """1 with the probabilities that input says, or all with the probability ``p``, else 0.
 
-    Masks are drawn so. A network learns through them by another estimate of the gradient, such as the score function
+    It draws masks. No gradient flows through them: a network needs another estimate of it, such as the score function
     (Williams 1992) or gumbel_softmax.
 
-    Shapes: output as input. Raises RuntimeError for a probability that is none.
+    Shapes: output as input. Raises RuntimeError for a number that is no probability.
     """
     if p is None:
         return torch.bernoulli(input, generator=generator)
@@ -151,7 +151,7 @@ for _name, _texts in _FILLS.items():
 
 
 def _saved_draw(kernel, ctx, concentration, generator):
-    """What ``kernel`` draws, saved with the concentrations for the backward."""
+    """The numbers that ``kernel`` draws, saved with the concentrations for the backward."""
     drawn = Tensor(kernel(concentration.data, generator=generator))
     ctx.save_for_backward(concentration, drawn)
     return drawn

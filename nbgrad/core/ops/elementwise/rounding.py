@@ -44,7 +44,7 @@ def ceil(input):
 def trunc(input):
     """The whole part, elementwise: rounded towards 0.
 
-    It is what a conversion to an integer does.
+    A conversion to an integer does the same.
 
     Shapes: output as input.
     """
@@ -113,7 +113,7 @@ for _row in (floor, ceil, trunc, round, sign):
 
 @op(formula=r"x - \operatorname{trunc}(x)", kernel=torch.frac, inplace=True, samples=_steps)
 def frac(input):
-    """What is left of each element without its whole part, with the sign of the element.
+    """The fractional part of each element, with the sign of the element.
 
     Positions within a period come from it; between its steps its slope is 1.
 

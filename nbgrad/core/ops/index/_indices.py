@@ -48,7 +48,7 @@ def part(one: Any) -> Any:
 
 
 def _tensor(one: Any) -> torch.Tensor | None:
-    """What stands for a tensor as one of its own; None for a number, and for what is no part of an index."""
+    """The torch tensor for a tensor, an array or a sequence in an index; None for anything else, such as a number."""
     if isinstance(one, torch.Tensor):
         return mask_or_positions(one)
     if isinstance(one, bool):

@@ -146,8 +146,8 @@ def _with_any_phase(A, any_phase=False):
 def linalg_eig(A, *, any_phase=False):
     """The eigenvalues of square matrices, complex numbers, and their eigenvectors of length 1 as columns.
 
-    The stability of a recurrent network is in the eigenvalues of its step. A loss must not depend on the phases of
-    the eigenvectors, which are left to chance: its backward raises, or with ``any_phase`` takes them as constant.
+    The stability of a recurrent network is in the eigenvalues of its step. A loss must not depend on the phases of the
+    eigenvectors, which are arbitrary: if it does, its backward raises. With ``any_phase`` the phases count as constant.
 
     Shapes: (..., n, n) gives (..., n) and (..., n, n). Raises LinAlgError where it does not converge.
     """
@@ -289,7 +289,7 @@ _Svd = namedtuple("_Svd", ("U", "S", "V"))
 
 
 def svd(input, some=True, compute_uv=True):
-    """The singular values of matrices and their singular vectors, both as columns, as torch had it first."""
+    """The singular values and vectors of matrices, as torch's older svd: all vectors are columns."""
     if compute_uv:
         u, s, vh = linalg_svd(input, full_matrices=not some)
         return _Svd(u, s, adjoint(vh))
@@ -400,7 +400,7 @@ def svd_lowrank(A, q=6, niter=2, M=None):
     Large weights are compressed so, and recommendations found (Halko et al. 2011, https://arxiv.org/abs/0909.4061). It
     draws random numbers; each of ``niter`` rounds comes closer.
 
-    Shapes: A (..., m, n), and M, which is taken from it, alike; U (..., m, q), S (..., q) and V (..., n, q).
+    Shapes: A (..., m, n), and M, which is subtracted from A, alike; U (..., m, q), S (..., q) and V (..., n, q).
     """
     q, niter = 6 if q is None else q, 2 if niter is None else niter
     A = A if M is None else A - M

@@ -163,7 +163,7 @@ def einsum(equation, *operands):
 
 
 def _seen(x, labels, output):
-    """What only picks diagonals and changes the order of dimensions: a view, as torch's is."""
+    """The einsum that only picks diagonals and changes the order of dimensions: a view, as torch's is."""
     labels = list(labels)
     for label in output:
         while labels.count(label) > 1:

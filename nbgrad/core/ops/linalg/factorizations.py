@@ -86,7 +86,7 @@ def _checked_definite(make: Make):
     reference=_linalg.cholesky_ex,
 )
 def linalg_cholesky_ex(A, *, upper=False, check_errors=False):
-    """The triangular factor of positive definite matrices, and a number that is 0 where there is one.
+    """The triangular factor of positive definite matrices, and a number that is 0 where the factor exists.
 
     Shapes: (..., n, n) gives the same. Raises LinAlgError for another matrix with ``check_errors`` alone.
     """

@@ -246,7 +246,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
 
     Args:
         input: variables x observations, or the observations of one.
-        correction: what is taken from their number.
+        correction: the number subtracted from the number of observations.
         fweights: how often each observation occurs.
         aweights: how much each one counts.
     """

@@ -307,7 +307,7 @@ def _truth(target, weight, label_smoothing, dim):
 
 
 def _share(g, shape, reduction, dim):
-    """What each row of probabilities contributes to the loss, times g, with room for the classes at ``dim``."""
+    """The contribution of each row of probabilities to the loss, times g, with a new dimension ``dim`` for classes."""
     if reduction == "none":
         return unsqueeze(g, dim=dim)
     return g / (prod(shape) / shape[dim]) if reduction == "mean" else g

@@ -62,7 +62,7 @@ def linear_cross_entropy(
 
 @as_one(torch.nn.functional.kl_div)
 def kl_div(input, target, reduction="mean", log_target=False):
-    """Kullback-Leibler divergence of predicted log probabilities from probabilities: how much the target knows more.
+    """Kullback-Leibler divergence: how far predicted log probabilities are from the probabilities of the target.
 
     Distillation (Hinton et al. 2015, https://arxiv.org/abs/1503.02531) and variational inference minimize it.
     ``input`` holds logarithms; so does ``target`` with ``log_target``.

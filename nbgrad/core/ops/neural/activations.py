@@ -362,7 +362,7 @@ def _(gradient, g, x):
     inplace=_nn.gelu_,
 )
 def gelu(input, *, approximate="none"):
-    r"""The input times the probability that a normal variable is below it, elementwise.
+    r"""The input times the probability that a standard normal number is below the input, elementwise.
 
     The activation of BERT, GPT and the vision transformer (Hendrycks and Gimpel 2016,
     https://arxiv.org/abs/1606.08415). ``approximate="tanh"`` is the cheaper formula of GPT-2,

@@ -116,7 +116,7 @@ def _transposed(rank):
 
     spread_out.__name__ = f"conv_transpose{rank}d"
     spread_out.__doc__ = _DOC.format(
-        what=f"The transposed convolution: what the gradient of conv{rank}d does to its output.",
+        what=f"The transposed convolution: it maps the gradient of conv{rank}d's output to that of its input.",
         why="Generators and decoders make large maps of small ones: each number lays down a copy of the kernel.",
         sizes=_sizes(rank),
         weight=f"(C_in, C_out / groups, {_sizes(rank).lower()})",
@@ -247,7 +247,7 @@ def _kernel(g, input, weight, mask, *settings):
 
 @lru_cache(1024)  # a network has a few layers, and asks at every step
 def _geometry(kernel, stride, padding, dilation, groups, transposed, output_padding):
-    """What the kernel of torch takes; and for "same" with an even kernel, by how much more the end is padded."""
+    """The padding for torch's kernel; and for "same" with an even kernel, by how much more the end is padded."""
     rank = len(kernel)
     beyond: tuple[int, ...] = ()
     if isinstance(padding, str):

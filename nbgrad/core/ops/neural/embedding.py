@@ -350,7 +350,8 @@ def embedding_bag(
     """The sum, mean or maximum of rows for each bag, with torch's arguments: see the row embedding_bag.
 
     A matrix of numbers is one bag in each row, without ``offsets``. Raises NotImplementedError for ``sparse=True`` and
-    for ``per_sample_weights`` in another mode than "sum", ValueError for bags that are not said in one way.
+    for ``per_sample_weights`` in another mode than "sum", ValueError if ``offsets`` are missing for a vector of
+    numbers, or given for a matrix.
     """
     if sparse:
         raise NotImplementedError("embedding_bag: sparse=True would make a sparse gradient, which nbgrad does not have")

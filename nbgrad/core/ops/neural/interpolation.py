@@ -97,7 +97,7 @@ def _backward_by_torch(g, *, size, **settings):
 
 @op(formula=r"\sum_j k(j, i)\, g_j", samples=_shares, ranks=range(3, 6), reference=_backward_by_torch)
 def interpolate_backward(g, *, size, mode="nearest", align_corners=False, scales=None, antialias=False):
-    """What each place of maps of ``size`` gets of g, the gradient of the maps made of them.
+    """The gradient of each place of maps of ``size``, from g, the gradient of the maps made of them.
 
     Shapes: g (N, C, ...), output (N, C, *size).
     """
@@ -553,7 +553,7 @@ def _bounded(place, slope, size, padding, align):
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """An image read at the places of a grid, with torch's arguments: see the row grid_sampler.
 
-    Raises ValueError for a mode that there is not.
+    Raises ValueError for an unknown mode.
     """
     for name, given, known in (("mode", mode, _MODES), ("padding_mode", padding_mode, _PADDINGS)):
         if given not in known:

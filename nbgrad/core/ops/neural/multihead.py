@@ -42,7 +42,7 @@ def multi_head_attention_forward(
     average_attn_weights=True,
     is_causal=False,
 ):
-    """What ``nn.MultiheadAttention`` computes, as a function of its weights, as ``(output, weights or None)``.
+    """The output of ``nn.MultiheadAttention`` as a function of its weights: ``(output, weights or None)``.
 
     Shapes: query (L, N, E), key (S, N, E) and value (S, N, E), or all three without N; weights (N, L, S). Raises
     AssertionError where weights are missing or a shape does not fit, RuntimeError for a mask that does not.
@@ -133,7 +133,7 @@ def attended(
     is_causal: bool,
     fail: Callable[[Exception], Exception] = lambda error: error,
 ) -> tuple[Any, Any]:
-    """What the heads find, side by side as (L, N, E), and the weights if they are needed.
+    """The results of the heads, side by side as (L, N, E), and the weights if they are needed.
 
     Args:
         qkv: queries, keys and values of all heads, (L, N, E) and (S, N, E).

@@ -69,7 +69,7 @@ def second_order(given, g, x, weight, dims, eps, centred=True):
 
 
 def _by_torch(forward):
-    """What torch's autograd makes of the same: the reference of a backward row."""
+    """The gradient that torch's autograd computes: the reference of a backward row."""
 
     def reference(g, input, *statistics_and_weight, mask, **settings):
         with torch.enable_grad():
@@ -327,7 +327,7 @@ def _(gradients, needed, g, input, running_mean, running_var, weight, training, 
 
 
 def _fixed(given, g, x, weight, mean, scale):
-    """What ``second_order`` gives, where mean and scale are constants."""
+    """The result of ``second_order`` if mean and scale are constants."""
     to_x, to_weight, to_bias = given
     of_x = of_weight = None
     terms = []
@@ -552,8 +552,7 @@ def batch_norm(
     """Brings each channel to mean 0 and variance 1, with torch's checks: see the row batch_norm.
 
     Raises ValueError where training sees one value of each channel, which has no variance, or for an eps that is not
-    positive (in evaluation: negative). Which of torch's kernels runs
-    is not for ``cudnn_enabled`` to say.
+    positive (in evaluation: negative). ``cudnn_enabled`` does not choose the kernel of torch that runs.
     """
     if training and input.ndim > 1 and math.prod(input.shape[2:], start=input.shape[0]) == 1:
         raise ValueError(

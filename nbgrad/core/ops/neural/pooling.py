@@ -84,7 +84,7 @@ _WORTH = 1 << 13
 
 
 def _across_channels(rank, kernel, input, *settings):
-    """What ``kernel`` gives; on a processor of a copy of the input in which the channels of a place lie side by side.
+    """The result of ``kernel``; on a CPU, for a copy of the input in which the channels of a place lie side by side.
 
     There torch's kernel compares the channels of a place all at once. Of an input whose places lie side by side it
     compares number by number, and which of two is larger no processor can guess: 3 to 5 times as long.
@@ -307,7 +307,7 @@ def _kernel_of(rank):
 
 _DOC = """The mean of each window of {what}.
 
-    A map is shrunk by it without losing what moves by less than a window; each place of a window gets the same
+    It shrinks a map: a feature that moves by less than a window still counts. Each place of a window gets the same
     gradient. Windows are ``stride`` apart, by default their own size. Zeros of the padding count, unless
     ``count_include_pad`` is False.{divisor}
 
@@ -406,7 +406,7 @@ def avg_pool_backward(
     count_include_pad=True,
     divisor_override=None,
 ):
-    """What each place of planes of ``size`` gets of g, the gradient of the means of windows.
+    """The gradient of each place of planes of ``size``, from g, the gradient of the means of windows.
 
     It does not read ``x``, their input: a mean has no second derivative, and torch says so with zeros.
 
@@ -490,7 +490,7 @@ def _adaptive_by_torch(g, x=None, *, size):
     reference=_adaptive_by_torch,
 )
 def adaptive_avg_pool_backward(g, x=None, *, size):
-    """What each place of planes of ``size`` gets of g, the gradient of the means of as many windows as g has places.
+    """The gradient of each place of planes of ``size``, from g, the gradient of the means, one for each window.
 
     It does not read ``x``, their input: see avg_pool_backward.
 

@@ -27,7 +27,7 @@ SIMPLE: dict[str, tuple[Any, Any]] = {
 """The activations of a network without gates, each with its gradient from what it gave."""
 
 OF_BIASES: dict[str, Sums] = {"b_ih": for_gates, "b_hh": for_gates}
-"""What the rules of recurrent ops sum: a bias is stretched over samples, and over steps."""
+"""The sums in the rules of recurrent ops: a bias is stretched over samples, and over steps."""
 
 
 def own(state):
@@ -86,7 +86,7 @@ def _summed(input, hx, w_ih, w_hh, b_ih, b_hh):
 
 
 _SYMBOLS = {"hx": "h", "w_ih": "W", "w_hh": "U", "b_ih": "b", "b_hh": "c"}
-"""What the formulas call the state, the weights and the biases."""
+"""The symbols of the state, the weights and the biases in the formulas."""
 
 
 def _simple_step(kind, formula):

@@ -40,7 +40,7 @@ def _(g, input_shape, dim):
 def logcumsumexp(input, *, dim):
     """Logarithm of the running sum of exponentials along ``dim``, without overflow.
 
-    Sums of probabilities that are known by their logarithms, as in alignments of speech and text.
+    It sums probabilities that are given as logarithms, as in alignments of speech and text.
 
     Shapes: output as input. Raises IndexError where input has no dimension ``dim``.
     """
@@ -131,7 +131,7 @@ install("diff", diff)
 def gradient(input, *, spacing=None, dim=None, edge_order=1):
     """The slope along each of ``dim``, by differences of the neighbours on both sides, at the ends of one side.
 
-    What a model says of a field is compared with the field's slopes in physics-informed losses.
+    Physics-informed losses compare the slopes of a field with the prediction of a model.
 
     Args:
         input: a function on a grid.

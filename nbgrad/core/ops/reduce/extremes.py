@@ -222,7 +222,7 @@ def _modes(make: Make):
 def mode(input, *, dim=-1, keepdim=False):
     """The commonest elements along ``dim``, the smallest of several, and where they are, as ``(values, indices)``.
 
-    A vote of several classifiers is one.
+    It counts the votes of several classifiers.
 
     Shapes: both outputs without ``dim``, or with it as 1 with ``keepdim``. Raises IndexError where ``dim`` is empty.
     """

@@ -135,8 +135,8 @@ def _searches(make: Make):
 def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=False, side=None):
     """The index along the last dimension at which each number keeps the sequence sorted; it has no gradient.
 
-    Drawing from a distribution by its cumulative sum is one. With ``right`` or ``side="right"`` equal numbers are
-    passed. ``sorter`` are indices that sort a sequence that is not.
+    It draws from a distribution by its cumulative sum. With ``right`` or ``side="right"`` the index is after equal
+    numbers, else before them. ``sorter`` are indices that sort a sequence that is not.
 
     Shapes: output as input, whose leading dimensions are those of the sequence, unless that has one dimension. Raises
     RuntimeError where they differ.
@@ -218,7 +218,7 @@ def argwhere(input):
 
 
 def where(condition, input=None, other=None):
-    """Elements of input where the condition holds, of other elsewhere; of the condition alone, the indices of those.
+    """Elements of input where the condition holds, of other elsewhere; with no input, the indices where it holds.
 
     The indices are a tuple with a tensor for each dimension, as ``nonzero`` with ``as_tuple`` gives them; they have no
     gradient. The condition, input and other broadcast to each other; the gradient goes to the side that was chosen.

@@ -166,7 +166,7 @@ def pad(input, pad, mode="constant", value=None):
 
     Raises:
         ValueError: a value with another mode than "constant".
-        NotImplementedError: a mode that there is not, or a rank that it does not take.
+        NotImplementedError: the mode is unknown, or does not take this rank.
     """
     pad = tuple(pad)
     if len(pad) % 2 or len(pad) // 2 > len(input.shape):

@@ -262,7 +262,7 @@ def _copying(name, viewing):
         return tuple(clone(one) for one in given) if isinstance(given, tuple | list) else clone(given)
 
     copied.__name__ = copied.__qualname__ = name
-    copied.__doc__ = f"What ``{name.removesuffix('_copy')}`` gives, in memory of its own."
+    copied.__doc__ = f"The result of ``{name.removesuffix('_copy')}``, in memory of its own."
     copied.__signature__ = signature(viewing)  # type: ignore[attr-defined]  # what help() shows
     return copied
 
@@ -288,12 +288,12 @@ def alias_copy(input):
 
 
 def unsafe_chunk(input, chunks, dim=0):
-    """What ``chunk`` gives, each in memory of its own."""
+    """The parts that ``chunk`` makes, each in memory of its own."""
     return tuple(clone(one) for one in chunk(input, chunks, dim))
 
 
 def unsafe_split(input, split_size_or_sections, dim=0):
-    """What ``split`` gives, each in memory of its own."""
+    """The parts that ``split`` makes, each in memory of its own."""
     return tuple(clone(one) for one in split(input, split_size_or_sections, dim))
 
 

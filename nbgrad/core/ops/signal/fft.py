@@ -10,7 +10,7 @@ from nbgrad.core.ops.shape.repeating import roll
 from nbgrad.core.ops.shape.splitting import narrow
 
 _KINDS = {"none": 0, "root": 1, "count": 2}
-"""What a transform is divided by, as torch's kernels number it: nothing, the root of the number of places, or it."""
+"""The divisor of a transform, as torch's kernels number it: 1, the root of the number of places, or that number."""
 
 
 def _complex(make: Make, *shape):
