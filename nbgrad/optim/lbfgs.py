@@ -34,7 +34,7 @@ class LBFGS(TorchOptimizer):
     """
 
     torchs = torch.optim.LBFGS
-    _takes: ClassVar = {"maximize": "torch 2.14 or newer; a closure that returns minus the loss does the same with any"}
+    _takes: ClassVar = {"maximize": "torch 2.14 or newer; with any version, a closure can return minus the loss"}
 
     def __init__(
         self,

@@ -151,7 +151,11 @@ def shown(node: str, what: What, data: torch.Tensor) -> Numbers:
     found = look(Stats(cells.shape, 0.0, raw=cells.tobytes(), dtype=cells.dtype.str))
     found = {**look(summarise(data)), "columns": found["columns"], "levels": found["levels"]}
     high, wide = table.rows / cells.shape[0], table.columns / cells.shape[1]
-    block = f"a cell is the mean of {number(high)} x {number(wide)} numbers" if high * wide > 1 else "a cell a number"
+    block = (
+        f"each cell is the mean of {number(high)} x {number(wide)} numbers"
+        if high * wide > 1
+        else "one cell for each number"
+    )
     magnitudes = ", their magnitudes" if data.dtype.is_complex else ""
     said = f"{shape_text(data.shape)} {dtype_name(data.dtype)}{magnitudes}: {block}"
     return Numbers(node=node, of=what, said=said, look=found, rows=_first(data.detach()))

@@ -216,7 +216,9 @@ class GraphView(anywidget.AnyWidget):
         if (graph := self._at_hand()) is not None:
             for node in [one for one in graph.detail([id])["nodes"] if one["id"] == id]:
                 if (look := node[what]) is not None and look["columns"]:
-                    return Numbers(node=id, of=what, said=f"{node['label'][1]}: a cell a number", look=look, rows=[])
+                    return Numbers(
+                        node=id, of=what, said=f"{node['label'][1]}: one cell for each number", look=look, rows=[]
+                    )
         if self._holdings is None:
             return Numbers(node=id, of=what, said="The tensors of this picture no longer exist.", look=None, rows=[])
         return self._holdings.numbers(id, what)

@@ -102,7 +102,7 @@ class Function:
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         """Save the values for the backward. If a subclass defines it, ``forward`` gets no ``ctx``."""
-        raise NotImplementedError("a Function whose forward takes ctx sets it up there")
+        raise NotImplementedError("a Function needs setup_context(ctx, inputs, output), or a forward that takes ctx")
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:

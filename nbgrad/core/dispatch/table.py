@@ -457,7 +457,7 @@ class Op(OpInfo):
                 if self.inputs[position] not in self.rules:
                     raise NotImplementedError(
                         f"op {self.name!r} has no gradient rule for {self.inputs[position]!r}: "
-                        "detach() it if it is to be a constant"
+                        "detach() it if it should be a constant"
                     )
         makes = wanted and self.differentiable
         plan = self.plan(self, wanted, key < 0) if makes else None

@@ -84,7 +84,7 @@ def grad(
             fillings.enters_whole(one)
     ends, wanted = several(outputs), several(inputs)
     if not wanted:
-        raise RuntimeError("grad() got no inputs: name the tensors whose gradients it is to return")
+        raise RuntimeError("grad() got no inputs: name the tensors whose gradients it should return")
     seeds = _seeds(grad_outputs, len(ends))
     retain = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:

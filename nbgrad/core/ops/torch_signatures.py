@@ -126,7 +126,7 @@ def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean
 def _weighted(losses, input, weight, reduction):
     """The sum of weighted losses, or their mean in which each counts as much as its weight."""
     if weight.shape != input.shape:
-        raise ValueError(f"weight is to have the shape of the input, {tuple(input.shape)}, not {tuple(weight.shape)}")
+        raise ValueError(f"weight must have the shape of the input, {tuple(input.shape)}, not {tuple(weight.shape)}")
     code(reduction)
     weighted = losses * weight
     if reduction == "none":

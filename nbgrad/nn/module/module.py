@@ -92,7 +92,8 @@ class Module:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
             given = f"keyword argument {next(iter(kwargs))!r}" if kwargs else f"{len(args)} positional arguments"
-            raise TypeError(f"{type(self).__name__}.__init__() takes nothing that Module.__init__() could: got {given}")
+            name = type(self).__name__
+            raise TypeError(f"{name}.__init__() passed {given} to Module.__init__(), which takes no arguments")
         self.__dict__["_roles"] = {}
         self.training = True
         if self.call_super_init:

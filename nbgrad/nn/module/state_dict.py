@@ -215,7 +215,7 @@ class Load:
             if not lazy and overlaps(value.data):
                 return f"several elements of {key} share one number in memory, as after expand(): clone() it first"
         elif value.requires_grad and not differentiable(data.dtype):
-            return f"{key} is a parameter that needs a gradient, which {dtype_name(data.dtype)} has not"
+            return f"{key} is a parameter that needs a gradient, but {dtype_name(data.dtype)} has no gradients"
         elif isinstance(value, Parameter):
             other = self._tied.setdefault(id(value), data)
             if other is not data and not (other.shape == data.shape and torch.equal(other, data)):

@@ -108,7 +108,7 @@ def _loss(frames: list[HistoryFrame], roots: list[str]) -> Chart | None:
         heights=[None if np.isnan(one) else round(100 * one) for one in heights.tolist()],
         text=_course(losses.tolist()),
     )
-    text = f"What each backward started from, from {number(low)} to {number(high)}{' (log)' if far else ''}."
+    text = f"The number that each backward started from: from {number(low)} to {number(high)}{' (log)' if far else ''}."
     return Chart(title="loss", text=text, low=number(low), high=number(high), guide=None, curves=[curve])
 
 

@@ -26,7 +26,7 @@ class Saved(NamedTuple):
 
     def __str__(self) -> str:
         if not self.names:
-            return "nothing" if self.whole else "what its forward asked for"
+            return "nothing" if self.whole else "the values that its forward saved"
         if self.whole and not self.tensors:
             return f"no tensor, only {', '.join(self.names)}"
         if not self.whole and not self.size:

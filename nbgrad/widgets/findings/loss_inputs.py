@@ -83,7 +83,7 @@ def _across(giver: Record | None) -> tuple[str, str] | None:
     remedy = f"Use dim={classes}"
     text = (
         f"the classes of nll_loss are dimension {classes} of its input of shape {giver.shape}, but {giver.run} goes "
-        f"along dim={dim}: what it makes are no probabilities of classes. {remedy}"
+        f"along dim={dim}: its results are no probabilities of classes. {remedy}"
     )
     return text, remedy
 

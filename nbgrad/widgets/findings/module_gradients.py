@@ -81,11 +81,11 @@ def shrinking(judged: dict[Scope, Judgement]) -> tuple[str, str] | None:
         return None
     (first, size), (last, began) = way[0], way[-1]
     remedy = (
-        "What keeps its size: normalization, residual connections, weights that are drawn for the activation "
+        "Keep its size: use normalization, residual connections, or weights drawn for the activation "
         "(nn.init.kaiming_normal_ for relu)"
     )
     text = (
-        f"the gradient shrinks little by little on its way back, and what learns from it ever less: a typical number "
+        f"the gradient shrinks little by little on its way back, so each earlier module learns less: a typical number "
         f"of it is {number(began)} in {_path(last)} and {number(size)} in {_path(first)}, "
         f"{number((began / size) ** (1 / len(factors)))} times less from module to module. {remedy}"
     )

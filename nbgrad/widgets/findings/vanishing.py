@@ -187,7 +187,7 @@ def _stays(of: Record, other: Input) -> str:
     if other.gradient is None:
         return " and gets no gradient"
     if other.gradient.norm == 0:
-        return " and gets a gradient of 0 itself, for what it is multiplied with is 0 too: so it stays"
+        return " and gets a gradient of 0 itself, because the other factor is 0 too: so it stays 0"
     return " and no step moves it"
 
 

@@ -101,7 +101,7 @@ def _scopes(judged: dict[Scope, Judgement], behind: dict[int, str], ends: list[_
     for scope, one in judged.items():
         what = next((behind[record.id] for record in one.learned if record.id in behind), None)
         if one.kind == "none" and what:
-            found[scope] = f": exactly zero as yet, for {what}, which it is multiplied with, was 0 and learns"
+            found[scope] = f": exactly zero so far, because it is multiplied with {what}, which was 0 and learns"
         elif one.kind == "vanishing" and (what or scope in homes):
             found[scope] = one.said
     return found
@@ -127,11 +127,11 @@ def _told(end: _End, *_: _End) -> str:
     if of.since is not None and of.since.what is not None:
         return (
             f"No gradient went past {record.run}{scope}, because {what} was 0 then. {of.since.what} has moved it "
-            "since: what is before it learns from the next backward on."
+            "since: the layers before it learn from the next backward on."
         )
     return (
         f"No gradient goes past {record.run}{scope}, because {what} is {_zeros(of)}. It gets one itself, so a step of "
-        "its optimizer moves it, and what is before it learns from then on: a fault only if it stays so."
+        "its optimizer moves it, and the layers before it learn from then on: this is a fault only if it stays 0."
     )
 
 

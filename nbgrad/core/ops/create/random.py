@@ -118,7 +118,7 @@ _FILLS = {
     ),
     "cauchy_": ({"median": 0.0, "sigma": 1.0}, "numbers of Cauchy's distribution"),
     "exponential_": ({"lambd": 1.0}, "numbers of the exponential distribution with the rate ``lambd``"),
-    "geometric_": ({"p": Parameter.empty}, "how many tries it takes until what has the probability ``p`` happens"),
+    "geometric_": ({"p": Parameter.empty}, "numbers of tries until an event of probability ``p`` happens"),
     "log_normal_": ({"mean": 1.0, "std": 2.0}, "numbers whose logarithms have that mean and standard deviation"),
     "normal_": ({"mean": 0.0, "std": 1.0}, "normal numbers"),
     "random_": ({}, "integers from the first of two ``limits`` (0) up to the last, without it"),

@@ -289,7 +289,7 @@ def bitwise_not(input):
 
 
 gcd = _bits(
-    *("gcd", None, "The greatest common divisor", "Strides that meet in a convolution are found with it."),
+    *("gcd", None, "The greatest common divisor", "It tells at which common positions two strides meet."),
     *(r"\gcd(a, b)", _whole_pairs),
 )
 lcm = _bits(

@@ -251,8 +251,8 @@ def _without_the_rest(g, rest, part):
 def _check_rest(rest):
     if bool((rest.abs() > 0).any()):
         raise RuntimeError(
-            "linalg_svd: with full_matrices=True the further singular vectors of a matrix that is not square are any "
-            "basis of what is left, but the loss depends on them: take full_matrices=False"
+            "linalg_svd: with full_matrices=True the additional singular vectors of a matrix that is not square are an "
+            "arbitrary basis of the remaining space, but the loss depends on them: take full_matrices=False"
         )
 
 
@@ -340,8 +340,8 @@ def _(g_Q, g_R, Q, R, mode):
         raise RuntimeError("linalg_qr: the mode 'r' computes no Q, which the gradient needs: take 'reduced'")
     if mode == "complete" and rows > columns:
         raise RuntimeError(
-            "linalg_qr: in the mode 'complete' the further columns of Q are any basis of what is left: the gradient is "
-            "not defined, take 'reduced'"
+            "linalg_qr: in the mode 'complete' the additional columns of Q are an arbitrary basis of the remaining "
+            "space: the gradient is not defined, take 'reduced'"
         )
     if rows >= columns:
         return _of_tall(g_Q, g_R, Q, R)
@@ -421,9 +421,9 @@ def pca_lowrank(A, q=None, center=True, niter=2):
     most = min(A.shape[-2:])
     q = min(6, most) if q is None else q
     if not 0 <= q <= most:
-        raise ValueError(f"pca_lowrank: q is to be between 0 and {most}, not {q}")
+        raise ValueError(f"pca_lowrank: q must be between 0 and {most}, not {q}")
     if niter < 0:
-        raise ValueError(f"pca_lowrank: niter is to be 0 or more, not {niter}")
+        raise ValueError(f"pca_lowrank: niter must be 0 or more, not {niter}")
     return svd_lowrank(A - A.mean(-2, True) if center else A, q, niter)
 
 

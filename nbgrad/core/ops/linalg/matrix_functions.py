@@ -64,7 +64,7 @@ def linalg_matrix_power(A, n):
     """Square matrices multiplied with themselves n times; for a negative n their inverses."""
     rows, columns = A.shape[-2:]
     if rows != columns:
-        raise RuntimeError(f"linalg_matrix_power takes square matrices, not such of {rows} x {columns}")
+        raise RuntimeError(f"linalg_matrix_power takes square matrices, not matrices of {rows} x {columns}")
     if n == 0:
         return torch.eye(rows, dtype=A.dtype, device=A.device).expand(tuple(A.shape)) + 0 * A
     if n < 0:

@@ -35,7 +35,7 @@ def margin_ranking_loss(input1, input2, target, margin=0.0, reduction="mean"):
     """
     if not len(input1.shape) == len(input2.shape) == len(target.shape):
         shapes = ", ".join(str(tuple(one.shape)) for one in (input1, input2, target))
-        raise RuntimeError(f"margin_ranking_loss: inputs and target are to have one rank, not shapes {shapes}")
+        raise RuntimeError(f"margin_ranking_loss: inputs and target must have the same rank, not shapes {shapes}")
     return reduced(clamp_min(-target * (input1 - input2) + margin, 0), reduction)
 
 
@@ -85,9 +85,9 @@ def triplet_margin_with_distance_loss(
     """
     code(reduction)
     if margin <= 0:
-        raise ValueError(f"margin is to be positive, not {margin}")
+        raise ValueError(f"margin must be positive, not {margin}")
     if not len(anchor.shape) == len(positive.shape) == len(negative.shape):
-        raise RuntimeError("anchor, positive and negative are to have one rank")
+        raise RuntimeError("anchor, positive and negative must have the same rank")
     distance = distance_function or pairwise_distance
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:

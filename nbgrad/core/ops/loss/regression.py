@@ -26,7 +26,7 @@ def code(reduction):
         ValueError: there is no such reduction.
     """
     if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction is to be 'mean', 'sum' or 'none', not {reduction!r}")
+        raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
     return {"none": 0, "mean": 1, "sum": 2}[reduction]
 
 

@@ -315,7 +315,7 @@ def _(
     padding_idx,
 ):
     if scale_grad_by_freq and mask[0]:
-        raise NotImplementedError("embedding_bag: scale_grad_by_freq has no second-order gradient, nor in torch")
+        raise NotImplementedError("embedding_bag: scale_grad_by_freq has no second-order gradient, as in torch")
     of_weight, of_samples = spread(gradients, mask)
     bags = (input, offsets, offset2bag, bag_size, max_indices)
     settings = {"mode": mode, "padding_idx": padding_idx}
@@ -358,11 +358,11 @@ def embedding_bag(
     if mode not in _MODES:
         raise ValueError(f"embedding_bag: mode {mode!r} is none of {', '.join(_MODES)}")
     if per_sample_weights is not None and mode != "sum":
-        raise NotImplementedError(f"embedding_bag: per_sample_weights go with mode 'sum', not {mode!r}")
+        raise NotImplementedError(f"embedding_bag: per_sample_weights need mode 'sum', not {mode!r}")
     if (offsets is None) != (input.ndim == 2):
         raise ValueError("embedding_bag takes a matrix of numbers, or a vector and offsets")
     if mode == "max" and scale_grad_by_freq:
-        raise ValueError("embedding_bag: scale_grad_by_freq does not go with mode 'max'")
+        raise ValueError("embedding_bag: scale_grad_by_freq does not work with mode 'max'")
     numbers = raw_of(input)
     if numbers.ndim == 2:
         step = max(numbers.shape[1], 1)

@@ -52,7 +52,7 @@ def multi_head_attention_forward(
     if embed_dim_to_check % num_heads:
         raise AssertionError(f"embed_dim {embed_dim_to_check} not divisible by num_heads {num_heads}")
     if (bias_k is None) != (bias_v is None):
-        raise AssertionError("of bias_k and bias_v one is set and the other is None")
+        raise AssertionError("of bias_k and bias_v, one is set and the other is None")
     batched = same_ranks(query, key, value)
     if not batched:
         query, key, value = for_each(query, key, value, lambda one: one.unsqueeze(1))

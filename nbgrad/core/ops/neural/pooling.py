@@ -183,7 +183,8 @@ def _adaptive_largest(rank, what, across=False):
     largest.__name__ = f"adaptive_max_pool{rank}d_with_indices"
     largest.__doc__ = f"""The largest of each of ``output_size`` windows of {what}, and where, as ``(out, indices)``.
 
-    Inputs of any size become outputs of one size, as a linear layer after it wants them. None keeps a size.
+    Inputs of any size become outputs of one size, as a following linear layer needs them. None keeps a size of the
+    input.
 
     Shapes: input (N, C, ...) or (C, ...), both outputs alike with planes of ``output_size``.
     """

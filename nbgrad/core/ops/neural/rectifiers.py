@@ -294,7 +294,7 @@ def hardtanh(input, *, min_val=-1.0, max_val=1.0):
     Shapes: output as input. Raises ValueError where min_val exceeds max_val.
     """
     if min_val > max_val:
-        raise ValueError(f"min_val is to be at most max_val, not {min_val} and {max_val}")
+        raise ValueError(f"min_val must be at most max_val, not {min_val} and {max_val}")
     return _nn.hardtanh(input, min_val, max_val)
 
 

@@ -243,7 +243,7 @@ class Unique(Function):
     @staticmethod
     def backward(_ctx, _gradient):
         raise NotImplementedError(
-            "unique() has no gradient, in torch neither: call it on x.detach(), or take the values with "
+            "unique() has no gradient, as in torch: call it on x.detach(), or take the values with "
             "x.gather(...) or x[indices], through which gradients flow"
         )
 

@@ -65,14 +65,14 @@ def stft(
         input = pad(extended, around, pad_mode).reshape((*input.shape[:-1], -1))
     _check("stft", n_fft, hop, length, window)
     if not 0 < n_fft <= input.shape[-1]:
-        raise RuntimeError(f"stft: n_fft is to be between 1 and the signal's {input.shape[-1]} places, not {n_fft}")
+        raise RuntimeError(f"stft: n_fft must be between 1 and the signal's {input.shape[-1]} places, not {n_fft}")
     frames = unfold(input, dimension=-1, size=n_fft, step=hop)
     if window is not None or length < n_fft:
         frames = frames * _window(window, n_fft, length, input)
     divisor = "root" if normalized else "none"
     if wide:
         if onesided:
-            raise RuntimeError("stft of complex numbers has no half that says everything: leave onesided out")
+            raise RuntimeError("stft of complex numbers needs all frequencies: leave onesided out")
         spectrum = fft_c2c(_complex(frames), dim=(frames.ndim - 1,), divisor=divisor, forward=True)
     else:
         spectrum = fft_r2c(frames, dim=(frames.ndim - 1,), divisor=divisor, onesided=onesided is not False)
@@ -140,11 +140,11 @@ def _check_overlap(weight):
 
 def _check(name, n_fft, hop, length, window):
     if hop < 1:
-        raise RuntimeError(f"{name}: hop_length is to be 1 or more, not {hop}")
+        raise RuntimeError(f"{name}: hop_length must be 1 or more, not {hop}")
     if not 0 < length <= n_fft:
-        raise RuntimeError(f"{name}: win_length is to be between 1 and n_fft={n_fft}, not {length}")
+        raise RuntimeError(f"{name}: win_length must be between 1 and n_fft={n_fft}, not {length}")
     if window is not None and tuple(window.shape) != (length,):
-        raise RuntimeError(f"{name}: the window is to have the shape ({length},), not {tuple(window.shape)}")
+        raise RuntimeError(f"{name}: the window must have the shape ({length},), not {tuple(window.shape)}")
 
 
 def _window(window, n_fft, length, like):

@@ -185,7 +185,7 @@ class _Reading:
             raise _Refused(str(error.args[0])) from None
         kwargs = self._part(one["kwargs"])
         if type(kwargs) is not dict or not all(map(_is_name, kwargs)) or one["phase"] not in _PHASES:
-            raise ValueError(f"the step {one['function']} has other settings than a step has")
+            raise ValueError(f"the step {one['function']} has settings that no step can have")
         return ProgramStep(
             function,
             self._part(one["args"]),

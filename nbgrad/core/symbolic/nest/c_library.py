@@ -160,7 +160,7 @@ def cache() -> Path:
     """The directory of compiled kernels, which only this user can read and write; it is made where it is missing.
 
     Raises:
-        KernelError: where it belongs to somebody else.
+        KernelError: it belongs to another user.
     """
     home = os.environ.get("XDG_CACHE_HOME", "")
     folder = Path(home if os.path.isabs(home) else Path("~/.cache").expanduser(), "nbgrad", "nests")  # noqa: PTH117
@@ -180,7 +180,7 @@ def _own(path: Path) -> bool:
     except FileNotFoundError:
         return False
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o022:
-        raise KernelError(f"{path} could have been written by somebody else: remove it")
+        raise KernelError(f"{path} could have been written by another user: remove it")
     return True
 
 
