@@ -126,7 +126,8 @@ def adaptive_max_pool1d_with_indices(
 ) -> tuple[Tensor, Tensor]:
     """The largest of each of ``output_size`` windows of a sequence, and where, as ``(out, indices)``.
 
-    Inputs of any size become outputs of one size, as a linear layer after it wants them. None keeps a size.
+    Inputs of any size become outputs of one size, as a following linear layer needs them. None keeps a size of the
+    input.
 
     Shapes: input (N, C, ...) or (C, ...), both outputs alike with planes of ``output_size``.
     """
@@ -141,7 +142,8 @@ def adaptive_max_pool2d_with_indices(
 ) -> tuple[Tensor, Tensor]:
     """The largest of each of ``output_size`` windows of an image, and where, as ``(out, indices)``.
 
-    Inputs of any size become outputs of one size, as a linear layer after it wants them. None keeps a size.
+    Inputs of any size become outputs of one size, as a following linear layer needs them. None keeps a size of the
+    input.
 
     Shapes: input (N, C, ...) or (C, ...), both outputs alike with planes of ``output_size``.
     """
@@ -156,7 +158,8 @@ def adaptive_max_pool3d_with_indices(
 ) -> tuple[Tensor, Tensor]:
     """The largest of each of ``output_size`` windows of a volume, and where, as ``(out, indices)``.
 
-    Inputs of any size become outputs of one size, as a linear layer after it wants them. None keeps a size.
+    Inputs of any size become outputs of one size, as a following linear layer needs them. None keeps a size of the
+    input.
 
     Shapes: input (N, C, ...) or (C, ...), both outputs alike with planes of ``output_size``.
     """
@@ -2201,7 +2204,7 @@ def gaussian_nll_loss(
 def gcd(input: Array, other: Operand) -> Tensor:
     """The greatest common divisor of whole numbers, elementwise, broadcasting; it has no gradient.
 
-    Strides that meet in a convolution are found with it.
+    It tells at which common positions two strides meet.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
     numbers.
@@ -2210,7 +2213,7 @@ def gcd(input: Array, other: Operand) -> Tensor:
 def gcd_(input: Array, other: Operand) -> Tensor:
     """In place: the greatest common divisor of whole numbers, elementwise, broadcasting; it has no gradient.
 
-    Strides that meet in a convolution are found with it.
+    It tells at which common positions two strides meet.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
     numbers.

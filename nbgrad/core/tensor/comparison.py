@@ -338,7 +338,7 @@ def _rounded(got: torch.Tensor, want: torch.Tensor, _: _Tolerance) -> Deviation 
 
 def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     if got.numel() == 1:
-        return "it is not right, and another sign or a factor 2 does not make it right"
+        return "it is wrong by more than its sign or a factor 2"
     right = near.each(got, want)
     count = int(right.sum())
     return (

@@ -573,7 +573,7 @@ class TensorMethods(Conversions):
     def gelu_(self, approximate: str = "none") -> Tensor:
         """In place: the input times the probability that a standard normal number is below the input, elementwise."""
     def geometric_(self, p: float, *, generator: torch.Generator | None = None) -> Tensor:
-        """In place: how many tries it takes until what has the probability ``p`` happens; they have no gradient."""
+        """In place: numbers of tries until an event of probability ``p`` happens; they have no gradient."""
     def ger(self, vec2: Array) -> Tensor:
         """The products of each element of one vector with each of the other, as a matrix."""
     def greater(self, b: Operand) -> Tensor:

@@ -91,9 +91,9 @@ def runs(description: Description) -> list[Run]:
 
 
 def twins(description: Description) -> Callable[[str], list[str]]:
-    """Finds the calls of modules of the same class as that of a call, with the same inside, wired the same way; it too.
+    """Finds the calls of modules that are like a given call: the same class and inside, connected in the same way.
 
-    It keeps its answers.
+    The answer includes the given call. It keeps its answers.
     """
     scopes = {scope["id"]: scope for scope in description["scopes"]}
 
@@ -266,7 +266,7 @@ class _Calls:
         return kind(self._scopes[one]) if one in self._scopes else self._nodes[self._at[one]]["op"] or ""
 
     def numbers(self, row: list[str]) -> list[int]:
-        """For each call or op a number, the same for those of the same ops on the same shapes, wired the same way."""
+        """A number for each call or op, equal for those of the same ops and shapes, connected in the same way."""
         looks = [self._outside(one) for one in row]
         many = Counter(looks)
         places: dict[object, int] = {}

@@ -43,8 +43,8 @@ LABEL_HEIGHT = 13.0
 _EDGE = 8.0
 
 _COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes room for a label that is drawn elsewhere
-_ASIDE = 14.0  # from one edge to another that runs beside it: each has two wires
-_ABOVE = 6.0  # how much higher a label stands over a wire that runs sideways: there are two wires
+_ASIDE = 14.0  # from one edge to another that runs beside it: each has two lines
+_ABOVE = 6.0  # how much higher a label stands over an edge that runs sideways: it has two lines
 _NAMED = 3
 """So many modules are named in a note."""
 
@@ -268,7 +268,7 @@ def dot_source(description: Description, direction: Direction, sizes: "Sizes") -
         mark = f"mark-{edge['id']}"
         common = nesting.common(scope_of[edge["source"]], scope_of[edge["target"]])
         _add_box(homes[common], mark, *sizes.marks[edge["id"]])
-        # Both halves meet in the middle of the mark, so that the wire has no step there.
+        # Both halves meet in the middle of the mark, so that the edge has no step there.
         enters, leaves = ("", "") if rows.together else (":n", ":s") if direction == "TB" else (":w", ":e")
         top.edge(edge["source"], mark + enters, id=f"{edge['id']}/0")
         top.edge(mark + leaves, edge["target"], id=f"{edge['id']}/1")
@@ -622,7 +622,7 @@ def _read(description: Description, direction: Direction, answer: str, sizes: Si
     def node_box(name: str, size: tuple[float, float]) -> Box:
         return _box(point(objects[name]["pos"]), *size)
 
-    edges, labels = _wires(description, direction, runs, places, sizes)
+    edges, labels = _edges(description, direction, runs, places, sizes)
     marks: dict[str, Box] = {}
     for edge in description["edges"]:
         id = edge["id"]
@@ -688,14 +688,14 @@ def _line(
     return [begin, [begin[0], over], [stop[0], over], stop]
 
 
-def _wires(
+def _edges(
     description: Description,
     direction: Direction,
     runs: Mapping[str, list[list[float]]],
     places: Mapping[str, list[float]],
     sizes: Sizes,
 ) -> tuple[dict[str, list[list[list[float]]]], dict[str, Box]]:
-    """The wires without a mark, those of a bundle beside each other, and the labels that they have."""
+    """The edges without a mark, those of a bundle beside each other, and the labels that they have."""
     edges: dict[str, list[list[list[float]]]] = {}
     labels: dict[str, Box] = {}
     rows = _RankRows.of(description)

@@ -42,8 +42,8 @@ INKS = {
 }
 """The text, on a light and on a dark page."""
 
-WIRES = {
-    "wire": ("#475569", "#a9b6c6"),
+EDGES = {
+    "value": ("#475569", "#a9b6c6"),
     "faint": ("#7b8a9c", "#64748b"),
     "back": ("#b8430a", "#ff9d5c"),
     "wrong": ("#c1121f", "#ff6b6b"),
@@ -95,7 +95,7 @@ BARS = ", bars: gradients of its parameters"
 SIGNS = {
     "root": "backward starts here",
     "mark": "broadcast undone: summed",
-    "wire": "value, forward",
+    "value": "value, forward",
     "back": "∇ gradient, backward",
     "faint": "no gradient",
 }

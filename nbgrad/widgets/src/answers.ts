@@ -94,7 +94,7 @@ function reason(question: Question, given: number[]): string {
   for (const [by, what] of [[0.5, "too many"], [2, "missing"]] as const) if (all((x) => x * by)) return `a factor 2 is ${what}: often that of a square, or of a value used twice`;
   if (each((x) => -x).every((one, at) => one || right[at])) return `the sign of ${many - count} of ${many} elements is wrong`;
   if (given.every((x, at) => Array(41).fill(x).some((x, by) => near(question, at, x * (0.98 + by / 1000))))) return "it is nearly right: write more digits";
-  if (many === 1) return "it is not right, and another sign or a factor 2 does not make it right";
+  if (many === 1) return "it is wrong by more than its sign or a factor 2";
   return `${count || "none"} of ${many} elements ${count === 1 ? "is" : "are"} right`;
 }
 

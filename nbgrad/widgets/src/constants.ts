@@ -27,18 +27,18 @@ export const BARS = ", bars: gradients of its parameters";
 export const SIGNS = {
   root: "backward starts here",
   mark: "broadcast undone: summed",
-  wire: "value, forward",
+  value: "value, forward",
   back: "∇ gradient, backward",
   faint: "no gradient",
 };
 
-/** So far each of the two wires of an edge is from the middle between them. */
+/** So far each of the two lines of an edge is from the middle between them. */
 export const APART = 3;
 
 /** How long an arrow head is. */
 export const TIP_LENGTH = 7;
 
-/** How wide it is to each side of its wire. */
+/** How wide it is to each side of its line. */
 export const TIP_SIDE = 3.2;
 
 /** So much is seen of the boxes behind a folded one. */

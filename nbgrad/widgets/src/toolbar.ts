@@ -149,7 +149,7 @@ export function legendOf(description: Description): HTMLElement {
     ...Object.entries({ ...MEANING, folded }).map(([kind, meaning]): [boolean, string, string] => [has(kind), kind, meaning]),
     [nodes.some((node) => node.root), "root", `▲ ${SIGNS.root}`],
     [edges.some((edge) => edge.reduction), "mark", `Σ ${SIGNS.mark}`],
-    [edges.some((edge) => edge.gradient !== null), "came", SIGNS.wire],
+    [edges.some((edge) => edge.gradient !== null), "came", SIGNS.value],
     [came, "back", SIGNS.back],
     [edges.some((edge) => edge.gradient === null), "none", SIGNS.faint],
   ];

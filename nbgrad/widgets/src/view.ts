@@ -203,7 +203,7 @@ export class View implements Touched, Keyed, Tools {
       this.#pathFrom = null;
     }
     const panel = nodePanel(description, node, this);
-    if (this.#timeline.earlier) panel.splice(1, 0, html("p", { class: "nbg-finding" }, "The numbers below are those of the last backward."));
+    if (this.#timeline.earlier) panel.splice(1, 0, html("p", { class: "nbg-finding" }, "The numbers below are of the last backward."));
     this.#choose(element, panel);
     if (!here) this.#show(this.scene.box(node.id));
   }
