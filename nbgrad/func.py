@@ -61,7 +61,7 @@ def functional_call(
 
 
 def _together(dicts: "Mapping[str, Any] | Sequence[Mapping[str, Any]]") -> dict[str, Tensor]:
-    """What all of the dicts say."""
+    """The tensors of all dicts together."""
     given: dict[str, Tensor] = {}
     for one in [dicts] if isinstance(dicts, Mapping) else dicts:
         if twice := sorted(given.keys() & one.keys()):

@@ -45,7 +45,7 @@ class Session:
 
     @property
     def graph(self) -> AutogradGraph:
-        """What it records in."""
+        """The graph in which it records."""
         return self.recording.graph
 
     def is_for(self, line: CodeType | None) -> bool:
@@ -128,18 +128,18 @@ class AutogradMagics(Magics):
 
     @line_magic
     def _autograd_begin(self, line: str) -> None:
-        """What the ``%%autograd`` line becomes: open a graph until the running cell ends."""
+        """The code that replaces the ``%%autograd`` line: open a graph until the running cell ends."""
         retell(_BEGIN, f"{MAGIC} {line}".rstrip())
         self._begin({**(self.always or {}), **parsed(self.autograd.parser, line)}, _calling_code())
 
     @line_magic
     def _autograd_help(self, line: str) -> None:  # noqa: ARG002
-        """What a cell that asks for help becomes."""
+        """The code that replaces a cell that asks for help."""
         text = self.autograd.parser.format_help().removeprefix("::\n\n")  # that is for documentation
         print(text.replace("  %autograd ", f"  {MAGIC} ", 1))  # noqa: T201  # as the line takes no options of its own
 
     def begin_cell(self, _info: Any) -> None:
-        """A cell begins: record it if every cell is to be recorded."""
+        """A cell begins: record it if every cell is recorded."""
         if self.always is None or next(_open_sessions(), None) is not None:
             return
         try:
@@ -173,7 +173,7 @@ class AutogradMagics(Magics):
 
     @line_magic(MAGIC[1:])  # type: ignore[arg-type, unused-ignore]  # its stub knows no name
     def _misplaced(self, line: str) -> None:  # noqa: ARG002
-        """What IPython makes of ``%%autograd`` below other lines."""
+        """The call that IPython makes of ``%%autograd`` below other lines: it raises an error."""
         raise UsageError(
             f"{MAGIC} has to be the first line of the cell: move what stands above it, comments and #| lines too, "
             "below it."
@@ -181,7 +181,7 @@ class AutogradMagics(Magics):
 
     @line_magic
     def _autograd_above_engines(self, line: str) -> None:  # noqa: ARG002
-        """What a cell becomes that records here what engines run."""
+        """The code that replaces a cell which would record here the ops that engines run."""
         raise UsageError(
             f"{MAGIC}: the engines run this cell, so they have to record it: put %%px on the first line and {MAGIC} on "
             "the second. Each engine needs %load_ext nbgrad too, in a cell of %%px before"

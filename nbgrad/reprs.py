@@ -1,4 +1,4 @@
-"""What a tensor, a module and a reduction look like as the last expression of a cell: HTML with pictures in it.
+"""The display of a tensor, a module or a reduction as the last expression of a cell: HTML with pictures in it.
 
 It needs no script, asks for nothing, takes its colours from the page, and is the same for the same numbers. The text of
 each stays what ``repr`` gives, for terminals and for wherever no HTML is shown.
@@ -221,7 +221,7 @@ def _dim(drawing: Element, place: tuple[float, float, float], text: str, fill: d
     words.text, words.tail = text, " "
 
 
-# What they share. Every text goes into an element, which is where it is escaped.
+# Shared parts. Every text goes into an element, which is where it is escaped.
 
 _STYLE = "display:inline-block;max-width:100%;overflow:auto;font-family:sans-serif;font-size:12px;line-height:1.5"
 
@@ -248,4 +248,4 @@ def _html(element: Element) -> str:
 
 
 RICH: dict[type, Callable[[Any], str]] = {Tensor: tensor_html, Module: module_html, Reduction: reduction_html}
-"""What IPython is told to show as HTML."""
+"""The types that IPython shows as HTML."""

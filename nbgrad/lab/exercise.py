@@ -10,7 +10,7 @@ from nbgrad.core.suggestions import nearest
 from nbgrad.core.tensor.comparison import Deviation
 
 Judge = Callable[[Any], Deviation | None]
-"""What looks at an answer: how it is wrong, or None where it is right."""
+"""A function that judges an answer: it returns how it is wrong, or None if it is right."""
 
 
 @dataclass(frozen=True, slots=True)

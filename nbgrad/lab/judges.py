@@ -1,4 +1,4 @@
-"""What looks at an answer: at numbers, at named values, at a function, at a graph."""
+"""Judges of answers: of numbers, of named values, of a function, of a graph."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -241,7 +241,7 @@ def is_near(got: Any, other: Any) -> bool:
 
 
 def slip(got: Any, slips: Iterable[tuple[Any, str, str]]) -> Deviation | None:
-    """What there is to say of an answer that is one of the usual wrong ones; None where it is not.
+    """The explanation of an answer that is one of the usual wrong ones; None for any other.
 
     Args:
         got: the answer.
@@ -271,7 +271,7 @@ def number_of(got: Any) -> float | None:
 
 
 def raised(said: str, error: Exception) -> Deviation:
-    """What there is to say where a student's function raised.
+    """The explanation for a student's function that raised an error.
 
     Args:
         said: how the message names the call.

@@ -46,7 +46,7 @@ def _judged(answer: Any, form: str, memory: int, right: list[torch.Tensor], wron
         form: how the function is written.
         memory: how many tensors it remembers from step to step.
         right: the parameter after each step.
-        wrongs: the usual mistakes: an update each, with the kind and the text of what is to be said.
+        wrongs: the usual mistakes: an update each, with the kind and the text of its explanation.
     """
     if not callable(answer):
         return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")

@@ -35,7 +35,7 @@ _TAIL = """\
 if __name__ == "__main__":
     dist.init_process_group("gloo", init_method=os.environ.get("MEETING", "env://"))
     {name}()
-    dist.barrier()  # nobody leaves while another one still receives
+    dist.barrier()  # no process leaves while another one still receives
     sys.stdout.flush()
     os._exit(0)  # at once: threads of torch that still hold tensors can abort a Python that ends in the usual way
 """
@@ -54,7 +54,7 @@ GRACE = 10.0
 
 
 class Finished(NamedTuple):
-    """What the processes have left.
+    """The results of the processes.
 
     Attributes:
         texts: what each process printed, rank 0 first.

@@ -469,7 +469,7 @@ def _line(name: Any, value: Any, dtype: str) -> str:
     return f"  ({name}): {kind} containing: [{dtype} of size {'x'.join(map(str, value.shape))}{place}]"
 
 
-# What module and parameter dicts share.
+# The shared part of module and parameter dicts.
 
 
 def _pairs(given: Any, kind: str) -> Iterable[tuple[Any, Any]]:

@@ -270,7 +270,7 @@ class _ConvTranspose(_ConvNd):
         )
 
     def _missing(self, input: Tensor, size: list[int]) -> tuple[int, ...]:
-        """How much is to be added at the end for an output of that size: several inputs' sizes lead to one output's."""
+        """The padding at the end for an output of that size: several sizes of the input lead to one of the output."""
         rank = self._spatial
         others = input.ndim - rank
         wanted = size[others:] if len(size) == others + rank else size

@@ -246,7 +246,7 @@ def _short(value: int, step: int, unit: str = "") -> str:
     return f"{digits} {prefixes[0]}{unit}".rstrip()
 
 
-# What torch's counter leaves out: two kernels of the CPU.
+# Kernels that torch's counter leaves out: two of the CPU.
 
 
 def _recurrent(input: Any, w_ih: Any, w_hh: Any, *_: Any, **_settings: Any) -> int:

@@ -47,7 +47,7 @@ class Optimizer(torch.optim.Optimizer):
     _versions: list[int] | None = None
     """Torch's versions of the parameters when a loop that clears gradients and takes no step had begun."""
     _event: ClassVar[str]
-    """What observers hear that a step is."""
+    """The name of a step for observers."""
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
@@ -176,7 +176,7 @@ class Optimizer(torch.optim.Optimizer):
         return grads
 
     def _observed(self, params: list[Tensor], change: Callable[[], Any], *, evaluates: bool = False) -> Any:
-        """What ``change`` returns, which changes the data of ``params``: observers hear of its beginning and end."""
+        """Run ``change``, which changes the data of ``params``, and notify observers of its beginning and end."""
         observers = current().observers
         for observer in observers:
             observer.on_step_begin(params, evaluates)

@@ -31,9 +31,9 @@ class TorchOptimizer(Optimizer):
     # The step of that class without the hooks that torch puts around it: those of ours are called already.
     _bare: ClassVar[Callable[..., Any]]
     _usual: ClassVar[dict[str, Any]]
-    """What its settings are by default, which tells their kinds."""
+    """The defaults of its settings, which show their types."""
     _takes: ClassVar[dict[str, str]] = {}
-    """What settings take that torch has not always had, each of which is off by default."""
+    """The requirements of settings that only newer versions of torch have. Each is off by default."""
     _whole: ClassVar[frozenset[str]] = frozenset()
     """The settings that torch's step counts to, where a float is an error."""
 

@@ -289,7 +289,7 @@ class _AnomalyObserver(Observer):
         raise AnomalyError(lines, cause, phase="backward", kind=kind, index=index, **facts)
 
     def _explained(self, node: Node, position: int, kind: str, full: torch.Tensor) -> tuple[list[str], str]:
-        """What came in, what was saved, and the local derivative there, which the rule gives for gradient 1."""
+        """The incoming gradient, the saved values, and the local derivative, which the rule gives for gradient 1."""
         incoming = self._incoming.get(node, {})
         if _torchs(node):  # its rule and what it saved are torch's
             came_in = [nonfinite.summary(_INCOMING, gradient) for gradient in incoming.values()]
@@ -322,7 +322,7 @@ _INCOMING = "incoming gradient"
 
 
 def _rule(node: Node, position: int) -> Callable[[list[Any]], Any]:
-    """What gives the gradient of an input, of another incoming gradient and other values than those saved."""
+    """A function for the gradient of an input, with another incoming gradient and values other than the saved ones."""
     needed = tuple([edge is not None for edge in node.edges])
 
     def run(values: list[Any]) -> Any:
@@ -336,7 +336,7 @@ def _rule(node: Node, position: int) -> Callable[[list[Any]], Any]:
 
 
 def _slope(rule: Callable[[list[Any]], Any], node: Node, full: torch.Tensor, index: tuple[int, ...]) -> float | None:
-    """What the rule gives at ``index`` for an incoming gradient of 1 there; None where that is not to be had."""
+    """The result of the rule at ``index`` for an incoming gradient of 1 there; None if it cannot be computed."""
     if full.shape != node.shape and node.shape.numel() != 1:
         return None  # an element of the input has many paths to the output, and each has a derivative of its own
     shape, none = tuple(full.shape), torch.zeros((), dtype=node.dtype, device=full.device)

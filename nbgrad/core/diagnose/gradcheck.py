@@ -239,7 +239,7 @@ def _culprit(calls: Sequence[tuple[_Call, int]], limits: Limits) -> tuple[_Call,
     return at_a_kink
 
 
-# What the error says.
+# The text of the error.
 
 
 def _explained(title: str, problem: Mismatch, calls: Sequence[tuple[_Call, int]]) -> str:

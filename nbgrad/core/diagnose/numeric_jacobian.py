@@ -42,7 +42,7 @@ class Probe:
         self.results = results or [f"output {k}" for k in range(len(self.run()))]
 
     def problem(self) -> "Mismatch | None":
-        """What is wrong with the gradients, the worst of it, if anything is."""
+        """The worst fault of the gradients, if there is one."""
         outputs = self.run()
         live = [k for k, out in enumerate(outputs) if out.requires_grad]
         slopes = {k: self.analytic(outputs[k]) for k in live}
@@ -144,7 +144,7 @@ class Mismatch:
 
     @property
     def name(self) -> str:
-        """What the input is called."""
+        """The name of the input."""
         return self.probe.names[self.input]
 
     @property

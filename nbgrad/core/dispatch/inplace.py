@@ -279,7 +279,7 @@ class Rebase:
 
 
 def become(target: Tensor, origin: Any, *, needs_grad: bool) -> None:
-    """Give ``target`` another origin; if its gradient is to be kept, it is that of the value as it is now.
+    """Give ``target`` another origin; if its gradient is kept, it is that of the present value.
 
     A second call goes on where an interrupt has stopped the first one.
     """

@@ -149,7 +149,7 @@ def hvp(
     return _answer(run, product, run.many_inputs, create_graph=create_graph)
 
 
-# What they share.
+# Shared parts.
 
 
 @restoring
@@ -284,7 +284,7 @@ def check_live(tensors: tuple[Tensor, ...], text: str) -> None:
 
 
 def check_depends(gradient: Tensor | None, what: str, on: str, *, live: bool) -> None:
-    """With ``strict``: an error for a gradient that is missing, or constant where it is to be differentiated again."""
+    """With ``strict``: an error for a gradient that is missing, or that is constant and must be differentiated."""
     if gradient is None:
         raise RuntimeError(f"strict: {what} does not depend on {on}; without strict=True its derivative is zeros")
     if live and not gradient.requires_grad:

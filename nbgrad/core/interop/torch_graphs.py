@@ -226,7 +226,7 @@ def leaves_in(value: Any, kind: type) -> list[Any]:
     return [found for one in inner for found in leaves_in(one, kind)]
 
 
-# What describes a function.
+# The description of a function.
 
 _ANY = (Parameter("inputs", Parameter.VAR_POSITIONAL),)
 _kinds: "WeakKeyDictionary[Any, dict[Any, Kind]]" = WeakKeyDictionary()

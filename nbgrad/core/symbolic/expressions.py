@@ -299,7 +299,7 @@ def _text_of(function: Callable[..., Any]) -> str | None:
 
 
 def _at(path: str) -> Any:
-    """What the attribute path names; None if there is nothing."""
+    """The object at the attribute path; None if there is none."""
     found: Any = torch
     for name in path.split(".")[1:]:
         found = getattr(found, name, None)

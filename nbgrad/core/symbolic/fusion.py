@@ -88,7 +88,7 @@ def compiled(listing: Listing) -> Run:
 
 
 def run_of(listing: Listing, build: Build) -> Run:
-    """What runs a listing with its groups fused.
+    """The function that runs a listing with its groups fused.
 
     A nest reads memory itself, so strides have to be those of the trace. Those of inputs and captured tensors are
     looked at in each run, those of what torch's kernels make in the first.

@@ -48,7 +48,7 @@ class Sight(NamedTuple):
 
 
 class Surroundings:
-    """What a function, and the functions and modules that it calls, use from around them.
+    """The objects that a function, and the functions and modules that it calls, use from outside.
 
     These are global variables and those of functions around, and what can be read from them: attributes whose names are
     in the code, and entries of lists, tuples, dicts and sets. The code of libraries is not looked at, but its objects
@@ -335,7 +335,7 @@ def differs(now: Any, value: Any) -> bool:
 
 
 def change_of(name: str, now: Any, value: Any) -> str:
-    """What has changed, as a reason for another trace."""
+    """The change, as a reason for another trace."""
     if now is _GONE:
         return f"{name} is gone"
     if isinstance(value, _COMPARED) and isinstance(now, _COMPARED):

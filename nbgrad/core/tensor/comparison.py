@@ -261,7 +261,7 @@ def _sign_or_factor(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> 
 
 
 def _multiple(size: float, shape: tuple[int, ...], *, single: bool) -> str:
-    """What a factor that all numbers are off by stands for."""
+    """The probable cause of a wrong factor that all numbers share."""
     for factor, what in ((2.0, "too many"), (0.5, "missing")):
         if abs(size / factor - 1) < 1e-3:
             return f"a factor 2 is {what}: often that of a square, or of a value used twice"

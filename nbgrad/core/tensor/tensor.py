@@ -366,7 +366,7 @@ if hasattr(
 
 
 def _no_grad_kept(tensor: Tensor) -> str:
-    """What there is to say where the ``.grad`` of a tensor is asked for that an op made."""
+    """The warning for an access to the ``.grad`` of a tensor that an op made."""
     frame = user_frame()
     name = variable_name(lambda one: one is tensor)
     replaced = None if name is None else replacement(frame, name)

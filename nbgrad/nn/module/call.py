@@ -132,7 +132,7 @@ def run_after_error(
     """Run a hook that is always called; an error in it is a warning, for there is one already."""
     try:
         returned = run_forward_hook(module, hook, args, kwargs, output)
-    except Exception as error:  # whatever it is, the first one is to be seen
+    except Exception as error:  # of any kind: the user should see the first one
         warnings.warn(
             "module forward hook with ``always_call=True`` raised an exception that was silenced as another error was "
             f"raised in forward: {error}",

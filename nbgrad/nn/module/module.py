@@ -81,8 +81,8 @@ class Module:
     _runs_functions: ClassVar[bool] = False
     """Whether the forward runs functions that it was given, besides modules: the lines of their ops are looked for."""
 
-    # What each registered attribute is: "parameter", "buffer", "transient" (a buffer that is not saved) or "module".
-    # The values are plain attributes, so that reading ``self.weight`` costs what any attribute does.
+    # The role of each registered attribute: "parameter", "buffer", "transient" (a buffer that is not saved) or
+    # "module". The values are plain attributes, so that reading ``self.weight`` costs what any attribute does.
     _roles: dict[str, str]
 
     _hooks: ModuleHooks | None = None

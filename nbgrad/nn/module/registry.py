@@ -27,7 +27,7 @@ def join(path: str, name: str) -> str:
 
 
 def check_foreign(kind: str, name: str, value: torch.nn.Module | torch.nn.Parameter, module: type) -> None:
-    """Raise an error if the attribute ``name`` of a ``kind`` is to be torch's own and learns: no optimizer finds it.
+    """Raise an error if the new attribute ``name`` of a ``kind`` is torch's own and learns: no optimizer finds it.
 
     A torch module that holds a ``module``, the class of our own, or a parameter of ours is such an error too.
     """

@@ -77,7 +77,7 @@ class SavedModule(Protocol):
 
 
 class Entry(NamedTuple):
-    """A value of a module, and what is to be loaded into it."""
+    """A value of a module, and the value to load into it."""
 
     module: SavedModule
     name: str

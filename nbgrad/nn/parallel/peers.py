@@ -108,7 +108,7 @@ class Peers:
         except RuntimeError:
             raise self._lost(doing, error) from error
 
-    # What processes tell one another.
+    # Messages between processes.
 
     def tell(self, error: BaseException) -> None:
         """Tell the other processes that ``error`` ended the work of this one. It raises nothing."""

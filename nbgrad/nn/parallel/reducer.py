@@ -95,7 +95,7 @@ class BucketReducer(Reducer):
         self._places.update({one: (bucket, view) for one, view in zip(bucket.numbers, bucket.views, strict=True)})
 
     def _renew(self) -> None:
-        """Give new memory to each bucket with a gradient that somebody still holds, unless that is to change too."""
+        """Give new memory to each bucket with a gradient that is held elsewhere, unless that should change too."""
         if not self._as_view:
             for bucket in self._buckets:
                 if bucket.renew():

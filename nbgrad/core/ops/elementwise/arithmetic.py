@@ -68,7 +68,7 @@ def _(g, alpha):
 
 
 class _Error(Plan):
-    """A difference from a constant may be the error of a prediction, which is to be of the target's shape."""
+    """A difference from a constant may be the error of a prediction, which must have the target's shape."""
 
     __slots__ = ()
 

@@ -168,7 +168,7 @@ max_pool3d_with_indices = _largest(_max_pool3d, 3, "a volume")
 
 
 def _adaptive_largest(rank, what, across=False):
-    """The row of the largest of as many windows as the output is to have; whether ``_across_channels`` is quicker."""
+    """The row for the maximum of each window of an adaptive pooling; ``across``: ``_across_channels`` is quicker."""
     kernel = getattr(_functional, f"adaptive_max_pool{rank}d_with_indices")
     run = partial(_across_channels, rank, kernel) if across else kernel
 
@@ -433,7 +433,7 @@ def _(gradient, size, kernel_size, stride, padding, ceil_mode, count_include_pad
 
 
 def _adaptive(rank, what):
-    """The row of the mean of as many windows as the output is to have."""
+    """The row for the mean of each window of an adaptive pooling."""
     kernel = getattr(_functional, f"adaptive_avg_pool{rank}d")
 
     def samples(make: Make):

@@ -114,7 +114,7 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
     if n < 0:
         raise RuntimeError(f"diff's n must be at least 0, not {n}")
     if n == 0:
-        return input.clone()  # without what is to be joined, as torch has it
+        return input.clone()  # without prepend and append, as torch does
     if prepend is not None or append is not None:
         input = cat([part for part in (prepend, input, append) if part is not None], dim=dim)
     for _ in range(min(n, input.shape[dim])):

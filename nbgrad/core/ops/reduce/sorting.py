@@ -197,7 +197,7 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
     return torch.isin(elements, test_elements, assume_unique=assume_unique, invert=invert)
 
 
-# What has as many elements as the values have it: no rows, as the shape of a row's output follows from shapes alone.
+# The size of these results depends on the values, so they are no rows: the shapes of a row follow from shapes alone.
 
 
 def _wrapped(input, result):

@@ -182,7 +182,7 @@ def _sized(input, dims, sizes):
 
 
 def _dims(input, s, dim):
-    """The dimensions as non-negative numbers, and the size that each is to have or None."""
+    """The dimensions as non-negative numbers, and the wanted size of each, or None."""
     s, dim = ((one,) if isinstance(one, int) else one for one in (s, dim))
     if dim is None:
         dim = range(input.ndim) if s is None else range(input.ndim - len(s), input.ndim)

@@ -71,7 +71,7 @@ def load(path: str | os.PathLike[str]) -> Program:
 
 
 class _Refused(Exception):
-    """What the file asks for is not done; the message says why."""
+    """A request of the file that is refused; the message says why."""
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[str, dict[str, torch.Tensor]]:

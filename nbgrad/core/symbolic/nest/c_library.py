@@ -195,7 +195,7 @@ def _native(command: tuple[str, ...]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _version(command: tuple[str, ...]) -> str:
-    """What the compiler says of itself, and for which processor it compiles."""
+    """The version text of the compiler, and the processor for which it compiles."""
     shown = subprocess.run(
         [*command, *_native(command), "-dM", "-E", "-x", "c", "/dev/null"],
         capture_output=True,

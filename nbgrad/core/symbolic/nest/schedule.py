@@ -65,7 +65,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Register:
-    """What a step reads or writes.
+    """A memory that a step reads or writes.
 
     Attributes:
         kind: how many numbers it has for a block.

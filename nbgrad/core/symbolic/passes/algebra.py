@@ -76,7 +76,7 @@ class _Algebra:
         self._names = ELEMENTWISE if reassociate else ROUNDED
 
     def passed(self) -> Passed[Any]:
-        """What the pass gives."""
+        """The result of the pass."""
         steps: list[ProgramStep] = []
         for value in (*self._listing.inputs, *self._listing.captured):
             self._see(value)

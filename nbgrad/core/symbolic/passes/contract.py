@@ -36,7 +36,7 @@ class _Contraction:
         self._subtracted: Counter[int] = Counter()
 
     def passed(self) -> Passed[Any]:
-        """What the pass gives."""
+        """The result of the pass."""
         for step in self._listing.steps:
             self._see(step)
         dropped: set[int] = set()

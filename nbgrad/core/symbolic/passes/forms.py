@@ -91,7 +91,7 @@ def _family(step: ProgramStep) -> int:  # noqa: PLR0911  # a return for each rea
 
 
 class Form(NamedTuple):
-    """What a tensor is like without its numbers."""
+    """The form of a tensor, without its numbers."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...] | None

@@ -89,7 +89,7 @@ class _Layout:
         self._written -= {one.steps[-1].result.storage for one in self._scattered.values()}  # by these steps alone
 
     def passed(self) -> Passed[Any]:
-        """What the pass gives."""
+        """The result of the pass."""
         for step in self._listing.steps:
             if id(step) in self._waiting:
                 continue
@@ -146,7 +146,7 @@ class _Layout:
         return twin
 
     def _result(self, value: Value) -> Value:
-        """What a step makes in the place of an image: its twin."""
+        """The result of a step in another layout, its twin."""
         if _has_channels_last(value):
             return value
         form = Form(value.shape, strides_of(value.shape), value.dtype)

@@ -60,7 +60,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Passed(Generic[L]):
-    """What a pass gives: the listing after it, and a note for each rewrite."""
+    """The result of a pass: the listing after it, and a note for each rewrite."""
 
     listing: L
     notes: list[Note]
