@@ -88,14 +88,15 @@ def constants() -> str:
     lines = [f"// {_written('palette.py, curves.py, card.py', 'tensor_summary.py in nbgrad/widgets')}", ""]
     lines += ['import type { Kind } from "./description";', ""]
     lines += [
-        "/** What each kind of node is, in the order of the legend. */",
+        "/** The meaning of each kind of node, in the order of the legend. */",
         *_record("MEANING", palette.MEANING, "Kind"),
     ]
-    lines += ["", "/** What a folded box is that stands for a loop, and where there are both. */"]
+    lines += ["", "/** The meaning of a folded box for a loop, and the words if there are both. */"]
     lines += _record("FOLDED", palette.FOLDED)
     bars = json.dumps(palette.BARS)
-    lines += ["", "/** What the legend adds where a folded box has a small chart. */", f"export const BARS = {bars};"]
-    lines += ["", "/** What the other signs of the legend mean. */", *_record("SIGNS", palette.SIGNS)]
+    lines += ["", "/** The addition to the legend if a folded box has a small chart. */"]
+    lines += [f"export const BARS = {bars};"]
+    lines += ["", "/** The meanings of the other signs of the legend. */", *_record("SIGNS", palette.SIGNS)]
     sizes = {
         "APART": (curves.APART, "So far each of the two lines of an edge is from the middle between them."),
         "TIP_LENGTH": (curves.TIP_LENGTH, "How long an arrow head is."),

@@ -128,7 +128,7 @@ def show(
     again = _can_send_again()
     handle = display(still if again else _encoded(_with_png(still)), raw=True, display_id=True)
     widget = _live(outline, picture, folding, holdings, limit)
-    # What a reader waits for is on its way; the PNG, which takes longest, is for those who see the notebook later.
+    # The view, for which a reader waits, is sent first; the PNG, which takes longest, is for later readers.
     if again and handle is not None:
         sys.stdout.flush()  # in a kernel all messages so far: the thread that sends them gets no turn during the PNG
         handle.update(_encoded(_with_png(still)), raw=True)

@@ -36,7 +36,7 @@ def needs(package: str, what: str, install: str, instead: str = "", *, imported:
 
     Args:
         package: as pip calls it.
-        what: what is made, as "a PNG".
+        what: the result, as "a PNG".
         install: what pip is to install.
         instead: what else to do, if there is something.
         imported: as Python calls it; where it is left out as pip does.

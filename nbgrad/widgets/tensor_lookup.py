@@ -38,7 +38,7 @@ _LET_GO: dict[What, str] = {
 
 
 class _Known(NamedTuple):
-    """What is left of a tensor when its graph has closed: itself, if somebody else holds it, and what it was."""
+    """The rest of a tensor when its graph has closed: itself, if other code holds it, and its facts."""
 
     tensor: "ref[Any] | None"
     value: Stats | None
@@ -76,7 +76,7 @@ class Holdings:
 
     @property
     def asks(self) -> AutogradGraph | None:
-        """The graph, where its reader is asked for gradients and somebody still holds it."""
+        """The graph, if its reader is asked for gradients and it still exists."""
         return None if self._asks is None else self._asks()
 
     def settle(self) -> None:

@@ -40,7 +40,7 @@ class GraphView(anywidget.AnyWidget):
         folding: which modules are folded in that.
         holdings: where the numbers are.
         limit: how many nodes may be drawn.
-        direction: of what is drawn later, if there is nothing to be drawn yet.
+        direction: of the later picture, if nothing can be drawn yet.
     """
 
     # Read here: of a path anywidget makes a file to be watched, which holds every view that was ever made of it.
@@ -50,7 +50,7 @@ class GraphView(anywidget.AnyWidget):
     _last: "ClassVar[GraphView | None]" = None
     _outline: Outline | None = None
     _kept: bytes | None = None
-    _held = True  # by somebody who may display it once more
+    _held = True  # by a variable, so it may be displayed once more
 
     picture = traitlets.Bytes().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)

@@ -56,7 +56,7 @@ def frames_of(graph: AutogradGraph, records: list[Record]) -> list[HistoryFrame]
 
 
 def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str]) -> Past:
-    """What ``frames`` say of ``records``, which are those of the last one."""
+    """The numbers of ``frames`` for ``records``, the records of the last frame."""
     if not frames:
         return Past(NONE, {}, {}, [])
     structures = _structures(frames)

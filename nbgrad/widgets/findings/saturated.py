@@ -69,7 +69,7 @@ def silent(records: list[Record], ahead: set[int]) -> Iterator[Finding]:
 
 
 def _saturated(record: Record, gradient: Stats, passed: Stats) -> Finding | None:
-    """``vanishing`` speaks of those that pass on exactly nothing."""
+    """Activations that pass on exactly nothing belong to ``vanishing``."""
     most = 0.0 if record.op is None else gradient.norm * STEEP[record.op.name]
     if not 0 < passed.norm < _FLATTER * most < inf or prod(passed.shape) < FEW * _SAMPLES:
         return None

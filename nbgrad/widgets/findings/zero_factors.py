@@ -43,7 +43,7 @@ def waiting(
     mask, what is frozen or in no optimizer, and two factors of 0, of which neither gets a gradient.
 
     Args:
-        graph: what is asked which parameters an optimizer holds.
+        graph: the graph that knows which parameters an optimizer holds.
         records: what the last backward ran through.
         judged: what the gradients of each module are.
         frames: the backwards that are remembered, if there were several.
@@ -78,7 +78,7 @@ class _End(NamedTuple):
 def _ends(
     records: list[Record], below: set[int], behind: dict[int, str], moving: set[int], rising: set[int]
 ) -> Iterator[_End]:
-    """The ends on the way to what is ``below``, from the loss on; ``behind`` grows with what lies before them."""
+    """The ends on the way to the records ``below``, from the loss on; ``behind`` collects the records before them."""
     made = {record.id: record for record in records}
     for record in reversed(records):
         for taken in record.inputs:
@@ -108,7 +108,7 @@ def _scopes(judged: dict[Scope, Judgement], behind: dict[int, str], ends: list[_
 
 
 def _notes(ends: list[_End]) -> list[str]:
-    """What is said of exact zeros, once for all calls on a line, where the gradient came first."""
+    """The notes about exact zeros, one for all calls on a line, in the order in which the gradient came."""
     told: dict[tuple[object, ...], list[_End]] = {}
     for end in ends:
         if end.taken.gradient is not None and end.taken.gradient.norm == 0:
@@ -182,7 +182,7 @@ def _moving(graph: AutogradGraph, records: list[Record], frames: list[HistoryFra
 
 
 def _stayed(past: Sequence[HistoryFrame], at: int) -> bool:
-    """Whether what is 0 now got a gradient before, and the step after it moved others."""
+    """Whether a factor that is 0 now got a gradient before, and the step after that moved other parameters."""
     return any(frame.records[at].gradient and any(one.update for one in frame.records) for frame in past)
 
 

@@ -31,7 +31,7 @@ _GAIN = 0.8  # so much smaller a picture has to get, or it is not worth to hide 
 
 @dataclass(frozen=True)
 class Folding:
-    """What a reader has folded and unfolded.
+    """The modules that a reader has folded and unfolded.
 
     Attributes:
         closed: ids of scopes that are drawn as one node.
@@ -66,7 +66,7 @@ class Folding:
         opened = self.closed & given
         if not opened:
             return replace(self, closed=self.closed | given, asked=self.asked - given)
-        # What is inside a scope that opens is folded itself, or a large one would be too much at once.
+        # The scopes inside a scope that opens are folded, because a large one would be too much at once.
         inside = {scope["id"] for scope in description["scopes"] if scope["parent"] in opened}
         large = Counter(node["scope"] for node in description["nodes"])
         closed = self.closed - opened | {scope for scope in inside if large[scope] > _LARGE}
@@ -289,8 +289,8 @@ def _spans(description: Description, nesting: Nesting) -> dict[str, tuple[int, i
 def folded_below(graph: Description | Outline, depth: int | None) -> Folding | None:
     """The modules that are nested deeper than ``depth`` folded; None where it is None: as many as necessary.
 
-    Those around what raised stay open, and what is beside it in them is folded. Iterations of loops are folded in any
-    case.
+    The scopes around the op that raised stay open, and the other scopes in them are folded. Iterations of loops are
+    folded in any case.
     """
     if depth is None:
         return None

@@ -44,7 +44,7 @@ class _Step(NamedTuple):
     """An op; or a loop, whose iterations are ``inside``.
 
     Attributes:
-        token: what is equal for those that are the same step of equal iterations.
+        token: a value that is equal for the same step of equal iterations.
         ops: the positions of the records in it.
         place: the user's line of the first one.
         inside: the iterations of a loop, each as its steps; none for an op.
@@ -63,7 +63,7 @@ def iterations(records: list[Record], homes: dict[int, Scope]) -> dict[int, Scop
 
     Args:
         records: all of a graph, in order.
-        homes: by their ids the scopes of those that are drawn in another one than their own.
+        homes: by id, the scopes of the records that are drawn in a scope other than their own.
     """
     found = _Found(records, homes)
     for scope, steps in _rows(records).items():
@@ -72,7 +72,7 @@ def iterations(records: list[Record], homes: dict[int, Scope]) -> dict[int, Scop
 
 
 def _rows(records: list[Record]) -> dict[Scope | None, list[_Step]]:
-    """What each scope ran itself, in order; a module call in between is a step that comes once."""
+    """The ops that each scope ran itself, in order; a module call in between is one step."""
     rows: defaultdict[Scope | None, list[_Step]] = defaultdict(list)
     last: Scope | None = None
     for at, record in enumerate(records):

@@ -39,7 +39,7 @@ class Run(NamedTuple):
 
     @property
     def repeated(self) -> Iterator[tuple[list[str], list[str]]]:
-        """Of each repetition the calls, and what is beside them."""
+        """The calls of each repetition, and the ops beside them."""
         return zip(self.cycles, self.beside, strict=True)
 
 
@@ -49,7 +49,7 @@ def kind(scope: Scope) -> str:
 
 
 def iterates(scope: Scope) -> bool:
-    """Whether it is an iteration of a loop: what is in it may differ from what is in the others."""
+    """Whether it is an iteration of a loop: its contents may differ from those of the others."""
     return scope["label"].startswith("iteration ") and kind(scope).startswith("line")
 
 
@@ -61,7 +61,7 @@ def loops_of(description: Description) -> set[str]:
 def runs(description: Description) -> list[Run]:
     """Runs of identical module calls that follow each other, or of identical cycles of them; an outline keeps them.
 
-    These are the outermost ones: what is inside a call of a run is in no other.
+    These are the outermost runs: no call inside a call of a run is in another run.
     """
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     nesting = Nesting(description["scopes"])
@@ -213,7 +213,7 @@ class _Row:
 
 
 class _Calls:
-    """What is known of module calls and the ops between them: what is in them, what follows what, what is the same."""
+    """The facts about module calls and the ops between them: their contents, their order, and which are equal."""
 
     def __init__(self, description: Description, scopes: dict[str, Scope], nesting: Nesting) -> None:
         self._nodes, self._edges = description["nodes"], description["edges"]
@@ -234,7 +234,7 @@ class _Calls:
                 self._last[parent] = max(self._last.get(parent, self._last[scope]), self._last[scope])
 
     def _inside(self, one: str) -> list[int]:
-        """The positions of what is in a call, in order; of an op its own."""
+        """The positions of the ops in a call, in order; for an op its own position."""
         if one not in self._scopes:
             return [self._at[one]]
         return sorted(at for scope in self._nesting.inside(one) for at in self._own.get(scope, ()))

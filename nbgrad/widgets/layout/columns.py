@@ -15,7 +15,7 @@ from nbgrad.widgets.description.schema import Box, Description, Layout
 from nbgrad.widgets.layout.curves import Run
 
 WIDTH, HEIGHT = 1220.0, 600.0
-"""What a notebook has room for beside the tools of a view, in pixels."""
+"""The room of a notebook for the picture of a view, in pixels."""
 
 LETTERS = 11.0
 """How high the smallest letters of a picture are."""
@@ -52,7 +52,7 @@ def in_columns(description: Description, layout: Layout) -> Layout:
     """A layout in the fewest columns with which it is seen whole, or in as many as there is width for.
 
     Args:
-        description: what is drawn, without rows and with the frames that are drawn.
+        description: the drawn graph, without rows and with the frames that are drawn.
         layout: its boxes, edges and frames.
 
     Returns:
@@ -167,7 +167,7 @@ class _Cutter:
         def follows(before: int, at: int) -> bool:
             return before < at and (forced is None or not before < forced < at)
 
-        # best[at]: the tallest column, what was paid, and the cuts so far, with a column that ends at ends[at]
+        # best[at]: the tallest column, the price, and the cuts so far, with a column that ends at ends[at]
         best = {at: (end, price[at], [at]) for at, end in enumerate(ends) if forced is None or at <= forced}
         for _ in range(many - 1):
             best = {
@@ -261,7 +261,7 @@ class _Columns:
         self, split: set[str], heads: dict[str, float], extents: list[tuple[float, float, float, float]],
         lanes: list[float],
     ) -> None:  # fmt: skip
-        """Draw each frame that is cut around all its columns, the inner ones first, and push down what is below."""
+        """Draw each frame that is cut around all its columns, the inner ones first, and push down the boxes below."""
         nesting, old = self.cutter.nesting, self.old
         self.frames, self.down = {}, {}
         for frame in sorted(split, key=nesting.depths.__getitem__, reverse=True):

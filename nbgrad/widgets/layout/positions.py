@@ -52,7 +52,7 @@ _LABELLED = 400
 """With more edges than this there is no room made for their labels: graphviz would need a second more for it."""
 
 _PATIENCE = 4
-"""Of more than NODES nodes, which somebody has asked for, a layout may take so many times as long."""
+"""If a reader asks for more than NODES nodes, the layout may take so many times as long."""
 
 _TURNED = 120
 """With more nodes than this there is no second layout, although its letters might be larger."""
@@ -85,7 +85,7 @@ def lay_out(
             what was asked for last of all.
 
     Returns:
-        The description as drawn, with what was folded or left out in its notes, and the coordinates.
+        The description as drawn, with notes about the folded and omitted parts, and the coordinates.
 
     Raises:
         EngineMissing: there is no graphviz; the message says what to install.
@@ -101,7 +101,7 @@ def lay_out(
 def _lay_out(
     graph: Outline, limit: int, seconds: float, direction: Direction, folding: Folding | None
 ) -> "tuple[Picture, Sizes]":
-    """The picture, and what was measured for it."""
+    """The picture, and the measurements for it."""
     tries = [limit, *(size for size in (NODES, 120, 40, 12) if size < min(limit, len(graph.description["nodes"])))]
     for size, smaller in zip_longest(tries, tries[1:], fillvalue=0):
         outline = shaped(graph, size, folding, ASKED if size == limit else size)
@@ -215,7 +215,7 @@ def _placed(shape: Description, direction: Direction, seconds: float, sizes: "Si
 
 
 def _question(shape: Description, direction: Direction, sizes: "Sizes") -> str:
-    """What graphviz is asked; nothing where nothing will be drawn."""
+    """The input for graphviz; empty if nothing will be drawn."""
     return dot_source(shape, direction, sizes) if shape["nodes"] else ""
 
 
@@ -296,7 +296,7 @@ def nested(top: Any, homes: Mapping[str | None, Any], nesting: Nesting) -> str:
 
 
 def skeleton(description: Description) -> Description:
-    """What graphviz finds a place for: boxes without their rows, and frames around more than one of them."""
+    """The parts that graphviz places: boxes without their rows, and frames around more than one of them."""
     alone = single(description)
     parents = {scope["id"]: scope["parent"] for scope in description["scopes"]}
     rows = {node["id"] for node in description["nodes"] if node["row"] is not None}
@@ -320,7 +320,7 @@ _BESIDE = 6
 
 
 class _RankRows(NamedTuple):
-    """What stands beside what, where a description says so.
+    """The boxes that stand beside each other, if a description says so.
 
     Attributes:
         together: the nodes of each row.
@@ -352,7 +352,7 @@ class _RankRows(NamedTuple):
 
 
 def label_lines(edge: Edge) -> list[str]:
-    """What may stand on an edge: the value's shape, and below it that of the gradient that came back, if it differs."""
+    """The texts on an edge: the shape of the value, and below it that of the gradient, if it differs."""
     back = edge["back"]
     differs = back is not None and (edge["mismatch"] is not None or not edge["label"].startswith(back))
     return [edge["label"], *([f"{NABLA}{back}"] if differs else [])]
@@ -444,7 +444,7 @@ def _around(home: str | None, path: list[str], nesting: Nesting) -> int:
 def _answered(
     taken: dict[str, "_ScopeInputs"], outermost: Mapping[str, list["_Input"]], nesting: Nesting
 ) -> dict[str, str]:
-    """What each tensor that asked a scope is told; ``outermost`` has the inputs that no scope around that one takes."""
+    """The answer for each tensor that asked a scope; ``outermost`` has the inputs that no scope around it takes."""
     last: dict[str, str] = {}
     for scope in nesting.inner_first():
         inputs, parent = taken.pop(scope), nesting.parents[scope]
@@ -456,7 +456,7 @@ def _answered(
 
 
 class _Input(NamedTuple):
-    """What a scope takes from outside: whether an op made it, and its position in the record."""
+    """The inputs of a scope from outside: whether an op made each, and its position in the record."""
 
     made: bool
     position: int
@@ -464,7 +464,7 @@ class _Input(NamedTuple):
 
 
 class _ScopeInputs:
-    """What a scope takes from outside, and the tensors in it that ask what it had taken last before their first use.
+    """The inputs of a scope from outside, and the tensors in it that ask for its last input before their first use.
 
     A scope hands both on to the one around it. So the work grows with the edges, however deep the scopes are nested.
     """
@@ -481,7 +481,7 @@ class _ScopeInputs:
         insort(self._found[input.made], input)
 
     def ask(self, tensor: str, first_use: int) -> None:
-        """``tensor``, which is first used at that position, is to have an answer."""
+        """``tensor``, which is first used at that position, gets an answer."""
         insort(self._asked, (first_use, tensor))
 
     def answers(self) -> Iterator[tuple[str, str]]:
@@ -516,7 +516,7 @@ def _add_box(graph: Any, name: str, width: float, height: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What was measured of the texts of a drawable description, once: its boxes and its drawing are made of it.
+    """The measured texts of a drawable description, measured once for its boxes and its drawing.
 
     Attributes:
         nodes: by id, the width and height of a node's box, in pixels, its rows included.
@@ -592,7 +592,7 @@ def mark_size(edge: Edge) -> tuple[float, float]:
 
 
 def mark_text(edge: Edge) -> str:
-    """What the mark of a reduction says."""
+    """The text of the mark of a reduction."""
     assert edge["reduction"] is not None
     return f"{'⚠ ' if edge['reduction']['warning'] else ''}Σ {edge['reduction']['text']}"
 

@@ -81,16 +81,16 @@ MEANING = {
     "folded": "folded module",
     "failed": "raised an error",
 }
-"""What each kind of node is, in the order of the legend."""
+"""The meaning of each kind of node, in the order of the legend."""
 
 FOLDED = {
     "loop": "folded loop",
     "both": "folded module or loop",
 }
-"""What a folded box is that stands for iterations of a loop, and where there are both kinds."""
+"""The meaning of a folded box for iterations of a loop, and the words if there are both kinds."""
 
 BARS = ", bars: gradients of its parameters"
-"""What the legend adds where a folded box has a small chart."""
+"""The addition to the legend if a folded box has a small chart."""
 
 SIGNS = {
     "root": "backward starts here",
@@ -99,4 +99,4 @@ SIGNS = {
     "back": "∇ gradient, backward",
     "faint": "no gradient",
 }
-"""What the other signs mean, in the order of the legend, which they end."""
+"""The meanings of the other signs, in their order at the end of the legend."""

@@ -38,7 +38,7 @@ _PNG_HEIGHT = 4000  # rendering time grows with the area
 _LEGIBLE = 3.5  # pixels
 
 _SIGN, _SIGN_GAP = 0.66, 0.3
-"""How wide the sign of a gradient is, and what is between it and the number, in font sizes."""
+"""The width of the sign of a gradient, and the gap between it and the number, in font sizes."""
 
 _PALE = 0.25
 """How opaque is what a film has not come to."""
@@ -56,7 +56,7 @@ _LOOKS = {
 """How the lines of edges are drawn that are no plain line."""
 
 LEGEND: dict[str, str] = {**MEANING, **SIGNS}
-"""What the signs mean, in the order of the legend."""
+"""The meanings of the signs, in the order of the legend."""
 
 
 class Moment(NamedTuple):
@@ -211,7 +211,7 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
 
 
 def _scale(picture: Picture, x: float, y: float) -> Iterator[str]:
-    """What the colours mean, if the boxes are coloured by an overlay."""
+    """The scale of the colours, if the boxes are coloured by an overlay."""
     for one in picture["description"]["overlays"]:
         if one["key"] == picture["description"]["colour"]:
             yield _text(one["label"], (x, y + 4), 11, "ink")
@@ -239,7 +239,7 @@ def _filled(shape: str, role: str, colour: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """A text, or a sign, as dark as it can be, or as light: what is below it may have a strong colour."""
+    """A text, or a sign, as dark or as light as possible: its background may have a strong colour."""
     dark = re.sub(rf'(fill|stroke)="({"|".join(ink for ink, _ in INKS.values())})"', r'\1="#000000"', text)
     return re.sub(r'class="nbgs-\w+?(-sign)?"', r'class="nbgs-bare\1"', dark)
 
@@ -291,7 +291,7 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
 
 
 def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
-    """The graph at a moment of the step: what is still to come is pale, or not drawn."""
+    """The graph at a moment of the step: later parts are pale, or not drawn."""
     description, layout = picture["description"], picture["layout"]
     for scope in [scope for scope in description["scopes"] if scope["id"] in layout["scopes"]]:
         yield _rect(layout["scopes"][scope["id"]], 8, "scope")

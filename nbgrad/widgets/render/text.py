@@ -56,7 +56,7 @@ def text(description: Description, *, rows: int = ROWS) -> str:
 
 
 def _findings(description: Description) -> list[str]:
-    """What is wrong, with the node where it is, and the modules whose gradients vanish or explode."""
+    """The findings, each with its node, and the modules whose gradients vanish or explode."""
     found = [one["text"] + (f" ({one['node']})" if one["node"] else "") for one in description["problems"]]
     found += [one["text"] for one in description["verdicts"] if one["kind"] != "sound"]
     rest = [f"({len(found) - FINDINGS:,} more findings are not listed)"] if len(found) > FINDINGS else []

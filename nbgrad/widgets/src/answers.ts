@@ -5,7 +5,7 @@ import { attribute, flag, html, listen } from "./dom";
 import { type Drawing, spoken } from "./draw";
 import { original } from "./model";
 
-/** What a kernel is told of an answer: its numbers row by row. */
+/** An answer as a kernel gets it: its numbers row by row. */
 export interface Answer {
   name: string;
   shape: number[];
@@ -48,7 +48,7 @@ export class Answers {
     return [form];
   }
 
-  /** What the boxes say: a number that was answered right, and a cross where the last answer was not. */
+  /** The texts of the boxes: a number that was answered right, and a cross where the last answer was wrong. */
   paint(): void {
     const { description, drawing } = this.scene();
     for (const { node, seals } of this.#questions) {
@@ -71,7 +71,7 @@ export class Answers {
   }
 }
 
-/** The numbers in "[1, -2.5]", "1 -2.5" or "1/4"; NaN for what is none. */
+/** The numbers in "[1, -2.5]", "1 -2.5" or "1/4"; NaN for text that is no number. */
 const numbersIn = (text: string): number[] =>
   text.replaceAll("−", "-").replace(/\s*\/\s*/g, "/").split(/[\s,;[\]()]+/).filter(Boolean).map((one) => {
     const [above, below = 1] = one.split("/");

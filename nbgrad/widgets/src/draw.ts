@@ -122,10 +122,10 @@ const expansion = (reduction: string): string => (reduction.split(": ")[0] ?? ""
 /** Whether a folded node stands for iterations of a loop, which are named by its lines. */
 export const loops = ({ kind, label }: GraphNode): boolean => kind === "folded" && /^(line|iteration) \d/.test(label[0] ?? "");
 
-/** What a box is, in words. */
+/** The kind of a box, in words. */
 export const meaning = (node: GraphNode): string => (loops(node) ? FOLDED.loop : MEANING[node.kind]) + (node.root ? ", the backward starts here" : "");
 
-/** What is read aloud of a box. */
+/** The text of a box for screen readers. */
 export const spoken = (node: GraphNode): string =>
   `${[...linesOf(node), ...(node.rule ? [`gradient ${node.rule}`] : []), ...(node.bars ? [`bars: ${node.bars.text}`] : []), ...node.badges.map((badge) => badge.text)].join(", ")} (${meaning(node)})`;
 

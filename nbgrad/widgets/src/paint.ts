@@ -36,7 +36,7 @@ export class Paint {
     for (const group of [nodes, edges, marks]) for (const part of group.values()) flag(part, "on", on.has(part));
   }
 
-  /** Let all but these nodes, and what is between them, step back; null shows everything. */
+  /** Dim all but these nodes and the parts between them; null shows everything. */
   only(ids: Set<string> | null): void {
     const { nodes, edges, marks } = this.#drawing;
     const has = (id: string) => ids === null || ids.has(original(id));
