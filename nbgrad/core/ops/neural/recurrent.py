@@ -11,6 +11,15 @@ import torch
 
 from nbgrad.core.backend.aten import aten
 from nbgrad.core.backend.gemm import linear, product
+from nbgrad.core.backend.recurrent_cudnn import (
+    GRU,
+    LSTM,
+    RNN_RELU,
+    RNN_TANH,
+    gradients_by_cudnn,
+    layer_by_cudnn,
+    runs_on_cudnn,
+)
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.engine.broadcast import Sums, for_gates
@@ -269,8 +278,9 @@ def _(g, needed, input, hx, w_ih, w_hh, b_ih, b_hh, gates, shown):
     return of_input, of_hx, *weight_gradients(of_inputs, of_hidden, input, hx, (b_ih, b_hh))
 
 
-_LSTM = 2
-"""The number that torch's kernels know it by."""
+def _by_cudnn(kept):
+    """Whether a layer saved what cuDNN needs for its gradient: bytes on a GPU, where a loop over time saves gates."""
+    return kept.dtype is torch.uint8 and kept.device.type == "cuda"
 
 
 def _sequences(gates, states):
@@ -315,13 +325,19 @@ def _rnn_again(kind):
 def _simple(kind, formula):
     """The row of a recurrent layer with one activation."""
     activate, slope = SIMPLE[kind]
+    number = {"tanh": RNN_TANH, "relu": RNN_RELU}[kind]
 
     def layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
+        weights = (w_ih, w_hh, b_ih, b_hh)
+        if runs_on_cudnn(input, weights):
+            made = layer_by_cudnn(number, input, hx, None, weights, reverse)
+            return *made[:2], *made[3:]
         gates = linear(input, w_ih, b_ih)
         out = [gates] * len(gates)
         for step in _order(len(gates), reverse):
             hx = out[step] = activate(linear(hx, w_hh, b_hh).add_(gates[step]))
-        return torch.stack(out), hx.clone()
+        none = input.new_empty(0)
+        return torch.stack(out), hx.clone(), none, none
 
     layer.__name__ = f"rnn_{kind}_layer"
     layer.__doc__ = f"""One layer of a recurrent network with {kind}, over a whole sequence.
@@ -335,6 +351,7 @@ def _simple(kind, formula):
         formula=formula,
         symbols=_SYMBOLS | {"hx": "h_0", "out": "h"},
         outputs=("out", "h"),
+        aux=("reserve", "flat"),
         sums=OF_BIASES,
         samples=_sequences(1, 1),
         ranks=(3,),
@@ -351,7 +368,13 @@ def _simple(kind, formula):
         b_ih=r"\sum_t \bar{a}_t",
         b_hh=r"\sum_t \bar{a}_t",
     )
-    def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih_shape, b_hh_shape, out, reverse):
+    def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih_shape, b_hh_shape, out, reserve, flat, reverse):
+        if not isinstance(input, Tensor) and _by_cudnn(reserve):
+            biases = [None if shape is None else w_ih.new_empty(shape) for shape in (b_ih_shape, b_hh_shape)]
+            weights, kept = (w_ih, w_hh, *biases), (reserve, flat)
+            arrived, needs = (g_out, g_h, None), any(needed[2:])
+            found = gradients_by_cudnn(number, arrived, needs, input, (hx, None), weights, out, kept, reverse)
+            return *found[:2], *found[3:]
         hidden = list(out.unbind(0))
         before = _before(hidden, hx, reverse)
         made = [None] * len(hidden)
@@ -410,12 +433,15 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
     Shapes: input (T, N, I), hx and cx (N, H), w_ih (4 H, I), w_hh (4 H, H), biases (4 H,); with w_hr (P, H) hx (N, P)
     and w_hh (4 H, P). Outputs (T, N, H or P), (N, H or P) and (N, H).
     """
+    weights = (w_ih, w_hh, b_ih, b_hh, w_hr)
+    if runs_on_cudnn(input, weights):
+        return layer_by_cudnn(LSTM, input, hx, cx, weights, reverse)
     if _by_onednn(input, w_hr):
         # The kernel reads memory in order, whatever the strides say.
         input, hx, cx, w_ih, w_hh = (one.contiguous() for one in (input, hx, cx, w_ih, w_hh))
         weights = (w_ih, w_hh, *(w_ih.new_zeros(len(w_ih)) if b is None else b for b in (b_ih, b_hh)))
         biased = b_ih is not None or b_hh is not None
-        settings = (reverse, (), _LSTM, cx.shape[1], 1, biased, False, False, True)
+        settings = (reverse, (), LSTM, cx.shape[1], 1, biased, False, False, True)
         out, h, c, workspace = aten.mkldnn_rnn_layer(input, *weights, hx, cx, *settings)
         return out, h.reshape_as(hx), c.reshape_as(cx), workspace, input.new_empty(0)  # in place of the cells
     hx, cx = own(hx), own(cx)
@@ -440,6 +466,9 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
     w_hr=r"\sum_t \bar{h}_t (o_t \odot \tanh c_t)^{\top}",
 )
 def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out, h, c, gates, cells, reverse):
+    if not isinstance(input, Tensor) and _by_cudnn(gates):
+        weights, arrived, needs = (w_ih, w_hh, b_ih, b_hh, w_hr), (g_out, g_h, g_c), any(needed[3:])
+        return gradients_by_cudnn(LSTM, arrived, needs, input, (hx, cx), weights, out, (gates, cells), reverse)
     if not isinstance(input, Tensor) and cells.ndim == 1:  # none were kept, as opposed to some without elements
         given = (input, hx, cx, w_ih, w_hh, b_ih, b_hh)
         return *_onednn_gradients(g_out, g_h, g_c, given, (out, h, c, gates), reverse), None
@@ -478,7 +507,7 @@ def _onednn_gradients(g_out, g_h, g_c, given, results, reverse):
     out, h, c, workspace = results
     weights = (w_ih, w_hh, *(w_ih.new_zeros(len(w_ih)) if b is None else b for b in biases))
     biased = any(b is not None for b in biases)
-    settings = (reverse, _LSTM, cx.shape[1], 1, biased, True, False, (), False)
+    settings = (reverse, LSTM, cx.shape[1], 1, biased, True, False, (), False)
     arrived = [None if g is None else g.contiguous() for g in (g_out, g_h, g_c)]
     arguments = (input, *weights, hx, cx, out, h, c, *arrived, *settings)
     of_input, of_ih, of_hh, of_b, of_c, of_hx, of_cx = aten.mkldnn_rnn_layer_backward(*arguments, workspace)
@@ -539,6 +568,10 @@ def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
 
     Shapes: input (T, N, I), hx (N, H), w_ih (3 H, I), w_hh (3 H, H), biases (3 H,); outputs (T, N, H) and (N, H).
     """
+    weights = (w_ih, w_hh, b_ih, b_hh)
+    if runs_on_cudnn(input, weights):
+        made = layer_by_cudnn(GRU, input, hx, None, weights, reverse)
+        return *made[:2], *made[3:]
     hx, gates = own(hx), linear(input, w_ih, b_ih)
     out, shown = [gates] * len(gates), [gates] * len(gates)
     for step in _order(len(gates), reverse):
@@ -556,6 +589,10 @@ def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
     b_hh=r"\sum_t \bar{e}_t",
 )
 def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih, b_hh, out, gates, shown, reverse):
+    if not isinstance(input, Tensor) and _by_cudnn(gates):
+        weights, arrived, needs = (w_ih, w_hh, b_ih, b_hh), (g_out, g_h, None), any(needed[2:])
+        found = gradients_by_cudnn(GRU, arrived, needs, input, (hx, None), weights, out, (gates, shown), reverse)
+        return *found[:2], *found[3:]
     before = _before(list(out.unbind(0)), hx, reverse)
     if isinstance(input, Tensor):  # what is saved of the gates knows not where it came from
         *gates, shown = gru_again(input, stack(before), w_ih, w_hh, b_ih, b_hh)
