@@ -6,3 +6,5 @@ cdef _RecordingMode _recorder
 
 cpdef bint lift()
 cpdef object put_back()
+cpdef object mute(bint overridden=*)
+cpdef object unmute(object guard)

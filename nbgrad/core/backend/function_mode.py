@@ -2,16 +2,23 @@
 
 Each call of torch, and each look at an attribute of a tensor, takes a microsecond more with a mode on the stack. An op
 of nbgrad's makes about ten of them, and none is the user's.
+
+The user may have modes too: ``torch.set_default_device`` puts one on the stack. ``mute`` hides from all modes what the
+recorder looks at. The program's own calls still reach them.
 """
 
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
+
+P, T = ParamSpec("P"), TypeVar("T")
 
 _length = torch._C._len_torch_function_stack
 _push = torch._C._push_on_torch_function_stack
 _pop = torch._C._pop_torch_function_stack
+_Guard = torch._C.DisableTorchFunction
 
 
 class _RecordingMode:
@@ -55,6 +62,57 @@ def take_off() -> bool:
     while above:
         _push(above.pop())
     return found
+
+
+def mute(overridden: bool = False) -> Any:
+    """Switch all modes off in this thread, also the user's, and what subclasses of torch's Tensor override.
+
+    Args:
+        overridden: whether there may be tensors of such a subclass.
+
+    Returns:
+        What ``unmute`` takes; None if nothing was switched: there is no mode, and no such tensor.
+    """
+    if not overridden and not _length():
+        return None
+    guard = _Guard()
+    guard.__enter__()
+    return guard
+
+
+def unmute(guard: Any) -> None:
+    """Switch the modes on again, after ``mute`` returned ``guard``."""
+    if guard is not None:
+        guard.__exit__(None, None, None)
+
+
+def muted(run: Callable[P, T]) -> Callable[P, T]:
+    """A function that does what ``run`` does with all modes off, and what subclasses override."""
+
+    @wraps(run)
+    def quiet(*args: P.args, **settings: P.kwargs) -> T:
+        guard = mute(True)
+        try:
+            return run(*args, **settings)
+        finally:
+            unmute(guard)
+
+    return quiet
+
+
+def unmuted(run: Callable[..., Any], guard: Any) -> Callable[..., Any]:
+    """``run`` with the modes switched on while it runs, for a caller that is muted by ``guard``."""
+    if guard is None:
+        return run
+
+    def heard(*args: Any, **settings: Any) -> Any:
+        guard.__exit__(None, None, None)
+        try:
+            return run(*args, **settings)
+        finally:
+            guard.__enter__()
+
+    return heard
 
 
 def unheard(run: Callable[..., Any], *args: Any, **settings: Any) -> Any:

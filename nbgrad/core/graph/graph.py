@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from nbgrad.core.backend.function_mode import muted
 from nbgrad.core.engine.call_site import is_module, tensors_in_sight, user_frame
 from nbgrad.core.engine.state import State, current, set_state
 from nbgrad.core.engine.tensor_data import check_device, words_of
@@ -178,6 +179,7 @@ class AutogradGraph(Queries):
         if self.check_cycle():
             raise RuntimeError(f"{self.name!r} has a cycle: this is a defect of nbgrad, please report it")
 
+    @muted
     @uncollected
     def _settle(self, namespace: dict[str, Any]) -> None:
         """Turn what was recorded into facts that hold no tensor."""

@@ -1,4 +1,5 @@
 cimport cython
+from nbgrad.core.backend.function_mode cimport mute, unmute
 from nbgrad.core.engine.broadcast cimport sum_to
 from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, Vertex
 from nbgrad.core.engine.observer cimport Observer
@@ -44,6 +45,9 @@ cdef class Passing:
     cdef public Target target
     cdef public TorchBackward walk
 
+    @cython.locals(own=object, target=Target)
+    cdef object _passed(self, TorchBackward walk, tuple inputs, tuple outputs)
+
 @cython.locals(ours=Passing)
 cpdef tuple register(object hooks, object hook)
 
@@ -75,6 +79,8 @@ cdef class TorchBackward:
 
     @cython.locals(observer=Observer, found=Foreseen, follows=bint)
     cdef Foreseen foreseen(self, list begun)
+    @cython.locals(hook=Passing)
+    cdef object _tapped(self, object gradient)
     cpdef object take_over(self)
     @cython.locals(hook=Passing, at=Py_ssize_t, met=dict)
     cpdef object begin(self, list roots, bint ends)

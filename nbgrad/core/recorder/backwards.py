@@ -11,6 +11,7 @@ import torch
 from torch.autograd.function import _HookMixin
 from torch.utils.hooks import RemovableHandle
 
+from nbgrad.core.backend.function_mode import mute, unmute
 from nbgrad.core.engine.backward_errors import path_ends
 from nbgrad.core.engine.broadcast import reduction, sum_to
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Vertex, next_seq
@@ -99,6 +100,14 @@ class Passing:
         walk = self.walk
         if walk is None:
             return
+        guard = mute()
+        try:
+            self._passed(walk, inputs, outputs)
+        finally:
+            unmute(guard)
+
+    def _passed(self, walk: "TorchBackward", inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
+        """Take what arrived at the node, and what the node gave to its inputs."""
         if RemovableHandle.next_id != walk.handles and not walk.shaken:
             walk.shake()
         own = self.outputs
@@ -201,6 +210,14 @@ class TorchBackward:
 
     def __call__(self, gradient: Any) -> None:
         """Torch calls it at a node that was tapped, with the gradient that arrives there."""
+        guard = mute()
+        try:
+            self._tapped(gradient)
+        finally:
+            unmute(guard)
+
+    def _tapped(self, gradient: Any) -> None:
+        """Take the gradient that arrives at the node that was tapped."""
         if RemovableHandle.next_id != self.handles and not self.shaken:
             self.shake()
         hook: Passing | None = self.tapped.pop(_current(), None)
@@ -593,7 +610,11 @@ class Inside:
 
     def __call__(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:  # noqa: ARG002  # torch gives both
         if outputs[0] is not None:
-            self.walk.brought(self.node, self.leaf, outputs[0])
+            guard = mute()
+            try:
+                self.walk.brought(self.node, self.leaf, outputs[0])
+            finally:
+                unmute(guard)
 
 
 def recorded_inside(run: Callable[..., Any], walk: TorchBackward, roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:

@@ -1,4 +1,5 @@
 cimport cython
+from nbgrad.core.backend.function_mode cimport mute, unmute
 from nbgrad.core.engine.node cimport Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer cimport Observer, torch_followers
 from nbgrad.core.engine.state cimport State
@@ -14,7 +15,7 @@ cdef int _INNER
 cdef int _CUT
 
 cdef class TorchCalls:
-    @cython.locals(table=dict, known=Called, state=State, kind=int, told=bint)
+    @cython.locals(table=dict, known=Called, state=State, kind=int, told=bint, overridden=bint)
     cdef object _run(self, object function, object types, tuple args, object kwargs)
     cpdef object _again(self, object function, tuple args, object kwargs)
 
@@ -24,8 +25,11 @@ cdef object _left_out(Called known, tuple args, object kwargs, object result, St
 cdef object _unrecorded(tuple observers, Node node, tuple inputs, list results)
 @cython.locals(tensor=Tensor)
 cdef bint _any_learns(tuple args, object kwargs) except -1
-@cython.locals(observer=Observer, observers=tuple, node=Node, op=OpInfo, settings=dict)
-cdef object _recorded(Called known, object function, tuple args, object kwargs, State state)
+cdef bint _learns(tuple args, object kwargs, bint overridden) except -1
+@cython.locals(observer=Observer, observers=tuple, node=Node)
+cdef object _recorded(Called known, object function, tuple args, object kwargs, State state, bint overridden)
+@cython.locals(op=OpInfo, settings=dict)
+cdef tuple _called(Called known, Node node, tuple args, object kwargs, State state)
 @cython.locals(observer=Observer, follows=bint)
 cdef object _tell(Called known, Node node, tuple inputs, object out, State state, tuple observers)
 cdef list _edges(tuple inputs, State state)

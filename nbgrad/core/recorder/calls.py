@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nbgrad.core.backend.function_mode import take_off
+from nbgrad.core.backend.function_mode import mute, take_off, unmute
 from nbgrad.core.compilation import compiled
 from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
@@ -52,14 +52,19 @@ class TorchCalls:
         kind = known.kind
         # Inside torch.func tensors belong to its levels; Filled runs ops of ours.
         told = kind != _PLAIN and bool(state.observers) and _level() is None
+        overridden = bool(types)
         told = told and NESTED not in types and Filled not in types
-        if told and kind < _CUT and _records() and not state.inference and _any_learns(args, kwargs):
+        if told and kind < _CUT and _records() and not state.inference and _learns(args, kwargs, overridden):
             if kind == _INNER:
                 return self._again(known.inner, args, kwargs)
-            return _recorded(known, function, args, kwargs, state)
+            return _recorded(known, function, args, kwargs, state, overridden)
         result = function(*args, **kwargs) if kwargs else function(*args)  # one line for all: a trace has its number
         if told:
-            _left_out(known, args, kwargs, result, state)
+            guard = mute(overridden)
+            try:
+                _left_out(known, args, kwargs, result, state)
+            finally:
+                unmute(guard)
         return result
 
     def _again(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
@@ -95,6 +100,17 @@ def _left_out(known: Called, args: tuple[Any, ...], kwargs: dict[str, Any] | Non
         observer.on_result(op, inputs, settings, tuple(results), None)
 
 
+def _learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None, overridden: bool) -> bool:
+    """The same as ``_any_learns``, and nothing of the user's hears the look at the tensors."""
+    guard = mute(overridden)
+    if guard is None:
+        return _any_learns(args, kwargs)
+    try:
+        return _any_learns(args, kwargs)
+    finally:
+        unmute(guard)
+
+
 def _any_learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
     """Whether a gradient goes to one of the tensors that a function is given."""
     for arg in args:
@@ -114,32 +130,57 @@ def _any_learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
 
 
 def _recorded(
-    known: Called, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None, state: State
+    known: Called,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None,
+    state: State,
+    overridden: bool,
 ) -> Any:
     """The result of ``function``; the observers are notified of the op, if torch recorded one."""
+    guard = mute(overridden)
+    observer: Observer
+    observers = torch_followers(state.observers)
+    node = Node.__new__(Node)
+    try:
+        inputs = _called(known, node, args, kwargs, state)
+        for observer in observers:
+            observer.on_call(node.op, inputs)
+            if known.changes and args and isinstance(args[0], Tensor):
+                observer.on_overwrite(args[0])
+    finally:
+        unmute(guard)
+    try:
+        result = function(*args, **kwargs) if kwargs else function(*args)
+    except Exception as error:
+        guard = mute(overridden)
+        try:
+            for observer in observers:
+                observer.on_error(node.op, inputs, error)
+        finally:
+            unmute(guard)
+        raise
+    guard = mute(overridden)
+    try:
+        _tell(known, node, inputs, args[0] if known.assigns else result, state, observers)
+    finally:
+        unmute(guard)
+    return result
+
+
+def _called(
+    known: Called, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any] | None, state: State
+) -> tuple[Any, ...]:
+    """Fill ``node`` with all that is known before the call, and return the inputs of the op."""
     op: OpInfo
     op, inputs, settings = known.arguments(args, kwargs or _NONE)
-    node = Node.__new__(Node)
     node.op = op
     node.settings = {**op.defaults, **settings} if settings else op.defaults
     node.hooks = node.plan = node.saved = None  # type: ignore[assignment]  # its rule is torch's
     node.tapped = 0
     node.device = None
     node.edges = _edges(inputs, state)  # before the call, which may change them in place
-    observers = torch_followers(state.observers)
-    observer: Observer
-    for observer in observers:
-        observer.on_call(op, inputs)
-        if known.changes and args and isinstance(args[0], Tensor):
-            observer.on_overwrite(args[0])
-    try:
-        result = function(*args, **kwargs) if kwargs else function(*args)
-    except Exception as error:
-        for observer in observers:
-            observer.on_error(op, inputs, error)
-        raise
-    _tell(known, node, inputs, args[0] if known.assigns else result, state, observers)
-    return result
+    return inputs
 
 
 def _tell(

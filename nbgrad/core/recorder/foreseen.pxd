@@ -1,4 +1,5 @@
 cimport cython
+from nbgrad.core.backend.function_mode cimport mute, unmute
 from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Vertex
 from nbgrad.core.engine.observer cimport Observer
 from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from nbgrad.core.backend.function_mode import mute, unmute
 from nbgrad.core.engine.broadcast import reduction
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Vertex
 from nbgrad.core.engine.observer import Observer
@@ -207,7 +208,14 @@ class Foreseen:
 
     def __call__(self, gradient: Any) -> None:
         """Take the gradient that arrives at a tapped node; torch calls this."""
-        self._told(gradient)
+        guard = mute()
+        if guard is None:
+            self._told(gradient)
+            return
+        try:
+            self._told(gradient)
+        finally:
+            unmute(guard)
 
     def _told(self, gradient: Any) -> None:
         """Do the same, with the types of C that a method which torch calls cannot have."""

@@ -14,8 +14,18 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 from torch.autograd.function import _HookMixin
+from torch.nn import Parameter
 
-from nbgrad.core.backend.function_mode import lift, put_back, recorder, take_off, unheard
+from nbgrad.core.backend.function_mode import (
+    lift,
+    mute,
+    put_back,
+    recorder,
+    take_off,
+    unheard,
+    unmute,
+    unmuted,
+)
 from nbgrad.core.engine.node import Node
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.scope import called, forget_paths
@@ -218,12 +228,18 @@ def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
     if not accumulates and _batched(args[0]):
         return run(t_outputs, *args, **kwargs)
     if _thread.walk is not None:
-        return recorded_inside(run, _thread.walk, t_outputs, args, kwargs)
+        guard = mute(True)
+        try:
+            return recorded_inside(unmuted(run, guard), _thread.walk, t_outputs, args, kwargs)
+        finally:
+            unmute(guard)
     stacked = take_off()
     _thread.walk = walk = TorchBackward(state, accumulates, bool(args[2]))
+    guard = mute(True)
     try:
-        return recorded(walk, run, state, t_outputs, args, kwargs)
+        return recorded(walk, unmuted(run, guard), state, t_outputs, args, kwargs)
     finally:
+        unmute(guard)
         _thread.walk = None
         if stacked:
             _push(_CALLS)
@@ -246,15 +262,14 @@ def _call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _know(result: Any) -> None:
     """Know the results of a module, as those of a compiled one, while its scope is there."""
-    lifted = lift()  # a look at a tensor comes by the mode too
+    guard = mute(True)  # a look at a tensor comes by the mode too
     try:
         if not isinstance(result, Tensor) or not _is_known(result):
             for one in tensors_in(result):
                 if one.requires_grad and not isinstance(one, Filled):
                     origin_in(one, current())
     finally:
-        if lifted:
-            put_back()
+        unmute(guard)
 
 
 def _is_known(tensor: torch.Tensor) -> bool:
@@ -274,7 +289,8 @@ def _handle(public_api: Any, relevant_args: Any, /, *args: Any, **kwargs: Any) -
     if not lift():
         return _torch.handle(public_api, relevant_args, *args, **kwargs)
     try:
-        return _CALLS._run(public_api, tuple([type(one) for one in relevant_args]), args, kwargs)
+        types = tuple([type(one) for one in relevant_args if type(one) is not Tensor and type(one) is not Parameter])
+        return _CALLS._run(public_api, types, args, kwargs)
     finally:
         put_back()
 
@@ -302,28 +318,31 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
         return
     if lift():
         _stepping.add(get_ident())
-    learned = _learned(optimizer)
-    if not learned:
-        _stepped()
-        return
-    STEPPED.add(optimizer)
     closure = bool(len(args) > 1 or kwargs.get("closure"))
-    observer: Observer
-    for observer in observers:
-        observer.on_step_begin(learned, closure)
-    if closure:
+    guard = mute(True)
+    try:
+        learned = _learned(optimizer)
+        if learned:
+            STEPPED.add(optimizer)
+        observer: Observer
+        for observer in observers if learned else ():
+            observer.on_step_begin(learned, closure)
+    finally:
+        unmute(guard)
+    if closure or not learned:
         _stepped()
 
 
 def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001  # torch gives them
     observers = torch_followers(current().observers)
-    lifted = lift()
-    learned = _learned(optimizer) if observers else []
-    observer: Observer
-    for observer in observers if learned else ():
-        observer.on_step_end(learned, f"{type(optimizer).__name__}.step()")
-    if lifted:
-        put_back()
+    guard = mute(True)
+    try:
+        learned = _learned(optimizer) if observers else []
+        observer: Observer
+        for observer in observers if learned else ():
+            observer.on_step_end(learned, f"{type(optimizer).__name__}.step()")
+    finally:
+        unmute(guard)
     _stepped()
 
 
