@@ -34,7 +34,7 @@ def place_of(node: Node | Output) -> Place | None:
 
 
 def path_ends(data: torch.Tensor) -> str:
-    """The sentence on where the paths end along which ``data`` were computed; empty where that is not known."""
+    """The sentence about the ends of the paths along which ``data`` were computed; empty if they are unknown."""
     cuts = [cut for observer in current().observers for cut in observer.path_ends(data)]
     if not cuts:
         return ""
@@ -43,7 +43,7 @@ def path_ends(data: torch.Tensor) -> str:
 
 
 def _remedy(cut: Cut) -> str:
-    """What to do where a path ends; an update of a parameter belongs inside of ``no_grad()``, and changes it there."""
+    """The remedy at the end of a path; an update of a parameter must change it in place, inside ``no_grad()``."""
     step = change_in_place(cut.place.file, cut.place.line) if cut.kind == "no_grad" else None
     if step is None:
         return cut.remedy
