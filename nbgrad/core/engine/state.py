@@ -366,7 +366,7 @@ class inference_mode(Switch):  # noqa: N801  # torch's name
     Unlike in ``no_grad``, results are torch's inference tensors, which are faster to make. Outside of the block they
     can be read and used in ops, and ``clone()`` makes an ordinary tensor. It is an error if a recorded op would have to
     save an inference tensor, if it is given ``requires_grad=True``, or if it is changed in place outside of the block.
-    ``inference_mode(False)`` switches to ordinary recording, also inside another such block. Works as ``with
+    ``inference_mode(False)`` switches to ordinary recording, also inside another such block. It works as ``with
     inference_mode():``, ``@inference_mode()`` and ``@inference_mode``.
     """
 

@@ -76,9 +76,9 @@ class AutogradGraph(Queries):
         overlays: the numbers that ``overlay`` added, by name.
         modules: the names of the variables that held modules.
         rank_recorder: keeps what this process measures for ``ranks``; None where ranks are not compared.
-        listener: the observer that the engine notifies. Its class is compiled, and no class written in Python derives
-            from it: from CPython 3.12 on, a call of a method that such a class might override takes as long as a short
-            method itself.
+        listener: the observer that the engine notifies. It is a separate object, because its class is compiled. A class
+            written in Python may override the methods of the graph itself: from CPython 3.12 on, a call of such a
+            method takes as long as a short method itself.
     """
 
     _listens: type[Listener] = Listener
