@@ -99,7 +99,7 @@ def watch(model: "nn.Module | torch.nn.Module", *, every: float = 0.5, **options
 
 
 def compare(left: AutogradGraph, right: AutogradGraph, names: "tuple[str, str] | None" = None) -> "Comparison":
-    """Compare two graphs: which ops and tensors belong together, what is on one side alone, and how numbers differ.
+    """Compare two graphs: which ops and tensors belong together, which are on one side alone, and how numbers differ.
 
     Two records belong together if they have the same module path, and the same op or name. If several do, their order
     decides. Compare, for example, two activations, a network before and after a change, or torch's network and

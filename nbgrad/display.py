@@ -76,7 +76,7 @@ class GraphRenderer:
         write(outline_comparison(comparison), path, **options)
 
     def findings(self, graph: AutogradGraph) -> list[Finding]:
-        """Look for what is wrong in ``graph``, or probably not meant."""
+        """Search ``graph`` for faults and probable mistakes."""
         from nbgrad.widgets.findings.collect import findings
 
         return findings(graph)

@@ -144,7 +144,7 @@ class AutogradMagics(Magics):
             return
         try:
             self._begin(self.always, None)
-        except (OSError, RuntimeError, ValueError) as error:  # what was there when it was switched on may be gone
+        except (OSError, RuntimeError, ValueError) as error:  # a file or a device of the options may be gone since then
             assert self.shell is not None
             self.shell.show_usage_error(UsageError(f"%autograd on: {error}. This cell is not recorded."))
 
@@ -167,7 +167,7 @@ class AutogradMagics(Magics):
         session.recording.__enter__()
 
     def end(self) -> None:
-        """Close what is open."""
+        """Close the open graph."""
         for session in list(self.sessions):
             session.close()
 
@@ -299,7 +299,7 @@ def _begun(options: str, body: list[str]) -> list[str]:
     return [begin, *body]
 
 
-# A terminal asks whether what was typed so far is all of a cell. It must see the magic there, which goes on to an empty
+# A terminal asks whether the text so far is a complete cell. It must see the magic there, which goes on to an empty
 # line: of the call that stands for it, it would take the first line for a whole cell.
 rewrite.has_side_effects = True  # type: ignore[attr-defined]
 
@@ -347,7 +347,7 @@ def _register(shell: InteractiveShell, magics: AutogradMagics, undo: ExitStack) 
 
 
 def _put(table: dict[Any, Any], key: Any, value: Any, undo: ExitStack) -> None:
-    """``table[key] = value``, and back to what was there before."""
+    """``table[key] = value``, and back to the value before."""
     if key in table:
         undo.callback(table.__setitem__, key, table[key])
     else:

@@ -193,7 +193,7 @@ def _tensor_line(tensor: Tensor) -> str:
 
 
 def reduction_html(reduction: Reduction) -> str:
-    """The dimensions of what was summed, those that the sum ran over filled, and the shape that is left."""
+    """The dimensions of the summed tensor, with the summed ones filled, and the shape that is left."""
     card = _card("reduction", str(reduction), f"adds {counted(reduction.terms, 'number')} for each one that is kept")
     lead = len(reduction.source) - len(reduction.target)
     widths = [max(28.0, text_width(str(size), 11) + 14) for size in reduction.source]

@@ -17,8 +17,8 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[Path], object]) 
     """Write a file beside ``path``, which takes its place when it is complete: until then the old one stays.
 
     The new one has the permissions of the old one. A symbolic link stays one, and the file that it leads to is
-    replaced. What is no ordinary file, as a device, is written in place; so is a file that the system does not let
-    anybody replace.
+    replaced. A path that is no ordinary file, such as a device, is written in place; so is a file that the system does
+    not let anybody replace.
 
     Args:
         path: the file, which need not be there yet.

@@ -25,10 +25,10 @@ SMALL = 1 << 28
 changes parameters would need the copies."""
 
 _MOST = 100_000
-"""How many containers and objects are copied; what is held beyond is shared."""
+"""The number of containers and objects that are copied; further ones are shared."""
 
 _DEEPEST = 100
-"""How deep structures are copied: what is below is shared."""
+"""The depth to which structures are copied: deeper parts are shared."""
 
 _keeping_version: Any = torch.autograd._unsafe_preserve_version_counter  # type: ignore[attr-defined]
 

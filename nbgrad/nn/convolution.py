@@ -194,7 +194,7 @@ class Conv1d(_Conv, function=ops.conv1d, spatial=1):
         dilation: the distance between the places that a filter sees.
         groups: into how many parts the channels are divided, each with filters of its own.
         bias: whether it learns a bias.
-        padding_mode: what is added: "zeros", "reflect", "replicate" or "circular".
+        padding_mode: the kind of padding: "zeros", "reflect", "replicate" or "circular".
         device: where the parameters live; default: the device of the active graph, else torch's default device.
         dtype: their element type; default: torch's default.
 

@@ -68,7 +68,7 @@ class FirstCall:
         if torch._C._functorch.maybe_current_level() is not None or holds_meta((args, kwargs)):
             return call(module, *args, **kwargs)  # tensors without numbers of their own: a later call has them
         twins = Twins(module, args, kwargs)
-        if twins.unknown is not None:  # the user has put it there: what was converted is compared by itself
+        if twins.unknown is not None:  # the user has put it there: only converted parts are compared
             forget(module)
             has = "is" if twins.unknown is module else f"holds a {type(twins.unknown).__name__} that is"
             _warn(f"{type(module).__name__} {has} nbgrad's own")

@@ -159,7 +159,7 @@ def _names(module: Any) -> set[str]:
 
 
 def _check(theirs: Any) -> None:
-    """Raise for what is no module of torch's, and for what is one and cannot be converted."""
+    """Raise an error for an object that is no torch module, and for a module that cannot be converted."""
     name = type(theirs).__name__
     if isinstance(theirs, Module):
         raise TypeError(f"from_torch takes a torch.nn.Module, not {torch.typename(theirs)}, which is nbgrad's already")

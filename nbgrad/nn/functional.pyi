@@ -240,7 +240,7 @@ def binary_cross_entropy(
     size_average: bool | None = None,
     reduce: bool | None = None,
 ) -> Tensor:
-    """How badly probabilities predict a yes or no: minus the log of the probability given to what is true.
+    """How badly probabilities predict a yes or no: minus the log of the probability of the true answer.
 
     Scores before their sigmoid are better given to binary_cross_entropy_with_logits, which loses no precision. The
     logarithms count as at least -100.

@@ -32,7 +32,7 @@ class Optimizer(torch.optim.Optimizer):
 
     Attributes:
         param_groups: the groups with all their settings; change ``param_groups[0]["lr"]`` to change a learning rate.
-        state: what is remembered about each parameter, such as its momentum.
+        state: the memory of each parameter, such as its momentum.
         cleared: how often gradients were cleared since the last step.
 
     Raises:

@@ -539,7 +539,7 @@ def _barred(symbol: str) -> str:
 
 
 def _lists(row: OpInfo) -> tuple[str, ...]:
-    """The names of what is a list: its members are named by their position."""
+    """The names of lists: their members are named by position."""
     return (*((row.listed,) if row.listed else ()), *(("out", "g_out") if row.many else ()))
 
 

@@ -232,7 +232,7 @@ class Rebase:
     calls ``commit`` again in an ``except`` block. The second call does what the first one has left undone.
 
     Args:
-        target: what is changed in place.
+        target: the tensor that is changed in place.
         scatter: the row that puts a view into its base.
         result: whether a rule needs the value of the target after the change.
 

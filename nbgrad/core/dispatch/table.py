@@ -60,7 +60,7 @@ class Twin(Protocol):
         """Make of a tensor the view that the row makes of it."""
 
     def forget(self) -> None:
-        """Drop what was made from the rules: the row has got another rule."""
+        """Drop the caches made from the rules: the row has a new rule."""
 
 
 class Op(OpInfo):

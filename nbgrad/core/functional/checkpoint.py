@@ -129,7 +129,7 @@ class Segment:
         self._ran_to = 0
 
     def forgetting(self) -> Switch:
-        """A switch for the first run: what is recorded inside it lets go what it saves.
+        """A switch for the first run: ops recorded inside it drop the values that they save.
 
         Inside another checkpoint it does nothing: that one lets go of it all.
         """
@@ -232,7 +232,7 @@ class _Later(Deferred):
         saved = self._segment.saved(node, self._index)
         if isinstance(saved, Deferred):
             saved = saved.restore(node)
-            node.versions = [None] * len(saved)  # what was unpacked has versions of its own
+            node.versions = [None] * len(saved)  # unpacked values have versions of their own
         node.saved = saved
         return saved
 

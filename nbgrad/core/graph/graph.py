@@ -183,7 +183,7 @@ class AutogradGraph(Queries):
     @muted
     @uncollected
     def _settle(self, namespace: dict[str, Any]) -> None:
-        """Turn what was recorded into facts that hold no tensor."""
+        """Turn the recorded facts into facts that hold no tensor."""
         self.name_variables(dict(namespace))  # a copy: threads may go on
         notes, frame, passed = self._notes, self.frame, self.listener.passed()
         failure, failed = self.listener.failure, list[Passed]()

@@ -154,7 +154,7 @@ class _Numbers:
 
 
 class _StoredFrame(NamedTuple):
-    """A frame as it is kept: all frames of a loop share their looks, names and the ids of what is learned.
+    """A frame as it is kept: all frames of a loop share their looks, names and the ids of the leaves.
 
     ``learned`` has an id for each leaf and None for everything else, ``ratios`` the updates of some of them by a step.
     """
@@ -410,7 +410,7 @@ def diff(before: HistoryFrame, after: HistoryFrame) -> Diff:
 def _changes(
     old: tuple[HistoryRecord, ...], new: tuple[HistoryRecord, ...]
 ) -> Iterator[tuple[str, int, int, int, int]]:
-    """The longest runs of records that both have, and what is between: shapes and the names of variables left out.
+    """The longest common runs of records, and the records between; shapes and names of variables are not compared.
 
     A common beginning and end is not searched: a search takes time in proportion to the product of both lengths.
     """

@@ -16,8 +16,8 @@ class Times(NamedTuple):
 
     Attributes:
         forward: from its call until it was recorded; None of a ``Function`` of the user's.
-        backward: all its rules in the last backward, with the sums that undid broadcasts; None where that did not come
-            by.
+        backward: all its rules in the last backward, with the sums that undid broadcasts; None if that did not reach
+            it.
     """
 
     forward: float | None
@@ -99,7 +99,7 @@ class _TimedListener(Listener):
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
         """One of them has ended, and the next begins."""
-        if self.running is not None and node.plan is not None:  # torch tells of its rules some time after they ran
+        if self.running is not None and node.plan is not None:  # torch reports its rules some time after they ran
             self._backward[node.seq] = self._backward.get(node.seq, 0) + perf_counter_ns() - self._began
         super().on_rule(node, position, gradient, reduced, reduction)
         self._began = perf_counter_ns()
@@ -122,6 +122,6 @@ class TimedGraph(AutogradGraph):
         return self.listener.times
 
     def close(self, namespace: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
-        """Stop recording; the times of what is shown remain."""
+        """Stop recording; the times of the shown ops remain."""
         super().close(namespace, error)
         self.listener.keep({record.id for record in (*self._records, *self._failed)})

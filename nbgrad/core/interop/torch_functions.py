@@ -273,7 +273,7 @@ def _callable(found: Any) -> Callable[..., Any] | None:
 
 
 def _translated(function: Callable[..., Any], ours: Callable[..., Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Named arguments under our names, without those that say what is so anyway.
+    """Named arguments under our names, without those that only state our default.
 
     Raises:
         NotImplementedError: an argument that our op does not know.

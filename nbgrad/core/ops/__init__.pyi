@@ -253,7 +253,7 @@ def allclose(input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-0
 def alpha_dropout(
     input: Array, p: float = 0.5, training: bool = False, inplace: bool = False, train: bool | None = None
 ) -> Tensor:
-    """Dropout for selu: what is dropped gets the value that selu has far below 0, and mean and variance are kept.
+    """Dropout for selu: a dropped number gets the value that selu has far below 0, and mean and variance are kept.
 
     It belongs to self-normalizing networks (Klambauer et al. 2017, https://arxiv.org/abs/1706.02515).
 
@@ -680,7 +680,7 @@ def bilinear(input1: Array, input2: Array, weight: Array, bias: Operand | None =
     """
 
 def binary_cross_entropy(input: Array, target: Array, weight: Array | None = None, reduction: str = "mean") -> Tensor:
-    """How badly probabilities predict a yes or no: minus the log of the probability given to what is true.
+    """How badly probabilities predict a yes or no: minus the log of the probability of the true answer.
 
     Scores before their sigmoid are better given to binary_cross_entropy_with_logits, which loses no precision. The
     logarithms count as at least -100.
@@ -1432,7 +1432,7 @@ def dropout3d(input: Array, p: float = 0.5, training: bool = True, inplace: bool
 def dropout_(input: Array, noise: Array) -> Tensor:
     """In place: the input times noise drawn before, which is 0 where a number is dropped and makes up for it elsewhere.
 
-    Without knowing which units will be there, a layer learns to rely on none (Srivastava et al. 2014). What is dropped
+    Without knowing which units will be there, a layer learns to rely on none (Srivastava et al. 2014). A dropped number
     gets no gradient.
 
     Shapes: noise broadcasts to input, output as input.
@@ -1641,7 +1641,7 @@ def exp_(x: Array) -> Tensor:
 def expand(x: Array, size: Sequence[int]) -> Tensor:
     """Dimensions of size 1, and new leading ones, stretched without copying; -1 keeps a size.
 
-    Broadcasting does this silently; its gradient sums over what was stretched.
+    Broadcasting does this silently; its gradient sums over the stretched dimensions.
 
     Shapes: output as ``size``. Raises RuntimeError where a dimension that is not 1 would change.
     """
@@ -1970,7 +1970,7 @@ def fft_rfftn(
 def fill(input: Array, value: Operand) -> Tensor:
     """A tensor like the input, every element of which is the value.
 
-    ``x.fill_(0)`` clears a buffer. What was there before gets the gradient 0.
+    ``x.fill_(0)`` clears a buffer. The old values get the gradient 0.
 
     Shapes: value is a number or a tensor without dimensions, output as input. Raises RuntimeError for another value.
     """
@@ -1978,7 +1978,7 @@ def fill(input: Array, value: Operand) -> Tensor:
 def fill_(input: Array, value: Operand) -> Tensor:
     """In place: a tensor like the input, every element of which is the value.
 
-    ``x.fill_(0)`` clears a buffer. What was there before gets the gradient 0.
+    ``x.fill_(0)`` clears a buffer. The old values get the gradient 0.
 
     Shapes: value is a number or a tensor without dimensions, output as input. Raises RuntimeError for another value.
     """
@@ -3481,7 +3481,7 @@ def masked_fill(input: Array, mask: Operand, value: Operand) -> Tensor:
     """The input with the value, a number or a tensor of one, wherever the mask holds, broadcasting.
 
     Attention fills the scores of hidden positions with -inf before its softmax (Vaswani et al. 2017,
-    https://arxiv.org/abs/1706.03762). What was replaced gets the gradient 0.
+    https://arxiv.org/abs/1706.03762). Replaced elements get the gradient 0.
 
     Shapes: input and mask broadcast to the output. Raises RuntimeError where they do not, or for a value with
     dimensions.
@@ -3857,7 +3857,7 @@ def nan_to_num(
 ) -> Tensor:
     """NaN becomes 0 or the number ``nan``, infinities the largest and smallest number of the dtype or those given.
 
-    It keeps one bad sample from spoiling a batch. What was replaced gets the gradient 0.
+    It keeps one bad sample from spoiling a batch. Replaced elements get the gradient 0.
 
     Shapes: output as input.
     """
@@ -3867,7 +3867,7 @@ def nan_to_num_(
 ) -> Tensor:
     """In place: naN becomes 0 or the number ``nan``, infinities the largest and smallest number of the dtype or those given.
 
-    It keeps one bad sample from spoiling a batch. What was replaced gets the gradient 0.
+    It keeps one bad sample from spoiling a batch. Replaced elements get the gradient 0.
 
     Shapes: output as input.
     """
@@ -3888,7 +3888,7 @@ def nanmedian(input: Array, dim: int, keepdim: bool = False) -> ValuesAndIndices
 def nanquantile(
     input: Array, q: float | Array, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """The quantiles of what is not NaN, with the settings of ``quantile``; NaN where there is nothing."""
+    """The quantiles of the elements that are not NaN, with the settings of ``quantile``; NaN if there are none."""
 
 def nansum(
     input: Array, dim: int | Sequence[int] | None = None, keepdim: bool = False, dtype: torch.dtype | None = None
@@ -4088,8 +4088,8 @@ def pad(input: Array, pad: Sequence[int], mode: str = "constant", value: float |
     Args:
         input: the tensor.
         pad: the widths before and after, the last dimension first; a negative one cuts off.
-        mode: "constant" for one value; "reflect" for what is inside in reverse order, "replicate" for the edge,
-            "circular" for what is at the other side, around the last one, two or three dimensions.
+        mode: "constant" for one value; "reflect" for the elements next to the edge in reverse order, "replicate" for
+            the edge, "circular" for the elements of the opposite side, around the last one, two or three dimensions.
         value: the value of "constant"; default: 0.
 
     Raises:
@@ -4225,9 +4225,9 @@ def quantile(
 ) -> Tensor:
     """The values below which the parts q of the elements lie, of all or along ``dim``; NaN where one is NaN.
 
-    Quantile regression and robust scaling use them. Between two elements ``interpolation`` says what is taken:
-    "linear", "lower", "higher", "midpoint" or "nearest". q is a number or a tensor of numbers from 0 to 1; several
-    make a first dimension of the output.
+    Quantile regression and robust scaling use them. Between two elements ``interpolation`` chooses the value: "linear",
+    "lower", "higher", "midpoint" or "nearest". q is a number or a tensor of numbers from 0 to 1; several make a first
+    dimension of the output.
     """
 
 def rad2deg(input: Array) -> Tensor:

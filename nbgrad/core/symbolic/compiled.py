@@ -98,7 +98,7 @@ class Compiled:
         update_wrapper(self, function, updated=())
 
     def __get__(self, instance: Any, owner: Any = None) -> "Compiled":
-        """A method is compiled for each object on its own, which is looked at as what is around the function."""
+        """A method is compiled for each object on its own; the object counts as outside of the function."""
         if instance is None or not isinstance(self.function, FunctionType):
             return self
         own = Compiled(MethodType(self.function, instance), *self._settings)

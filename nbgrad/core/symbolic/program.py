@@ -206,8 +206,8 @@ class Program(Listing):
     def rematerialize(self, budget: float) -> "Program":
         """The program that computes cheap values again where they are read late, and so keeps fewer of them.
 
-        Call it after ``optimize``, which would merge what is computed twice. No digit changes. ``notes`` say what it
-        has done; where no cheap value is left the peak stays above the budget.
+        Call it after ``optimize``, which would merge values that are computed twice. No digit changes. ``notes`` have
+        its rewrites. If no cheap value is left, the peak stays above the budget.
 
         Args:
             budget: the limit for ``peak_memory``: bytes, or a number up to 1.0, which is a fraction of the present

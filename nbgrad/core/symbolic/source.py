@@ -19,7 +19,7 @@ LEVELS = ("ops", "torch")
 
 
 class Statement(NamedTuple):
-    """A line of Python: what is assigned to, the call, and a comment."""
+    """A line of Python: the target, the call, and a comment."""
 
     target: str
     call: str

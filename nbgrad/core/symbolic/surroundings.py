@@ -250,7 +250,7 @@ class Surroundings:
 
 
 def _is_ours(given: Any) -> bool:
-    """Whether it is a module of nbgrad's, which counts what is set."""
+    """Whether it is a module of nbgrad's, which counts changes of its attributes."""
     return is_module(given) and not isinstance(given, torch.nn.Module)
 
 

@@ -1,4 +1,4 @@
-"""How an answer differs from what is right: the shape, the sign, a factor, one row, one element, and by how much.
+"""How an answer differs from the right one: the shape, the sign, a factor, one row, one element, and by how much.
 
 Checks of exercises, ``nbgrad.testing`` and the answers to a graph say with it what is wrong. None of its sentences
 holds the right numbers.

@@ -891,7 +891,7 @@ class TensorMethods(Conversions):
     def nanquantile(
         self, q: float | Array, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
     ) -> Tensor:
-        """The quantiles of what is not NaN, with the settings of ``quantile``; NaN where there is nothing."""
+        """The quantiles of the elements that are not NaN, with the settings of ``quantile``; NaN if there are none."""
     def nansum(
         self, dim: int | Sequence[int] | None = None, keepdim: bool = False, dtype: torch.dtype | None = None
     ) -> Tensor:

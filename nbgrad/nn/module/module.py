@@ -240,7 +240,7 @@ class Module:
             value.name = name
 
     def _renew(self, name: str, data: torch.Tensor) -> None:
-        """Give the buffer ``name`` other data; hooks hear of what is registered, not of this."""
+        """Give the buffer ``name`` other data. Hooks run for a registration, not for this."""
         module_changes.count += 1
         self.__dict__[name] = renewed = tensor(data)
         renewed.name = name

@@ -169,7 +169,7 @@ class Load:
 
     @contextmanager
     def undone_by_errors(self) -> Iterator[None]:
-        """Inside it an error puts back what was remembered."""
+        """A context in which an error restores the remembered values."""
         try:
             yield
         except BaseException:

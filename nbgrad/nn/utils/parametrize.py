@@ -127,7 +127,7 @@ def register_parametrization(
 ) -> Module:
     """Let ``parametrization`` compute the parameter or buffer ``tensor_name`` of ``module`` from what it was.
 
-    ``module.weight`` is then computed each time it is read. What is learned is under
+    ``module.weight`` is then computed each time it is read. The learned tensors are under
     ``module.parametrizations.weight.original``. A second parametrization is applied to what the first one gives. A
     method ``right_inverse`` of a parametrization says what gives a certain value: if the first one has it, the value so
     far is kept, and where all have it, values may be assigned.

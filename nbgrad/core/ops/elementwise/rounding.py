@@ -188,7 +188,7 @@ def _unusual(make: Make):
 def nan_to_num(input, *, nan=None, posinf=None, neginf=None):
     """NaN becomes 0 or the number ``nan``, infinities the largest and smallest number of the dtype or those given.
 
-    It keeps one bad sample from spoiling a batch. What was replaced gets the gradient 0.
+    It keeps one bad sample from spoiling a batch. Replaced elements get the gradient 0.
 
     Shapes: output as input.
     """

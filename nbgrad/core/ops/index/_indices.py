@@ -33,7 +33,7 @@ def canonical(index: Any) -> Any:
 
 
 def part(one: Any) -> Any:
-    """A part of an index in its one form; torch says of what is none that it is none."""
+    """A part of an index in its one form. An object that is no index stays as it is: torch raises the error."""
     if one is None or one is Ellipsis or type(one) is int:
         return one
     if isinstance(one, slice):

@@ -27,7 +27,7 @@ def _fillings(make: Make):
 def fill(input, value):
     """A tensor like the input, every element of which is the value.
 
-    ``x.fill_(0)`` clears a buffer. What was there before gets the gradient 0.
+    ``x.fill_(0)`` clears a buffer. The old values get the gradient 0.
 
     Shapes: value is a number or a tensor without dimensions, output as input. Raises RuntimeError for another value.
     """
@@ -433,7 +433,7 @@ def _plain(indices):
 
 
 def _told(part):
-    """The name of what is no tensor with positions or truth values of a dimension."""
+    """The name in messages of an index that is no tensor of positions or truth values for a dimension."""
     if not isinstance(part, torch.Tensor):
         return f"one of type {type(part).__name__}"
     return "a single truth value" if not part.ndim and part.dtype in (torch.bool, torch.uint8) else None

@@ -143,7 +143,7 @@ def _getitem(self, index):
 
 
 def indexed(row, args, index):
-    """An index of the first of ``args`` as rows keep it; an error of what is none names the row and its inputs."""
+    """An index of the first of ``args`` as rows keep it; an error about it names the row and its inputs."""
     try:
         return canonical(index)
     except (RuntimeError, IndexError, TypeError, ValueError) as error:

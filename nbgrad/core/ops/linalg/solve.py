@@ -117,7 +117,7 @@ def _systems(make: Make):
 
 
 def _solved(A, B, left, check_errors):
-    """The solution and what is known of it, with the factors of A, which the rule solves with again."""
+    """The solution and a check of it, with the factors of A, with which the rule solves again."""
     if not is_vector(A.shape, B.shape) and len(B.shape) < 2:
         return (*_linalg.solve_ex(A, B, left=left), None, None)  # raises
     factors, pivots, info = _linalg.lu_factor_ex(A, check_errors=check_errors)

@@ -402,7 +402,7 @@ def _(gradient, g, x, approximate):
         return gradient * g * (exp(x * x * -0.5) * (2 - x * x) * (1 / math.sqrt(2 * math.pi)))
     k, c = math.sqrt(2 / math.pi), 0.044715
     t = tanh(k * (x + c * (x * x * x)))
-    u = k * (1 + 3 * c * (x * x))  # how fast what is in the tanh grows
+    u = k * (1 + 3 * c * (x * x))  # the slope of the argument of tanh
     return gradient * g * ((1 - t * t) * (u - x * t * u * u + 3 * k * c * (x * x)))
 
 

@@ -218,7 +218,7 @@ def _(
             None if of_weight is None else convolve(input, of_weight, **again),
             None if of_bias is None else of_bias.reshape((-1,) + (1,) * (len(weight.shape) - 2)).expand(g.shape),
         )
-    if needed[1] and of_weight is not None:  # linear in the weight: input and g change places with what is given
+    if needed[1] and of_weight is not None:  # linear in the weight: the given gradients take the places of input and g
         (to_input,) = convolution_backward(g, input, of_weight, mask=(True, False, False), **backward)
     if needed[2] and of_input is not None:
         (to_weight,) = convolution_backward(g, of_input, weight, mask=(False, True, False), **backward)

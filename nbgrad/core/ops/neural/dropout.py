@@ -31,7 +31,7 @@ def _noises(make: Make):
 def dropout_row(input, noise):
     """The input times noise drawn before, which is 0 where a number is dropped and makes up for it elsewhere.
 
-    Without knowing which units will be there, a layer learns to rely on none (Srivastava et al. 2014). What is dropped
+    Without knowing which units will be there, a layer learns to rely on none (Srivastava et al. 2014). A dropped number
     gets no gradient.
 
     Shapes: noise broadcasts to input, output as input.
@@ -95,7 +95,7 @@ def dropout(input, p=0.5, training=True, inplace=False, train=None):
 
 
 def alpha_dropout(input, p=0.5, training=False, inplace=False, train=None):
-    """Dropout for selu: what is dropped gets the value that selu has far below 0, and mean and variance are kept.
+    """Dropout for selu: a dropped number gets the value that selu has far below 0, and mean and variance are kept.
 
     It belongs to self-normalizing networks (Klambauer et al. 2017, https://arxiv.org/abs/1706.02515).
 

@@ -447,7 +447,7 @@ def _along(v, g, input, grid, *, interpolation_mode, padding_mode, align_corners
     """The gradients of sum(g * the derivative of the sampled image along v) for g, input and grid.
 
     Each output is a sum over the places around it, whose weights are products of one weight for each dimension: taken
-    place by place, so that what is held at once is of the size of the output.
+    place by place, so that no temporary tensor is larger than the output.
     """
     sizes = input.shape[2:]
     rank, flat = len(sizes), input.reshape((*input.shape[:2], prod(sizes)))

@@ -88,7 +88,7 @@ def same_ranks(query: Any, key: Any, value: Any, fail: Callable[[Exception], Exc
 
 
 def for_each(query: Any, key: Any, value: Any, change: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
-    """Query, key and value changed; what was one tensor stays one."""
+    """Query, key and value changed; if two were one tensor, they stay one."""
     q = change(query)
     k = q if key is query else change(key)
     return q, k, q if value is query else k if value is key else change(value)
@@ -203,7 +203,7 @@ def _added(k, ends, zeros):
 
 
 def _with_ends(k, v, mask, padding, added):
-    """Keys and values with what is added at their end, which no mask hides."""
+    """Keys and values with the additional ones at their end, which no mask hides."""
     if added:
         k, v = (cat([one, *ends], dim=2) for one, ends in zip((k, v), zip(*added, strict=True), strict=True))
         widths = (0, len(added))

@@ -28,8 +28,8 @@ def second_order(given, g, x, weight, dims, eps, centred=True):
     """The gradients of g, x and weight from those of the three results of a normalization's backward.
 
     With B(p) = (p - mean(p) - x̂ mean(p x̂)) / σ, which is the gradient of x̂ = (x - μ) / σ, these results are B(w g),
-    the sum of g x̂ and the sum of g. μ and σ are computed again from x, so that what is made here can be
-    differentiated once more.
+    the sum of g x̂ and the sum of g. μ and σ are computed again from x, so that the results here can be differentiated
+    once more.
 
     Args:
         given: the gradients of the three results, None where none arrived.
@@ -37,7 +37,7 @@ def second_order(given, g, x, weight, dims, eps, centred=True):
         x: of the same shape; its dimensions ``dims`` were normalized.
         weight: broadcasts to x, or None.
         dims: numbers of dimensions.
-        eps: what was added to the variance.
+        eps: the number that was added to the variance.
         centred: whether the mean was taken away; without it σ is the root of the mean square.
     """
     to_x, to_weight, to_bias = given
@@ -510,7 +510,7 @@ def _batches(make: Make):
 def batch_norm_row(
     input, running_mean=None, running_var=None, weight=None, bias=None, *, training=False, momentum=0.1, eps=1e-5
 ):
-    """Brings each channel to mean 0 and variance 1, over the batch or by what was seen so far.
+    """Brings each channel to mean 0 and variance 1, by the statistics of the batch or the running ones.
 
     In training each sample's gradient depends on the whole batch, and the running statistics, which evaluation uses,
     move towards those of the batch by ``momentum``, in place; the variance there is that of a sample, with n - 1. It

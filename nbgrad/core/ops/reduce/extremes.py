@@ -133,7 +133,7 @@ def _choices(make: Make):
 def value_selecting_reduction_backward(g, indices, *, dim, shape, keepdim):
     """Zeros of ``shape`` with g along ``dim`` at the numbers in indices, none of which occurs twice.
 
-    Shapes: g and indices as what was chosen along ``dim``, output as ``shape``.
+    Shapes: g and indices as the elements chosen along ``dim``, output as ``shape``.
     """
     return aten.value_selecting_reduction_backward(g, dim, indices, shape, keepdim)
 

@@ -188,7 +188,7 @@ def _reach(sizes, strides, offset):
 
 @op(formula=r"\sum g \text{ over the elements in its place}", samples=_backs, reference=_gathered)
 def as_strided_backward(g, *, seen, geometry):
-    """The gradient of ``as_strided``: each place of the memory gets the sum of the gradients of what is seen there.
+    """The gradient of ``as_strided``: each place in memory gets the sum of the gradients of its elements.
 
     Shapes: g as it was seen, output as the tensor that has the memory.
     """
@@ -208,7 +208,7 @@ def _pasted(make: Make):
 
 
 def _pasting(input, src, size, stride, storage_offset, geometry):
-    """In two steps: torch's as_strided_scatter gives as the gradient of input what is that of the places of src."""
+    """In two steps: torch's as_strided_scatter gives input the gradient that belongs to the places of src."""
     copied = torch.empty_strided(input.shape, input.stride(), dtype=input.dtype, device=input.device).copy_(input)
     copied.as_strided(size, stride, storage_offset - input.storage_offset()).copy_(src)
     return copied

@@ -128,7 +128,7 @@ def _expansions(make: Make):
 def expand(x, *, size):
     """Dimensions of size 1, and new leading ones, stretched without copying; -1 keeps a size.
 
-    Broadcasting does this silently; its gradient sums over what was stretched.
+    Broadcasting does this silently; its gradient sums over the stretched dimensions.
 
     Shapes: output as ``size``. Raises RuntimeError where a dimension that is not 1 would change.
     """

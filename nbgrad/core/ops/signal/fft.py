@@ -110,7 +110,7 @@ def fft_r2c(input, *, dim, divisor="none", onesided=True):
 def _(g, input_shape, dim, divisor):
     rank, last = len(input_shape), dim[-1] % len(input_shape)
     missing = input_shape[last] - g.shape[last]
-    if missing:  # what was left out of the output has the gradient 0
+    if missing:  # the part left out of the output has the gradient 0
         g = pad(g, (0, 0) * (rank - 1 - last) + (0, missing))
     return real(fft_c2c(g, dim=dim, divisor=divisor, forward=False))
 

@@ -60,7 +60,7 @@ def stft(
         raise RuntimeError("stft of a real signal needs return_complex: True, or False for both parts as numbers")
     if center:
         around = (n_fft // 2, n_fft // 2)
-        # Only tensors of more dimensions are padded by what is inside.
+        # Only tensors of more dimensions can be padded with their own elements.
         extended = input.reshape((1,) * (3 - input.ndim) + tuple(input.shape))
         input = pad(extended, around, pad_mode).reshape((*input.shape[:-1], -1))
     _check("stft", n_fft, hop, length, window)

@@ -46,7 +46,7 @@ def compiler() -> tuple[str, ...] | None:
 
 
 def build(kernel: Kernel) -> Run:
-    """Compile a kernel, or load what was compiled before; seconds for a large one.
+    """Compile a kernel, or load one that was compiled before; a large one takes seconds.
 
     The cache directory is ``$XDG_CACHE_HOME/nbgrad``, by default ``~/.cache/nbgrad``. Only files of this user's, which
     no other user can write, are loaded.

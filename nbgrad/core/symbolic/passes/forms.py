@@ -165,7 +165,7 @@ class Sum(NamedTuple):
     """A sum over dimensions.
 
     Attributes:
-        of: what is summed.
+        of: the summed value.
         dims: the dimensions, from 0, in order.
         keepdim: whether they stay, with size 1.
     """

@@ -56,7 +56,7 @@ class _Scattered:
 
     Attributes:
         steps: in order; the last one makes the gradient.
-        gradient, indices: what is added, and where.
+        gradient, indices: the numbers to add, and their places.
         pool: the step of the pooling.
     """
 
@@ -180,7 +180,7 @@ class _Layout:
             self._need(value, step)
         row = step.row
         if row is not None and any(id(one) in self._missing for one in leaves((row.args, row.settings))):
-            step = replace(step, row=None)  # a call of the row would name what is not there
+            step = replace(step, row=None)  # a call of the row would name values that do not exist
         self._steps.append(step)
 
     def _rewritten(self, step: ProgramStep) -> bool:
