@@ -98,7 +98,7 @@ _OPS = {
     "signal.stft": "signals",
     "torch_signatures": "calling",
 }
-"""The same of ops."""
+"""The same for ops."""
 
 _MOVED = {
     **{f"nbgrad.{old}": f"nbgrad.{new}" for new, olds in _NAMES.items() for old in olds.split()},

@@ -1,4 +1,4 @@
-"""``Exercise``: a task, the hints to it, and what judges an answer; and the list of those that there are."""
+"""``Exercise``: a task, its hints and the judge of answers; and the list of all exercises."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -64,7 +64,7 @@ class _List(Module):
         self._become(modules)
 
     def _become(self, modules: list[Any]) -> None:
-        """Have these modules, numbered anew, in place of those that are there."""
+        """Replace all modules by these, with new numbers."""
         for name in list(self._all("module")):
             self._discard(name)
         for number, module in enumerate(modules):

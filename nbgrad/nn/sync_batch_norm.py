@@ -140,7 +140,7 @@ class _Exchange:
         return data
 
     def keep(self, mean: torch.Tensor, var: torch.Tensor, count: float) -> None:
-        """Let the running statistics take their share of those of this batch; the variance without its bias."""
+        """Move the running statistics towards those of this batch; the variance without its bias."""
         for kept, found in zip(self.running, (mean, var * (count / (count - 1))), strict=True):
             if kept is not None:
                 kept.lerp_(found.to(kept.dtype), self.share)

@@ -217,7 +217,7 @@ def gradients_of(
     create_graph: bool,
     retain_graph: bool | None = None,
 ) -> _Maybe:
-    """``grad`` of those outputs that have a gradient; None for what nothing depends on."""
+    """``grad`` of the outputs that have a gradient; None for an input that no output depends on."""
     ends = [(out, seed) for out, seed in zip(outputs, seeds, strict=True) if out is not None and out.requires_grad]
     if not ends:
         return (None,) * len(inputs)

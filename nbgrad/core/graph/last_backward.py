@@ -317,7 +317,7 @@ class Kept:
 
         Args:
             tensors: the gradients.
-            known: the norms of those that were measured already.
+            known: the norms that were measured already.
         """
         found = {id: known[id] for id in tensors if id in known}
         found |= norms({id: data for id, data in tensors.items() if id not in found})
@@ -330,7 +330,7 @@ class Kept:
             self._known().add(id, position, receiver, shape, norm)
 
     def _known(self) -> Lengths:
-        """The norms of those that are not kept."""
+        """The norms of the gradients that are not kept."""
         if self._lengths is None:
             self._lengths = Lengths()
         return self._lengths

@@ -64,7 +64,7 @@ class _TimedListener(Listener):
         super().on_record(node, args, out)
 
     def on_torch_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor | None) -> None:
-        """The same of an op of torch's; a part of torch's graph that no call made has no time."""
+        """The torch op has ended; a part of torch's graph that no call made has no time."""
         self._stop(node if out is not None else None)
         super().on_torch_record(node, args, out)
 

@@ -72,7 +72,7 @@ class Unreached:
 
 
 CUT = ("no_grad", "detached", "no gradient")
-"""The kinds of those whose path is cut on its way, and not left for that of another loss."""
+"""The kinds of leaves whose path is cut on its way, and which no other loss uses."""
 
 Break = tuple[str, str, Place | None]
 """A kind of ``Unreached``, its reason and its place."""

@@ -172,7 +172,7 @@ class TorchBackward:
     """One backward of torch's.
 
     Args:
-        state: whose observers are told.
+        state: the state whose observers are notified.
         accumulates: whether leaves get a ``.grad``.
         records: whether the gradients have a history of their own.
 

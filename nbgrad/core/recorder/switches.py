@@ -262,7 +262,7 @@ def _call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _know(result: Any) -> None:
     """Make the results of a module known while its scope is active, such as those of a compiled module."""
-    guard = mute(True)  # a look at a tensor comes by the mode too
+    guard = mute(True)  # reading a tensor calls the mode too
     try:
         if not isinstance(result, Tensor) or not _is_known(result):
             for one in tensors_in(result):

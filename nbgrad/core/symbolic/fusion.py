@@ -51,7 +51,7 @@ PRICES = {
 """The nanoseconds that an element takes in a kernel of torch, and in a step of a nest."""
 
 CHEAP = (0.15, 0.1)
-"""The same of every other function."""
+"""The same for every other function."""
 
 _SOFTMAX = ("softmax", "_softmax", "_softmax_backward_data")
 ROWS = {
@@ -59,7 +59,7 @@ ROWS = {
     "native_layer_norm": (70.0, 95.0),
     "native_layer_norm_backward": (15.0, 75.0),
 }
-"""The same of a row besides its elements, of functions that work on rows."""
+"""The same for a row besides its elements, for functions that work on rows."""
 
 LONGEST = 4000
 """So many steps become one nest at most: the time to arrange them grows with their number."""

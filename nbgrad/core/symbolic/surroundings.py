@@ -195,7 +195,7 @@ class Surroundings:
             self._follow_object(name, value)
 
     def _follow_object(self, name: str, value: Any) -> None:
-        """The same of an object that is no class and no module of Python's."""
+        """The same for an object that is no class and no module of Python's."""
         own = getattr(value, "__dict__", {})
         ours = _is_ours(value)
         if is_module(value) and not ours:
@@ -297,7 +297,7 @@ def _in_library(file: str) -> bool:
 
 
 def _is_library(module: Any) -> bool:
-    """The same of a module of Python's."""
+    """The same for a module of Python's."""
     file = getattr(module, "__file__", None)
     if file is None:
         return getattr(module, "__name__", "") in sys.builtin_module_names
@@ -344,7 +344,7 @@ def change_of(name: str, now: Any, value: Any) -> str:
 
 
 def _changed_entry(container: Any, name: str, listed: list[Any], entries: list[Any]) -> str | None:
-    """The same of the first entry that has changed; None if all are equal to those that were there."""
+    """The same for the first entry that has changed; None if all are equal to the old ones."""
     if len(listed) != len(entries):
         return f"{name} has another number of entries"
     keys = len(listed) // 2 if isinstance(container, Mapping) else 0

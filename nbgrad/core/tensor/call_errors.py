@@ -201,7 +201,7 @@ def _outside(name: str, indices: torch.Tensor, count: int, what: str) -> str:
 
 
 _IGNORED = -100
-"""The class that losses leave out unless they are told otherwise."""
+"""The class that losses leave out by default."""
 
 
 def _call(name: str, one: torch.Tensor, call: str) -> str:

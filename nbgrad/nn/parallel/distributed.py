@@ -415,7 +415,7 @@ def check_module(module: Any) -> None:
         if hooks is None or hooks.reducer is None:
             continue
         other: Any = hooks.reducer[0]
-        if other.owned_by_somebody:
+        if other.owned_elsewhere:
             raise RuntimeError(
                 f"DistributedDataParallel: parameter {name!r} belongs to another DistributedDataParallel, which would "
                 "average its gradient too: use that one, or delete it first"

@@ -1,4 +1,4 @@
-"""The processes of a group: waiting for what they do together, and the names of those that are lost."""
+"""The processes of a group: waiting for common work, and the names of lost processes."""
 
 import contextlib
 import os

@@ -119,7 +119,7 @@ class BucketReducer(Reducer):
         return self._buckets
 
     @property
-    def owned_by_somebody(self) -> bool:
+    def owned_elsewhere(self) -> bool:
         """Whether there still is a module that this belongs to, and that can go on."""
         return self._owner() is not None and self.ended is None
 

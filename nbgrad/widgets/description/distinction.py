@@ -40,7 +40,7 @@ _NAMED = {
     "shifts": "by",
     "repeats": "×",
 }
-"""The settings that are told if they are not the default, in this order, and the word before each."""
+"""The settings that are written if they are not the default, in this order, and the word before each."""
 
 
 def distinction(record: Record, shapes: Mapping[int, tuple[int, ...]]) -> str:

@@ -27,7 +27,7 @@ def with_failure(
     Args:
         description: of what ran until then.
         failure: where it was raised.
-        finding: what there is to say of it.
+        finding: the finding about it.
         ids: the node of each record.
         scope_id: the id of a scope.
         kind: the type of the error.

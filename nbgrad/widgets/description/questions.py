@@ -18,7 +18,8 @@ def question(node: str, record: Record) -> Question | None:
 
     All numbers are put on a scale on which an answer may be off by 1, and the scale is cut into cells of width 2. The
     cells of each number begin where the right one is the middle of its cell: an answer is right exactly if it is in
-    this cell. The page is told where cells begin, which says nothing of the size, and a checksum of the right cell.
+    this cell. The page gets the starts of the cells, which say nothing about the size, and a checksum of the right
+    cell.
 
     Who reads the page and tries all numbers finds the right one. It cannot be read off.
     """

@@ -227,7 +227,7 @@ _eps = cache(lambda dtype: torch.finfo(dtype).eps)
 
 
 def _is_sum(total: Stats, came: list[Stats], dtype: torch.dtype) -> bool:
-    """Whether a gradient can be the sum of those that came, by what is known of them all.
+    """Whether a gradient can be the sum of the gradients along the edges, from the facts about all of them.
 
     Means add up, as sums do, and so does no norm become larger; of one that came alone nothing may differ.
     """

@@ -181,7 +181,7 @@ def _factor(record: Record, taken: Input, made: dict[int, Record]) -> str:
 
 
 def _stays(of: Record, other: Input) -> str:
-    """Why a parameter of zeros that a gradient comes by is not moved by it."""
+    """The reason why a gradient does not move a parameter of zeros."""
     if of.kind != "parameter":
         return ""
     if other.gradient is None:

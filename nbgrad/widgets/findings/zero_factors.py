@@ -23,8 +23,8 @@ class Waiting(NamedTuple):
     Attributes:
         judged: what the gradients of each module are.
         ends: the ids of the ops there, each with the name of the input that gets nothing, or little, as yet.
-        scopes: the modules that are sound for all that, and what there is to say of each.
-        notes: what there is to say of the last backward.
+        scopes: the modules that are sound in spite of this, and the text about each.
+        notes: the sentences about the last backward.
     """
 
     judged: dict[Scope, Judgement]

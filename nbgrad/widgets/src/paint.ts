@@ -5,7 +5,7 @@ import { attribute, flag, svg } from "./dom";
 import { broken, type Drawing, spoken } from "./draw";
 import { original, twinOf } from "./model";
 
-const UNKNOWN = ["∇", "?"].join(" "); // until the walk has come by
+const UNKNOWN = ["∇", "?"].join(" "); // until the walk has reached it
 
 export class Paint {
   readonly #stage: SVGSVGElement;

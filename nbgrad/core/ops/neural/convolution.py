@@ -263,7 +263,7 @@ def _padding(padding, dilation, kernel):
 
 
 def _complex(g, input, weight, mask, geometry):
-    """The same of complex numbers, linear in each factor: no kernel knows these."""
+    """The same for complex numbers, linear in each factor: no kernel takes them."""
     real, imaginary = g.real, g.imag
     found = []
     for place, factor in enumerate((weight, input, None)):

@@ -96,7 +96,7 @@ def _(g, input, out, dim, unbiased, keepdim, correction):
 
 
 def _with_mean(spread, g_mean, shape, dim, keepdim):
-    """The gradient that came by the spread, and that which came by the mean, where there was one."""
+    """The gradient through the spread, plus the gradient through the mean, if there was one."""
     if g_mean is None:
         return spread
     by_mean = stretched(g_mean / (count_of(shape, dim) or 1), shape, dim, keepdim)
