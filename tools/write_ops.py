@@ -25,13 +25,13 @@ HEAD = """# The ops
 
 {rows} ops have gradient rules, or declare that they have no gradient. {functions} more functions call these ops, or
 make new tensors. All have torch's names and arguments: `nbgrad.exp`, `x.exp()`,
-`nbgrad.linalg.svd`, `nbgrad.fft.rfft`, `nbgrad.special.erfcx`, `nbgrad.nn.functional.conv2d`. `torch.exp(x)` runs them
-too.
+`nbgrad.linalg.svd`, `nbgrad.fft.rfft`, `nbgrad.special.erfcx`, `nbgrad.nn.functional.conv2d`. torch's functions run
+these ops too: `torch.exp(x)`, if `x` is a tensor of nbgrad.
 
 A bar marks a gradient: $`\\bar{{y}}`$ is the gradient of the result, and the last column has the gradient of each
-input. The formulas do not contain the sums that undo broadcasting, because the engine makes them. If an op is not
-defined for all numbers, *(of 0.2 to 3)* is the range from which the tests draw. Everything on this page is read from
-the rows of the op table:
+input. The formulas do not contain the sums that undo broadcasting, because the engine computes them. If an op is not
+defined for all numbers, its line has the range from which the tests draw, such as *(from 0.2 to 3)*. Everything on this
+page is read from the rows of the op table:
 
 ```python
 from nbgrad.extend import OPS
@@ -108,7 +108,7 @@ def line(row: Op) -> str:
     names = f"`{row.name}`" + (f" `{row.name}_`" if row._in_place is not None else "")
     if row.domain != REALS:
         low, high, gap = row.domain
-        names += f" *(of {low:g} to {high:g}{f', {gap:g} and more from 0' if gap else ''})*"
+        names += f" *(from {low:g} to {high:g}{f', at least {gap:g} from 0' if gap else ''})*"
     gradients = [f"`{name}` {formula(rule.formula)}" for name, rule in row.rules.items()]
     return f"| {names} | {formula(row.formula)} | {'<br>'.join(gradients) or 'none'} |"
 

@@ -47,9 +47,9 @@ HEAD = """# Parity with torch
 
 <!-- Written by tools/write.py from torch's modules and nbgrad's: change those instead. -->
 
-**{share} of the public names** of torch {version}, {here} of {count}, in
+nbgrad has **{share} of the public names** of torch {version}, {here} of {count}, in
 {modules}.
-nbgrad has these names with torch's arguments, defaults, errors and `state_dict` keys. They compute torch's numbers, and
+They have torch's arguments, defaults, errors and `state_dict` keys. They compute torch's numbers, and
 the tests compare them. Quantized modules are in other packages of torch, and are not counted. For functions see
 [every op](ops.md).
 

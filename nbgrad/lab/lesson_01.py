@@ -179,10 +179,10 @@ EXERCISES = (
     Exercise(
         "1.1",
         "Four gradients by hand",
-        "L = (a * b + c) * f with a = 2, b = -3, c = 10, f = -2. Give the gradients of L by a, b, c and f, as a dict.",
+        "L = (a * b + c) * f with a = 2, b = -3, c = 10, f = -2. Give the gradients of a, b, c and f, as a dict.",
         _by_hand,
         (
-            "Begin at L and go back box by box. What does L change by, if f changes by a little and the rest stays?",
+            ("Begin at L and go back box by box. If only f changes a little, by how much does L change?"),
             "A product hands on the incoming gradient times the other factor; a sum hands it on as it is.",
             "Write e = a * b and d = e + c, so L = d * f: go from L to d, from d to e, from e to a and b.",
         ),
@@ -193,7 +193,7 @@ EXERCISES = (
         "Write slope(function, x): how fast function(x) changes at x, from two of its values that lie close together.",
         FunctionJudge(_nudges, "slope(function, x)", _about_slope),
         (
-            "Move x by a small number h, and look at what becomes of the value.",
+            "Move x by a small number h, and see how much the value changes.",
             "A slope is a change divided by a distance: which change, and which distance?",
             "With h = 0.0001 on both sides of x the error is smaller than with one side: divide by the whole distance.",
         ),
@@ -205,8 +205,8 @@ EXERCISES = (
         f"{RATE} or less. Give the four new values, as a dict.",
         _rises,
         (
-            "A gradient says by how much L rises, if its value grows by a little. What of a value whose gradient is "
-            "negative?",
+            "A gradient says by how much L rises, if its value grows by a little. In which direction do you move a "
+            "value whose gradient is negative?",
             "The new value is the old one plus the rate times the gradient, for each of the four.",
             "Take the gradients of 1.1 and a rate of 0.01. Learning goes the other way: it wants the loss to fall.",
         ),

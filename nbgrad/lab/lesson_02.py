@@ -173,7 +173,7 @@ EXERCISES = (
         _cuts,
         (
             "Which method of a tensor gives the same values without a history?",
-            "The value that is cut off has to be the one that goes through exp, before or after it.",
+            "Cut off the value that goes through exp. You can do this before exp or after it.",
             "t.detach() is t as a constant. Use it in one place, and t itself in the others.",
         ),
     ),

@@ -197,10 +197,10 @@ EXERCISES = (
     Exercise(
         "3.1",
         "The ops of Value",
-        "Complete the class Value: a + b, a * b and a.tanh() give a new Value with its data, with parents, the "
-        "tuple of "
-        "its inputs, and with rule, a function that takes the incoming gradient g and gives a tuple with one gradient "
-        "for each parent. __add__ is there as an example. Give the class: Value.",
+        "Complete the class Value: a + b, a * b and a.tanh() give a new Value. The new Value has its data, its "
+        "parents and its rule. parents is the tuple of the inputs. rule is a function that takes the incoming "
+        "gradient g, and gives a tuple with one gradient for each parent. __add__ is there as an example. Give the "
+        "class: Value.",
         _values,
         (
             "Look at __add__: what does it give to Value(...) besides the data?",
@@ -218,7 +218,7 @@ EXERCISES = (
         (
             "Which value can be put into the list first? One that has no parents.",
             "Write an inner function visit(value): it visits the parents, and only then appends the value.",
-            "A value that is reached on two ways is visited twice. Keep a set of those that are done.",
+            "If two ways lead to a value, your function visits it twice. Keep a set of the values that are done.",
         ),
     ),
     Exercise(

@@ -234,11 +234,15 @@ EXERCISES = (
     Exercise(
         "4.2",
         "Write unbroadcast",
-        "A tensor of some shape was stretched, and a gradient has arrived for what it was stretched to. Write "
-        "unbroadcast(gradient, shape): the gradient of the tensor itself, which has its shape.",
+        "An op has stretched a tensor to a larger shape, and a gradient of this larger shape has arrived. Write "
+        "unbroadcast(gradient, shape): it returns the gradient of the tensor itself. shape is the shape of the "
+        "tensor, and of its gradient.",
         FunctionJudge(_unbroadcasts, "unbroadcast(gradient, shape)", _about_sums),
         (
-            "How many dimensions has the gradient more than the shape? They are in front: what happens to them?",
+            (
+                "How many more dimensions does the gradient have than the shape? They are in front: what happens to "
+                "them?"
+            ),
             "After that both have the same number of dimensions. Which of them were stretched?",
             "Sum over the extra dimensions first; then, where the shape has 1 and the gradient more, sum and keep the "
             "dimension.",

@@ -270,17 +270,16 @@ EXERCISES = (
         _walks,
         (
             "The slope is the same everywhere. Which number is in w.grad after the second backward?",
-            "Each step goes lr times what is in w.grad, and that grows from step to step.",
+            "Each step moves w by lr times w.grad, and w.grad grows from step to step.",
             "The steps are 1, 2, 3, 4 times as long as the first one.",
         ),
     ),
     Exercise(
         "5.2",
         "Accumulate on purpose",
-        "A batch does not fit into memory. Write accumulate(model, images, labels, chunks): it leaves in the "
-        ".grad of the "
-        "parameters the gradient of the mean cross entropy over all images, but gives the model one of so many equal "
-        "chunks at a time.",
+        "A batch does not fit into memory. Write accumulate(model, images, labels, chunks): after the call, the "
+        ".grad of the parameters has the gradient of the mean cross entropy over all images. But the function gives "
+        "the model one chunk at a time: chunks is the number of equal chunks.",
         _accumulates,
         (
             "What adds up the gradients of several backwards, without any further line?",
@@ -298,7 +297,7 @@ EXERCISES = (
         _repaired,
         (
             "Which line needs which result? backward needs the loss, and the loss needs the scores.",
-            "step moves the parameters by what is in .grad. What has to be there?",
+            "step moves the parameters by lr times .grad. Which line has to fill .grad before it?",
             "zero_grad comes anywhere before backward, but not between backward and step.",
         ),
     ),

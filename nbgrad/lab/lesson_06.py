@@ -183,11 +183,15 @@ EXERCISES = (
     Exercise(
         "6.1",
         "Derive p - y",
-        "Write gradient(scores, labels): the gradient of the cross entropy (the mean over the rows) by the scores, "
-        "without a backward. scores has shape (rows, classes), labels has shape (rows,) and says the right class.",
+        "Write gradient(scores, labels): the gradient of the scores, without a backward. The loss is the cross "
+        "entropy, as a mean over the rows. scores has shape (rows, classes). labels has shape (rows,) and has the "
+        "right class of each row.",
         FunctionJudge(_slopes, "gradient(scores, labels)", _about_slope),
         (
-            "For one row the loss is log(sum(exp(scores))) - scores[label]. Derive both terms by one score.",
+            (
+                "For one row the loss is log(sum(exp(scores))) - scores[label]. Differentiate both terms with respect "
+                "to one score."
+            ),
             "The first term gives exp(score) / sum(exp(scores)): that is softmax, p. The second gives 1 at the label.",
             "So p - y, with y = 1 at the label and 0 elsewhere. And each row has only a share in the mean.",
         ),
@@ -195,9 +199,8 @@ EXERCISES = (
     Exercise(
         "6.2",
         "A loss that does not overflow",
-        "Write stable_loss(scores, labels): the cross entropy, the mean over the rows, of exp, log and sums alone. It "
-        "has to be "
-        "right for scores such as 1000 and -2000 too.",
+        "Write stable_loss(scores, labels): the cross entropy, as a mean over the rows. Compute it with exp, log "
+        "and sums only. It has to be right for scores such as 1000 and -2000 too.",
         _stable,
         (
             "exp(1000) is infinite. By which number may all scores of a row be lowered, without a change of softmax?",

@@ -152,8 +152,8 @@ EXERCISES = (
         (
             "x is used three times: by the difference, by the mean and by the deviation. Three gradients add up.",
             "With d = g * gamma and the normalized n = (x - mean) / deviation, the first share is d / deviation.",
-            "The other two take something away from d: its own mean, and n times the mean of d * n. All means are over "
-            "the rows.",
+            "The other two subtract something from d: the mean of d, and n times the mean of d * n. All means are "
+            "over the rows.",
         ),
     ),
     Exercise(

@@ -284,8 +284,8 @@ EXERCISES = (
     Exercise(
         "8.1",
         "What is left of a gradient",
-        "Write kept(layers): at most which share of a gradient is left after so many sigmoids in a row? "
-        "For example, kept(1) is what one sigmoid leaves at most.",
+        "Write kept(layers): the largest share of a gradient that can be left after this number of sigmoids in a "
+        "row. For example, kept(1) is the share for one sigmoid.",
         _kept,
         (
             "Each sigmoid multiplies the gradient by its slope. Where is a sigmoid steepest?",
@@ -303,7 +303,7 @@ EXERCISES = (
         _cured,
         (
             "x + f(x) is larger than x. By how much, after fifty times? Print the size of the values after each block.",
-            "What f adds has to be small beside x: either f(x) is small, or what f gets is brought to size 1 first.",
+            "f(x) has to be small beside x: either make f(x) small, or bring the input of f to size 1 first.",
             "Two usual cures: end the body of each block with a module that multiplies by a small number, such as "
             "Times(1 / layers), or begin it with nn.LayerNorm(32), which brings its input to size 1.",
         ),
@@ -312,9 +312,9 @@ EXERCISES = (
         "8.3",
         "Measure the gain",
         "An activation makes the mean square of normal numbers smaller. Larger weights make up for that. Write "
-        "gain(activation): the factor by which the weights have to be larger. Measure it: give the activation 100,000 "
-        "normal numbers or more, as nbgrad.randn makes them, and see what becomes of their mean square. An answer may "
-        f"be off by {_CLOSE:.0%}.",
+        "gain(activation): the factor by which the weights have to be larger. Measure it: give the activation "
+        "100,000 normal numbers or more, as nbgrad.randn makes them, and compute the mean square of its results. An "
+        "answer may be off by ",
         _measured,
         (
             "Normal numbers have the mean square 1. Which mean square do they have after the activation?",

@@ -255,10 +255,11 @@ EXERCISES = (
     Exercise(
         "9.4",
         "Too large, from the picture",
-        "Write too_large(graph): True if the learning rate of a recorded training was too large, else False. Decide by "
-        "what the picture shows as the curves update: it is too large if some update of the first parameter is larger "
-        "than the parameter itself. graph.history has a frame for each step, and frame.parameters[0].update is the "
-        "size of the update in units of the parameter, or None where it was not measured.",
+        "Write too_large(graph): True if the learning rate of a recorded training was too large, else False. Use "
+        'the numbers of the curves "update" in the picture: the rate is too large if an update of the first '
+        "parameter is larger than the parameter itself. graph.history has a frame for each step, and "
+        "frame.parameters[0].update is the size of the update in units of the parameter, or None where it was not "
+        "measured.",
         FunctionJudge(_trainings, "too_large(graph)", _about_updates),
         (
             "Collect the updates that are not None, in a list.",

@@ -135,7 +135,7 @@ EXERCISES = (
         "shape (2, 4, 4, 4).",
         GradientsJudge(_convolution, "by_hand(g, x, weight)", _about_share),
         (
-            "The bias is stretched over images, height and width. Sum over those.",
+            "The bias is stretched over images, height and width. Sum over these dimensions.",
             "As a product, Y = W @ X with X = unfold(x, kernel_size=3) of shape (2, 27, 16). Reshape g to (2, 4, 16): "
             "the gradient of W is g @ X.T, summed over the images.",
             "The gradient of X is W.T @ g, and fold(..., output_size=(6, 6), kernel_size=3) adds its columns back to "
@@ -145,10 +145,9 @@ EXERCISES = (
     Exercise(
         "10.3",
         "Count the sharing",
-        "Conv2d(1, 16, 3, padding=1) turns an image of 8 * 8 into 16 * 8 * 8 numbers. Give as a dict: conv, how many "
-        "parameters it has; linear, how many a Linear layer from 64 to as many numbers has; uses, on how many "
-        "places of "
-        "one image each weight of a kernel is used. Biases count.",
+        "Conv2d(1, 16, 3, padding=1) turns an image of 8 * 8 into 16 * 8 * 8 numbers. Give as a dict: conv, how "
+        "many parameters it has; linear, how many parameters a Linear layer from 64 numbers to 16 * 8 * 8 numbers "
+        "has; uses, on how many places of one image each weight of a kernel is used. Biases count.",
         _counted,
         (
             "A kernel has 3 * 3 weights for its one input channel, and a bias.",
@@ -159,12 +158,14 @@ EXERCISES = (
     Exercise(
         "10.1",
         "Move the digits",
-        "Write moved(images, right, down): images of shape (N, 1, 8, 8), moved by so many pixels to the right and "
-        "down; "
-        "negative numbers move to the left and up. What comes in from outside is 0.",
+        "Write moved(images, right, down): it moves images of shape (N, 1, 8, 8) by this number of pixels to the "
+        "right and down. Negative numbers move to the left and up. Pixels that come in from outside are 0.",
         FunctionJudge(_moves, "moved(images, right, down)", _about_move),
         (
-            "torch.roll lets what leaves come in on the other side. What do you have to do with that?",
+            (
+                "torch.roll moves pixels that leave the image to the other side. What do you have to do with these "
+                "pixels?"
+            ),
             "nn.functional.pad(images, (left, right, top, bottom)) adds zeros, and negative numbers cut off.",
             "Moving to the right by k: add k columns on the left, and cut k off on the right.",
         ),

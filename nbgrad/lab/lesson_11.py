@@ -149,13 +149,16 @@ EXERCISES = (
     Exercise(
         "11.1",
         "Predict the decay",
-        "In each step h becomes w * h, beginning with h0. Write decay(w, h0, steps), which gives two gradients of the "
-        "last h, without a backward: (by h0, by w).",
+        "In each step h becomes w * h, beginning with h0. Write decay(w, h0, steps), which gives a tuple of two "
+        "derivatives of the last h: first with respect to h0, then with respect to w. Do not call backward.",
         FunctionJudge(_decays, "decay(w, h0, steps)", _about_decay),
         (
             "Write the last h as a formula, for 2 and for 3 steps.",
-            "It is w ** steps * h0. By h0 that is easy.",
-            "By w: the power comes down as a factor. That factor counts the places where w was used.",
+            "It is w ** steps * h0. The derivative with respect to h0 is easy.",
+            (
+                "For the derivative with respect to w, the power comes down as a factor. This factor is the number of "
+                "steps, because each step uses w once."
+            ),
         ),
     ),
     Exercise(
@@ -176,9 +179,8 @@ EXERCISES = (
         "11.3",
         "Clip",
         "Write clip(gradients, limit): it gets a list of tensors and gives a list of the same shapes. If the norm "
-        "of all "
-        "their numbers together is above the limit, all are multiplied by one factor so that it becomes the limit. "
-        "Otherwise they stay as they are.",
+        "of all their numbers together is above the limit, all tensors are multiplied by one factor, so that the "
+        "norm becomes the limit. Otherwise they stay the same.",
         FunctionJudge(_clips, "clip(gradients, limit)", _about_clip),
         (
             "The norm of all together: the root of the sum of the squares of all numbers of all tensors.",

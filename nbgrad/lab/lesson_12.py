@@ -222,9 +222,9 @@ EXERCISES = (
     Exercise(
         "12.1",
         "Attention",
-        "Write attention(q, k, v), for three tensors of shape (length, width): each row of q is compared with all rows "
-        "of k, the scores become weights with the sum 1 in each row, and the result is the weighted sum of the rows of "
-        "v. Divide the scores by what keeps them at size 1.",
+        "Write attention(q, k, v), for three tensors of shape (length, width): each row of q is compared with all "
+        "rows of k, the scores become weights with the sum 1 in each row, and the result is the weighted sum of the "
+        "rows of v. Divide the scores by the number that keeps them at size 1.",
         FunctionJudge(_attentions, "attention(q, k, v)", _about_attention),
         (
             "All products of rows at once: q @ k.T has a row for each query and a column for each key.",

@@ -229,8 +229,8 @@ EXERCISES = (
         _diagnosed,
         (
             "Look at the loss first: does it fall, stay, grow, or is it NaN? Then at the gradients and the updates.",
-            "A parameter with a gradient and no update belongs to no optimizer, or there is no step. One without a "
-            "gradient was not reached, or the model does not know it.",
+            "A parameter with a gradient and no update belongs to no optimizer, or there is no step. A parameter "
+            "without a gradient was not reached, or the model does not know it.",
             "clinic.admit('a').source shows the code. Only then look at the findings: clinic.admit('a').graph.",
         ),
     ),

@@ -155,8 +155,11 @@ EXERCISES = (
         "slope divided by the second derivative. x is a tensor of one number with requires_grad.",
         FunctionJudge(_newtons, "newton(function, x)", _about_newton),
         (
-            "nbgrad.grad(y, x) gives a tuple with the gradient. What does it need so that it can be derived again?",
-            "With create_graph=True the slope has a history. Its gradient by x is the second derivative.",
+            (
+                "nbgrad.grad(y, x) gives a tuple with the gradient. Which argument does it need, so that you can "
+                "differentiate its result again?"
+            ),
+            "With create_graph=True the slope has a history. The gradient of the slope is the second derivative.",
             "(slope,) = nbgrad.grad(function(x), x, create_graph=True), then the same for slope.",
         ),
     ),

@@ -303,8 +303,8 @@ EXERCISES = (
     Exercise(
         "15.1",
         "Parts of different sizes",
-        "Write combined(gradients, sizes): the gradient of the mean over all rows. gradients is a list of tensors, the "
-        "gradient of the mean over the rows of each part; sizes is a list of how many rows each part has.",
+        "Write combined(gradients, sizes): the gradient of the mean over all rows. gradients is a list of tensors: "
+        "for each part, the gradient of the mean over its rows. sizes is a list of the numbers of rows of the parts.",
         FunctionJudge(_combinations, "combined(gradients, sizes)", _about_combination),
         (
             "From a mean you get to a sum: how many rows are in it?",
@@ -315,24 +315,29 @@ EXERCISES = (
     Exercise(
         "15.2",
         "Data parallel in one hook",
-        "Write attach(net, all_reduce, size): from then on each backward leaves in every .grad the mean over all size "
-        "processes. all_reduce(tensor) waits for the others and puts the sum over all processes into the tensor.",
+        "Write attach(net, all_reduce, size): after it, each backward writes into every .grad the mean over all "
+        "processes. size is the number of processes. all_reduce(tensor) waits for the others and puts the sum over "
+        "all processes into the tensor.",
         _hook,
         (
             "parameter.register_post_accumulate_grad_hook(hook) calls hook(parameter) when its .grad is complete.",
-            "In the hook, all_reduce(parameter.grad.data) makes a sum of it. What is missing for a mean?",
+            (
+                "In the hook, all_reduce(parameter.grad.data) replaces the gradient by the sum over all. What is "
+                "missing for a mean?"
+            ),
             "net.parameters() gives all parameters; each needs the hook. In place: parameter.grad.data /= size.",
         ),
     ),
     Exercise(
         "15.3",
         "Add up, then travel once",
-        "Write accumulate(net, loss_of, parts): a backward for each part, so that .grad has the gradient of the mean "
-        "over all parts, and the gradients travel in the last one alone. net is a DistributedDataParallel, "
-        "loss_of(net, part) gives the mean loss of a part, and all parts have the same size.",
+        "Write accumulate(net, loss_of, parts): a backward for each part, so that .grad has the gradient of the "
+        "mean over all parts, and the processes exchange gradients only in the last backward. net is a "
+        "DistributedDataParallel, loss_of(net, part) gives the mean loss of a part, and all parts have the same "
+        "size.",
         _accumulation,
         (
-            "with net.no_sync(): keeps the gradients of what runs inside from travelling. The forward belongs inside.",
+            "In the block of with net.no_sync(): a backward sends no gradients. The forward belongs inside, too.",
             "All parts but the last are parts[:-1]. The last one comes after the with block.",
             "The mean over all parts is the sum of loss / len(parts).",
         ),

@@ -290,12 +290,8 @@ def _converted(program: Program) -> Run:
 
 def named(error: BaseException) -> bool:
     """Whether ``error``, or a note on it, says that it is nbgrad that does not do this."""
-    return any(word in said(error) for word in ("nbgrad", "from_torch"))
-
-
-def said(error: BaseException) -> str:
-    """What Python prints of ``error``: its message and its notes."""
-    return "\n".join([str(error), *getattr(error, "__notes__", ())])
+    texts = (str(error), *getattr(error, "__notes__", ()))
+    return any(word in text for text in texts for word in ("nbgrad", "from_torch"))
 
 
 def _raw(tensor: Any) -> torch.Tensor | None:
@@ -405,8 +401,8 @@ def peak(run: Callable[[], Any], around: Callable[[], Any]) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    """An error in a line."""
-    text = " ".join(said(error).split())
+    """An error and its notes in one line."""
+    text = "; ".join(" ".join(part.split()) for part in (str(error), *getattr(error, "__notes__", ())))
     return f"{type(error).__name__}: {text}"[:300]
 
 

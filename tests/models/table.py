@@ -12,7 +12,7 @@ from tests.models.result import EQUAL, Result
 RANKS = ["different", "error", "refused", "equal"]
 """From the worst to the best of what a converted model may be."""
 
-HEAD = ["package", "version", "program", "ops", "recorded", "time", "memory", "converted", "time", ""]
+HEAD = ["package", "version", "program", "ops", "recorded", "time", "memory", "converted", "time, converted", "error"]
 
 
 def rank(converted: str) -> int:
@@ -94,10 +94,11 @@ COLUMNS = """\
   of the package, the trained parameters are compared, too.
 - **converted**: *equal to the bit*; *close*: equal up to rounding errors; *refused*: an error that names nbgrad;
   *error*: any other error; *different*: other numbers without an error. Whole trainings are not converted.
-- **time**, **memory**: for a forward and backward, recorded or converted, divided by the time or memory of plain
-  torch. Memory is the largest number of bytes in torch's tensors at one moment. It does not include the bytes of small
-  values that a graph keeps. The models are so small that torch itself spends most of its time between the kernels:
-  [performance](performance.md) has models of usual size."""
+- **time**, **memory**: of a recorded forward and backward, divided by the time or memory of plain torch; **time,
+  converted**: the same of the converted model. Memory is the largest number of bytes in torch's tensors at one moment.
+  It does not include the bytes of small values that a graph keeps. The models are so small that torch itself spends
+  most of its time between the kernels: [performance](performance.md) has models of usual size.
+- **error**: the first sentence of the error of a *refused* program; the numbers that differ of a *different* one."""
 
 PACKAGES = """\
 `make models` installs the packages in `.venv-models`, which uses the torch of `.venv`. `make models-small`, a part of

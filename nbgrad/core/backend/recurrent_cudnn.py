@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensor
 
 from nbgrad.core.backend.aten import aten
 
@@ -16,9 +17,12 @@ Weights = tuple[torch.Tensor | None, ...]
 def runs_on_cudnn(input: torch.Tensor, weights: Weights) -> bool:
     """Whether torch would give a layer with that ``input`` and these ``weights`` to cuDNN.
 
-    Autocast would cast the weights on each call, so it keeps the loop over time.
+    Autocast would cast the weights on each call, so it keeps the loop over time. So does a program: it is traced with
+    stand-ins for tensors, and torch has none for cuDNN's gradient.
     """
-    if input.device.type != "cuda" or not torch.cudnn_is_acceptable(input) or torch.is_autocast_enabled("cuda"):
+    if input.device.type != "cuda" or isinstance(input, FakeTensor):
+        return False
+    if not torch.cudnn_is_acceptable(input) or torch.is_autocast_enabled("cuda"):
         return False
     return all(one is None or (one.dtype is input.dtype and one.device == input.device) for one in weights)
 

@@ -88,8 +88,8 @@ def _repeated(listing: Listing, lines: list[ProgramLine]) -> Iterator[str]:
     if again:
         named = _named([f"{note.before} is {note.after}" for note in again], ";")
         yield (
-            f"{_counted(len(again), 'step')} {'computes' if len(again) == 1 else 'compute'} again what an earlier one "
-            f"has computed; optimize() merges them: {named}."
+            f"{_counted(len(again), 'step')} {'computes' if len(again) == 1 else 'compute'} the result of an earlier "
+            f"step again: {named}. optimize() removes {'it' if len(again) == 1 else 'them'}."
         )
     readers = Counter(id(value) for step in listing.steps for value in {id(one): one for one in step.inputs()}.values())
     reused = [value for line in lines for value in line.results() if readers[id(value)] > 2]

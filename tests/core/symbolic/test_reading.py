@@ -164,7 +164,7 @@ def test_the_engine_sees_that_a_sum_is_computed_twice() -> None:
     twice, once = trace(lesson, *args), trace(reused, *args)
     assert (len(twice), len(once)) == (4, 3)
     assert (
-        "1 step computes again what an earlier one has computed; optimize() merges them: add_2 = add(t1, t2) is add."
+        "1 step computes the result of an earlier step again: add_2 = add(t1, t2) is add. optimize() removes it."
         in twice.explain()
     )
     merged = twice.optimize()

@@ -1,1 +1,1 @@
-"""Functions that make tensors, of constants or at random. It imports ``dispatch`` and below, and other ops."""
+"""Functions that make tensors from constants or random numbers. It imports ``dispatch`` and below, and other ops."""

@@ -96,7 +96,7 @@ def sgn(input):
     return torch.sgn(input)
 
 
-@sgn.rule("input", r"0 \text{; of complex numbers the part of } \frac{\bar{y}}{|x|} \text{ across their direction}")
+@sgn.rule("input", r"0 \text{; for complex numbers the part of } \frac{\bar{y}}{|x|} \text{ perpendicular to } x")
 def _(g, input, out):
     return across(g, input, out) if input.is_complex() else flat(g)
 

@@ -483,7 +483,7 @@ def _away_from_0(input):
     return far, where(far, input, tiny)
 
 
-@i1.rule("input", r"\bar{y} \odot \left(I_0(x) - \frac{y}{x}\right) \text{, half at } 0")
+@i1.rule("input", r"\bar{y} \odot \left(I_0(x) - \frac{y}{x}\right) \text{, } \frac{\bar{y}}{2} \text{ at } 0")
 def _(g, input, out):
     far, safe = _away_from_0(input)
     return g * where(far, i0(safe) - out * safe.reciprocal(), 0.5)

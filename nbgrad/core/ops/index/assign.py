@@ -271,7 +271,9 @@ def put(input, index, source, *, accumulate=False):
     return input.put(index, source, accumulate)
 
 
-@put.rule("input", r"0 \text{ at } (i) \text{, } \bar{y} \text{ elsewhere; all of } \bar{y} \text{ where added}")
+@put.rule(
+    "input", r"0 \text{ at } (i) \text{, } \bar{y} \text{ elsewhere; } \bar{y} \text{ everywhere if values are added}"
+)
 def _(g, index, accumulate):
     return g if accumulate else put(g, index, _zeros(g, index.shape))
 
@@ -393,7 +395,9 @@ def index_put_at(input, values, *, indices, accumulate=False):
     return aten.index_put(input, indices, values, accumulate)
 
 
-@index_put_at.rule("input", r"0 \text{ at } i \text{, } \bar{y} \text{ elsewhere; all of } \bar{y} \text{ where added}")
+@index_put_at.rule(
+    "input", r"0 \text{ at } i \text{, } \bar{y} \text{ elsewhere; } \bar{y} \text{ everywhere if values are added}"
+)
 def _(g, indices, accumulate):
     return g if accumulate else index_put_at(g, _zeros(g), indices=indices)
 

@@ -393,8 +393,8 @@ def _check_alone(zeros, name):
         )
 
 
-_INPUT = r"\text{the part of } \bar{y} \text{ that the input has in each place's sum, product, mean or extreme}"
-_SOURCE = r"\text{the part of } \bar{y} \text{ at } i \text{ that each value has in it}"
+_INPUT = r"\text{the share of } \bar{y} \text{ for the input in the sum, product, mean or extreme of each place}"
+_SOURCE = r"\text{the share of } \bar{y} \text{ at } i \text{ for each value}"
 
 
 def _reductions(make: Make):

@@ -522,7 +522,11 @@ def ormqr(input, tau, other, *, left=True, transpose=False):
     return torch.ormqr(input, tau, other, left, transpose)
 
 
-@ormqr.joint_rule(input=r"\text{that of the product}", tau=r"\text{that of the product}", other=r"Q^{\top}\,\bar{y}")
+@ormqr.joint_rule(
+    input=r"\text{the gradient of } v \text{ in } Q = \prod_i (I - \tau_i v_i v_i^{\top})",
+    tau=r"\text{the gradient of } \tau \text{ in } Q",
+    other=r"Q^{\top}\,\bar{y}",
+)
 def _(g, needed, input, tau, other, left, transpose):
     to_input = to_tau = None
     if needed[0] or needed[1]:

@@ -360,7 +360,7 @@ def _(g, LU, pivots, left, adjoint):
     return linalg_lu_solve(LU, pivots, g, left=left, adjoint=not adjoint)
 
 
-@linalg_lu_solve.rule("LU", r"\text{that of } P\,L\,U \text{, as a product of its factors}")
+@linalg_lu_solve.rule("LU", r"\text{the gradient of } P\,L\,U \text{, passed on to } L \text{ and } U")
 def _(g, LU, pivots, out, left, adjoint):
     # The system is that of A = P L U: its gradient, then those of the factors in the product.
     solved = linalg_lu_solve(LU, pivots, g, left=left, adjoint=not adjoint)

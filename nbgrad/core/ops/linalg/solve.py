@@ -235,7 +235,9 @@ def linalg_solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     return _linalg.solve_triangular(A, B, upper=upper, left=left, unitriangular=unitriangular)
 
 
-@linalg_solve_triangular.joint_rule(A=r"-A^{-\top}\,\bar{y}\,x^{\top} \text{, its half}", B=r"A^{-\top}\,\bar{y}")
+@linalg_solve_triangular.joint_rule(
+    A=r"-A^{-\top}\,\bar{y}\,x^{\top} \text{ in the triangle of } A", B=r"A^{-\top}\,\bar{y}"
+)
 def _(g, needed, A, out, upper, left, unitriangular):
     solved = linalg_solve_triangular(transposed(A), g, upper=not upper, left=left, unitriangular=unitriangular)
     to_a = None
@@ -381,7 +383,7 @@ def _full_rank_fit(A, B, rcond, driver):
     return found
 
 
-@linalg_lstsq.joint_rule(A=r"\text{that of } A^{+}\,B", B=r"(A^{+})^{\top}\,\bar{y}")
+@linalg_lstsq.joint_rule(A=r"\text{the gradient of } A \text{ in } A^{+}\,B", B=r"(A^{+})^{\top}\,\bar{y}")
 def _(g_solution, g_residuals, needed, A, B, solution):
     if is_vector(A.shape, B.shape):
         to_a, to_b = _of_fit(

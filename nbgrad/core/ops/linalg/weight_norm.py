@@ -1,4 +1,4 @@
-"""A weight as lengths times directions: what torch's ``weight_norm`` computes before each forward."""
+"""A weight as lengths times directions: torch's ``weight_norm`` computes it from both before each forward."""
 
 from typing import Any
 

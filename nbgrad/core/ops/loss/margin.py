@@ -144,7 +144,9 @@ def multi_margin_loss(input, target, weight=None, *, p=1, margin=1.0, reduction=
 
 
 @multi_margin_loss.rule(
-    "input", r"\bar{y} \frac{p}{n C} (d_j^{p - 1} \text{ at } j \neq t, \; -\sum_j d_j^{p - 1} \text{ at } t)"
+    "input",
+    r"\bar{y} \frac{p}{n C} (d_j^{p - 1} \text{ at } j \neq t, \; -\sum_j d_j^{p - 1} \text{ at } t), \; "
+    r"d_j = \max(0, m - x_t + x_j)",
 )
 def _(g, input, target, weight, p, margin, reduction):
     return multi_margin_loss_backward(g, input, target, weight, p=p, margin=margin, reduction=reduction)
@@ -165,7 +167,8 @@ def _multi_margin_by_torch(g, input, target, weight, **settings):
 
 
 @op(
-    formula=r"g \frac{p}{n C} (d_j^{p - 1} \text{ at } j \neq t, \; -\sum_j d_j^{p - 1} \text{ at } t)",
+    formula=r"g \frac{p}{n C} (d_j^{p - 1} \text{ at } j \neq t, \; -\sum_j d_j^{p - 1} \text{ at } t), \; "
+    r"d_j = \max(0, m - x_t + x_j)",
     no_gradient=("target", "weight"),
     samples=_right_classes_and_gradients,
     ranks=(0, 1),
@@ -248,7 +251,9 @@ def multilabel_margin_loss(input, target, *, reduction="mean"):
 
 
 @multilabel_margin_loss.rule(
-    "input", r"\bar{y} \, \frac{1}{n C} (\text{the others it trails, with } - \text{ if right})"
+    "input",
+    r"\bar{y} \, \frac{1}{n C} (\sum_{j \in t_i} [1 - x_{ij} + x_{ik} > 0] \text{ at } k \notin t_i, \; "
+    r"-\sum_{k \notin t_i} [1 - x_{ij} + x_{ik} > 0] \text{ at } j \in t_i)",
 )
 def _(g, input, target, is_target, reduction):
     return multilabel_margin_loss_backward(g, input, target, is_target, reduction=reduction)
@@ -269,7 +274,8 @@ def _multilabel_margin_by_torch(g, input, target, is_target, reduction):
 
 
 @op(
-    formula=r"g \, \frac{1}{n C} (\text{the others it trails, with } - \text{ if right})",
+    formula=r"g \, \frac{1}{n C} (\sum_{j \in t_i} [1 - x_{ij} + x_{ik} > 0] \text{ at } k \notin t_i, \; "
+    r"-\sum_{k \notin t_i} [1 - x_{ij} + x_{ik} > 0] \text{ at } j \in t_i)",
     no_gradient=("target", "is_target"),
     flat=("input",),
     samples=_several_classes_and_gradients,

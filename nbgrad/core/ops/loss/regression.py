@@ -245,7 +245,7 @@ def _(gradient, difference, reduction):
 
 @l1_loss_backward.rule(
     "difference",
-    r"0 \text{; of complex numbers the part of } \frac{\bar{y} \, g}{n |d|} \text{ across their direction}",
+    r"0 \text{; for complex numbers the part of } \frac{\bar{y} \, g}{n |d|} \text{ perpendicular to } d",
 )
 def _(gradient, g, difference, reduction):
     if not difference.is_complex():

@@ -1,4 +1,4 @@
-"""Smooth activations: tanh and the logistic function, gates as silu, gelu and glu, exponential linear units."""
+"""Smooth activations: tanh and the logistic function, gates such as silu, gelu and glu, exponential linear units."""
 
 import math
 from typing import Any

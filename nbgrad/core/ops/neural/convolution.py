@@ -1,4 +1,4 @@
-"""Convolutions of one to three dimensions, the transposed ones, and images as columns of patches and back."""
+"""Convolutions of one to three dimensions, transposed ones too, and ops that turn images into patches and back."""
 
 from functools import lru_cache
 from itertools import product

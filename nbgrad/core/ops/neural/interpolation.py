@@ -242,7 +242,7 @@ def _channel_shuffles(make: Make):
     yield Sample.of(make(1, 6, 2), groups=3)
 
 
-@op(formula=r"x \text{ with its channels dealt out}", samples=_channel_shuffles, ranks=range(3, 6))
+@op(formula=r"x \text{ with the channels of its groups interleaved}", samples=_channel_shuffles, ranks=range(3, 6))
 def channel_shuffle(input, *, groups):
     """The channels in the order in which they are dealt out to ``groups``.
 
@@ -253,7 +253,7 @@ def channel_shuffle(input, *, groups):
     return torch.channel_shuffle(input, groups)
 
 
-@channel_shuffle.rule("input", r"\bar{y} \text{ with its channels dealt back}")
+@channel_shuffle.rule("input", r"\bar{y} \text{ with the order undone}")
 def _(g, groups):
     return channel_shuffle(g, groups=g.shape[1] // groups)
 

@@ -287,14 +287,16 @@ def _sequences(gates, states):
     """Both directions, with and without biases, one step, an empty batch."""
 
     def samples(make: Make):
-        for steps, batch, biased, reverse in (
-            (3, 2, True, False),
-            (2, 2, False, True),
-            (1, 1, True, True),
-            (2, 0, True, False),
+        for steps, batch, biased, reverse, cudnn in (
+            (3, 2, True, False, False),
+            (2, 2, False, True, False),
+            (1, 1, True, True, False),
+            (2, 0, True, False, False),
+            (3, 2, True, True, True),
+            (2, 1, False, False, True),
         ):
             given = (make(steps, batch, 3), *(make(batch, 2) for _ in range(states)))
-            yield Sample.of(*given, *drawn(make, gates, biased), reverse=reverse)
+            yield Sample.of(*given, *drawn(make, gates, biased), reverse=reverse, cudnn=cudnn)
 
     return samples
 
@@ -314,9 +316,10 @@ def _before(hidden, first, reverse):
 def _rnn_again(kind):
     kernel = getattr(torch, f"rnn_{kind}")
 
-    def reference(input, hx, *weights, reverse=False):
+    def reference(input, hx, *weights, reverse=False, cudnn=False):
         given = input.flip(0) if reverse else input
-        out, h = kernel(given, hx.unsqueeze(0), weights, len(weights) > 2, 1, 0.0, False, False, False)
+        with torch.backends.cudnn.flags(enabled=False):  # torch has no second derivative of cuDNN's kernel
+            out, h = kernel(given, hx.unsqueeze(0), weights, len(weights) > 2, 1, 0.0, False, False, False)
         return (out.flip(0) if reverse else out), h.squeeze(0)
 
     return reference
@@ -327,9 +330,9 @@ def _simple(kind, formula):
     activate, slope = SIMPLE[kind]
     number = {"tanh": RNN_TANH, "relu": RNN_RELU}[kind]
 
-    def layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
+    def layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False, cudnn=False):
         weights = (w_ih, w_hh, b_ih, b_hh)
-        if runs_on_cudnn(input, weights):
+        if cudnn and runs_on_cudnn(input, weights):
             made = layer_by_cudnn(number, input, hx, None, weights, reverse)
             return *made[:2], *made[3:]
         gates = linear(input, w_ih, b_ih)
@@ -403,10 +406,11 @@ def _lstms(make: Make):
     yield Sample.of(make(3, 2, 3), make(2, 1), make(2, 2), *w, reverse=True)
 
 
-def _lstm_again(input, hx, cx, *weights, reverse=False):
+def _lstm_again(input, hx, cx, *weights, reverse=False, cudnn=False):
     given = input.flip(0) if reverse else input
     states = (hx.unsqueeze(0), cx.unsqueeze(0))
-    out, h, c = torch.lstm(given, states, weights, len(weights) > 3, 1, 0.0, False, False, False)
+    with torch.backends.cudnn.flags(enabled=False):
+        out, h, c = torch.lstm(given, states, weights, len(weights) > 3, 1, 0.0, False, False, False)
     return (out.flip(0) if reverse else out), h.squeeze(0), c.squeeze(0)
 
 
@@ -424,7 +428,7 @@ def _lstm_again(input, hx, cx, *weights, reverse=False):
     reference=_lstm_again,
     holomorphic=False,  # the kernels in the rule conjugate by themselves
 )
-def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, reverse=False):
+def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, reverse=False, cudnn=False):
     """One layer of long short-term memory over a whole sequence.
 
     Gates control the parts of the cell that are forgotten, written and shown; a sum keeps the rest, along which a
@@ -434,7 +438,7 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
     and w_hh (4 H, P). Outputs (T, N, H or P), (N, H or P) and (N, H).
     """
     weights = (w_ih, w_hh, b_ih, b_hh, w_hr)
-    if runs_on_cudnn(input, weights):
+    if cudnn and runs_on_cudnn(input, weights):
         return layer_by_cudnn(LSTM, input, hx, cx, weights, reverse)
     if _by_onednn(input, w_hr):
         # The kernel reads memory in order, whatever the strides say.
@@ -540,9 +544,10 @@ def _lstm_states(input, hx, cx, out, weights, reverse):
 # The gated recurrent unit.
 
 
-def _gru_again(input, hx, *weights, reverse=False):
+def _gru_again(input, hx, *weights, reverse=False, cudnn=False):
     given = input.flip(0) if reverse else input
-    out, h = torch.gru(given, hx.unsqueeze(0), weights, len(weights) > 2, 1, 0.0, False, False, False)
+    with torch.backends.cudnn.flags(enabled=False):
+        out, h = torch.gru(given, hx.unsqueeze(0), weights, len(weights) > 2, 1, 0.0, False, False, False)
     return (out.flip(0) if reverse else out), h.squeeze(0)
 
 
@@ -560,7 +565,7 @@ def _gru_again(input, hx, *weights, reverse=False):
     reference=_gru_again,
     holomorphic=False,  # the kernels in the rule conjugate by themselves
 )
-def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
+def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False, cudnn=False):
     """One layer of gated recurrent units over a whole sequence.
 
     It does with two gates and one state what long short-term memory does with three and two (Cho et al. 2014,
@@ -569,7 +574,7 @@ def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False):
     Shapes: input (T, N, I), hx (N, H), w_ih (3 H, I), w_hh (3 H, H), biases (3 H,); outputs (T, N, H) and (N, H).
     """
     weights = (w_ih, w_hh, b_ih, b_hh)
-    if runs_on_cudnn(input, weights):
+    if cudnn and runs_on_cudnn(input, weights):
         made = layer_by_cudnn(GRU, input, hx, None, weights, reverse)
         return *made[:2], *made[3:]
     hx, gates = own(hx), linear(input, w_ih, b_ih)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.backend.recurrent_cudnn import runs_on_cudnn
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.ops.index.getitem import index_select
 from nbgrad.core.ops.index.scatter import index_copy
@@ -118,6 +119,8 @@ def _one(layer, x, first, weights, reverse):
     if layer is lstm_layer and len(weights) in (3, 5):  # a projection without or with biases
         biases = weights[2:4] if len(weights) == 5 else (None, None)
         weights = (*weights[:2], *biases, weights[-1])
+    if runs_on_cudnn(raw_of(x), tuple([raw_of(weight) for weight in weights])):
+        return layer(x, *first, *weights, reverse=reverse, cudnn=True)
     return layer(x, *first, *weights, reverse=reverse)
 
 

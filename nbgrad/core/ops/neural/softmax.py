@@ -1,4 +1,4 @@
-"""Softmax, which makes probabilities of the scores along a dimension, its logarithm, and sampling from it."""
+"""Softmax turns the scores along a dimension into probabilities. Also its logarithm, and sampling from it."""
 
 import warnings
 

@@ -154,7 +154,7 @@ def selecting(row):
     def reduced(g, indices, input_shape, dim, keepdim):
         return value_selecting_reduction_backward(g, indices, dim=dim, shape=input_shape, keepdim=keepdim)
 
-    formula = r"\bar{y} \text{ at the indices of what was chosen, } 0 \text{ elsewhere}"
+    formula = r"\bar{y} \text{ at the indices of the chosen elements, } 0 \text{ elsewhere}"
     row.rule("input", formula)(reduced if "keepdim" in row.defaults else keeping)
     return row
 

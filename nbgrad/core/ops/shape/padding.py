@@ -90,13 +90,13 @@ def reflection_pad(input, *, padding):
     return _REFLECT[len(padding)](input, padding)
 
 
-@reflection_pad.rule("input", r"\sum \bar{y} \text{ over what comes from } x")
+@reflection_pad.rule("input", r"\sum \bar{y} \text{ over the copies of each element of } x")
 def _(g, input, padding):
     return reflection_pad_backward(g, input, padding=padding)
 
 
 @op(
-    formula=r"\sum g \text{ over what comes from } x",
+    formula=r"\sum g \text{ over the copies of each element of } x",
     samples=_backs(_REFLECT),
     ranks=range(2, 6),
     flat=("input",),
@@ -129,13 +129,13 @@ def replication_pad(input, *, padding):
     return _REPLICATE[len(padding)](input, padding)
 
 
-@replication_pad.rule("input", r"\sum \bar{y} \text{ over what comes from } x")
+@replication_pad.rule("input", r"\sum \bar{y} \text{ over the copies of each element of } x")
 def _(g, input, padding):
     return replication_pad_backward(g, input, padding=padding)
 
 
 @op(
-    formula=r"\sum g \text{ over what comes from } x",
+    formula=r"\sum g \text{ over the copies of each element of } x",
     samples=_backs(_REPLICATE),
     ranks=range(2, 6),
     flat=("input",),

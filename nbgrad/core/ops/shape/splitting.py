@@ -1,4 +1,4 @@
-"""Splitting: one tensor becomes several, or a part of it, in the same memory."""
+"""Splitting: one tensor becomes several, or one part of it is taken. The results share its memory."""
 
 import torch
 

@@ -109,7 +109,7 @@ def _as_strided(input, *, size, stride, storage_offset, geometry):
     return torch.as_strided(input, size, stride, storage_offset)
 
 
-@_as_strided.rule("input", r"\sum \bar{y} \text{ over the elements in its place}")
+@_as_strided.rule("input", r"\sum \bar{y} \text{ over the elements at the same address}")
 def _(g, size, stride, storage_offset, geometry):
     return as_strided_backward(g, seen=(size, stride, storage_offset), geometry=geometry)
 
@@ -186,7 +186,7 @@ def _reach(sizes, strides, offset):
     return offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
 
 
-@op(formula=r"\sum g \text{ over the elements in its place}", samples=_backs, reference=_gathered)
+@op(formula=r"\sum g \text{ over the elements at the same address}", samples=_backs, reference=_gathered)
 def as_strided_backward(g, *, seen, geometry):
     """The gradient of ``as_strided``: each place in memory gets the sum of the gradients of its elements.
 
@@ -216,7 +216,7 @@ def _pasting(input, src, size, stride, storage_offset, geometry):
 
 @op(
     name="as_strided_scatter",
-    formula=r"x \text{ with } s \text{ at strides}",
+    formula=r"s \text{ at the strided positions, } x \text{ elsewhere}",
     samples=_pasted,
     reference=_pasting,
     method=False,
@@ -229,13 +229,13 @@ def _as_strided_scatter(input, src, *, size, stride, storage_offset, geometry):
     return torch.as_strided_scatter(input, src, size, stride, storage_offset)
 
 
-@_as_strided_scatter.rule("input", r"\bar{y} \text{, } 0 \text{ where } s \text{ is}")
+@_as_strided_scatter.rule("input", r"0 \text{ at the strided positions, } \bar{y} \text{ elsewhere}")
 def _(g, size, stride, storage_offset, geometry):
     ones = torch.ones(size, dtype=g.dtype, device=g.device)
     return g.masked_fill(_gathered(ones, (size, stride, storage_offset), geometry) != 0, 0)
 
 
-@_as_strided_scatter.rule("src", r"\bar{y} \text{ where } s \text{ is}")
+@_as_strided_scatter.rule("src", r"\bar{y} \text{ at the strided positions}")
 def _(g, size, stride, storage_offset, geometry):
     return as_strided_backward(g, seen=geometry, geometry=(size, stride, storage_offset))
 

@@ -135,7 +135,7 @@ def expand(x, *, size):
     return x.expand(size)
 
 
-@expand.rule("x", r"\sum \bar{y} \text{ over what was stretched}", kernel=identity)
+@expand.rule("x", r"\sum \bar{y} \text{ over the stretched dimensions}", kernel=identity)
 def _(g):
     return g  # the engine sums it down, and says over what
 
