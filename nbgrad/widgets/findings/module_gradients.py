@@ -180,9 +180,9 @@ def _modules(facts: list[Record]) -> dict[Scope, list[Record]]:
 def _judged(
     scope: Scope, size: float, typical: float, beginning: list[Scope], first: Scope | None
 ) -> tuple[_Kind, str]:
-    """Whether a gradient is of a sound size, and what there is to say of one that is not.
+    """Whether a gradient is of a sound size, and the text about one that is not.
 
-    Where few modules are there, those before the ``first`` one that it comes through may be the odd ones.
+    If there are few modules, the ones before the ``first`` module that it reaches may be the unusual ones.
     """
     if not isfinite(size):
         return "exploding", ": no finite number any more"
