@@ -41,7 +41,7 @@ class Finding:
     """Something in a graph that is wrong, or probably not intended.
 
     Attributes:
-        kind: the subject:
+        kind: one of these:
 
             - "failed": an op, a backward or the cell raised an error. "inplace": the cause is a change in place.
             - "nan": a NaN or an Inf begins here, or is in a parameter since an earlier training step.

@@ -705,7 +705,7 @@ def bincount(input: Array, weights: Array | None = None, minlength: int = 0) -> 
     """How often each number from 0 on occurs, or the sum of its weights; it has no gradient."""
 
 def bitwise_and(input: Array, other: Operand) -> Tensor:
-    """The bits that are 1 in both of whole numbers, elementwise, broadcasting; it has no gradient.
+    """The bits that are 1 in both whole numbers, elementwise, broadcasting; it has no gradient.
 
     Of bool tensors it is the logical and: masks are joined by &.
 
@@ -714,7 +714,7 @@ def bitwise_and(input: Array, other: Operand) -> Tensor:
     """
 
 def bitwise_left_shift(input: Array, other: Operand) -> Tensor:
-    """The bits moved to the left of whole numbers, elementwise, broadcasting; it has no gradient.
+    """The bits of whole numbers, moved to the left, elementwise, broadcasting; it has no gradient.
 
     Small numbers are packed into one with it.
 
@@ -731,7 +731,7 @@ def bitwise_not(input: Array) -> Tensor:
     """
 
 def bitwise_or(input: Array, other: Operand) -> Tensor:
-    """The bits that are 1 in at least one of whole numbers, elementwise, broadcasting; it has no gradient.
+    """The bits that are 1 in at least one of two whole numbers, elementwise, broadcasting; it has no gradient.
 
     Of bool tensors it is the logical or: masks are joined by |.
 
@@ -740,7 +740,7 @@ def bitwise_or(input: Array, other: Operand) -> Tensor:
     """
 
 def bitwise_right_shift(input: Array, other: Operand) -> Tensor:
-    """The bits moved to the right of whole numbers, elementwise, broadcasting; it has no gradient.
+    """The bits of whole numbers, moved to the right, elementwise, broadcasting; it has no gradient.
 
     Packed weights are unpacked with it.
 
@@ -749,7 +749,7 @@ def bitwise_right_shift(input: Array, other: Operand) -> Tensor:
     """
 
 def bitwise_xor(input: Array, other: Operand) -> Tensor:
-    """The bits that are 1 in exactly one of whole numbers, elementwise, broadcasting; it has no gradient.
+    """The bits that are 1 in exactly one of two whole numbers, elementwise, broadcasting; it has no gradient.
 
     Hashes of positions are mixed with it.
 

@@ -329,29 +329,29 @@ class TensorMethods(Conversions):
     def bincount(self, weights: Array | None = None, minlength: int = 0) -> Tensor:
         """How often each number from 0 on occurs, or the sum of its weights; it has no gradient."""
     def bitwise_and(self, other: Operand) -> Tensor:
-        """The bits that are 1 in both of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """The bits that are 1 in both whole numbers, elementwise, broadcasting; it has no gradient."""
     def bitwise_and_(self, other: Operand) -> Tensor:
-        """In place: the bits that are 1 in both of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """In place: the bits that are 1 in both whole numbers, elementwise, broadcasting; it has no gradient."""
     def bitwise_left_shift(self, other: Operand) -> Tensor:
-        """The bits moved to the left of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """The bits of whole numbers, moved to the left, elementwise, broadcasting; it has no gradient."""
     def bitwise_left_shift_(self, other: Operand) -> Tensor:
-        """In place: the bits moved to the left of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """In place: the bits of whole numbers, moved to the left, elementwise, broadcasting; it has no gradient."""
     def bitwise_not(self) -> Tensor:
         """Every bit of whole numbers turned round, elementwise; it has no gradient."""
     def bitwise_not_(self) -> Tensor:
         """In place: every bit of whole numbers turned round, elementwise; it has no gradient."""
     def bitwise_or(self, other: Operand) -> Tensor:
-        """The bits that are 1 in at least one of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """The bits that are 1 in at least one of two whole numbers, elementwise, broadcasting; it has no gradient."""
     def bitwise_or_(self, other: Operand) -> Tensor:
-        """In place: the bits that are 1 in at least one of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """In place: the bits that are 1 in at least one of two whole numbers, elementwise, broadcasting; it has no gradient."""
     def bitwise_right_shift(self, other: Operand) -> Tensor:
-        """The bits moved to the right of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """The bits of whole numbers, moved to the right, elementwise, broadcasting; it has no gradient."""
     def bitwise_right_shift_(self, other: Operand) -> Tensor:
-        """In place: the bits moved to the right of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """In place: the bits of whole numbers, moved to the right, elementwise, broadcasting; it has no gradient."""
     def bitwise_xor(self, other: Operand) -> Tensor:
-        """The bits that are 1 in exactly one of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """The bits that are 1 in exactly one of two whole numbers, elementwise, broadcasting; it has no gradient."""
     def bitwise_xor_(self, other: Operand) -> Tensor:
-        """In place: the bits that are 1 in exactly one of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """In place: the bits that are 1 in exactly one of two whole numbers, elementwise, broadcasting; it has no gradient."""
     def bmm(self, mat2: Array) -> Tensor:
         """Products of two batches of matrices, pair by pair."""
     def broadcast_to(self, *sizes: int | Sequence[int], size: Sequence[int] = ()) -> Tensor:

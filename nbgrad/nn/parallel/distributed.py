@@ -59,7 +59,8 @@ class DistributedDataParallel(Module, Joinable):
             that still holds an earlier ``.grad`` then changes with it. If False, a ``.grad`` is a part of the bucket
             too, but the bucket gets new memory if the ``.grad`` is still held when the next average is written.
         static_graph: whether all backwards reach the same parameters as the first. Unused ones are then searched only
-            once. delay_all_reduce_named_params, param_to_hook_all_reduce, mixed_precision, device_mesh: not supported.
+            once.
+        delay_all_reduce_named_params, param_to_hook_all_reduce, mixed_precision, device_mesh: not supported.
         skip_all_reduce_unused_params, batched_grad_copy: not supported.
         bucket_cap_mb_list: how many MiB the first bucket may have, the second, and so on; the last is for the rest.
         forward_sync_buffers: the newer name of ``broadcast_buffers``; with False buffers are still equal at the start.

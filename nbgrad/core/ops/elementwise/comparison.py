@@ -216,7 +216,7 @@ def _bits(name, symbol, what, why, formula, samples):
         return kernel(input, other)
 
     combine.__name__ = name
-    combine.__doc__ = f"""{what} of whole numbers, elementwise, broadcasting; it has no gradient.
+    combine.__doc__ = f"""{what}, elementwise, broadcasting; it has no gradient.
 
     {why}
 
@@ -237,7 +237,7 @@ bitwise_and = _bits(
     *(
         "bitwise_and",
         "and",
-        "The bits that are 1 in both",
+        "The bits that are 1 in both whole numbers",
         "Of bool tensors it is the logical and: masks are joined by &.",
     ),
     *(r"a \mathbin{\&} b", _whole_or_true),
@@ -246,21 +246,36 @@ bitwise_or = _bits(
     *(
         "bitwise_or",
         "or",
-        "The bits that are 1 in at least one",
+        "The bits that are 1 in at least one of two whole numbers",
         "Of bool tensors it is the logical or: masks are joined by |.",
     ),
     *(r"a \mathbin{|} b", _whole_or_true),
 )
 bitwise_xor = _bits(
-    *("bitwise_xor", "xor", "The bits that are 1 in exactly one", "Hashes of positions are mixed with it."),
+    *(
+        "bitwise_xor",
+        "xor",
+        "The bits that are 1 in exactly one of two whole numbers",
+        "Hashes of positions are mixed with it.",
+    ),
     *(r"a \oplus b", _whole_or_true),
 )
 bitwise_left_shift = _bits(
-    *("bitwise_left_shift", "lshift", "The bits moved to the left", "Small numbers are packed into one with it."),
+    *(
+        "bitwise_left_shift",
+        "lshift",
+        "The bits of whole numbers, moved to the left",
+        "Small numbers are packed into one with it.",
+    ),
     *(r"a \cdot 2^{b}", _whole),
 )
 bitwise_right_shift = _bits(
-    *("bitwise_right_shift", "rshift", "The bits moved to the right", "Packed weights are unpacked with it."),
+    *(
+        "bitwise_right_shift",
+        "rshift",
+        "The bits of whole numbers, moved to the right",
+        "Packed weights are unpacked with it.",
+    ),
     *(r"\lfloor a \cdot 2^{-b} \rfloor", _whole),
 )
 
@@ -289,10 +304,20 @@ def bitwise_not(input):
 
 
 gcd = _bits(
-    *("gcd", None, "The greatest common divisor", "It tells at which common positions two strides meet."),
+    *(
+        "gcd",
+        None,
+        "The greatest common divisor of whole numbers",
+        "It tells at which common positions two strides meet.",
+    ),
     *(r"\gcd(a, b)", _whole_pairs),
 )
 lcm = _bits(
-    *("lcm", None, "The least common multiple", "Two rhythms of different lengths meet again after it."),
+    *(
+        "lcm",
+        None,
+        "The least common multiple of whole numbers",
+        "Two rhythms of different lengths meet again after it.",
+    ),
     *(r"\operatorname{lcm}(a, b)", _whole_pairs),
 )
