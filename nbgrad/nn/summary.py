@@ -104,8 +104,8 @@ class Summary:
 def summary(model: Module, input: Any) -> Summary:
     """Run a copy of ``model`` once on ``input`` and say for each module its output, parameters, FLOPs and memory.
 
-    The copy shares the parameters; buffers, gradients and torch's random numbers stay as they are. A model on the meta
-    device costs no memory and no time: also make the input on the meta device.
+    The copy shares the parameters; buffers, gradients and torch's random numbers stay as they are. If the input is on
+    the meta device, it costs no memory and no time: the copy then has its parameters there, too.
 
     Args:
         model: the model, in training mode or not.

@@ -10,7 +10,7 @@ class RAdam(TorchOptimizer):
     r"""Adam whose first steps are not scaled, as too few gradients were seen (Liu et al. 2020).
 
     Steps are multiplied by a factor below 1. It grows with the number of gradients in the average of squares. With
-    fewer than five, a step is plain momentum. So RAdam needs no warm-up of the learning rate, as Adam does.
+    fewer than five, a step is plain momentum. So RAdam, unlike Adam, needs no warm-up of the learning rate.
 
     Args:
         params: the parameters, or dicts of groups of them.

@@ -257,7 +257,9 @@ class DistributedDataParallel(Module, Joinable):
     # Communication hooks.
 
     def register_comm_hook(self, state: object, hook: Callable[[Any, Any], Any]) -> None:
-        """Let ``hook(state, bucket)`` average each bucket of gradients. Default: the sum over the processes, divided.
+        """Let ``hook(state, bucket)`` average each bucket of gradients.
+
+        Without a hook they are summed, and divided by the number of processes.
 
         Args:
             state: the first argument of the hook. The hooks of torch take the process group, or None for the default
