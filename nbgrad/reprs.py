@@ -24,7 +24,7 @@ _LARGE = 1 << 22
 """Tensors with more elements than this are not read to be displayed."""
 
 _OPEN = 40
-"""Of a module that holds more modules than this only the first level is unfolded."""
+"""In a module with more modules than this, only the first level is unfolded."""
 
 _LEVELS = 12  # steps of the heat map on each side of zero
 _ABOVE, _BELOW, _SUMMED = "#d55e00", "#0072b2", "#e69f00"  # told apart in colour blindness, on light and on dark

@@ -42,7 +42,7 @@ class Block(Module):
         cls._dims = dims or cls._dims
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Of the blocks that have no settings; torch's take any arguments, and so do its users' lines.
+        # For blocks without settings: torch's take any arguments, so lines written for torch may pass some.
         super().__init__()
         self._check({**dict(enumerate(args)), **kwargs})
 

@@ -88,7 +88,7 @@ class RNNBase(_Recurrent):
 
     @property
     def _size(self) -> int:
-        """Of the state that is handed on and put out."""
+        """The size of the state that is passed on and returned."""
         return self.proj_size or self.hidden_size
 
     def _names(self, level: int) -> list[list[str]]:

@@ -270,7 +270,7 @@ def _folds(ops: int, parameters: int, elements: int) -> str:
 
 
 def _usual_dtype(records: list[Record]) -> torch.dtype | None:
-    """The element type of most ops, or of most tensors if there is no op: it is written once. Of equals the first."""
+    """The element type of most ops, or of most tensors if there is no op, the first of equals: it is written once."""
     kinds = Counter([record.dtype for record in records if record.op is not None] or [one.dtype for one in records])
     return kinds.most_common(1)[0][0] if kinds else None
 

@@ -104,10 +104,10 @@ def show(
 ) -> None:
     """Display a graph in a notebook.
 
-    These are two outputs on purpose. The first needs no script and is what a reopened notebook shows; the second is
-    the widget, which hides the first while it lives. In one output, a reopened notebook would show an error instead.
-    What a missing or broken package cannot show is left out, and one line says what to install: without graphviz the
-    table is shown, without anywidget the first output alone.
+    These are two outputs on purpose. The first needs no script and is what a reopened notebook shows; the second is the
+    widget, which hides the first while it lives. In one output, a reopened notebook would show an error instead. If a
+    package is missing or broken, its part is left out, and one line says what to install: without graphviz the table is
+    shown, without anywidget the first output alone.
 
     Args:
         graph: all of it.

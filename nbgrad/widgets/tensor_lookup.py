@@ -48,8 +48,8 @@ class _Known(NamedTuple):
 class Holdings:
     """Where the numbers of the large tensors of a graph are, by the ids of their nodes.
 
-    It holds no tensor. Of a graph that is open, what that keeps within its budget is found; of one that is closed,
-    parameters and other leaves whose numbers are still those of the picture.
+    It holds no tensor. In an open graph it finds the tensors that the graph keeps within its budget; in a closed graph
+    it finds parameters and other leaves whose numbers are still those of the picture.
 
     Args:
         graph: as it is described now.
@@ -85,7 +85,7 @@ class Holdings:
             self._rerun, self._graph = rerun_of(self._graph), None
 
     def numbers(self, node: str, what: What) -> Numbers:
-        """What is found of ``node``: a map of it and its first rows, or a sentence that says why there is none."""
+        """The numbers of ``node``: a map and its first rows, or a sentence that says why there are none."""
         try:
             data = self._find(node, what)
             if data.numel() > MOST:

@@ -378,7 +378,7 @@ def _ran(origin: Origin) -> str:
 
 
 _KEPT = 1 << 26
-"""Of a tensor with more bytes than this no copy is kept while an op overwrites it."""
+"""The largest tensor, in bytes, of which a copy is kept while an op overwrites it."""
 
 
 def _kept(data: torch.Tensor) -> "torch.Tensor | Stats":

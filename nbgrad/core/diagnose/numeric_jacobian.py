@@ -149,7 +149,7 @@ class Mismatch:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of the output and of the input; the two parts of complex numbers are one more dimension."""
+        """The shapes of the output and of the input; the two parts of complex numbers are one more dimension."""
         shapes = tuple(self.probe.run()[self.output].shape), tuple(self.probe.leaves[self.input].shape)
         output, input = ((*shape, 2) if paired else shape for shape, paired in zip(shapes, self.complex, strict=True))
         return output, input

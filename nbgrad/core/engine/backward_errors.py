@@ -96,7 +96,7 @@ def freed(node: Node, saved: Freed) -> RuntimeError:
     plan = node.plan
     values = {*node.op.inputs, *node.op.results}
     tensors = [name for name, version in zip(plan.saved_names, node.versions, strict=True) if version is not None]
-    # Of x * 2 only the 2 was saved: it is freed all the same, as torch has it.
+    # For x * 2 only the 2 was saved: it is freed all the same, as in torch.
     quoted = [repr(name) for name in sorted(tensors or plan.saved_names) if name in values or "[" in name]
     names = " and ".join([", ".join(quoted[:-1]), *quoted[-1:]] if len(quoted) > 1 else quoted)
     by = f"by the backward at {saved.place}"

@@ -24,7 +24,7 @@ OBJECT = 640
 """The bytes that a tensor takes besides its elements, as they were measured."""
 
 _STACKED = 1024
-"""Of so many norms on a GPU one vector is made."""
+"""The number of norms on a GPU that are put into one vector."""
 
 _RECORD = Struct("<qqiiid")
 """The data kept with a norm: the id, the receiver, the position, the number of the shape, the number of the vector that
@@ -230,7 +230,7 @@ class Kept:
     )
 
     def __init__(self, budget: int) -> None:
-        # Of each: id, position, tensor, torch's version of it then, to whom it was given, and whether it is a leaf's.
+        # For each: id, position, tensor, torch's version of it then, its receiver, and whether it is a leaf's.
         self._small: list[Any] = []
         self._large: list[Any] = []
         self._lone: list[int] = []

@@ -160,7 +160,7 @@ class Listener(Observer):
         memory: Any = None
         if self.watch:
             memory = _numbers(node, out)
-        # What has numbers there lies in the memory of the processor.
+        # Kept values have their numbers in the memory of the CPU.
         self._keep(node, sources, _CPU if memory is not None or made.is_cpu else made.device, scope)
         if memory is not None:
             self.notes.values.copy(node.seq, memory, node.shape, node.dtype)

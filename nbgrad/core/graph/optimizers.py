@@ -23,7 +23,7 @@ LARGE = 8 << 20
 norms take longer than the rest of a frame, and not so much less than the step of a network that sees few numbers."""
 
 RARELY = 8
-"""Of the steps that a frame asks for, the first is measured, the one after eight more, and so on."""
+"""The first step that a frame asks for is measured, then the one after eight more, and so on."""
 
 
 class Stepper(Protocol):

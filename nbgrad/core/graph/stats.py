@@ -20,7 +20,7 @@ _TOGETHER = PIECE
 """So many numbers of small tensors at most are worked on at a time."""
 
 _MANY = 4096
-"""Of so many tensors the norms are taken at a time."""
+"""The number of tensors whose norms are computed at a time."""
 
 _AT_ONCE = 1 << 15
 """The bins of this many numbers are found at a time: the temporary tensors fit into the processor's second cache."""
@@ -33,7 +33,7 @@ class Stats:
     ``norm`` is the Euclidean norm; ``low``, ``high`` and ``mean`` are None for an empty tensor and where only the norm
     was kept; ``raw`` are the numbers of a small tensor as they lie in memory, of numpy's ``dtype``, since a graph of
     thousands of ops has a million of them and few are ever looked at; of larger ones ``counts`` is a histogram of the
-    finite values, in equal steps from ``low`` to ``high``. Of complex numbers all but ``raw`` are those of the
+    finite values, in equal steps from ``low`` to ``high``. For complex numbers all fields but ``raw`` are those of the
     ``magnitudes``.
     """
 
@@ -67,7 +67,7 @@ class Stats:
 def summarise(data: torch.Tensor) -> Stats:
     """The statistics of a tensor; NaN and Inf are counted and left out of ``low``, ``high`` and ``mean``.
 
-    Of complex numbers they are those of the magnitudes.
+    For complex numbers they are those of the magnitudes.
     """
     return summarise_all({0: data})[0]
 

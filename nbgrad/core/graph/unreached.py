@@ -363,7 +363,7 @@ class Paths:
     def _end(self, seq: int) -> Cut | None:
         """The cut of the result of ``seq``: of several, the first after which something was computed for the loss."""
         found = [] if seq in self._reached else self._cuts.get(seq, [])
-        # What a function of nbgrad's looked at besides is no end where it made something of the same tensor.
+        # A use by a function of nbgrad's is no end if that function also computed a result from the same tensor.
         found = [cut for cut in found if not (cut.inside and self._used_lately(seq))]
         return next((cut for cut in found if self._leads_on(cut)), found[0] if found else None)
 

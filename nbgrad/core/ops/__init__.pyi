@@ -707,7 +707,7 @@ def bincount(input: Array, weights: Array | None = None, minlength: int = 0) -> 
 def bitwise_and(input: Array, other: Operand) -> Tensor:
     """The bits that are 1 in both whole numbers, elementwise, broadcasting; it has no gradient.
 
-    Of bool tensors it is the logical and: masks are joined by &.
+    For bool tensors it is the logical and: masks are joined by &.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
     numbers.
@@ -725,7 +725,7 @@ def bitwise_left_shift(input: Array, other: Operand) -> Tensor:
 def bitwise_not(input: Array) -> Tensor:
     """Every bit of whole numbers turned round, elementwise; it has no gradient.
 
-    Of bool tensors it is the logical not: ``~mask``.
+    For bool tensors it is the logical not: ``~mask``.
 
     Shapes: output as input. Raises RuntimeError for floating point numbers.
     """
@@ -733,7 +733,7 @@ def bitwise_not(input: Array) -> Tensor:
 def bitwise_or(input: Array, other: Operand) -> Tensor:
     """The bits that are 1 in at least one of two whole numbers, elementwise, broadcasting; it has no gradient.
 
-    Of bool tensors it is the logical or: masks are joined by |.
+    For bool tensors it is the logical or: masks are joined by |.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
     numbers.
@@ -2990,7 +2990,7 @@ def linalg_matmul(a: Array, b: Array) -> Tensor:
 def linalg_matrix_exp(A: Array) -> Tensor:
     """The exponential of square matrices.
 
-    Of a skew-symmetric matrix it is a rotation, which makes orthogonal weights (Lezcano-Casado and Martinez-Rubio
+    For a skew-symmetric matrix it is a rotation, which makes orthogonal weights (Lezcano-Casado and Martinez-Rubio
     2019, https://arxiv.org/abs/1901.08428). Its derivative is a block of the exponential of a larger matrix (Mathias
     1996).
 
@@ -3515,7 +3515,7 @@ def matmul(a: Array, b: Array) -> Tensor:
 def matrix_exp(A: Array) -> Tensor:
     """The exponential of square matrices.
 
-    Of a skew-symmetric matrix it is a rotation, which makes orthogonal weights (Lezcano-Casado and Martinez-Rubio
+    For a skew-symmetric matrix it is a rotation, which makes orthogonal weights (Lezcano-Casado and Martinez-Rubio
     2019, https://arxiv.org/abs/1901.08428). Its derivative is a block of the exponential of a larger matrix (Mathias
     1996).
 

@@ -17,7 +17,7 @@ from nbgrad.core.engine.call_site import NOT_THE_USERS, is_module
 from nbgrad.core.engine.node import TensorBase
 
 _COMPARED = (Number, np.generic, str, bytes, type(None), torch.Size, torch.device, range, slice)
-"""The types whose values are compared. Of anything else it matters whether it is the same object."""
+"""The types whose values are compared. Any other value has to be the same object."""
 
 _CALLED_BY_PYTHON = frozenset(
     {

@@ -21,7 +21,7 @@ ROLL_CALL = 3.0
 """Seconds that the processes of a group have to answer when one of them finds that another is lost."""
 
 LEFT = 8
-"""Of so many texts that a process leaves for others the store keeps the latest."""
+"""The number of texts of a process that the store keeps: the latest ones."""
 
 
 class Peers:

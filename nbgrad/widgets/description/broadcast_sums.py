@@ -16,10 +16,10 @@ _SUMS, _TERMS = 4, 4
 
 
 class ReductionRest(NamedTuple):
-    """Of what the words, the sums and the looks of a reduction are written.
+    """The data from which the words, the sums and the looks of a reduction are written.
 
     Attributes:
-        name: what the input that was broadcast is called.
+        name: the name of the input that was broadcast.
         undone: the sum that undid it.
         incoming, reduced: the gradient before and after it.
     """

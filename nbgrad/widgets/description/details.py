@@ -33,7 +33,7 @@ _RESULTS = (
 
 
 class NodeRest(NamedTuple):
-    """Of what the details and the looks of a node are written, and its step."""
+    """The data from which the details, the looks and the step of a node are written."""
 
     record: Record
     saved: Saved | None

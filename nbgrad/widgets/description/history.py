@@ -191,7 +191,7 @@ class _Scale:
         return f"from {number(low)} to {number(self.high)} (log)"
 
     def heights(self, at: int) -> list[int | None]:
-        """Of one column, in percent; None where there is no number."""
+        """The heights of one column, in percent; None where there is no number."""
         return [None if np.isnan(height) else round(100 * height) for height in self._heights[:, at].tolist()]
 
     def letters(self) -> list[str]:

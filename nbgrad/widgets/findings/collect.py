@@ -152,7 +152,7 @@ def _beginnings(
 ) -> list[Finding]:
     """The first values that are not finite, and the first gradients: not those that only pass them on.
 
-    Of parameters that an earlier backward has spoiled one finding says since when they are.
+    One finding says since when parameters are not finite that an earlier backward has spoiled.
 
     Args:
         records: of the graph.
@@ -231,8 +231,8 @@ def _forward_beginnings(records: list[Record], unknown: set[int]) -> Iterator[tu
 def _spoiled_since(records: list[Record], unknown: set[int]) -> set[int]:
     """The leaves that are bad only since a step with a bad gradient, which came after the backward.
 
-    What they were before is not known, but what was made of them tells: it is not bad, or not by them alone, or not
-    surely by them, where a constant is ``unknown``.
+    Their earlier values are unknown, but the results computed from them show it: these are not bad, or not by them
+    alone, or not surely by them, where a constant is ``unknown``.
     """
     changed = {record.id for record in records if record.since is not None and record.since.what and _bad(record.value)}
     if not changed:
@@ -339,9 +339,9 @@ def _added_up(records: list[Record], frames: list[HistoryFrame]) -> list[Finding
 def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
     """The tensors to train that no gradient reached; those that end at one place without a box are reported once.
 
-    What something has moved learns from another loss, as one of two networks, or is a copy of what learns. Nor is a
-    network to learn that is looked at inside ``no_grad``, or cut off by ``detach()``, or an input whose gradient was
-    asked for, where an optimizer is at work and none that holds it: its turn may come.
+    A parameter that was moved learns from another loss, as one of two networks does, or is a copy of one that learns.
+    Nor is a network to learn that is looked at inside ``no_grad``, or cut off by ``detach()``, or an input whose
+    gradient was asked for, where an optimizer is at work and none that holds it: its turn may come.
     """
     learning, at = graph.update is not None, {record.id: record for record in records}
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)

@@ -95,7 +95,7 @@ def _told(record: Record, taken: Input, made: dict[int, Record], *, inside: bool
         return replace(found, tensors=(*found.tensors, leaf)) if leaf else found
     if record.op.name in STEEP or leaf:
         return None
-    # Of one that others use too, or that only the loss does, nothing is said: a mean passes small parts on.
+    # There is no finding for a tensor that other ops use too, or only the loss: a mean passes on small parts.
     if inside and went.norm < SLIGHT * came.norm and source.gradient.norm <= 2 * went.norm:
         why, remedy = _why(record, taken, made)
         text = (

@@ -38,9 +38,9 @@ def waiting(
 ) -> Waiting:
     """Which of the modules without a gradient, or with next to none, get one once a factor of 0 has moved.
 
-    What a product passes on is 0 where the other factor is. If that factor gets a gradient of its own, and with it
-    something learned that it was made of, the next step moves it away from 0. What no step moves is no such factor: a
-    mask, what is frozen or in no optimizer, and two factors of 0, of which neither gets a gradient.
+    A product passes on 0 where the other factor is 0. If that factor gets a gradient of its own, and with it something
+    learned that it was made of, the next step moves it away from 0. What no step moves is no such factor: a mask, what
+    is frozen or in no optimizer, and two factors of 0, of which neither gets a gradient.
 
     Args:
         graph: the graph that knows which parameters an optimizer holds.

@@ -4,7 +4,7 @@ from nbgrad.widgets.description.schema import Bars, Node, Scope
 from nbgrad.widgets.folding.repeats import iterates
 
 MOST = 20
-"""Of more norms than this some are drawn, at equal distances."""
+"""If there are more norms than this, only some are drawn, at equal distances."""
 
 
 def bars_of(scopes: list[Scope], inside: list[Node], past: str) -> Bars | None:

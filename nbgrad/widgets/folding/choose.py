@@ -15,7 +15,7 @@ from nbgrad.widgets.folding.repeats import Run, iterates, loops_of, twins
 from nbgrad.widgets.folding.size import extent
 
 LOOK = 60
-"""Of so many boxes all are drawn at first; a tensor that is drawn once per use counts as often."""
+"""Up to so many boxes are all drawn at first; a tensor that is drawn once per use counts as often."""
 
 _OPEN = 2  # so many repetitions of a run are left open at most, for something to see
 _FEW = 8  # a picture that tells of fewer nodes than this after folding says less than a part of the whole graph
@@ -44,10 +44,10 @@ class Folding:
     asked: frozenset[str] = frozenset()
 
     def toggled(self, graph: Description | Outline, holds: list[str], limit: int) -> "Folding":
-        """After a double click on what stands for the scopes ``holds``: an open scope, a closed one, or several.
+        """After a double click on the box of the scopes ``holds``: an open scope, a closed one, or several.
 
-        What is far from those that unfold is folded for them, until no more than ``limit`` nodes are drawn. Of more
-        than a few dozen iterations of a loop the first and the last ones are taken apart.
+        Scopes far from the unfolded ones are folded, until no more than ``limit`` nodes are drawn. If a loop has more
+        than a few dozen iterations, only the first and the last ones are unfolded.
         """
         graph = Outline.of(graph)
         description = graph.description

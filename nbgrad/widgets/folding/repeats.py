@@ -117,9 +117,9 @@ def twins(description: Description) -> Callable[[str], list[str]]:
 def _repeated(numbers: list[int], kinds: list[RepeatedCall]) -> Iterator[tuple[int, int, int]]:
     """Where something repeats: its first place, the length of a cycle, and how often it comes.
 
-    Of what begins at one place it is what reaches farthest, in the shortest cycles. A cycle begins where one of the
-    same kinds did before: of Linear(5, 8), ReLU, Linear(8, 8), ReLU, Linear(8, 8), ReLU it is Linear, ReLU and not
-    ReLU, Linear that comes twice.
+    If several repetitions begin at one place, the longest one counts, in the shortest cycles. A cycle begins where one
+    of the same kinds did before: in Linear(5, 8), ReLU, Linear(8, 8), ReLU, Linear(8, 8), ReLU the cycle is Linear,
+    ReLU and not ReLU, Linear.
     """
     periods = [period for period in range(1, min(LONGEST, len(numbers) // 2) + 1) if _comes_twice(numbers, period)]
     same = {period: _same(numbers, period) for period in periods}
@@ -162,9 +162,9 @@ def _begun(items: list[RepeatedCall], period: int) -> list[int]:
 class _Row:
     """Calls that follow each other, and the ops between that take what these make, as it grows.
 
-    What a part of a row makes does not leave it and come in again. An op that takes what was made long ago, as the
-    words of a sentence, of which each step takes one, would be part of every row that this is part of: there a row
-    ends, and the rest is another one, which that op takes nothing from.
+    The result of a part of a row does not leave it and come in again. An op that takes an old result, as the words of a
+    sentence, of which each step takes one, would be part of every row that this is part of: there a row ends, and the
+    rest is another one, which that op takes nothing from.
     """
 
     def __init__(

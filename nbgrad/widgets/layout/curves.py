@@ -10,7 +10,7 @@ from nbgrad.widgets.description.schema import Box
 Run = list[list[float]]
 
 Ends = tuple[bool | None, bool | None]
-"""Of the two ends of a curve whether it is on a level side, the top or the bottom, of a box, or on an upright one."""
+"""For each end of a curve, whether it is on a level side, the top or the bottom, of a box, or on an upright one."""
 
 APART = 3.0
 """So far each of the two lines of an edge is from the middle between them, in pixels."""

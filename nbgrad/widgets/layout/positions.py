@@ -417,7 +417,7 @@ def _stacking(description: Description, scope_of: dict[str, str | None], nesting
                 taken[scope].add(input)
                 outermost[path[outside]].append(input)
     marked = {edge["source"] for edge in description["edges"] if edge["reduction"] is not None}
-    # Of the tensors of one op that with a mark on its edge stands highest.
+    # The tensor with a mark on its edge stands highest among the tensors of an op.
     weights = [
         node["id"]
         for node in sorted(description["nodes"], key=lambda one: (first_use.get(one["id"], 0), one["id"] not in marked))

@@ -63,7 +63,7 @@ _PARTS = ("nodes", "edges")
 """The parts of a description that are sent as columns."""
 
 _SHARED = (*_PARTS, "scopes", "steps", "verdicts")
-"""Of what a first picture has many that are in the whole one too."""
+"""The lists with many entries that the first picture shares with the whole one."""
 
 
 def _travelling(picture: Picture, looks: "_Looks") -> Any:

@@ -6,7 +6,7 @@ import { name, original, scopePath, within } from "./model";
 
 export type Point = number[];
 
-/** Of the two ends of a curve whether it is on a level side of a box, or on an upright one. */
+/** For each end of a curve, whether it is on a level side of a box, or on an upright one. */
 type Ends = [boolean | null, boolean | null];
 
 const FLAT = 0.2; // a curve that comes in flatter than this along a side is moved across its direction there too

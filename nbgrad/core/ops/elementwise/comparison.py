@@ -238,7 +238,7 @@ bitwise_and = _bits(
         "bitwise_and",
         "and",
         "The bits that are 1 in both whole numbers",
-        "Of bool tensors it is the logical and: masks are joined by &.",
+        "For bool tensors it is the logical and: masks are joined by &.",
     ),
     *(r"a \mathbin{\&} b", _whole_or_true),
 )
@@ -247,7 +247,7 @@ bitwise_or = _bits(
         "bitwise_or",
         "or",
         "The bits that are 1 in at least one of two whole numbers",
-        "Of bool tensors it is the logical or: masks are joined by |.",
+        "For bool tensors it is the logical or: masks are joined by |.",
     ),
     *(r"a \mathbin{|} b", _whole_or_true),
 )
@@ -296,7 +296,7 @@ def _whole_alone(make: Make):
 def bitwise_not(input):
     """Every bit of whole numbers turned round, elementwise; it has no gradient.
 
-    Of bool tensors it is the logical not: ``~mask``.
+    For bool tensors it is the logical not: ``~mask``.
 
     Shapes: output as input. Raises RuntimeError for floating point numbers.
     """

@@ -345,7 +345,7 @@ def _(g_Q, g_R, Q, R, mode):
         )
     if rows >= columns:
         return _of_tall(g_Q, g_R, Q, R)
-    # Of a wide matrix the first columns make Q and the others follow: A = Q (R1 | R2).
+    # The first columns of a wide matrix make Q, and the others follow: A = Q (R1 | R2).
     if g_R is None:
         to_others = None
     else:

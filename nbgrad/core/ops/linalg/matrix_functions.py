@@ -41,7 +41,7 @@ def _square(make: Make):
 def linalg_matrix_exp(A):
     """The exponential of square matrices.
 
-    Of a skew-symmetric matrix it is a rotation, which makes orthogonal weights (Lezcano-Casado and Martinez-Rubio
+    For a skew-symmetric matrix it is a rotation, which makes orthogonal weights (Lezcano-Casado and Martinez-Rubio
     2019, https://arxiv.org/abs/1901.08428). Its derivative is a block of the exponential of a larger matrix (Mathias
     1996).
 

@@ -178,7 +178,7 @@ def _by_torch(g, input, weight, **settings):
 def convolution_backward(
     g, input, weight, *, mask, stride=1, padding=0, dilation=1, groups=1, transposed=False, output_padding=0
 ):
-    """Of the gradients of a convolution with regard to input, weight and bias those that ``mask`` asks for.
+    """The gradients of a convolution with respect to input, weight and bias, those that ``mask`` asks for.
 
     One call gives all of them: it is faster than one call for each, and the gradient of the bias is no further pass.
 

@@ -274,7 +274,7 @@ def embedding_bag_backward(
     scale_grad_by_freq=False,
     padding_idx=-1,
 ):
-    """Of the gradients of embedding_bag with regard to weight and per_sample_weights those that ``mask`` asks for.
+    """The gradients of embedding_bag with respect to weight and per_sample_weights, those that ``mask`` asks for.
 
     Shapes: g (B, D), output (V, D) and (n,).
     """

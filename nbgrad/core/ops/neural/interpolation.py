@@ -413,7 +413,7 @@ def _gradients_by_torch(g, input, grid, *, mask, **settings):
     reference=_gradients_by_torch,
 )
 def grid_sampler_backward(g, input, grid, *, interpolation_mode, padding_mode, align_corners, mask):
-    """Of the gradients of grid_sampler with regard to input and grid those that ``mask`` asks for.
+    """The gradients of grid_sampler with respect to input and grid, those that ``mask`` asks for.
 
     Shapes: g as the output of grid_sampler; the results as input and as grid.
     """

@@ -127,7 +127,7 @@ def _layer_again(g, input, mean, rstd, weight=None, *, normalized_shape, eps):
     reference=_by_torch(_layer_again),
 )
 def layer_norm_backward(g, input, mean, rstd, weight=None, *, normalized_shape, eps, mask):
-    """Of the gradients of layer_norm with regard to input, weight and bias those that ``mask`` asks for.
+    """The gradients of layer_norm with respect to input, weight and bias, those that ``mask`` asks for.
 
     Shapes: g as input; the outputs as input, and twice ``normalized_shape``.
     """
@@ -167,7 +167,7 @@ def _rms_again(g, input, rstd, weight=None, *, normalized_shape, eps):
     reference=lambda *args, mask, **settings: _by_torch(_rms_again)(*args, mask=(*mask, False), **settings),
 )
 def rms_norm_backward(g, input, rstd, weight=None, *, normalized_shape, eps, mask):
-    """Of the gradients of rms_norm with regard to input and weight those that ``mask`` asks for.
+    """The gradients of rms_norm with respect to input and weight, those that ``mask`` asks for.
 
     Shapes: g as input; the outputs as input, and ``normalized_shape``.
     """
@@ -227,7 +227,7 @@ def sizes(x):
     reference=_by_torch(_group_again),
 )
 def group_norm_backward(g, input, mean, rstd, weight=None, *, num_groups, eps, mask):
-    """Of the gradients of group_norm with regard to input, weight and bias those that ``mask`` asks for.
+    """The gradients of group_norm with respect to input, weight and bias, those that ``mask`` asks for.
 
     Shapes: g as input (N, C, ...); the outputs as input, and twice (C,).
     """
@@ -298,7 +298,7 @@ def _batch_again(g, input, running_mean, running_var, mean, invstd, weight=None,
     reference=_by_torch(_batch_again),
 )
 def batch_norm_backward(g, input, running_mean, running_var, mean, invstd, weight=None, *, training, eps, mask):
-    """Of the gradients of batch_norm with regard to input, weight and bias those that ``mask`` asks for.
+    """The gradients of batch_norm with respect to input, weight and bias, those that ``mask`` asks for.
 
     Shapes: g as input (N, C, ...); the outputs as input, and twice (C,).
     """
@@ -522,7 +522,7 @@ def batch_norm_row(
     if not input.numel():  # nothing to learn from: torch's kernel would move the running statistics to NaN
         return input.clone(), input.new_empty(0), input.new_empty(0)
     out, *found = torch.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
-    # Of the type of the parameters: the kernel of the gradient asks for that where the input has half the precision.
+    # In the type of the parameters, which the kernel of the gradient needs if the input has half precision.
     return (out, *(found if training else (one.new_empty(0) for one in found)))
 
 

@@ -86,8 +86,9 @@ _WORTH = 1 << 13
 def _across_channels(rank, kernel, input, *settings):
     """The result of ``kernel``; on a CPU, for a copy of the input in which the channels of a place lie side by side.
 
-    There torch's kernel compares the channels of a place all at once. Of an input whose places lie side by side it
-    compares number by number, and which of two is larger no processor can guess: 3 to 5 times as long.
+    There torch's kernel compares the channels of a place all at once. If the places of an input lie side by side, it
+    compares number by number. No processor can predict which of two numbers is larger, so this takes 3 to 5 times as
+    long.
     """
     side_by_side = _LAYOUTS[rank]
     if (

@@ -229,7 +229,7 @@ def mode(input, *, dim=-1, keepdim=False):
     return tuple(torch.mode(input, dim, keepdim))
 
 
-# Of all elements: those that are equal to it share the gradient, NaN too.
+# Extremes of all elements: elements equal to the extreme share the gradient, NaN too.
 
 
 def _all_of_them(make: Make):
