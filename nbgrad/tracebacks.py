@@ -28,7 +28,7 @@ _MEANT = (RuntimeError, TypeError, ValueError, IndexError, KeyboardInterrupt)
 
 
 def shorten(shell: InteractiveShell, undo: ExitStack) -> None:
-    """Have ``shell`` show short tracebacks, unless another handler is set; ``undo`` puts back what was."""
+    """Have ``shell`` show short tracebacks, unless another handler is set; ``undo`` restores the old handler."""
     if shell.custom_exceptions:
         return
     shell.set_custom_exc(_SHOWN, _show)  # type: ignore[no-untyped-call]

@@ -108,7 +108,7 @@ class ValuesJudge:
 
 
 def named(answer: Any, names: Sequence[str], what: str) -> "dict[str, Any] | Deviation":
-    """The values of an answer by ``names``, or what is wrong with its form."""
+    """The values of an answer by ``names``, or the fault of its form."""
     listed = ", ".join(names)
     if isinstance(answer, AutogradGraph) and what == "gradient":
         found = {record.name: record.gradient for record in answer.records if record.gradient is not None}
@@ -122,7 +122,7 @@ def named(answer: Any, names: Sequence[str], what: str) -> "dict[str, Any] | Dev
 
 
 def in_order(answer: Any, names: Sequence[str], expected: str) -> "list[Any] | Deviation":
-    """The values of a dict in the order of ``names``, or of a list as it is; or what is wrong with the form."""
+    """The values of a dict in the order of ``names``, or of a list as it is; or the fault of the form."""
     if isinstance(answer, Mapping):
         return _lacking(answer, names) or [answer[name] for name in names]
     if isinstance(answer, Sequence) and not isinstance(answer, str):

@@ -41,7 +41,7 @@ if __name__ == "__main__":
 """
 
 _LOOPBACK = {"linux": "lo", "darwin": "lo0"}
-"""The network inside of the computer, by platform: what is outside of it is not needed."""
+"""The network inside of the computer, by platform: no other network is needed."""
 
 LIMIT = 120.0
 """Seconds after which processes that still run are ended."""
@@ -65,7 +65,7 @@ class Finished(NamedTuple):
     files: dict[str, bytes]
 
     def __repr__(self) -> str:
-        """A short text: what was printed stands below the cell already."""
+        """A short text: the printed output is below the cell already."""
         return f"<{len(self.texts)} processes have ended>"
 
 

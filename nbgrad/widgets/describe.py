@@ -201,7 +201,7 @@ class _Scopes:
         return self._ids[scope]
 
     def described(self, records: list[Record], inside: dict[int, CoreScope], raised: CoreScope | None) -> list[Scope]:
-        """Every scope that was met, with what is in it; one op ``raised`` an error, of which there is no record.
+        """Every scope that was met, with its contents; one op ``raised`` an error, and has no record.
 
         Those ``inside`` another scope than their own count there, if they are in an iteration.
         """

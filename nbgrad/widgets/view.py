@@ -96,7 +96,7 @@ class GraphView(anywidget.AnyWidget):
             limit: how many nodes may be drawn; None for as many as before.
 
         Returns:
-            What is shown.
+            The picture that is shown.
         """
         folding = self._folding if self._folding is not None else folding
         outline = Outline.of(graph)

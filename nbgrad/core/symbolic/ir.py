@@ -27,7 +27,7 @@ class Value:
     Attributes:
         number: identifies it in its program.
         shape, stride, dtype, device: those of the tensor. ``stride`` is None for a sparse tensor.
-        storage: identifies its memory, which it shares with its views and with what is changed in place.
+        storage: identifies its memory, which it shares with its views and with values changed in place.
         kind: an argument of the function, a tensor that the function uses from outside, or the result of a step.
         name: the name that the program gives it; empty until it has one.
         data: the tensor that a captured value stands for.

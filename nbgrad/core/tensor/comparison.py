@@ -1,7 +1,7 @@
 """How an answer differs from the right one: the shape, the sign, a factor, one row, one element, and by how much.
 
-Checks of exercises, ``nbgrad.testing`` and the answers to a graph say with it what is wrong. None of its sentences
-holds the right numbers.
+Checks of exercises, ``nbgrad.testing`` and the answers to a graph explain mistakes with it. None of its sentences holds
+the right numbers.
 """
 
 import ast

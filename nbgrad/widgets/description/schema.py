@@ -5,7 +5,7 @@ and no markup. Every number that a reader sees arrives as text that Python has f
 disagree; every name may be hostile and is text, never markup, in each of them.
 
 Folding, placing and the table read neither the details, heat maps and sums nor the steps. An ``Outline`` is a
-description without these, and writes them for what is drawn.
+description without these, and writes them for the drawn parts.
 """
 
 from typing import Annotated, Literal, NotRequired, TypedDict
@@ -161,7 +161,7 @@ class Edge(TypedDict):
     label: str  # shape and dtype of the value: "(32, 10) float32"
     back: str | None  # shape of the gradient that came back along it: "(32, 10)", None if none did
     gradient: str | None  # the same with its norm; empty if boxes of their own compute it
-    mismatch: str | None  # what is wrong where the gradient does not fit the value
+    mismatch: str | None  # the fault, if the gradient does not fit the value
     reduction: Reduction | None
 
 
@@ -376,4 +376,4 @@ class Picture(TypedDict):
     turned: Layout | None  # the same in the other direction, where no kernel can be asked for it
     folded: list[str]  # scopes that the front end itself folds at first
     opens: Opens
-    first: "Picture | None"  # what is shown until something is folded or unfolded; None for all of this
+    first: "Picture | None"  # the picture until something is folded or unfolded; None for this whole picture

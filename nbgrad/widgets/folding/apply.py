@@ -136,7 +136,7 @@ def fold(graph: Outline, folding: Folding) -> Outline:
 
 
 def _without_loops(description: Description) -> Description:
-    """With what is in an iteration of a loop in the module around that."""
+    """The description without iterations of loops: their nodes are in the modules around them."""
     iterations = {scope["id"]: scope["parent"] for scope in description["scopes"] if iterates(scope)}
     if not iterations:
         return description

@@ -78,7 +78,7 @@ class Folding:
         return replace(self, closed=self.closed | (loops & other.closed))
 
     def coarser(self, graph: Outline, limit: int) -> "Folding":
-        """With more folded, for at most ``limit`` nodes: of what was asked for only what is inside, and that last."""
+        """A coarser folding for at most ``limit`` nodes. Scopes asked for stay open, and those inside are folded last."""
         if self.asked:
             return _with_room(graph, self, limit, inside=True)
         first = first_folding(graph, limit)
@@ -204,7 +204,7 @@ def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
 
 
 def _opened(folding: Folding, nesting: Nesting, paths: list[list[str]]) -> Folding:
-    """With the scopes of these paths open, each of which leads from a closed one inwards, and what is beside closed."""
+    """The folding with the scopes of these paths open, each leading from a closed scope inwards, and others closed."""
     opening = {scope for path in paths for scope in path}
     beside = {scope for scope, parent in nesting.parents.items() if parent in opening}
     return replace(folding, closed=folding.closed.union(beside) - opening)
@@ -232,7 +232,7 @@ def _counting(description: Description, same: list[Run]) -> Callable[[Folding], 
 
 
 def _with_room(graph: Outline, folding: Folding, limit: int, *, inside: bool = False) -> Folding:
-    """With as many more closed as it takes, far from what was asked for; ``inside`` that too where it is not enough."""
+    """The folding with enough more scopes closed, far from those asked for; with ``inside``, also inside of these."""
     description = graph.description
     count = _counting(description, graph.runs)
     far = _farthest_first(description, folding)

@@ -54,7 +54,7 @@ def _edge(edge: Edge) -> Edge:
 
 
 class _ConcealedRests(NamedTuple):
-    """The rests of what is shown, and of what is hidden those parts that tell no gradient."""
+    """The unwritten texts of shown nodes, and those parts of hidden ones that do not reveal a gradient."""
 
     rests: Rests
     nodes: frozenset[str]

@@ -1,8 +1,8 @@
 """The iterations of loops that call no module: each becomes a scope, so that they are folded as module calls are.
 
-An instruction of the user's code that runs once more began another iteration, or another call of a function. So the
-ops that a scope runs are read as a row of instructions. What repeats in this row at least three times is a loop, and
-what is around loops may repeat again.
+An instruction of the user's code that runs once more began another iteration, or another call of a function. So the ops
+that a scope runs are read as a row of instructions. A part of this row that repeats at least three times is a loop. A
+part with loops in it may repeat again.
 """
 
 from collections import Counter, defaultdict
@@ -79,7 +79,7 @@ def _rows(records: list[Record]) -> dict[Scope | None, list[_Step]]:
         if record.op is None:
             continue
         scope, place = record.scope, record.place
-        if scope is not last:  # what is around it called it
+        if scope is not last:  # a scope around it called it
             for one in outwards(scope):
                 if one is last:
                     break

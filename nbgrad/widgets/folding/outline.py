@@ -135,7 +135,7 @@ class Outline:
     def put_away(self) -> bytes:
         """The outline in a few bytes, which hold no tensor and nothing of its graph.
 
-        The rests lie beside it, so that who takes the outline out again reads those alone of what is drawn.
+        The unwritten texts are stored beside it, so that a reader of the outline reads only those of the drawn parts.
         """
         walks = {node["id"] for node in self.description["nodes"] if ran(node)}
         ids = [thing["id"] for thing in (*self.description["nodes"], *self.description["edges"])]

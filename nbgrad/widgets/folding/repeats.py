@@ -219,7 +219,7 @@ class _Calls:
         self._nodes, self._edges = description["nodes"], description["edges"]
         self._scopes, self._nesting = scopes, nesting
         self._places: dict[object, int] = {}
-        self._own: defaultdict[str | None, list[int]] = defaultdict(list)  # what is in a scope and in none inside it
+        self._own: defaultdict[str | None, list[int]] = defaultdict(list)  # ops in a scope and in none inside it
         self._at: dict[str, int] = {}
         for position, node in enumerate(self._nodes):
             self._at[node["id"]] = position
@@ -322,7 +322,7 @@ class _Calls:
         members = [at for call in cycle for at in self._inside(call)]
         places = {at: -place for place, at in enumerate(members)}
         waiting = [-source for at in members for _, source in self._taken[at] if source not in places]
-        heapify(waiting)  # what is read by several comes after all of them
+        heapify(waiting)  # a node that several read comes after all of them
         own: dict[int, int] = {}
         while waiting:
             at = -heappop(waiting)

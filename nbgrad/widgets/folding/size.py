@@ -107,6 +107,6 @@ class _Rows:
         return self._below[box] + 1 + len(self._more[box])
 
     def of(self, box: str) -> int:
-        """The row of what is no tensor; what takes no op's result stands just above what takes its own."""
+        """The row of a box that is no tensor; a box without an op above it stands just above the box that uses it."""
         row = self._soonest(box)
         return row if self._below[box] else max(row, self._above.get(box, row) - 1)

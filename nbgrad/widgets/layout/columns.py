@@ -1,8 +1,8 @@
 """A tall layout in columns: the rows below a cut stand beside those above it, as text does in a newspaper.
 
 A cut runs between two rows of boxes. The edges that it cuts are led from the foot of one column to the head of the
-next. A frame around boxes of several columns is drawn around these columns; so a cut is made only where nothing that
-is outside of a frame stands beside what is in it.
+next. A frame around boxes of several columns is drawn around these columns; so a cut is made only where no box outside
+of a frame stands beside a box inside it.
 """
 
 from collections import defaultdict

@@ -81,8 +81,8 @@ def lay_out(
         limit: how many nodes may be drawn (copies of shared tensors and the marks of reductions not counted).
         seconds: how long the first try may take. Coarser ones get the same; each of them needs far less.
         direction: from top to bottom, from left to right, or as it fits.
-        folding: which module calls are folded; None to fold as many as a first look needs. Coarser tries fold more, and
-            what was asked for last of all.
+        folding: which module calls are folded; None to fold as many as a first look needs. Coarser tries fold more; the
+            modules asked for are folded last.
 
     Returns:
         The description as drawn, with notes about the folded and omitted parts, and the coordinates.
@@ -107,7 +107,7 @@ def _lay_out(
         outline = shaped(graph, size, folding, ASKED if size == limit else size)
         shape = outline.description
         try:
-            with ThreadPoolExecutor(1) as pool:  # graphviz lets go of the interpreter; what is Python would wait for it
+            with ThreadPoolExecutor(1) as pool:  # graphviz releases the interpreter, so Python code can run meanwhile
                 sizes = Sizes.of(shape)
                 patience = _PATIENCE if len(shape["nodes"]) > NODES else 1
                 answer = pool.submit(_answer, _question(shape, direction, sizes), seconds * patience)
@@ -397,7 +397,7 @@ def _stacking(description: Description, scope_of: dict[str, str | None], nesting
     """
     position = {node["id"]: index for index, node in enumerate(description["nodes"])}
     made = {edge["target"] for edge in description["edges"]}
-    used: defaultdict[str | None, list[str]] = defaultdict(list)  # by scope: what is used there
+    used: defaultdict[str | None, list[str]] = defaultdict(list)  # by scope: the inputs used there
     first_use: dict[str, int] = {}
     for edge in description["edges"]:
         source, target = edge["source"], edge["target"]

@@ -25,9 +25,8 @@ def text(description: Description, *, rows: int = ROWS) -> str:
         rows: how many nodes, and how many reductions, are listed at most; the last ones are.
 
     Returns:
-        Lines without trailing blanks: the summary, the notes, what was found to be wrong, one row for each node with
-        what it takes and the marks that the picture has at it, the gradients that came back, and the broadcast
-        reductions.
+        Lines without trailing blanks: the summary, the notes, the findings, one row for each node with its inputs and
+        its marks in the picture, the gradients, and the broadcast reductions.
     """
     nodes = description["nodes"]
     lines = [f"{clip(description['name'], 120)}: {clip(description['summary'], 500)}"]

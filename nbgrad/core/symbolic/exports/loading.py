@@ -83,7 +83,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[str, dict[str, torch.Tensor]]:
             "a program is read by the package safetensors, which is not installed. Run: pip install safetensors",
             name=error.name,
         ) from None
-    with open(path, "rb"):  # noqa: PTH123  # says what is wrong with the path
+    with open(path, "rb"):  # noqa: PTH123  # raises an error about the path
         pass
     try:
         with safe_open(path, framework="pt") as file:
