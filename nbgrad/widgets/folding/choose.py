@@ -78,7 +78,7 @@ class Folding:
         return replace(self, closed=self.closed | (loops & other.closed))
 
     def coarser(self, graph: Outline, limit: int) -> "Folding":
-        """A coarser folding for at most ``limit`` nodes. Scopes asked for stay open, and those inside are folded last."""
+        """A coarser folding for at most ``limit`` nodes. Scopes asked for stay open; those inside are last."""
         if self.asked:
             return _with_room(graph, self, limit, inside=True)
         first = first_folding(graph, limit)
