@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import nbgrad
-from benchmarks.timing import Timed, beginning, in_turns, limit
+from benchmarks.timing import Contender, beginning, in_turns, limit
 
 CASES: "list[Case]" = []
 
@@ -38,7 +38,7 @@ class Case:
     ops: int = 1
     per: str = ""
     reference: str = "torch"
-    contenders: dict[str, Callable[[], Timed]] = field(default_factory=dict)
+    contenders: dict[str, Callable[[], Contender]] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     tolerance: float = 1e-4
     first: int = 60
@@ -47,22 +47,22 @@ class Case:
     def __post_init__(self) -> None:
         CASES.append(self)
 
-    def contender(self, name: str) -> Callable[[Callable[[], Timed]], Callable[[], Timed]]:
+    def contender(self, name: str) -> Callable[[Callable[[], Contender]], Callable[[], Contender]]:
         """Decorate the function that makes the contender of that name."""
 
-        def decorate(make: Callable[[], Timed]) -> Callable[[], Timed]:
+        def decorate(make: Callable[[], Contender]) -> Callable[[], Contender]:
             self.contenders[name] = make
             return make
 
         return decorate
 
-    def ready(self, turn: int = 0, device: str = "cpu") -> tuple[dict[str, Timed], dict[str, str]]:
+    def ready(self, turn: int = 0, device: str = "cpu") -> tuple[dict[str, Contender], dict[str, str]]:
         """The contenders that can run here, each after its first call, and of every other the reason why it cannot.
 
         They are made one after the other, beginning with another one in every ``turn``: what is made first has the
         first place in memory, which alone can be worth a tenth of a kernel's time.
         """
-        made: dict[str, Timed] = {}
+        made: dict[str, Contender] = {}
         absent = dict(self.absent)
         if device != "cpu":
             absent |= dict.fromkeys([name for name in self.contenders if name in PEERS], "runs on the processor")
@@ -77,7 +77,7 @@ class Case:
                 made[name] = contender
         return made, absent
 
-    def made(self, name: str, device: str) -> Timed:
+    def made(self, name: str, device: str) -> Contender:
         """The contender of that name, all its tensors on ``device``."""
         with torch.device(device):
             return self.contenders[name]()

@@ -74,7 +74,7 @@ def profiles(cases: list[Case], device: str = "cpu") -> Profiles:
     for case in cases:
         if case.name not in LONG and case.contenders.keys() >= set(BOTH):
             made = {name: case.made(name, device) for name in BOTH}
-            found[case.name] = {name: profile(one, device) for name, one in made.items() if isinstance(one, Contender)}
+            found[case.name] = {name: profile(one, device) for name, one in made.items()}
     return found
 
 

@@ -7,9 +7,8 @@ has to be prepared for every single call, as the forward pass where the backward
 
 import gc
 import signal
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import copy_context
 from dataclasses import dataclass
 from statistics import median, quantiles
 from time import perf_counter
@@ -18,8 +17,6 @@ from typing import Any
 import torch
 
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-
-_END = object()
 
 
 def finished() -> None:
@@ -64,51 +61,22 @@ class Contender:
         return total / calls
 
 
-@dataclass(frozen=True)
-class Parted:
-    """What is timed, of a call that takes seconds: all contenders run a part of theirs in turn.
-
-    So the speed that the machine has for the moment is everybody's. Their parts run in a context of their own each.
-
-    Attributes:
-        parts: the call, which yields after every part and returns the numbers that all contenders must agree on.
-    """
-
-    parts: Callable[[], Generator[None, None, Any]]
-
-    def once(self) -> Any:
-        """What one call returns."""
-        whole = self.parts()
-        while True:
-            try:
-                next(whole)
-            except StopIteration as stop:
-                return stop.value
-
-
-Timed = Contender | Parted
-
-
-def in_turns(contenders: Mapping[str, Timed], *, rounds: int, least: float = 0.02) -> dict[str, list[float]]:
+def in_turns(contenders: Mapping[str, Contender], *, rounds: int, least: float = 0.02) -> dict[str, list[float]]:
     """The seconds of a call, one number for each round and contender.
 
-    In every round each contender makes as many calls as take it about ``least`` seconds, or one in parts; who begins
-    goes round. The garbage collector stays on, as it is for users, but runs before each turn, and before each part of
-    one: no library pays for another's garbage.
+    In every round each contender makes as many calls as take it about ``least`` seconds; who begins goes round. No call
+    of one contender runs in the middle of another's: a graph that is open replaces functions of torch's for all. The
+    garbage collector stays on, as it is for users, but runs before each turn: no library pays for another's garbage.
     """
-    parted = {name: contender for name, contender in contenders.items() if isinstance(contender, Parted)}
-    whole = {name: contender for name, contender in contenders.items() if isinstance(contender, Contender)}
-    calls = {name: max(1, round(least / contender.time(1))) for name, contender in whole.items()}
+    calls = {name: max(1, round(least / contender.time(1))) for name, contender in contenders.items()}
     times: dict[str, list[float]] = {name: [] for name in contenders}
     gc.collect()
     gc.freeze()  # the objects of a dozen imported libraries are not looked through each time
     try:
         for number in range(rounds):
-            for name in beginning(number, whole):
+            for name in beginning(number, contenders):
                 gc.collect()
-                times[name].append(whole[name].time(calls[name]))
-            for name, seconds in _part_by_part({name: parted[name] for name in beginning(number, parted)}).items():
-                times[name].append(seconds)
+                times[name].append(contenders[name].time(calls[name]))
     finally:
         gc.unfreeze()
     return times
@@ -119,22 +87,6 @@ def beginning(number: int, names: Iterable[str]) -> list[str]:
     listed = list(names)
     first = number % len(listed) if listed else 0
     return listed[first:] + listed[:first]
-
-
-def _part_by_part(contenders: dict[str, Parted]) -> dict[str, float]:
-    """The seconds of one call of each."""
-    seconds = dict.fromkeys(contenders, 0.0)
-    running = {name: (copy_context(), contender.parts()) for name, contender in contenders.items()}
-    while running:
-        for name, (context, parts) in list(running.items()):
-            gc.collect()
-            begin = perf_counter()
-            ended = context.run(next, parts, _END) is _END
-            finished()
-            seconds[name] += perf_counter() - begin
-            if ended:
-                del running[name]
-    return seconds
 
 
 @dataclass(frozen=True)

@@ -1,44 +1,61 @@
 """What it costs to be seen: the same program without a graph and inside one."""
 
-from collections.abc import Generator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import rustworkx
 import torch
+from torch.overrides import TorchFunctionMode
 
 import nbgrad
 from benchmarks.case import Case
 from benchmarks.chains import arithmetic, drawn
 from benchmarks.mlp import like_torch
-from benchmarks.timing import Contender, Parted
+from benchmarks.timing import Contender
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import FRAMES
 
 STEPS = 1000
-PART = 20
-"""So many steps in a row."""
 NODES = 200_000
 WITHOUT = "no graph"
+EMPTY = "no graph, and a mode of torch's that does nothing"
+"""The least that it costs to see the calls of torch's functions."""
+
+
+class EmptyMode(TorchFunctionMode):
+    """Calls each function, and does nothing else."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return function(*args, **kwargs) if kwargs else function(*args)
+
+
+def graph_of(watch: bool | str | None, history: int = FRAMES) -> AbstractContextManager[Any]:
+    """A graph; for None none, for ``EMPTY`` an empty mode."""
+    if watch == EMPTY:
+        return EmptyMode()
+    return nullcontext() if watch is None else AutogradGraph(watch=bool(watch), history=history)
+
 
 # A loop of training steps
 
 
-def training(library: Any = nbgrad, *, watch: bool | None, history: int = FRAMES, steps: int = STEPS) -> Parted:
+def training(
+    library: Any = nbgrad, *, watch: bool | str | None, history: int = FRAMES, steps: int = STEPS
+) -> Contender:
     """A loop without a graph (None), or in one: as ``%%autograd`` has it where ``watch`` is True."""
     step = like_torch(library)
 
-    def loop() -> Generator[None, None, Any]:
-        with nullcontext() if watch is None else AutogradGraph(watch=watch, history=history):
-            for number in range(1, steps + 1):
+    def loop(_: Any) -> Any:
+        with graph_of(watch, history):
+            for _ in range(steps):
                 loss = step()
-                if number % PART == 0:
-                    yield
         return loss
 
-    return Parted(loop)
+    return Contender(loop)
 
 
 TRAINING = Case("training", f"{STEPS:,} steps of the MLP", ops=STEPS, per="step", reference=WITHOUT, first=600)
@@ -54,23 +71,22 @@ TRAINING.contenders = {
 CHAINS, LINKS = 200, 100
 
 
-def chains(*, watch: bool | None) -> Parted:
+def chains(*, watch: bool | str | None) -> Contender:
     """Chains of products and sums of 8 x 8 tensors of torch's, without a graph (None) or in one."""
     w, b = (torch.from_numpy(drawn(8, 8)).requires_grad_() for _ in range(2))
     c = torch.from_numpy(drawn(8, 8))
 
-    def loop() -> Generator[None, None, Any]:
-        with nullcontext() if watch is None else AutogradGraph(watch=watch):
+    def loop(_: Any) -> Any:
+        with graph_of(watch):
             for _ in range(CHAINS):
                 w.grad = b.grad = None
                 x = w
                 for _ in range(LINKS // 2):
                     x = x * c + b
                 torch.autograd.backward(x.sum())
-                yield
         return w.grad
 
-    return Parted(loop)
+    return Contender(loop)
 
 
 RECORDED = Case(
@@ -82,6 +98,7 @@ RECORDED = Case(
 )
 RECORDED.contenders = {
     WITHOUT: partial(chains, watch=None),
+    EMPTY: partial(chains, watch=EMPTY),
     "a graph that keeps no tensor": partial(chains, watch=False),
     "as in a %%autograd cell": partial(chains, watch=True),
 }
@@ -97,6 +114,7 @@ RECORDED_TRAINING = Case(
 )
 RECORDED_TRAINING.contenders = {
     WITHOUT: partial(training, torch, watch=None),
+    EMPTY: partial(training, torch, watch=EMPTY),
     "a graph that keeps no tensor": partial(training, torch, watch=False),
     "as in a %%autograd cell": partial(training, torch, watch=True),
 }
@@ -130,24 +148,23 @@ def resnet18() -> torch.nn.Module:
     return torch.nn.Sequential(*stem, torch.nn.MaxPool2d(3, 2, 1), *blocks, *head)
 
 
-def images(*, watch: bool | None) -> Parted:
+def images(*, watch: bool | str | None) -> Contender:
     """A ResNet-18 that learns from ``IMAGES`` images of ``SIDE`` x ``SIDE`` by SGD."""
     torch.manual_seed(0)
     net = resnet18()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     x, y = torch.randn(IMAGES, 3, SIDE, SIDE), torch.randint(0, 10, (IMAGES,))
 
-    def loop() -> Generator[None, None, Any]:
-        with nullcontext() if watch is None else AutogradGraph(watch=watch):
+    def loop(_: Any) -> Any:
+        with graph_of(watch):
             for _ in range(PASSES):
                 optimizer.zero_grad()
                 loss = torch.nn.functional.cross_entropy(net(x), y)
                 torch.autograd.backward(loss)
                 optimizer.step()
-                yield
         return loss.detach()
 
-    return Parted(loop)
+    return Contender(loop)
 
 
 RECORDED_RESNET = Case(
@@ -159,6 +176,7 @@ RECORDED_RESNET = Case(
 )
 RECORDED_RESNET.contenders = {
     WITHOUT: partial(images, watch=None),
+    EMPTY: partial(images, watch=EMPTY),
     "a graph that keeps no tensor": partial(images, watch=False),
     "as in a %%autograd cell": partial(images, watch=True),
 }

@@ -20,8 +20,17 @@ every_row = pytest.mark.parametrize("row", OPS.values(), ids=OPS)
 every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 
 
+def lacks_on_cuda(row: Op, sample: Sample) -> bool:
+    """Whether torch itself cannot run the sample on a GPU."""
+    if row.name == "linalg_lstsq":  # the other drivers are LAPACK's
+        return sample.settings.get("driver") not in {None, "gels"}
+    return row.name == "multilabel_margin_loss" and sample.args[0].numel() == 0  # torch's sum has the shape (0,)
+
+
 def check_all(row: Op, device: str = "cpu") -> None:
     for sample in rows.comparable(row):
+        if device == "cuda" and lacks_on_cuda(row, sample):
+            continue
         try:
             rows.check(row, rows.on(sample, device))
         except Exception as error:

@@ -13,7 +13,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _length = torch._C._len_torch_function_stack
 _push = torch._C._push_on_torch_function_stack

@@ -238,7 +238,7 @@ def _bag_gradients(make: Make):
 
 def _bag_gradients_by_torch(g, weight, input, offsets, *bags_and_weights, mask, mode, padding_idx=-1):
     kept = (input != padding_idx).unsqueeze(-1)
-    bag = torch.searchsorted(offsets, torch.arange(len(input)), right=True) - 1
+    bag = torch.searchsorted(offsets, torch.arange(len(input), device=offsets.device), right=True) - 1
     given = g[bag] * kept
     if mode == "mean":
         given = given / torch.bincount(bag)[bag].unsqueeze(-1)
