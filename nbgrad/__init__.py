@@ -86,8 +86,8 @@ def watch(model: "nn.Module | torch.nn.Module", *, every: float = 0.5, **options
         options: ``name``, ``depth``, ``nodes``, ``direction``, ``history`` and ``budget``, as for ``record``.
 
     Returns:
-        A ``Watch``, which is a context manager too: its ``graph`` is what is recorded, ``show()`` displays the view
-        once more, ``close()`` ends it and returns the graph.
+        A ``Watch``, which is a context manager too: its ``graph`` is the recorded graph, ``show()`` displays the view
+        once more, ``close()`` ends the recording and returns the graph.
 
     Raises:
         RuntimeError: there is no notebook to draw in.
@@ -99,10 +99,11 @@ def watch(model: "nn.Module | torch.nn.Module", *, every: float = 0.5, **options
 
 
 def compare(left: AutogradGraph, right: AutogradGraph, names: "tuple[str, str] | None" = None) -> "Comparison":
-    """Compare two graphs: which ops and tensors belong together, what is on one side alone, and how numbers differ.
+    """Compare two graphs: which ops and tensors belong together, which are on one side alone, and how numbers differ.
 
-    They belong together by the path of their module, their op or name, and their order: two activations, a network
-    before and after a change, torch's network and nbgrad's.
+    Two records belong together if they have the same module path, and the same op or name. If several do, their order
+    decides. Compare, for example, two activations, a network before and after a change, or torch's network and
+    nbgrad's.
 
     Args:
         left: a graph, which may be open.
@@ -127,11 +128,11 @@ def trace(  # type: ignore[no-redef]  # in the place of the row of that name, wh
 ) -> Any:
     """Trace ``function`` as a program; or give the sum of the diagonal of a matrix, as ``torch.trace``.
 
-    A traced function computes nothing: it runs once on tensors without numbers, and what it does is written down. See
+    A trace computes nothing: the function runs once on tensors without numbers, and nbgrad writes down its ops. See
     ``nbgrad.symbolic.trace``.
 
     Args:
-        function: takes tensors, and nested lists, tuples and dicts of them; or a matrix.
+        function: a function of tensors, or of nested lists, tuples and dicts of tensors; or a matrix.
         examples: its arguments, or a ``nbgrad.symbolic.Spec`` in the place of a tensor.
 
     Returns:

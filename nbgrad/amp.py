@@ -17,11 +17,11 @@ __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: torch.dtype | None = None
 ) -> Callable[..., Any]:
-    """Decorate the forward of a ``nbgrad.Function`` for autocast; its backward takes ``custom_bwd``.
+    """Decorate the forward of a ``nbgrad.Function`` for autocast; decorate its backward with ``custom_bwd``.
 
     Args:
         fwd: the forward, whose first argument is the context.
-        device_type: as ``"cuda"``: whose autocast.
+        device_type: the device whose autocast it is, such as ``"cuda"``.
         cast_inputs: under autocast the floating point inputs on that device, float64 excepted, are cast to it, and the
             forward runs without autocast. None: the forward runs in the autocast that is on.
 

@@ -24,7 +24,7 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
 
 
 def _possible(magic: str, before: list[str]) -> list[str]:
-    """What can stand after the words ``before``."""
+    """The completions after the words ``before``."""
     by_flag = {flag(one): one for one in TABLE}
     if magic != MAGIC:
         if not before:

@@ -1,4 +1,4 @@
-"""The display of a graph in a notebook cell or a file, and its findings: imported when somebody asks for them."""
+"""The display of a graph in a notebook cell or a file, and its findings: imported at their first use."""
 
 from os import PathLike
 from typing import Any
@@ -17,7 +17,7 @@ def _configured() -> dict[str, Any]:
 
 
 class GraphRenderer:
-    """What ``AutogradGraph`` shows and saves itself with, extension or not."""
+    """The renderer with which ``AutogradGraph`` shows and saves itself, with or without the extension."""
 
     def show(self, graph: AutogradGraph) -> None:
         """Draw ``graph`` as the output of a notebook cell, with the options that the user has set."""
@@ -76,7 +76,7 @@ class GraphRenderer:
         write(outline_comparison(comparison), path, **options)
 
     def findings(self, graph: AutogradGraph) -> list[Finding]:
-        """Look for what is wrong in ``graph``, or probably not meant."""
+        """Search ``graph`` for faults and probable mistakes."""
         from nbgrad.widgets.findings.collect import findings
 
         return findings(graph)

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from nbgrad import __version__
 
 Finding = tuple[bool, str, str]
-"""Whether it is well, what was looked at, and what was found there."""
+"""A check: whether it passed, its name, and the finding."""
 
 
 def main(arguments: list[str] | None = None) -> int:

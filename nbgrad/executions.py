@@ -62,7 +62,7 @@ def follow(shell: InteractiveShell, undo: ExitStack) -> None:
     stopped: list[bool] = []
 
     def stop() -> None:
-        stopped.append(True)  # somebody else may have put theirs around ours
+        stopped.append(True)  # other code may have put its own around ours
         if vars(shell).get("run_cell_async") is run_cell_async:
             del shell.run_cell_async
             if shell.run_cell_async != run:

@@ -64,7 +64,7 @@ def save(
 
 
 UNSAVED = (OSError, ModuleNotFoundError, PartError)
-"""What ``save`` raises where it knows a kind of file and cannot write it."""
+"""The errors of ``save`` for a known kind of file that it cannot write."""
 
 
 def unsaved(error: Exception) -> str:

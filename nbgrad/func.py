@@ -1,7 +1,6 @@
-"""Functions of functions, under torch's names: a module called with other tensors in the place of its own.
+"""The part of ``torch.func`` that works on modules: a call of a module with other tensors in place of its own.
 
-Of ``torch.func`` this is what works on modules; derivatives are ``nbgrad.grad``, ``jacobian``, ``hessian``, ``vjp`` and
-``jvp``.
+For derivatives, use ``nbgrad.grad``, ``jacobian``, ``hessian``, ``vjp`` and ``jvp``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,11 +22,11 @@ def functional_call(
 ) -> Any:
     """Call ``module`` with the tensors given in the place of its parameters and buffers; it keeps its own.
 
-    The tensors may have a history: a gradient goes through them to what they were computed from, as meta-learning needs
-    it (Finn et al. 2017, https://arxiv.org/abs/1703.03400).
+    The tensors may have a history: gradients then flow to the tensors that they were computed from, as meta-learning
+    needs (Finn et al. 2017, https://arxiv.org/abs/1703.03400).
 
     Args:
-        module: what is called.
+        module: the module to call.
         parameter_and_buffer_dicts: tensors by the paths that ``named_parameters`` and ``named_buffers`` give; one dict
             or several.
         args: the argument of the call, or a tuple of several.
@@ -62,7 +61,7 @@ def functional_call(
 
 
 def _together(dicts: "Mapping[str, Any] | Sequence[Mapping[str, Any]]") -> dict[str, Tensor]:
-    """What all of the dicts say."""
+    """The tensors of all dicts together."""
     given: dict[str, Tensor] = {}
     for one in [dicts] if isinstance(dicts, Mapping) else dicts:
         if twice := sorted(given.keys() & one.keys()):

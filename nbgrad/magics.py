@@ -45,7 +45,7 @@ class Session:
 
     @property
     def graph(self) -> AutogradGraph:
-        """What it records in."""
+        """The graph in which it records."""
         return self.recording.graph
 
     def is_for(self, line: CodeType | None) -> bool:
@@ -128,23 +128,23 @@ class AutogradMagics(Magics):
 
     @line_magic
     def _autograd_begin(self, line: str) -> None:
-        """What the ``%%autograd`` line becomes: open a graph until the running cell ends."""
+        """The code that replaces the ``%%autograd`` line: open a graph until the running cell ends."""
         retell(_BEGIN, f"{MAGIC} {line}".rstrip())
         self._begin({**(self.always or {}), **parsed(self.autograd.parser, line)}, _calling_code())
 
     @line_magic
     def _autograd_help(self, line: str) -> None:  # noqa: ARG002
-        """What a cell that asks for help becomes."""
+        """The code that replaces a cell that asks for help."""
         text = self.autograd.parser.format_help().removeprefix("::\n\n")  # that is for documentation
         print(text.replace("  %autograd ", f"  {MAGIC} ", 1))  # noqa: T201  # as the line takes no options of its own
 
     def begin_cell(self, _info: Any) -> None:
-        """A cell begins: record it if every cell is to be recorded."""
+        """A cell begins: record it if every cell is recorded."""
         if self.always is None or next(_open_sessions(), None) is not None:
             return
         try:
             self._begin(self.always, None)
-        except (OSError, RuntimeError, ValueError) as error:  # what was there when it was switched on may be gone
+        except (OSError, RuntimeError, ValueError) as error:  # a file or a device of the options may be gone since then
             assert self.shell is not None
             self.shell.show_usage_error(UsageError(f"%autograd on: {error}. This cell is not recorded."))
 
@@ -167,13 +167,13 @@ class AutogradMagics(Magics):
         session.recording.__enter__()
 
     def end(self) -> None:
-        """Close what is open."""
+        """Close the open graph."""
         for session in list(self.sessions):
             session.close()
 
     @line_magic(MAGIC[1:])  # type: ignore[arg-type, unused-ignore]  # its stub knows no name
     def _misplaced(self, line: str) -> None:  # noqa: ARG002
-        """What IPython makes of ``%%autograd`` below other lines."""
+        """The call that IPython makes of ``%%autograd`` below other lines: it raises an error."""
         raise UsageError(
             f"{MAGIC} has to be the first line of the cell: move what stands above it, comments and #| lines too, "
             "below it."
@@ -181,7 +181,7 @@ class AutogradMagics(Magics):
 
     @line_magic
     def _autograd_above_engines(self, line: str) -> None:  # noqa: ARG002
-        """What a cell becomes that records here what engines run."""
+        """The code that replaces a cell which would record here the ops that engines run."""
         raise UsageError(
             f"{MAGIC}: the engines run this cell, so they have to record it: put %%px on the first line and {MAGIC} on "
             "the second. Each engine needs %load_ext nbgrad too, in a cell of %%px before"
@@ -299,7 +299,7 @@ def _begun(options: str, body: list[str]) -> list[str]:
     return [begin, *body]
 
 
-# A terminal asks whether what was typed so far is all of a cell. It must see the magic there, which goes on to an empty
+# A terminal asks whether the text so far is a complete cell. It must see the magic there, which goes on to an empty
 # line: of the call that stands for it, it would take the first line for a whole cell.
 rewrite.has_side_effects = True  # type: ignore[attr-defined]
 
@@ -347,7 +347,7 @@ def _register(shell: InteractiveShell, magics: AutogradMagics, undo: ExitStack) 
 
 
 def _put(table: dict[Any, Any], key: Any, value: Any, undo: ExitStack) -> None:
-    """``table[key] = value``, and back to what was there before."""
+    """``table[key] = value``, and back to the value before."""
     if key in table:
         undo.callback(table.__setitem__, key, table[key])
     else:

@@ -89,10 +89,10 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
             warn_here(f"{problem}. The graph still exists: graph.save(...) writes it to another file")
 
     def present(self) -> list[str]:
-        """Show the graph as the options say, and write its file. Of ranks that are compared, rank 0 alone does so.
+        """Show the graph as the options say, and write its file. If ranks are compared, only rank 0 does so.
 
         Returns:
-            What of it failed and why, a sentence each: one part that fails takes no other with it.
+            One sentence for each part that failed, with the reason. If a part fails, the others still run.
         """
         if (self.view == "none" and self.save is None) or self._left_to_rank_0():
             return []

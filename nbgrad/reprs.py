@@ -1,4 +1,4 @@
-"""What a tensor, a module and a reduction look like as the last expression of a cell: HTML with pictures in it.
+"""The display of a tensor, a module or a reduction as the last expression of a cell: HTML with pictures in it.
 
 It needs no script, asks for nothing, takes its colours from the page, and is the same for the same numbers. The text of
 each stays what ``repr`` gives, for terminals and for wherever no HTML is shown.
@@ -24,7 +24,7 @@ _LARGE = 1 << 22
 """Tensors with more elements than this are not read to be displayed."""
 
 _OPEN = 40
-"""Of a module that holds more modules than this only the first level is unfolded."""
+"""In a module with more modules than this, only the first level is unfolded."""
 
 _LEVELS = 12  # steps of the heat map on each side of zero
 _ABOVE, _BELOW, _SUMMED = "#d55e00", "#0072b2", "#e69f00"  # told apart in colour blindness, on light and on dark
@@ -193,7 +193,7 @@ def _tensor_line(tensor: Tensor) -> str:
 
 
 def reduction_html(reduction: Reduction) -> str:
-    """The dimensions of what was summed, those that the sum ran over filled, and the shape that is left."""
+    """The dimensions of the summed tensor, with the summed ones filled, and the shape that is left."""
     card = _card("reduction", str(reduction), f"adds {counted(reduction.terms, 'number')} for each one that is kept")
     lead = len(reduction.source) - len(reduction.target)
     widths = [max(28.0, text_width(str(size), 11) + 14) for size in reduction.source]
@@ -221,7 +221,7 @@ def _dim(drawing: Element, place: tuple[float, float, float], text: str, fill: d
     words.text, words.tail = text, " "
 
 
-# What they share. Every text goes into an element, which is where it is escaped.
+# Shared parts. Every text goes into an element, which is where it is escaped.
 
 _STYLE = "display:inline-block;max-width:100%;overflow:auto;font-family:sans-serif;font-size:12px;line-height:1.5"
 
@@ -248,4 +248,4 @@ def _html(element: Element) -> str:
 
 
 RICH: dict[type, Callable[[Any], str]] = {Tensor: tensor_html, Module: module_html, Reduction: reduction_html}
-"""What IPython is told to show as HTML."""
+"""The types that IPython shows as HTML."""

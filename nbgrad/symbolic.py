@@ -1,4 +1,4 @@
-"""Programs: what ``nbgrad.trace`` and ``nbgrad.compile`` give, and what there is to say about them.
+"""Programs: the results of ``nbgrad.trace`` and ``nbgrad.compile``, and the classes that describe them.
 
 They are loaded when they are asked for: torch's fake tensors, which they need, take a while to import.
 """

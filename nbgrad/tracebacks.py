@@ -21,14 +21,14 @@ _SHOWN = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError),
     *(OSError, RuntimeError, TypeError, ValueError, KeyboardInterrupt),
 )
-"""What programs and the stop button raise; a ``SyntaxError`` is no matter of frames: IPython shows it in its way."""
+"""The errors of programs and of the stop button. A ``SyntaxError`` has no frames to shorten: IPython shows it."""
 
 _MEANT = (RuntimeError, TypeError, ValueError, IndexError, KeyboardInterrupt)
-"""What nbgrad raises itself, with a message that says what is wrong; the user may stop it anywhere."""
+"""The errors that nbgrad raises itself, with a message about the cause; the user may stop a program anywhere."""
 
 
 def shorten(shell: InteractiveShell, undo: ExitStack) -> None:
-    """Have ``shell`` show short tracebacks, unless somebody else handles its errors; ``undo`` puts back what was."""
+    """Have ``shell`` show short tracebacks, unless another handler is set; ``undo`` restores the old handler."""
     if shell.custom_exceptions:
         return
     shell.set_custom_exc(_SHOWN, _show)  # type: ignore[no-untyped-call]
@@ -48,7 +48,7 @@ def _show(
     trace: TracebackType | None,
     tb_offset: int | None = None,
 ) -> None:
-    """What IPython calls to show an error."""
+    """The function that IPython calls to show an error."""
     advise(error)
     if getattr(shell.InteractiveTB, "skip_hidden", True):
         trace = shortened(error, trace)
@@ -127,6 +127,6 @@ def retell(became: str, typed: str) -> None:
 
 
 def _cached(file: str) -> tuple[int, float | None, list[str], str]:
-    """What ``linecache`` knows of ``file`` without reading it, as it does of a cell."""
+    """The lines of ``file`` that ``linecache`` holds without reading it, as it does for a cell."""
     entry: Any = linecache.cache.get(file)
     return entry if entry is not None and len(entry) == 4 else (0, None, [], file)

@@ -1,4 +1,4 @@
-"""``%%autograd`` before ``%load_ext nbgrad``: it says what is missing; IPython says that it knows no magic."""
+"""``%%autograd`` before ``%load_ext nbgrad``: it names the missing command; IPython says that it knows no magic."""
 
 import sys
 from typing import Any

@@ -61,7 +61,7 @@ class Watch(Observer):
         options: ``name``, ``depth``, ``direction``, ``history``, ``budget`` as in ``nbgrad.record``.
 
     Attributes:
-        graph: what is recorded, in which ``graph.history`` has the norms of all backwards so far.
+        graph: the recorded graph; ``graph.history`` has the norms of all backwards so far.
         view: the widget; ``show`` displays it once more.
 
     Raises:
@@ -146,7 +146,7 @@ class Watch(Observer):
             f"<watch of {self.graph.name}: {self.graph.backwards} backwards{', closed' if self.graph.closed else ''}>"
         )
 
-    # A cell of a notebook runs in a context of its own: what is switched on in one is off in the next.
+    # A cell of a notebook runs in a context of its own: a mode switched on in one cell is off in the next.
 
     def _begin(self, _info: Any = None) -> None:
         if self._model() is None:

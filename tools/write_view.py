@@ -1,6 +1,6 @@
 """Write what the front end and the Python side of the view both know, from the Python side.
 
-These are the interfaces of a description (``description.ts``), the words of the legend and the sizes of the wires
+These are the interfaces of a description (``description.ts``), the words of the legend and the sizes of the edges
 (``constants.ts``), and the colours (``colours.css``).
 
 Run it with all that is made from the code: python tools/write.py. Build the bundle
@@ -88,18 +88,19 @@ def constants() -> str:
     lines = [f"// {_written('palette.py, curves.py, card.py', 'tensor_summary.py in nbgrad/widgets')}", ""]
     lines += ['import type { Kind } from "./description";', ""]
     lines += [
-        "/** What each kind of node is, in the order of the legend. */",
+        "/** The meaning of each kind of node, in the order of the legend. */",
         *_record("MEANING", palette.MEANING, "Kind"),
     ]
-    lines += ["", "/** What a folded box is that stands for a loop, and where there are both. */"]
+    lines += ["", "/** The meaning of a folded box for a loop, and the words if there are both. */"]
     lines += _record("FOLDED", palette.FOLDED)
     bars = json.dumps(palette.BARS)
-    lines += ["", "/** What the legend adds where a folded box has a small chart. */", f"export const BARS = {bars};"]
-    lines += ["", "/** What the other signs of the legend mean. */", *_record("SIGNS", palette.SIGNS)]
+    lines += ["", "/** The addition to the legend if a folded box has a small chart. */"]
+    lines += [f"export const BARS = {bars};"]
+    lines += ["", "/** The meanings of the other signs of the legend. */", *_record("SIGNS", palette.SIGNS)]
     sizes = {
-        "APART": (curves.APART, "So far each of the two wires of an edge is from the middle between them."),
+        "APART": (curves.APART, "So far each of the two lines of an edge is from the middle between them."),
         "TIP_LENGTH": (curves.TIP_LENGTH, "How long an arrow head is."),
-        "TIP_SIDE": (curves.TIP_SIDE, "How wide it is to each side of its wire."),
+        "TIP_SIDE": (curves.TIP_SIDE, "How wide it is to each side of its line."),
         "BEHIND": (card.BEHIND, "So much is seen of the boxes behind a folded one."),
         "BAR": (card.BAR, "How wide a bar of a small chart is, with the gap behind it."),
         "BAR_HEIGHT": (card.BAR_HEIGHT, "How high the highest one is."),
@@ -126,6 +127,6 @@ def colours() -> str:
         lines.append(f"  --nbg-ink-{role}: light-dark({light}, {dark});")
     for role, (light, dark) in palette.LEVELS.items():
         lines.append(f"  --nbg-{role}: light-dark({light}, {dark});")
-    for role, (light, dark) in palette.WIRES.items():
-        lines.append(f"  --nbg-wire-{role}: light-dark({light}, {dark});")
+    for role, (light, dark) in palette.EDGES.items():
+        lines.append(f"  --nbg-edge-{role}: light-dark({light}, {dark});")
     return "\n".join([*lines, "}", ""])

@@ -1,4 +1,4 @@
-"""What ``torch.autograd`` has, under the names there: most of it is ``nbgrad``'s own too."""
+"""The names of ``torch.autograd``. Most of them are also names of ``nbgrad`` itself."""
 
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ class _AnyTensor(type):
 
 
 class Variable(metaclass=_AnyTensor):
-    """``Variable(t)`` is a tensor with the memory of ``t``, which every tensor is; programs of before torch 0.4 say so.
+    """Return a tensor with the memory of ``t``, for programs from before torch 0.4. Now every tensor is a variable.
 
     Args:
         data: a tensor, of nbgrad or torch.

@@ -1,4 +1,4 @@
-"""What is kept for a backward, and where gradients arrive, under the names of ``torch.autograd.graph``."""
+"""The values saved for a backward, and the places of gradients, under the names of ``torch.autograd.graph``."""
 
 from typing import TYPE_CHECKING
 

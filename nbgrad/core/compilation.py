@@ -83,7 +83,7 @@ def sign(sources: Path, folder: Path) -> None:
 
 
 def fingerprint(core: Path, module: str) -> str:
-    """What changes when a source changes: a digest of the module and of its declarations."""
+    """A digest of the module and of its declarations, which changes when a source changes."""
     digest = hashlib.sha256()
     for path in sources(core, module):
         digest.update(path.read_bytes().replace(b"\r\n", b"\n"))

@@ -9,16 +9,16 @@ from pathlib import Path
 from stat import S_IMODE, S_ISREG
 
 _NOT_REPLACED = (EACCES, EPERM, EBUSY, EXDEV)
-"""What a system says that cannot replace a file, but may let it be written: its folder takes no new file, it is itself
-the place where a file of another system stands, or it belongs to someone else in a folder for all."""
+"""The errors of a system that cannot replace a file, but may let it be written: its folder takes no new file, it is
+itself the place where a file of another system stands, or it belongs to someone else in a folder for all."""
 
 
 def replace_file(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
     """Write a file beside ``path``, which takes its place when it is complete: until then the old one stays.
 
     The new one has the permissions of the old one. A symbolic link stays one, and the file that it leads to is
-    replaced. What is no ordinary file, as a device, is written in place; so is a file that the system does not let
-    anybody replace.
+    replaced. A path that is no ordinary file, such as a device, is written in place; so is a file that the system does
+    not let anybody replace.
 
     Args:
         path: the file, which need not be there yet.

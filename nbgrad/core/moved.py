@@ -38,7 +38,7 @@ _NAMES = {
     "nn.utils.weight_norm_hooks": "nn.utils.renewing",
     "optim.torch_optimizer": "optim.torchs",
 }
-"""The module that has what was in others, with the old names of these."""
+"""The module that took over the contents of others, with the old names of these."""
 
 _OPS = {
     "_autocast": "casting",
@@ -98,7 +98,7 @@ _OPS = {
     "signal.stft": "signals",
     "torch_signatures": "calling",
 }
-"""The same of ops."""
+"""The same for ops."""
 
 _MOVED = {
     **{f"nbgrad.{old}": f"nbgrad.{new}" for new, olds in _NAMES.items() for old in olds.split()},
@@ -124,7 +124,7 @@ def formerly(package: str) -> Callable[[str], Any]:
 
 
 class _Moved(ModuleType):
-    """A module under its old name: what is asked of it, the one that has its contents now is asked."""
+    """A module under its old name: it reads every attribute from the module that has its contents now."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

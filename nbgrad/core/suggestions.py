@@ -24,7 +24,7 @@ def suggesting(
 
     Args:
         module: the globals.
-        torchs: torch's module of that name, where what nbgrad's does not have is to be taken from there.
+        torchs: torch's module of that name, if names that nbgrad's module lacks are taken from it.
         later: the modules of a package that are loaded when they are asked for.
     """
 

@@ -4,7 +4,7 @@ Each lesson has a module with its exercises, as ``lesson_04``; ``exercise`` find
 and ``course`` copies the notebooks into a folder. Nothing below this package imports it.
 
 The right answers are worked out when an answer is checked, by the same engine that the course is about; no list of them
-is in the package. That keeps them out of sight, and does not hide them from whoever wants to compute them.
+is in the package. So a student does not see them by accident, but can compute them.
 """
 
 from nbgrad.lab.checks import (

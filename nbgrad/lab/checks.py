@@ -20,7 +20,7 @@ class WrongAnswer(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What there is to say of an answer. It is true where that is right.
+    """The result of checking an answer. It is true if the answer is right.
 
     Attributes:
         number: of the exercise.
@@ -121,7 +121,7 @@ def require(number: str | float, answer: Any) -> None:
     """Raise if ``answer`` is wrong: for the cell that grades a hand-in.
 
     Raises:
-        WrongAnswer: it is wrong; the message says how, and no right number.
+        WrongAnswer: the answer is wrong; the message says how, without the right numbers.
         KeyError: there is no such exercise.
     """
     outcome = check(number, answer)
@@ -144,7 +144,7 @@ def hint(number: str | float, step: int | None = None) -> str:
 
     Args:
         number: of the exercise, as "4.2".
-        step: the hint with this number, from 1, in the place of the next one.
+        step: show the hint with this number, from 1, instead of the next one.
 
     Raises:
         KeyError: there is no such exercise.

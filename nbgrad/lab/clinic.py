@@ -37,7 +37,7 @@ class Patient:
 
     Attributes:
         name: a letter.
-        graph: what was recorded; ``graph.findings()`` is the diagnosis.
+        graph: the recorded graph; ``graph.findings()`` is the diagnosis.
         losses: the loss of each step.
         alive: the network and the optimizer, which the findings look at.
     """

@@ -30,7 +30,7 @@ def source() -> Path:
 def copy(folder: Path) -> list[Path]:
     """Copy the lessons into ``folder``, which is made if it is not there.
 
-    A notebook that is there already stays as it is: somebody may have worked in it. The solutions are not copied.
+    A notebook that exists already stays as it is: a student may have worked in it. The solutions are not copied.
 
     Returns:
         The lessons in the folder, the first one first.

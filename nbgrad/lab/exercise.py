@@ -1,4 +1,4 @@
-"""``Exercise``: a task, the hints to it, and what judges an answer; and the list of those that there are."""
+"""``Exercise``: a task, its hints and the judge of answers; and the list of all exercises."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from nbgrad.core.suggestions import nearest
 from nbgrad.core.tensor.comparison import Deviation
 
 Judge = Callable[[Any], Deviation | None]
-"""What looks at an answer: how it is wrong, or None where it is right."""
+"""A function that judges an answer: it returns how it is wrong, or None if it is right."""
 
 
 @dataclass(frozen=True, slots=True)

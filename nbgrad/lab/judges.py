@@ -1,4 +1,4 @@
-"""What looks at an answer: at numbers, at named values, at a function, at a graph."""
+"""Judges of answers: of numbers, of named values, of a function, of a graph."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -56,7 +56,7 @@ class NumbersJudge:
 
     Attributes:
         right: computes the right numbers; it is called when an answer is checked.
-        rtol: how far an answer may be off, in units of the right one.
+        rtol: the allowed difference between an answer and the right numbers, relative to the right numbers.
     """
 
     right: Callable[[], Any]
@@ -73,8 +73,8 @@ class ValuesJudge:
     A list is refused, also with the right numbers: the cells below read the values by their names.
 
     Attributes:
-        right: computes them, by name; it is called when an answer is checked.
-        what: what they are, as "gradient".
+        right: computes the right values, by name; it is called when an answer is checked.
+        what: the word for one of the values in messages, as "gradient".
     """
 
     right: Callable[[], Mapping[str, Any]]
@@ -108,7 +108,7 @@ class ValuesJudge:
 
 
 def named(answer: Any, names: Sequence[str], what: str) -> "dict[str, Any] | Deviation":
-    """The values of an answer by ``names``, or what is wrong with its form."""
+    """The values of an answer by ``names``, or the fault of its form."""
     listed = ", ".join(names)
     if isinstance(answer, AutogradGraph) and what == "gradient":
         found = {record.name: record.gradient for record in answer.records if record.gradient is not None}
@@ -122,7 +122,7 @@ def named(answer: Any, names: Sequence[str], what: str) -> "dict[str, Any] | Dev
 
 
 def in_order(answer: Any, names: Sequence[str], expected: str) -> "list[Any] | Deviation":
-    """The values of a dict in the order of ``names``, or of a list as it is; or what is wrong with the form."""
+    """The values of a dict in the order of ``names``, or of a list as it is; or the fault of the form."""
     if isinstance(answer, Mapping):
         return _lacking(answer, names) or [answer[name] for name in names]
     if isinstance(answer, Sequence) and not isinstance(answer, str):
@@ -241,7 +241,7 @@ def is_near(got: Any, other: Any) -> bool:
 
 
 def slip(got: Any, slips: Iterable[tuple[Any, str, str]]) -> Deviation | None:
-    """What there is to say of an answer that is one of the usual wrong ones; None where it is not.
+    """The explanation of an answer that is one of the usual wrong ones; None for any other.
 
     Args:
         got: the answer.
@@ -271,7 +271,7 @@ def number_of(got: Any) -> float | None:
 
 
 def raised(said: str, error: Exception) -> Deviation:
-    """What there is to say where a student's function raised.
+    """The explanation for a student's function that raised an error.
 
     Args:
         said: how the message names the call.

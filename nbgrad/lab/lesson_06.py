@@ -21,7 +21,7 @@ def _batch(count: int, size: float) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(6)
     scores = torch.randn((count, 4), generator=generator, dtype=torch.float64) * size
     labels = torch.randint(4, (count,), generator=generator)
-    labels[0] = 2  # a label of 0 would hide that somebody subtracts it
+    labels[0] = 2  # a label of 0 would hide that an answer subtracts it
     return scores, labels
 
 
@@ -116,7 +116,7 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
 
 
 def _cut_off(value: float, each: torch.Tensor) -> str:
-    """What there is to say of a loss that is finite because something in it was limited."""
+    """The explanation of a loss that is finite because something in it was limited."""
     if value > 0.5 * float(each.mean()):
         return ""
     return (

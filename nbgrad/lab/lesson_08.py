@@ -47,8 +47,8 @@ def _about_left(got: Any, case: Case) -> Deviation | None:
         (slope / layers, "numbers", "it is divided by the number of layers: each layer multiplies once more"),
         (0.5 ** (layers + 1), "numbers", "h alone stands before the power: parentheses are missing around the slope, "
          "(h * (1 - h))"),
-        (_in_a_row(layers), "numbers", "that is what is left from x = 0, where only the first sigmoid is at its "
-         "steepest. At most is asked for: each at its steepest"),
+        (_in_a_row(layers), "numbers", "that is the share for x = 0, where only the first sigmoid is at its "
+         "steepest. The largest share is asked for: each sigmoid at its steepest"),
         (1 - case.right, "offset", "that is the share that is lost: the share that is left is asked for"),
     ):  # fmt: skip
         if math.isclose(value, wrong, rel_tol=1e-3):

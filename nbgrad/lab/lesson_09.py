@@ -46,7 +46,7 @@ def _judged(answer: Any, form: str, memory: int, right: list[torch.Tensor], wron
         form: how the function is written.
         memory: how many tensors it remembers from step to step.
         right: the parameter after each step.
-        wrongs: the usual mistakes: an update each, with the kind and the text of what is to be said.
+        wrongs: the usual mistakes: an update each, with the kind and the text of its explanation.
     """
     if not callable(answer):
         return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
@@ -182,7 +182,7 @@ _RATES: tuple[tuple[str, list[float]], ...] = (
     ("a rate of 0.0001", [1e-4] * 16),
     ("a rate of 0.05", [0.05] * 16),
     ("a rate of 1", [1.0] * 16),
-    ("a rate of 0.003, but for one step with 2", [0.003] * 4 + [2.0] + [0.003] * 11),
+    ("a rate of 0.003, except for one step with a rate of 2", [0.003] * 4 + [2.0] + [0.003] * 11),
 )
 
 
@@ -221,8 +221,8 @@ def _about_updates(got: Any, case: Case) -> Deviation | None:
         return None
     if not case.right:
         return Deviation("factor", "no update is as large as the weight itself: that is not too large")
-    return Deviation("element", "one update is larger than the weight itself: what it was good for is gone, whatever "
-                     "the other updates are, and the loss")  # fmt: skip
+    return Deviation("element", "one update is larger than the weight itself: it destroys what the weight had learned, "
+                     "whatever the other updates and the loss are")  # fmt: skip
 
 
 EXERCISES = (

@@ -69,7 +69,7 @@ def _about_size(got: Any, case: Case) -> Deviation | None:
     for wrong, kind, text in (
         (width, "factor", "that is the mean of the squares: its root is the size"),
         (1.0, "offset", "that is the size of one number: a score is a sum of as many products as the width"),
-        (2 * sqrt(width), "factor", "it is twice as large as it is"),
+        (2 * sqrt(width), "factor", "it is twice as large as the right one"),
         (sqrt(width) / width, "order", "that is the size of the mean of the products: a score is their sum"),
     ):
         if abs(size / wrong - 1) < 3 * _CLOSE and abs(size / case.right - 1) > _CLOSE:
@@ -100,9 +100,8 @@ def _about_mask(got: Any, case: Case) -> Deviation | None:
     for wrong, kind, text in (
         (scores.softmax(1).masked_fill(future, 0), "factor", "it masks after softmax: the rows no longer have the "
             "sum 1"),
-        (scores.masked_fill(future, 0).softmax(1), "numbers", "a score of 0 is not forbidden: exp(0) is 1. Minus "
-            "infinity "
-         "is what softmax makes 0 of"),
+        (scores.masked_fill(future, 0).softmax(1), "numbers", "a score of 0 is not forbidden: exp(0) is 1. Softmax "
+            "makes 0 of minus infinity"),
         (scores.masked_fill(future.T, inf).softmax(1), "transposed", "it forbids the past: row i may look at the "
             "columns "
          "up to i"),

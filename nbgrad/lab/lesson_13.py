@@ -70,7 +70,7 @@ _AGAINST = {
     ("saturated", "vanishing"): "no gradient is 0. Compare it from layer to layer",
     ("divergence", "nan"): "the loss does not grow before it is NaN",
 }  # fmt: skip
-"""What speaks against a diagnosis: by the one that was given, and by one that the patient has."""
+"""The facts against a diagnosis, by the diagnosis that was given and the one that is right."""
 
 
 # 13.2: parameters without a gradient. Any network with named_parameters is a case, torch's too.

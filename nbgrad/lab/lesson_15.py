@@ -86,7 +86,7 @@ class _Together:
             if len({one.shape for one in self._given}) > 1:
                 raise _Apart
             total = torch.stack(self._given).sum(0)
-            self._meet(rank)  # nobody overwrites what another one still reads
+            self._meet(rank)  # no process overwrites what another one still reads
             with torch.no_grad():
                 own.copy_(total)
             self.calls += rank == 0
@@ -145,7 +145,7 @@ def _two_steps(rank: int, attach: Callable[[Module], Any]) -> Gradients:
 
 
 def _of_all(attach: Callable[..., Any]) -> tuple[list[Gradients | Exception], int]:
-    """What each of the imitated processes has in the end, or has raised; and how often they sent something."""
+    """The results of the imitated processes or the errors that they raised, and how often they sent something."""
     together = _Together()
     found: list[Gradients | Exception] = [[] for _ in range(PROCESSES)]
 

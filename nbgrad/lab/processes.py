@@ -35,13 +35,13 @@ _TAIL = """\
 if __name__ == "__main__":
     dist.init_process_group("gloo", init_method=os.environ.get("MEETING", "env://"))
     {name}()
-    dist.barrier()  # nobody leaves while another one still receives
+    dist.barrier()  # no process leaves while another one still receives
     sys.stdout.flush()
     os._exit(0)  # at once: threads of torch that still hold tensors can abort a Python that ends in the usual way
 """
 
 _LOOPBACK = {"linux": "lo", "darwin": "lo0"}
-"""The network inside of the computer, by platform: what is outside of it is not needed."""
+"""The network inside of the computer, by platform: no other network is needed."""
 
 LIMIT = 120.0
 """Seconds after which processes that still run are ended."""
@@ -54,7 +54,7 @@ GRACE = 10.0
 
 
 class Finished(NamedTuple):
-    """What the processes have left.
+    """The results of the processes.
 
     Attributes:
         texts: what each process printed, rank 0 first.
@@ -65,7 +65,7 @@ class Finished(NamedTuple):
     files: dict[str, bytes]
 
     def __repr__(self) -> str:
-        """A short text: what was printed stands below the cell already."""
+        """A short text: the printed output is below the cell already."""
         return f"<{len(self.texts)} processes have ended>"
 
 

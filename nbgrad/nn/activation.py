@@ -189,7 +189,7 @@ class Softshrink(Block, function=ops.softshrink):
 
 @settings("approximate={approximate!r}")
 class GELU(Block, function=ops.gelu):
-    """x times the probability that a normal number is below it (Hendrycks and Gimpel 2016).
+    """x times the probability that a standard normal number is below x (Hendrycks and Gimpel 2016).
 
     Args:
         approximate: "none", or "tanh" for the formula of GPT-2.
@@ -209,7 +209,7 @@ class GLU(Block, function=ops.glu):
 
 
 class _AlongDim(Block):
-    """What is computed along a dimension; where none is given, torch's old choice, with its warning."""
+    """Base of the activations along a dimension; if none is given, torch's old choice, with its warning."""
 
     dim: int | None
 

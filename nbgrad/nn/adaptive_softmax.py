@@ -16,7 +16,7 @@ from nbgrad.nn.module.module import Module
 
 
 class ASMoutput(NamedTuple):
-    """What ``AdaptiveLogSoftmaxWithLoss`` returns: each example's log-probability, and minus their mean."""
+    """The result of ``AdaptiveLogSoftmaxWithLoss``: each example's log-probability, and minus their mean."""
 
     output: Tensor
     loss: Tensor
@@ -41,7 +41,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     Raises:
         ValueError: the cutoffs do not increase between 1 and ``n_classes`` - 1.
-        RuntimeError: when called, if the shapes do not go together, or a target is out of range.
+        RuntimeError: when called, if the shapes do not match, or a target is out of range.
     """
 
     __formula__ = r"-\frac{1}{n} \sum_i \ln p(c_i) \, p(t_i | c_i)"
@@ -156,13 +156,14 @@ def _check_shapes(input: Tensor, target: torch.Tensor) -> None:
 class LinearCrossEntropyLoss(Module):
     """A ``Linear`` to the scores of all classes, and their ``CrossEntropyLoss``.
 
-    Shapes: input (N, in_features) or (in_features,); target class numbers (N, *out_features), or probabilities
-    (N, num_classes, *out_features), without N as the input; output (), or as the numbers with ``reduction="none"``.
+    Shapes: input (N, in_features) or (in_features,); target class numbers (N, *out_features), or probabilities (N,
+    num_classes, *out_features), both without N if the input has none; output (), or as class numbers with
+    ``reduction="none"``.
 
     Args:
         in_features: size of the input's last dimension.
         num_classes: how many classes there are.
-        out_features: sizes of what is classified for each example; default: one thing.
+        out_features: the shape of the class numbers of one example; default: one number.
         bias: whether it learns a bias.
         device: where the parameters live; default: the device of the active graph, else torch's default device.
         dtype: their element type; default: torch's default.
@@ -170,7 +171,8 @@ class LinearCrossEntropyLoss(Module):
         weight: how much each class counts, of shape (num_classes,).
         ignore_index: a class number that counts nothing.
         label_smoothing: how much of the target's probability is spread over all classes.
-        options: None: how torch saves memory by computing in pieces, which nbgrad does not do.
+        options: must be None. In torch it says how the loss is computed in pieces, to save memory; nbgrad does not do
+            this.
 
     Raises:
         RuntimeError: ``weight`` has another shape, or ``label_smoothing`` is not between 0 and 1.

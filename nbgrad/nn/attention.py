@@ -122,14 +122,14 @@ class MultiheadAttention(Module):
         """The output, and the weights if they are needed.
 
         Args:
-            query: what asks.
-            key: what it is compared with.
-            value: what is averaged.
+            query: the queries.
+            key: the keys, with which each query is compared.
+            value: the values, of which each query gets a weighted mean.
             key_padding_mask: (N, S), True where a key is padding; or numbers that are added to the scores.
-            need_weights: whether to return the weights, for which a slower way is gone.
+            need_weights: whether to return the weights. This uses a slower kernel.
             attn_mask: (L, S) or (N * heads, L, S), True where a query may not see a key; or numbers that are added.
             average_attn_weights: whether the weights returned are the mean over the heads.
-            is_causal: says that ``attn_mask`` lets no query see a later key, so that a faster way may be gone.
+            is_causal: says that ``attn_mask`` lets no query see a later key, so that a faster kernel may be used.
         """
         self._check(query, key, value)
         batched = query.ndim == 3

@@ -25,10 +25,10 @@ SMALL = 1 << 28
 changes parameters would need the copies."""
 
 _MOST = 100_000
-"""How many containers and objects are copied; what is held beyond is shared."""
+"""The number of containers and objects that are copied; further ones are shared."""
 
 _DEEPEST = 100
-"""How deep structures are copied: what is below is shared."""
+"""The depth to which structures are copied: deeper parts are shared."""
 
 _keeping_version: Any = torch.autograd._unsafe_preserve_version_counter  # type: ignore[attr-defined]
 
@@ -61,7 +61,7 @@ class StructureCopy:
         return made
 
     def __call__(self, value: Any) -> Any:
-        """What stands in the place of ``value``."""
+        """The replacement of ``value``."""
         if isinstance(value, _ATOMS):
             return value
         if id(value) in self._made:
@@ -79,7 +79,7 @@ class StructureCopy:
         return value
 
     def _function(self, value: Any) -> Any:
-        """What a function that holds something becomes, or an object of torch's; or any other."""
+        """The replacement of a function that holds values, of an object of torch's, or of any other object."""
         if isinstance(value, PackedSequence):
             return self.remember(value, torch.nn.utils.rnn.PackedSequence(*map(self, value)))
         if isinstance(value, torch.Generator):
@@ -181,7 +181,7 @@ class Twins(StructureCopy):
         self.args, self.kwargs = self(args), self(kwargs)
 
     def __call__(self, value: Any) -> Any:
-        """What stands in the place of ``value``."""
+        """The replacement of ``value``."""
         if isinstance(value, Parameter) and id(value) not in self._made:
             data = value._data.detach()
             return self.remember(value, torch.nn.Parameter(data.clone() if self._copies else data, value.requires_grad))
@@ -224,7 +224,7 @@ class Twins(StructureCopy):
 
 
 class ModelState:
-    """What a model holds at a time, to give it back."""
+    """The values of a model at one moment, to restore them."""
 
     def __init__(self, root: Module) -> None:
         small = sum(one._data.nbytes for one in root.parameters()) <= SMALL

@@ -77,7 +77,7 @@ class ClosureCopy:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What a function, a method or a container holds."""
+    """The objects that a function, a method or a container holds."""
     if isinstance(value, CellType):
         yield from _content(value)
     elif isinstance(value, FunctionType):

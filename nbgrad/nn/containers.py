@@ -42,7 +42,7 @@ class _List(Module):
         """Add ``modules`` at the end, in their order.
 
         Raises:
-            TypeError: that is nothing to iterate over.
+            TypeError: the argument is not iterable.
         """
         given: Any = modules
         if not isinstance(given, Iterable):
@@ -64,7 +64,7 @@ class _List(Module):
         self._become(modules)
 
     def _become(self, modules: list[Any]) -> None:
-        """Have these modules, numbered anew, in place of those that are there."""
+        """Replace all modules by these, with new numbers."""
         for name in list(self._all("module")):
             self._discard(name)
         for number, module in enumerate(modules):
@@ -80,7 +80,7 @@ class _List(Module):
 
 
 class Sequential(_List):
-    """Runs modules one after the other, each on what the one before returned.
+    """Runs modules one after the other, each on the output of the one before.
 
     Args:
         args: the modules, named "0", "1", ...; or one ``OrderedDict`` of modules by name.
@@ -159,7 +159,7 @@ class ModuleList(_List):
     """A list of modules, registered in the module to which it is assigned; the ``forward`` of that module calls them.
 
     Args:
-        modules: what is in it.
+        modules: the first entries.
     """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
@@ -201,7 +201,7 @@ class ModuleDict(Module):
     """Modules by name, registered in the module to which it is assigned; the ``forward`` of that module calls them.
 
     Args:
-        modules: what is in it: a dict, or pairs of name and module.
+        modules: the first entries: a dict, or pairs of name and module.
     """
 
     def __init__(self, modules: "Mapping[str, Module] | Iterable[tuple[str, Module]] | None" = None) -> None:
@@ -252,10 +252,10 @@ class ModuleDict(Module):
         return module
 
     def update(self, modules: "Mapping[str, Module] | ModuleDict | Iterable[tuple[str, Module]]") -> None:
-        """Take in what a dict or pairs of name and module hold; a name that is there gets its new module.
+        """Add the modules of a dict, or of pairs of name and module. A name that exists already gets the new module.
 
         Raises:
-            TypeError: that is nothing to iterate over.
+            TypeError: the argument is not iterable.
             ValueError: an element is no pair.
         """
         for key, module in _pairs(modules, "ModuleDict"):
@@ -269,7 +269,7 @@ class ParameterList(Module):
     """A list of parameters, registered in the module to which it is assigned. Tensors become parameters.
 
     Args:
-        values: what is in it.
+        values: the first entries.
     """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
@@ -309,7 +309,7 @@ class ParameterList(Module):
         """Add ``values`` at the end, in their order.
 
         Raises:
-            TypeError: that is nothing to iterate over, or a tensor.
+            TypeError: ``values`` is not iterable, or is a tensor.
         """
         given: Any = values
         if not isinstance(given, Iterable) or isinstance(given, Tensor | torch.Tensor):
@@ -335,7 +335,8 @@ class ParameterDict(Module):
     """Parameters by name, registered in the module to which it is assigned. Tensors become parameters.
 
     Args:
-        parameters: what is in it: a dict, sorted by its keys unless it is ordered, or pairs of name and value.
+        parameters: the first entries: a dict, or pairs of name and value. A dict that is not an ``OrderedDict`` is
+            sorted by its keys.
     """
 
     def __init__(self, parameters: Any = None) -> None:
@@ -428,10 +429,12 @@ class ParameterDict(Module):
         return (self[key] for key in self._keys)
 
     def update(self, parameters: Any) -> None:
-        """Take in what a dict, sorted by its keys unless it is ordered, or pairs of key and value hold.
+        """Add the entries of a dict, or pairs of key and value.
+
+        A dict that is not an ``OrderedDict`` is sorted by its keys first.
 
         Raises:
-            TypeError: that is nothing to iterate over.
+            TypeError: the argument is not iterable.
             ValueError: an element is no pair.
         """
         found = _pairs(parameters, "ParameterDict")
@@ -458,7 +461,7 @@ def _as_parameter(value: Any) -> Any:
 
 
 def _line(name: Any, value: Any, dtype: str) -> str:
-    """What ``repr`` shows of a value."""
+    """The text for a value in ``repr``."""
     if not isinstance(value, Tensor):
         return f"  ({name}): Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
@@ -466,7 +469,7 @@ def _line(name: Any, value: Any, dtype: str) -> str:
     return f"  ({name}): {kind} containing: [{dtype} of size {'x'.join(map(str, value.shape))}{place}]"
 
 
-# What module and parameter dicts share.
+# The shared part of module and parameter dicts.
 
 
 def _pairs(given: Any, kind: str) -> Iterable[tuple[Any, Any]]:

@@ -20,7 +20,7 @@ UNMODIFIED = (
     "record the torch module unmodified instead: run it in a cell with %%autograd or in nbgrad.record(), which needs "
     "no conversion"
 )
-"""What to do with a module that cannot be converted."""
+"""The advice for a module that cannot be converted."""
 
 _PLACES = {torch.nn: nn, torch.nn.utils.parametrizations: parametrizations}
 """Where torch's blocks are, and ours of the same names."""
@@ -59,7 +59,7 @@ class _Made:
 
 
 def _attribute(self: Any, name: str) -> Any:
-    """What ``super().__getattr__(name)`` of a user's class finds: in torch, parameters and modules are only there."""
+    """The value of ``super().__getattr__(name)`` in a user's class: torch finds parameters and modules only there."""
     if name in vars(self).get("_roles", ()):
         return vars(self)[name]
     raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -146,7 +146,7 @@ def _returning_ours(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _last_base(kind: type) -> Any:
-    """What stands behind the methods of a class: our block, if it is derived from one of torch's, or our ``Module``.
+    """The base behind the methods of a class: our block, if it is derived from one of torch's, or our ``Module``.
 
     Torch's own code of that block runs if the class replaces a part of it, which ours does not have or does not call.
     """
@@ -164,7 +164,7 @@ def _last_base(kind: type) -> Any:
 
 
 _REPLACED = {"forward", "extra_repr", "reset_parameters"}
-"""What a class may have of its own without replacing a part of the block that it is derived from."""
+"""The names that a class may define without replacing a part of the block that it is derived from."""
 
 
 def _make_pair(theirs: type) -> type[Module]:

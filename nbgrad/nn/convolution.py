@@ -18,7 +18,7 @@ _MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvNd(Module):
-    """What all convolutions share: the weights, their initial values, and what they say about themselves."""
+    """The shared parts of all convolutions: the weights, their initial values, and their ``repr``."""
 
     _function: ClassVar[Callable[..., Any]]
     _spatial: ClassVar[int]
@@ -139,7 +139,7 @@ def _check_padding(padding: str | tuple[int, ...], stride: tuple[int, ...], mode
 
 
 def _around(padding: str | tuple[int, ...], kernel_size: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
-    """What ``pad`` takes, last dimension first: a pair of numbers for each number of the padding, as torch has it."""
+    """The argument of ``pad``, last dimension first, as in torch: a pair of numbers for each number of the padding."""
     if not isinstance(padding, str):
         return tuple(side for one in reversed(padding) for side in (one, one))
     if padding == "valid":
@@ -182,8 +182,8 @@ class _Conv(_ConvNd):
 class Conv1d(_Conv, function=ops.conv1d, spatial=1):
     """Slides filters over signals: each output is a weighted sum of the elements under a filter (LeCun et al. 1989).
 
-    Shapes: input (N, in_channels, L) or (in_channels, L), output the same with out_channels and a length that
-    kernel_size, stride, padding and dilation give; weight (out_channels, in_channels / groups, kernel_size).
+    Shapes: input (N, in_channels, L) or (in_channels, L), output (N, out_channels, M) or (out_channels, M), where
+    kernel_size, stride, padding and dilation determine M; weight (out_channels, in_channels / groups, kernel_size).
 
     Args:
         in_channels: how many numbers the input has at each place.
@@ -194,29 +194,29 @@ class Conv1d(_Conv, function=ops.conv1d, spatial=1):
         dilation: the distance between the places that a filter sees.
         groups: into how many parts the channels are divided, each with filters of its own.
         bias: whether it learns a bias.
-        padding_mode: what is added: "zeros", "reflect", "replicate" or "circular".
+        padding_mode: the kind of padding: "zeros", "reflect", "replicate" or "circular".
         device: where the parameters live; default: the device of the active graph, else torch's default device.
         dtype: their element type; default: torch's default.
 
     Raises:
-        ValueError: ``groups`` does not divide the channels, or a padding that there is not.
-        RuntimeError: when called, if the input's rank or number of channels is another.
+        ValueError: ``groups`` does not divide the channels, or the padding is unknown.
+        RuntimeError: when called, if the rank or the number of channels of the input is wrong.
     """
 
 
 class Conv2d(_Conv, function=ops.conv2d, spatial=2):
     """Slides filters over images (LeCun et al. 1989). The arguments are those of ``Conv1d``, numbers or pairs.
 
-    Shapes: input (N, in_channels, H, W) or (in_channels, H, W), output the same with out_channels and a size that
-    kernel_size, stride, padding and dilation give; weight (out_channels, in_channels / groups, *kernel_size).
+    Shapes: input (N, in_channels, H, W) or (in_channels, H, W), output with out_channels, and with a height and width
+    that kernel_size, stride, padding and dilation determine; weight (out_channels, in_channels / groups, *kernel_size).
     """
 
 
 class Conv3d(_Conv, function=ops.conv3d, spatial=3):
     """Slides filters over volumes or films. The arguments are those of ``Conv1d``, numbers or triples.
 
-    Shapes: input (N, in_channels, D, H, W) or (in_channels, D, H, W), output the same with out_channels and a size
-    that kernel_size, stride, padding and dilation give; weight (out_channels, in_channels / groups, *kernel_size).
+    Shapes: input (N, in_channels, D, H, W) or (in_channels, D, H, W), output with out_channels, and with a size that
+    kernel_size, stride, padding and dilation determine; weight (out_channels, in_channels / groups, *kernel_size).
     """
 
 
@@ -270,7 +270,7 @@ class _ConvTranspose(_ConvNd):
         )
 
     def _missing(self, input: Tensor, size: list[int]) -> tuple[int, ...]:
-        """How much is to be added at the end for an output of that size: several inputs' sizes lead to one output's."""
+        """The padding at the end for an output of that size: several sizes of the input lead to one of the output."""
         rank = self._spatial
         others = input.ndim - rank
         wanted = size[others:] if len(size) == others + rank else size
@@ -297,8 +297,8 @@ class _ConvTranspose(_ConvNd):
 class ConvTranspose1d(_ConvTranspose, function=ops.conv_transpose1d, spatial=1):
     """The gradient of a ``Conv1d`` with respect to its input, as a layer: it makes signals longer.
 
-    Shapes: input (N, in_channels, L) or (in_channels, L), output the same with out_channels and the length that a
-    ``Conv1d`` would make L of; weight (in_channels, out_channels / groups, kernel_size).
+    Shapes: input (N, in_channels, L) or (in_channels, L), output (N, out_channels, M) or (out_channels, M), where M is
+    the length that a ``Conv1d`` shortens to L; weight (in_channels, out_channels / groups, kernel_size).
 
     Args:
         in_channels: how many numbers the input has at each place.
@@ -315,25 +315,25 @@ class ConvTranspose1d(_ConvTranspose, function=ops.conv_transpose1d, spatial=1):
         dtype: their element type; default: torch's default.
 
     Raises:
-        ValueError: ``groups`` does not divide the channels, another ``padding_mode``; when called, an ``output_size``
-            that it cannot make.
-        RuntimeError: when called, if the input's rank or number of channels is another.
+        ValueError: ``groups`` does not divide the channels, or ``padding_mode`` is not "zeros"; when called, if
+            ``output_size`` is not possible.
+        RuntimeError: when called, if the rank or the number of channels of the input is wrong.
     """
 
 
 class ConvTranspose2d(_ConvTranspose, function=ops.conv_transpose2d, spatial=2):
     """Makes images larger (Zeiler et al. 2010). The arguments are those of ``ConvTranspose1d``, numbers or pairs.
 
-    Shapes: input (N, in_channels, H, W) or (in_channels, H, W), output the same with out_channels and the size that a
-    ``Conv2d`` would make (H, W) of; weight (in_channels, out_channels / groups, *kernel_size).
+    Shapes: input (N, in_channels, H, W) or (in_channels, H, W), output with out_channels and the size that a ``Conv2d``
+    reduces to (H, W); weight (in_channels, out_channels / groups, *kernel_size).
     """
 
 
 class ConvTranspose3d(_ConvTranspose, function=ops.conv_transpose3d, spatial=3):
     """Makes volumes larger. The arguments are those of ``ConvTranspose1d``, numbers or triples.
 
-    Shapes: input (N, in_channels, D, H, W) or (in_channels, D, H, W), output the same with out_channels and the size
-    that a ``Conv3d`` would make (D, H, W) of; weight (in_channels, out_channels / groups, *kernel_size).
+    Shapes: input (N, in_channels, D, H, W) or (in_channels, D, H, W), output with out_channels and the size that a
+    ``Conv3d`` reduces to (D, H, W); weight (in_channels, out_channels / groups, *kernel_size).
     """
 
 

@@ -14,8 +14,8 @@ class CosineSimilarity(Block, function=ops.cosine_similarity):
     Shapes: two inputs that broadcast, output the same without ``dim``.
 
     Args:
-        dim: where the vectors lie.
-        eps: what their lengths are at least.
+        dim: the dimension along which the vectors lie.
+        eps: the smallest length; shorter vectors count as if they had this length, against division by zero.
     """
 
     __formula__ = r"\frac{a \cdot b}{\|a\| \, \|b\|}"
@@ -35,7 +35,7 @@ class PairwiseDistance(Block, function=ops.pairwise_distance):
 
     Args:
         p: which norm.
-        eps: what is added to each difference, so that it has a gradient at 0.
+        eps: the number added to each difference, so that the norm has a gradient at 0.
         keepdim: whether the last dimension stays, with size 1.
     """
 

@@ -138,7 +138,7 @@ class Embedding(_EmbeddingTable):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Self:
-        """An embedding of vectors that somebody learned already, whose memory it shares.
+        """An embedding made of given vectors, such as learned ones. It shares their memory.
 
         Args:
             embeddings: the vectors, of shape (num_embeddings, embedding_dim).
@@ -150,7 +150,7 @@ class Embedding(_EmbeddingTable):
             sparse: as for the constructor.
 
         Raises:
-            AssertionError: ``embeddings`` has not two dimensions.
+            AssertionError: ``embeddings`` does not have two dimensions.
         """
         return cls(
             *_sizes(embeddings),
@@ -186,7 +186,7 @@ class EmbeddingBag(_EmbeddingTable):
 
     Raises:
         AssertionError: ``padding_idx`` is out of range, or ``_weight`` has another shape.
-        ValueError: when called, on another mode, or with offsets that do not go with the input.
+        ValueError: when called, if the mode is unknown, or the offsets do not match the input.
     """
 
     __formula__ = r"\sum_{i \in \text{bag}} W_{x_i}"
@@ -250,7 +250,7 @@ class EmbeddingBag(_EmbeddingTable):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> Self:
-        """Bags of vectors that somebody learned already, whose memory it shares.
+        """An ``EmbeddingBag`` made of given vectors, such as learned ones. It shares their memory.
 
         Args:
             embeddings: the vectors, of shape (num_embeddings, embedding_dim).
@@ -264,7 +264,7 @@ class EmbeddingBag(_EmbeddingTable):
             padding_idx: as for the constructor.
 
         Raises:
-            AssertionError: ``embeddings`` has not two dimensions.
+            AssertionError: ``embeddings`` does not have two dimensions.
         """
         made = cls(
             *_sizes(embeddings),

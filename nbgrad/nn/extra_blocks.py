@@ -85,7 +85,7 @@ class SqueezeExcitation(Module):
 
     Args:
         channels: C.
-        reduction: how many times fewer features there are between the two layers.
+        reduction: the channels, divided by the number of features between the two layers.
     """
 
     __formula__ = r"x \odot \sigma(W_2 \max(W_1 \bar{x}, 0))"
@@ -110,7 +110,7 @@ class DenseLayer(Module):
     Args:
         in_channels: the channels so far.
         growth_rate: the new ones.
-        bn_size: how many times ``growth_rate`` the channels between the two convolutions are.
+        bn_size: the channels between the two convolutions, divided by ``growth_rate``.
         drop_rate: the probability that a new number is dropped in training.
     """
 
@@ -142,8 +142,8 @@ class DenseBlock(Module):
         num_layers: how many layers there are.
         in_channels: the channels of the input.
         growth_rate: the channels that each layer adds.
-        bn_size: how many times that the channels between a layer's two convolutions are.
-        drop_rate: the probability that a number of a layer's is dropped in training.
+        bn_size: the channels between the two convolutions of a layer, divided by ``growth_rate``.
+        drop_rate: the probability that a new number of a layer is dropped in training.
     """
 
     __formula__ = r"[x_0, \dots, x_n], \; x_i = f_i([x_0, \dots, x_{i - 1}])"
@@ -190,7 +190,7 @@ class MLP(Sequential):
 
     Args:
         in_features: the features of the input.
-        hidden_features: those after each layer; the last are the output's.
+        hidden_features: the number of features after each layer; the last number is that of the output.
         activation: makes the block between two layers.
         dropout: the probability that a number is dropped in training after each activation; 0 puts no block there.
         bias: whether the layers learn biases.
@@ -228,7 +228,7 @@ class PreNormBlock(Module):
     Args:
         embed_dim: E.
         num_heads: the heads of attention.
-        mlp_ratio: how many times E the features inside the MLP are.
+        mlp_ratio: the features inside the MLP, divided by E.
         dropout: the probability that a number is dropped in training.
         causal: whether no position sees a later one.
     """

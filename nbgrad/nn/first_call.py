@@ -51,7 +51,7 @@ _comparison: ContextVar[_Comparison | None] = ContextVar("nbgrad_comparison", de
 
 
 class FirstCall:
-    """What the hooks of a converted module hold until it has run. There is one for all, also in copies and pickles."""
+    """The object that the hooks of a converted module hold until it has run. Copies and pickles share the same one."""
 
     def __reduce__(self) -> str:
         return "FIRST_CALL"
@@ -68,7 +68,7 @@ class FirstCall:
         if torch._C._functorch.maybe_current_level() is not None or holds_meta((args, kwargs)):
             return call(module, *args, **kwargs)  # tensors without numbers of their own: a later call has them
         twins = Twins(module, args, kwargs)
-        if twins.unknown is not None:  # the user has put it there: what was converted is compared by itself
+        if twins.unknown is not None:  # the user has put it there: only converted parts are compared
             forget(module)
             has = "is" if twins.unknown is module else f"holds a {type(twins.unknown).__name__} that is"
             _warn(f"{type(module).__name__} {has} nbgrad's own")
@@ -149,7 +149,7 @@ def _compared(
 
 
 def _torchs(twins: Twins, log: Log) -> tuple[Any, Exception | None]:
-    """What torch's module returns, and the error that it raised, if it did."""
+    """The result of torch's module, and the error that it raised, if it did."""
 
     def ended(theirs: Any, args: Any, kwargs: Any, result: Any) -> None:
         log.append((id(theirs), digest((args, kwargs)), digest(result)))
@@ -204,7 +204,7 @@ def _warn(why: str) -> None:
 
 
 def _message(module: Module, comparison: _Comparison, difference: str) -> str:
-    """What differs, where that began, why, and what to do."""
+    """The message: the difference, the module where it began, the cause, and what to do."""
     return (
         f"from_torch(): the first call of {type(module).__name__} does not do what torch's own forward does with the "
         f"same inputs: {difference}. {_where(module, comparison)} {_REASON} {_INSTEAD}, or change that line. "

@@ -18,10 +18,10 @@ _empty = empty_of
 """Pickles of version 0.1.0 name it so."""
 
 _BASE = {*vars(torch.nn.Module()), "_compiled_call_impl"}
-"""What every module of torch keeps for itself: not copied."""
+"""The private attributes of every module of torch, which are not copied."""
 
 _RECURRENT = {"_flat_weights", "_flat_weight_refs"}
-"""What recurrent ones do, besides."""
+"""The additional private attributes of recurrent modules."""
 
 
 def from_torch(module: torch.nn.Module, *, check: bool = True) -> Module:
@@ -54,7 +54,7 @@ def from_torch(module: torch.nn.Module, *, check: bool = True) -> Module:
 
 
 class _Conversion:
-    """What has become of what, by the id of what torch has, so that shared parts stay shared."""
+    """The converted parts, by the id of torch's part, so that shared parts stay shared."""
 
     def __init__(self) -> None:
         self.modules: list[Module] = []
@@ -159,7 +159,7 @@ def _names(module: Any) -> set[str]:
 
 
 def _check(theirs: Any) -> None:
-    """Raise for what is no module of torch's, and for what is one and cannot be converted."""
+    """Raise an error for an object that is no torch module, and for a module that cannot be converted."""
     name = type(theirs).__name__
     if isinstance(theirs, Module):
         raise TypeError(f"from_torch takes a torch.nn.Module, not {torch.typename(theirs)}, which is nbgrad's already")

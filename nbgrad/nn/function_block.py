@@ -42,12 +42,12 @@ class Block(Module):
         cls._dims = dims or cls._dims
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Of the blocks that have no settings; torch's take any arguments, and so do its users' lines.
+        # For blocks without settings: torch's take any arguments, so lines written for torch may pass some.
         super().__init__()
         self._check({**dict(enumerate(args)), **kwargs})
 
     def __post_init__(self, *_: Any) -> None:
-        """What a class does with its settings when it has them: checks, and forms that torch shows."""
+        """Check the settings, and bring them to the forms that torch shows; a class with such settings overrides it."""
 
     def forward(self, input: Tensor) -> Any:
         return self._compute(input)
@@ -119,7 +119,7 @@ def repeated(value: Any, count: int) -> tuple[Any, ...]:
 
 
 def wrong_rank(input: Tensor, dims: tuple[int, ...]) -> str | None:
-    """What is wrong with the number of an input's dimensions, if it is none of ``dims``."""
+    """The message about the number of dimensions of an input, if it is none of ``dims``."""
     if not dims or input.ndim in dims:
         return None
     return f"expected {' or '.join(map(str, dims))} dimensions, got {input.ndim}, {of_shape(input)}"

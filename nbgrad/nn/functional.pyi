@@ -240,7 +240,7 @@ def binary_cross_entropy(
     size_average: bool | None = None,
     reduce: bool | None = None,
 ) -> Tensor:
-    """How badly probabilities predict a yes or no: minus the log of the probability given to what is true.
+    """How badly probabilities predict a yes or no: minus the log of the probability of the true answer.
 
     Scores before their sigmoid are better given to binary_cross_entropy_with_logits, which loses no precision. The
     logarithms count as at least -100.
@@ -279,7 +279,7 @@ def cosine_embedding_loss(
     size_average: bool | None = None,
     reduce: bool | None = None,
 ) -> Tensor:
-    """One minus the cosine of two vectors where the target is 1, what exceeds ``margin`` of it where it is -1.
+    """1 minus the cosine of two vectors where the target is 1, max(0, cosine - margin) where the target is -1.
 
     Embeddings of sentences and faces are compared by angle.
 
@@ -298,7 +298,7 @@ def cross_entropy(
     size_average: bool | None = None,
     reduce: bool | None = None,
 ) -> Tensor:
-    """The row of that name; weights of the classes that are learned have a gradient where the target is probabilities.
+    """The row of that name. If the target is probabilities, class weights that require a gradient get one.
 
     Raises NotImplementedError where weights need a gradient and the target is class numbers, as torch does.
     """
@@ -315,7 +315,7 @@ def elu(input: Array, alpha: Number = 1.0, inplace: bool = False) -> Tensor:
 def hardsigmoid(input: Array, inplace: bool = False) -> Tensor:
     """The logistic function made of straight pieces: 0 below -3, 1 above 3.
 
-    The gates of MobileNetV3 are such (Howard et al. 2019, https://arxiv.org/abs/1905.02244): no exponential to compute.
+    MobileNetV3 uses it in its gates (Howard et al. 2019, https://arxiv.org/abs/1905.02244): it needs no exponential.
 
     Shapes: output as input.
     """
@@ -345,7 +345,7 @@ def hinge_embedding_loss(
     size_average: bool | None = None,
     reduce: bool | None = None,
 ) -> Tensor:
-    """The input itself where the target is 1, how far it falls short of ``margin`` where the target is -1.
+    """The input itself where the target is 1, max(0, margin - input) where the target is -1.
 
     With a distance as input it brings pairs that belong together near and keeps others apart.
 
@@ -371,7 +371,7 @@ def kl_div(
     size_average: bool | None = None,
     reduce: bool | None = None,
 ) -> Tensor:
-    """Kullback-Leibler divergence of predicted log probabilities from probabilities: how much the target knows more.
+    """Kullback-Leibler divergence: how far predicted log probabilities are from the probabilities of the target.
 
     Distillation (Hinton et al. 2015, https://arxiv.org/abs/1503.02531) and variational inference minimize it.
     ``input`` holds logarithms; so does ``target`` with ``log_target``.
@@ -420,7 +420,7 @@ def margin_ranking_loss(
     size_average: bool | None = None,
     reduce: bool | None = None,
 ) -> Tensor:
-    """How far input1 falls short of leading input2 by ``margin``, where the target is 1; the reverse where it is -1.
+    """max(0, margin - target * (input1 - input2)): input1 should be larger where target is 1, smaller where -1.
 
     Shapes: inputs and target of one rank, broadcast; output (), or that shape with ``reduction="none"``. Raises
     RuntimeError where the ranks differ.
@@ -469,7 +469,7 @@ def multilabel_margin_loss(
     size_average: bool | None = None,
     reduce: bool | None = None,
 ) -> Tensor:
-    """How far the scores of the right classes fall short of leading each of the others by 1.
+    """The sum of max(0, 1 - (right - wrong)) over all pairs of a right and a wrong class, divided by C.
 
     Shapes: input (C,) or (N, C), target alike: the numbers of the right classes, ended by -1. Output (), or (N,) with
     ``reduction="none"``.
@@ -549,7 +549,7 @@ def relu6(input: Array, inplace: bool = False) -> Tensor:
 def rrelu(
     input: Array, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """A leaky relu whose slope is drawn anew for each element between ``lower`` and ``upper``; else their mean."""
+    """A leaky relu whose slope is drawn for each element between ``lower`` and ``upper``; in evaluation, their mean."""
 
 def selu(input: Array, inplace: bool = False) -> Tensor:
     """The scaled elu whose two constants keep mean 0 and variance 1 from layer to layer.
@@ -613,7 +613,7 @@ def softmin(input: Array, dim: int | None = None, _stacklevel: int = 3, dtype: t
 def threshold(input: Array, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """The input where it exceeds ``threshold``, ``value`` elsewhere.
 
-    Relu is the one with both 0.
+    With 0 for both numbers it is relu.
 
     Shapes: output as input.
     """
@@ -631,7 +631,7 @@ def triplet_margin_loss(
     size_average: bool | None = None,
     reduce: bool | None = None,
 ) -> Tensor:
-    """How far a negative example falls short of being ``margin`` farther from an anchor than a positive one.
+    """max(0, margin + distance of anchor and positive example - distance of anchor and negative example).
 
     Face recognition learns its embedding so (Schroff et al. 2015, https://arxiv.org/abs/1503.03832). With ``swap`` the
     negative's distance from the positive counts where it is smaller.

@@ -54,7 +54,7 @@ normal_ = _on_tensor(torchs.normal_)
 trunc_normal_ = _on_tensor(torchs.trunc_normal_)
 sparse_ = _on_tensor(torchs.sparse_)
 
-# What comes in goes out, as far as the shape allows.
+# The layer returns its input, as far as the shape allows.
 eye_ = _on_tensor(torchs.eye_)
 dirac_ = _on_tensor(torchs.dirac_)
 

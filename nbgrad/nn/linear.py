@@ -106,7 +106,7 @@ class Bilinear(Module):
 
     Raises:
         ValueError: ``in1_features`` is not positive.
-        RuntimeError: when called, if an input's last dimension is another.
+        RuntimeError: when called, if the last dimension of an input has the wrong size.
     """
 
     __formula__ = r"x_1^\top W x_2 + b"
@@ -200,7 +200,7 @@ class Unflatten(Block, function=unflatten):
 
 
 def wrong_last(input: Tensor, size: int) -> str | None:
-    """What is wrong with an input's last dimension, if it is not ``size``."""
+    """The message about the last dimension of an input, if it is not ``size``."""
     if input.shape[-1:] == (size,):
         return None
     if input.ndim == 0:

@@ -84,7 +84,7 @@ class SmoothL1Loss(Loss, function=torch_signatures.smooth_l1_loss):
 
 @settings()
 class HuberLoss(Loss, function=torch_signatures.huber_loss):
-    """``SmoothL1Loss`` times ``delta``, where that is its ``beta`` (Huber 1964).
+    """``SmoothL1Loss`` with ``beta=delta``, multiplied by ``delta`` (Huber 1964).
 
     Shapes: input and target alike; output (), or as input with ``reduction="none"``.
     """
@@ -102,7 +102,7 @@ class PoissonNLLLoss(Loss, function=ops.poisson_nll_loss):
     Args:
         log_input: whether the prediction is the logarithm of the mean.
         full: whether the constant term is added, by Stirling's formula.
-        eps: what keeps the logarithm of 0 away, without ``log_input``.
+        eps: the number added to the prediction before its logarithm is taken, without ``log_input``.
     """
 
     __formula__ = r"\frac{1}{n} \sum_i e^{x_i} - t_i x_i"
@@ -117,14 +117,14 @@ class PoissonNLLLoss(Loss, function=ops.poisson_nll_loss):
 
 @settings()
 class GaussianNLLLoss(Loss, function=ops.gaussian_nll_loss):
-    """Minus the log of the density that a normal distribution gives a number; its variance is predicted too.
+    """Minus the log of the density of the target in a normal distribution whose mean and variance are predicted.
 
     Shapes: input, target and var alike, or var with one number for each example; output (), or as input with
     ``reduction="none"``. It is called with ``(input, target, var)``.
 
     Args:
         full: whether the constant term is added.
-        eps: what the variance is at least.
+        eps: the smallest variance; a smaller one counts as this number.
     """
 
     __formula__ = r"\frac{1}{2 n} \sum_i \ln v_i + \frac{(x_i - t_i)^2}{v_i}"
@@ -142,7 +142,7 @@ class GaussianNLLLoss(Loss, function=ops.gaussian_nll_loss):
 class KLDivLoss(Loss, function=ops.kl_div):
     """How far a distribution is from the target's (Kullback and Leibler 1951).
 
-    Shapes: input, logarithms of probabilities, and target alike; output (), or as input with ``reduction="none"``.
+    Shapes: input (logarithms of probabilities) and target alike; output (), or as input with ``reduction="none"``.
 
     Args:
         log_target: whether the target holds logarithms too.
@@ -188,7 +188,7 @@ class CrossEntropyLoss(WeightedLoss, function=ops.cross_entropy):
 
 @settings()
 class NLLLoss(WeightedLoss, function=ops.nll_loss):
-    """Minus the log-probability of the right class: what ``CrossEntropyLoss`` does after ``LogSoftmax``.
+    """Minus the log-probability of the right class: the second half of ``CrossEntropyLoss``, after ``LogSoftmax``.
 
     Shapes: input (C,), (N, C) or (N, C, d1, ...) log-probabilities; target class numbers of that shape without C.
     Output (), or as the target with ``reduction="none"``.
@@ -209,7 +209,7 @@ class NLLLoss(WeightedLoss, function=ops.nll_loss):
 class BCELoss(WeightedLoss, function=ops.binary_cross_entropy):
     """Binary cross entropy: minus the log of the probability of the right class. Logarithms are at least -100.
 
-    Shapes: input, probabilities, and target alike; output (), or as input with ``reduction="none"``.
+    Shapes: input (probabilities) and target alike; output (), or as input with ``reduction="none"``.
 
     Args:
         weight: how much each example counts.
@@ -225,7 +225,7 @@ class BCELoss(WeightedLoss, function=ops.binary_cross_entropy):
 class BCEWithLogitsLoss(WeightedLoss, function=ops.binary_cross_entropy_with_logits):
     """``BCELoss`` after a sigmoid, computed without overflow.
 
-    Shapes: input, scores, and target alike; output (), or as input with ``reduction="none"``.
+    Shapes: input (scores) and target alike; output (), or as input with ``reduction="none"``.
 
     Args:
         weight: how much each example counts.
@@ -249,7 +249,7 @@ class CTCLoss(Loss, function=ops.ctc_loss):
     ``reduction="none"``. It is called with ``(log_probs, targets, input_lengths, target_lengths)``.
 
     Args:
-        blank: the class number of no letter.
+        blank: the class number that stands for no letter.
         zero_infinity: whether the loss of a text that is too long is 0 instead of infinite.
     """
 
@@ -270,9 +270,9 @@ class CTCLoss(Loss, function=ops.ctc_loss):
 
 @settings()
 class MultiLabelMarginLoss(Loss, function=ops.multilabel_margin_loss):
-    """The amount by which right classes are not 1 above wrong ones, if several classes are right.
+    """The sum of max(0, 1 - (right - wrong)) over all pairs of a right and a wrong class, divided by C.
 
-    Shapes: input (N, C) or (C,); target alike, the right class numbers and then -1; output (), or (N,) with
+    Shapes: input (N, C) or (C,); target of the same shape: the right class numbers, then -1; output (), or (N,) with
     ``reduction="none"``.
     """
 
@@ -283,17 +283,17 @@ class MultiLabelMarginLoss(Loss, function=ops.multilabel_margin_loss):
 
 @settings()
 class MultiMarginLoss(WeightedLoss, function=ops.multi_margin_loss):
-    """The amount by which the right class is not ``margin`` above the others (Crammer and Singer 2001).
+    """The sum of max(0, margin - (right - wrong)) over all wrong classes, divided by C (Crammer and Singer 2001).
 
     Shapes: input (N, C) or (C,); target (N,) or () class numbers; output (), or as target with ``reduction="none"``.
 
     Args:
         p: 1, or 2 for squares.
-        margin: how far above it is to be.
+        margin: how far the score of the right class should be above the others.
         weight: how much each class counts, of shape (C,).
 
     Raises:
-        ValueError: another ``p``, or ``weight`` has not one dimension.
+        ValueError: ``p`` is neither 1 nor 2, or ``weight`` does not have one dimension.
     """
 
     p: int = 1
@@ -346,9 +346,9 @@ class MultiLabelSoftMarginLoss(WeightedLoss, function=ops.multilabel_soft_margin
 
 @settings()
 class HingeEmbeddingLoss(Loss, function=ops.hinge_embedding_loss):
-    """The input, a distance, where the target is 1; ``margin`` minus the input, or 0, where the target is -1.
+    """The input (a distance) where the target is 1; max(0, margin - input) where the target is -1.
 
-    Shapes: input, distances, and target alike; output (), or as input with ``reduction="none"``.
+    Shapes: input (distances) and target alike; output (), or as input with ``reduction="none"``.
     """
 
     __formula__ = r"x \text{ where } t = 1 \text{, else } \max(0, m - x)"
@@ -361,7 +361,7 @@ class HingeEmbeddingLoss(Loss, function=ops.hinge_embedding_loss):
 
 @settings()
 class CosineEmbeddingLoss(Loss, function=ops.cosine_embedding_loss):
-    """1 minus the cosine of two vectors if the target is 1; the cosine minus ``margin``, or 0, if it is -1.
+    """1 minus the cosine of two vectors if the target is 1; max(0, cosine - margin) if the target is -1.
 
     Shapes: two inputs (N, D) or (D,), target (N,) or (); output (), or (N,) with ``reduction="none"``.
     """
@@ -379,7 +379,7 @@ class CosineEmbeddingLoss(Loss, function=ops.cosine_embedding_loss):
 
 @settings()
 class MarginRankingLoss(Loss, function=ops.margin_ranking_loss):
-    """The amount by which the first score is not ``margin`` above the second, or not below it where the target is -1.
+    """max(0, margin - target * (first - second)): the first score should be higher where target is 1, lower where -1.
 
     Shapes: two inputs and target alike; output (), or as input with ``reduction="none"``.
     """
@@ -411,15 +411,16 @@ class _Triplet(Loss):
 
 @settings()
 class TripletMarginLoss(_Triplet, function=ops.triplet_margin_loss):
-    """The amount by which an example is not ``margin`` nearer to its class than to another one (Schroff 2015).
+    """max(0, margin + distance to the positive example - distance to the negative one) (Schroff 2015).
 
     Shapes: three inputs (N, D) or (D,); output (), or (N,) with ``reduction="none"``.
 
     Args:
-        margin: how much nearer.
-        p: which norm the distance is.
-        eps: what is added to differences, so that they have a gradient at 0.
-        swap: whether the distance between the two others counts, if it is smaller (Balntas et al. 2016).
+        margin: how much nearer the positive example should be.
+        p: the norm that measures a distance.
+        eps: the number added to each difference, so that the norm has a gradient at 0.
+        swap: whether the distance from the positive to the negative example counts, if it is smaller (Balntas et al.
+            2016).
 
     Raises:
         ValueError: ``margin`` is not positive.
@@ -442,8 +443,8 @@ class TripletMarginWithDistanceLoss(_Triplet, function=ops.triplet_margin_with_d
 
     Args:
         distance_function: gives the distances of two inputs; default: ``PairwiseDistance()``.
-        margin: how much nearer.
-        swap: whether the distance between the two others counts, if it is smaller.
+        margin: how much nearer the positive example should be.
+        swap: whether the distance from the positive to the negative example counts, if it is smaller.
 
     Raises:
         ValueError: ``margin`` is not positive.

@@ -158,7 +158,7 @@ class BatchNorm1d(BatchNorm, dims=(2, 3)):
 
     Args:
         num_features: the number of channels C.
-        eps: what is added to the variance.
+        eps: the number added to the variance, against division by zero.
         momentum: how much of the running statistics a batch replaces; None for the mean of all batches.
         affine: whether it learns a weight and a bias.
         track_running_stats: whether it keeps statistics; without them, evaluation uses those of the batch too.
@@ -167,7 +167,7 @@ class BatchNorm1d(BatchNorm, dims=(2, 3)):
         bias: whether it learns a bias, if ``affine``.
 
     Raises:
-        ValueError: when called, if the input has another rank, or one value per channel in training.
+        ValueError: when called, if the input has the wrong rank, or only one value per channel in training.
         RuntimeError: when called, if the input has another number of channels.
     """
 
@@ -238,7 +238,7 @@ class InstanceNorm1d(_InstanceNorm, dims=(2, 3)):
 
     Args:
         num_features: the number of channels C.
-        eps: what is added to the variance.
+        eps: the number added to the variance, against division by zero.
         momentum: how much of the running statistics a batch replaces.
         affine: whether it learns a weight and a bias.
         track_running_stats: whether it keeps statistics, and uses them in evaluation.
@@ -324,7 +324,7 @@ class GroupNorm(_Affine):
     Args:
         num_groups: how many groups the channels are divided into.
         num_channels: the number of channels C.
-        eps: what is added to the variance.
+        eps: the number added to the variance, against division by zero.
         affine: whether it learns a weight and a bias.
         device: where they live; default: the device of the active graph, else torch's default device.
         dtype: their element type; default: torch's default.
@@ -396,14 +396,14 @@ class LayerNorm(_ShapeNorm):
 
     Args:
         normalized_shape: the sizes of the last dimensions; one number for the last.
-        eps: what is added to the variance.
+        eps: the number added to the variance, against division by zero.
         elementwise_affine: whether it learns a weight and a bias.
         bias: whether it learns a bias, if ``elementwise_affine``.
         device: where they live; default: the device of the active graph, else torch's default device.
         dtype: their element type; default: torch's default.
 
     Raises:
-        RuntimeError: when called, if the input's last dimensions are others.
+        RuntimeError: when called, if the last dimensions of the input have other sizes.
     """
 
     __formula__ = _STANDARDIZED
@@ -442,13 +442,13 @@ class RMSNorm(_ShapeNorm):
 
     Args:
         normalized_shape: the sizes of the last dimensions; one number for the last.
-        eps: what is added to the mean square; default: the smallest step of the element type.
+        eps: the number added to the mean square; default: ``torch.finfo(dtype).eps``.
         elementwise_affine: whether it learns a weight.
         device: where it lives; default: the device of the active graph, else torch's default device.
         dtype: its element type; default: torch's default.
 
     Raises:
-        RuntimeError: when called, if the input's last dimensions are others.
+        RuntimeError: when called, if the last dimensions of the input have other sizes.
     """
 
     __formula__ = r"\frac{x}{\sqrt{\frac{1}{n} \sum_i x_i^2 + \epsilon}} \odot \gamma"
@@ -470,7 +470,7 @@ class RMSNorm(_ShapeNorm):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start again: no scaling."""
+        """Set the weight to ones: no scaling."""
         if self.weight is not None:
             init.ones_(self.weight)
 
@@ -494,7 +494,7 @@ class LocalResponseNorm(Block, function=ops.local_response_norm):
         size: how many channels are neighbours.
         alpha: the factor of their mean square.
         beta: the power.
-        k: what is added to it.
+        k: the number added before the power is taken.
     """
 
     __formula__ = _LOCAL_RESPONSE
@@ -507,11 +507,11 @@ class LocalResponseNorm(Block, function=ops.local_response_norm):
 
 @settings("{size}, alpha={alpha}, beta={beta}, k={k}")
 class CrossMapLRN2d(Block, dims=(4,)):
-    """``LocalResponseNorm`` of images, as torch's older code has it.
+    """``LocalResponseNorm`` of images, with the numbers of torch's older code.
 
-    There the square of the first channel, once it is among the neighbours, is never taken out again: with more
-    channels than half of ``size`` the output differs from ``LocalResponseNorm``, and is torch's. The gradient is that
-    of this output.
+    That code moves a window over the channels, and never removes the square of the first channel from the sum. So if
+    there are more channels than half of ``size``, the output differs from ``LocalResponseNorm``. nbgrad computes this
+    output of torch, and the gradient of this output.
 
     Shapes: input and output (N, C, H, W).
 
@@ -519,7 +519,7 @@ class CrossMapLRN2d(Block, dims=(4,)):
         size: how many channels are neighbours.
         alpha: the factor of their mean square.
         beta: the power.
-        k: what is added to it.
+        k: the number added before the power is taken.
     """
 
     __formula__ = _LOCAL_RESPONSE

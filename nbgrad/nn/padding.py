@@ -22,7 +22,7 @@ _FORMULAS = {
 
 @settings("{padding}")
 class _Pad(Block, function=pad):
-    """What the paddings share; ``rank`` is the number of dimensions that they pad."""
+    """The base of the paddings; ``rank`` is the number of dimensions that they pad."""
 
     padding: Any  # a number or several, then one for each side
 

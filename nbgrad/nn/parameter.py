@@ -50,7 +50,7 @@ class Parameter(LikeTorchsParameters, Tensor):
 
     @property
     def kind(self) -> str:
-        """What the picture draws: "parameter"."""
+        """The kind of its box in the picture: "parameter"."""
         return "parameter"
 
     @property
@@ -106,7 +106,7 @@ else:
 
 
 class Uninitialized(_Mixed):
-    """What parameters and buffers share that a lazy module makes before it knows their shape.
+    """The shared part of the parameters and buffers that a lazy module makes before it knows their shape.
 
     Their data are torch's own uninitialized parameter: every op on it is an error that says what to do.
     """
@@ -115,7 +115,7 @@ class Uninitialized(_Mixed):
 
     @property
     def _made(self) -> type[Tensor]:
-        """What it is when it has a shape."""
+        """The class that it gets when it has a shape."""
         return Tensor
 
     def materialize(self, shape: Sequence[int], device: Device = None, dtype: torch.dtype | None = None) -> None:
@@ -182,7 +182,7 @@ class UninitializedBuffer(Uninitialized, Tensor):
     """A buffer whose shape is not known yet; ``materialize`` makes it an ordinary tensor.
 
     Args:
-        requires_grad: as torch has it; a buffer is not learned.
+        requires_grad: accepted, as in torch; no optimizer learns a buffer.
         device: where it will live; default: the device of the active graph, else torch's default device.
         dtype: its element type; default: torch's default.
     """

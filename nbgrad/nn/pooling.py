@@ -43,9 +43,9 @@ class MaxPool1d(_MaxPool, function=ops.max_pool1d, dims=(2, 3)):
     Args:
         kernel_size: the size of the window.
         stride: by how much it moves; default: its size.
-        padding: how much of minus infinity is added at both ends.
+        padding: how many elements of minus infinity are added at both ends.
         dilation: the distance between the places that a window sees.
-        return_indices: return where the numbers were too, for ``MaxUnpool1d``.
+        return_indices: also return the positions of these numbers, for ``MaxUnpool1d``.
         ceil_mode: whether a window may reach beyond the end.
     """
 
@@ -138,7 +138,7 @@ class AvgPool2d(_AvgPool, function=ops.avg_pool2d, dims=(3, 4)):
     """The mean of each window of an image. The arguments are those of ``AvgPool1d``, numbers or pairs.
 
     Args:
-        divisor_override: what the sum of a window is divided by; default: the size of the window.
+        divisor_override: the divisor of the sum of a window; default: the size of the window.
     """
 
 
@@ -189,11 +189,11 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool, function=ops.adaptive_avg_pool1d, dims
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool, function=ops.adaptive_avg_pool2d, dims=(3, 4)):
-    """The mean of each of ``output_size`` windows; None in a pair of numbers keeps the input's (Lin et al. 2013)."""
+    """The mean of each of ``output_size`` windows; None in the pair keeps that size of the input (Lin et al. 2013)."""
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool, function=ops.adaptive_avg_pool3d, dims=(4, 5)):
-    """The mean of each of ``output_size`` windows; None in three numbers keeps the input's."""
+    """The mean of each of ``output_size`` windows; None in the triple keeps that size of the input."""
 
 
 @settings("output_size={output_size}")
@@ -209,16 +209,16 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool, function=ops.adaptive_max_pool1d, dims
 
     Args:
         output_size: how many windows there are.
-        return_indices: return where the numbers were too.
+        return_indices: also return the positions of these numbers.
     """
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool, function=ops.adaptive_max_pool2d, dims=(3, 4)):
-    """The largest number of each of ``output_size`` windows; None in a pair of numbers keeps the input's."""
+    """The largest number of each of ``output_size`` windows; None in the pair keeps that size of the input."""
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool, function=ops.adaptive_max_pool3d, dims=(4, 5)):
-    """The largest number of each of ``output_size`` windows; None in three numbers keeps the input's."""
+    """The largest number of each of ``output_size`` windows; None in the triple keeps that size of the input."""
 
 
 @settings()
@@ -258,9 +258,9 @@ class FractionalMaxPool2d(_FractionalMaxPool, function=ops.fractional_max_pool2d
 
     Args:
         kernel_size: the size of the windows.
-        output_size: the size of the output; or
-        output_ratio: its share of the input's size, between 0 and 1.
-        return_indices: return where the numbers were too.
+        output_size: the size of the output; pass it or ``output_ratio``.
+        output_ratio: the size of the output divided by that of the input, between 0 and 1.
+        return_indices: also return the positions of these numbers.
         _random_samples: where the windows lie, of shape (N, C, 2), instead of at random.
     """
 

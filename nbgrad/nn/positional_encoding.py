@@ -144,7 +144,7 @@ class RotaryPosition(Module):
         self.base = base
 
     def forward(self, input: Any, offset: int = 0) -> Any:
-        """The input turned; ``offset`` is the position of its first step, as when earlier keys were kept."""
+        """Rotate the input. ``offset`` is the position of its first step: with a cache, the number of cached keys."""
         if input.shape[-1] != self.head_dim:
             raise RuntimeError(f"RotaryPosition: expected last dimension {self.head_dim}, got {tuple(input.shape)}")
         steps = torch.arange(offset, offset + input.shape[-2], device=input.device)
@@ -188,9 +188,9 @@ class ALiBi(Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> Tensor:
-        """What is added to the scores: (heads, length, keys), an ``attn_mask`` of scaled_dot_product_attention.
+        """The numbers added to the scores, (heads, length, keys): an ``attn_mask`` of scaled_dot_product_attention.
 
-        The last query stands where the last key does; ``keys`` defaults to ``length``.
+        The last query has the position of the last key; ``keys`` defaults to ``length``.
         """
         keys = length if keys is None else keys
         queries = torch.arange(keys - length, keys, device=device).unsqueeze(1)

@@ -88,7 +88,7 @@ class RNNBase(_Recurrent):
 
     @property
     def _size(self) -> int:
-        """Of the state that is handed on and put out."""
+        """The size of the state that is passed on and returned."""
         return self.proj_size or self.hidden_size
 
     def _names(self, level: int) -> list[list[str]]:
@@ -109,7 +109,7 @@ class RNNBase(_Recurrent):
         return [[getattr(self, name) for name in names] for names in every]
 
     def flatten_parameters(self) -> None:
-        """Nothing: torch's cuDNN wants the weights next to each other, our rows do not."""
+        """Do nothing. cuDNN needs the weights next to each other in memory; nbgrad's ops do not."""
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         if isinstance(input, PackedSequence | torch.nn.utils.rnn.PackedSequence):
@@ -241,7 +241,7 @@ class RNN(RNNBase):
         dtype: their element type; default: torch's default.
 
     Raises:
-        ValueError: a setting has a value that it cannot have.
+        ValueError: the value of a setting is not allowed.
         RuntimeError: when called, if input or states do not have these shapes.
     """
 
@@ -270,8 +270,8 @@ class RNN(RNNBase):
 class LSTM(RNNBase):
     """Long short-term memory: gates say what a cell forgets, takes in and shows (Hochreiter and Schmidhuber 1997).
 
-    Shapes: as RNN; hx is a pair of states (layers * directions, N, H) and cells of that shape, and so are the last
-    ones. With ``proj_size`` P, states and outputs have P features and cells H (Sak et al. 2014,
+    Shapes: as RNN, but hx and the second result are pairs ``(states, cells)``, both (layers * directions, N, H). With
+    ``proj_size`` P, states and outputs have P features, and cells have H (Sak et al. 2014,
     https://arxiv.org/abs/1402.1128).
 
     Args and errors are those of RNN, but for ``nonlinearity``; proj_size: the features that a state is projected to, 0

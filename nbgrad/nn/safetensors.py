@@ -50,7 +50,7 @@ def save_safetensors(
         first[place] = name
         kept[name] = data.detach().contiguous()
     if taken := [name for name in metadata or () if name in state]:
-        raise ValueError(f"metadata may not have the name of a tensor, as {taken[0]!r}: it says where a tied one is")
+        raise ValueError(f"metadata may not have the name of a tensor, as {taken[0]!r}: it is for tied tensors")
     _check_apart(kept)
     facts = {"format": "pt", **others, **(metadata or {})}
     replace_file(path, lambda file: save_file(kept, file, facts))

@@ -59,12 +59,12 @@ class Summary:
 
     @property
     def trainable(self) -> int:
-        """How many of them are learned."""
+        """How many numbers in the parameters are trained."""
         return self.lines[0].trainable
 
     @property
     def frozen(self) -> int:
-        """How many of them are not."""
+        """How many numbers in the parameters are not trained."""
         return self.parameters - self.trainable
 
     @property
@@ -104,15 +104,16 @@ class Summary:
 def summary(model: Module, input: Any) -> Summary:
     """Run a copy of ``model`` once on ``input`` and say for each module its output, parameters, FLOPs and memory.
 
-    The copy shares the parameters; buffers, gradients and torch's random numbers stay as they are. A model on the meta
-    device costs no memory and no time: pass an input that is there, and the parameters are looked at as if they were.
+    The copy shares the parameters; buffers, gradients and torch's random numbers stay as they are. If the input is on
+    the meta device, it costs no memory and no time: the copy then has its parameters there, too.
 
     Args:
         model: the model, in training mode or not.
         input: a tensor; a tuple of all arguments, or a dict of named ones; or the shape of a tensor of zeros.
 
     Returns:
-        What prints as a table. Each line counts what is inside its module, so the first one has the totals.
+        An object that prints as a table. Each line includes the modules inside its module, so the first line has the
+        totals.
     """
     args, named = _arguments(model, input)
     on_meta = any(one.device.type == "meta" for one in _tensors([args, named]))
@@ -245,7 +246,7 @@ def _short(value: int, step: int, unit: str = "") -> str:
     return f"{digits} {prefixes[0]}{unit}".rstrip()
 
 
-# What torch's counter leaves out: two kernels of the CPU.
+# Kernels that torch's counter leaves out: two of the CPU.
 
 
 def _recurrent(input: Any, w_ih: Any, w_hh: Any, *_: Any, **_settings: Any) -> int:

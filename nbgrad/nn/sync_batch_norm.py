@@ -25,7 +25,7 @@ class SyncBatchNorm(BatchNorm, dims=tuple(range(2, 65))):  # as many as a tensor
 
     Args:
         num_features: the number of channels C.
-        eps: what is added to the variance.
+        eps: the number added to the variance, against division by zero.
         momentum: how much of the running statistics a batch replaces; None for the mean of all batches.
         affine: whether it learns a weight and a bias.
         track_running_stats: whether it keeps statistics; without them, evaluation uses those of the batch too.
@@ -121,7 +121,7 @@ class SyncBatchNorm(BatchNorm, dims=tuple(range(2, 65))):  # as many as a tensor
 
 
 class _Exchange:
-    """What a ``SynchronizedNorm`` takes besides tensors that get gradients."""
+    """The arguments of a ``SynchronizedNorm`` besides the tensors that get gradients."""
 
     def __init__(
         self, eps: float, group: Any, share: float, running_mean: torch.Tensor | None, running_var: torch.Tensor | None
@@ -140,7 +140,7 @@ class _Exchange:
         return data
 
     def keep(self, mean: torch.Tensor, var: torch.Tensor, count: float) -> None:
-        """Let the running statistics take their share of those of this batch; the variance without its bias."""
+        """Move the running statistics towards those of this batch; the variance without its bias."""
         for kept, found in zip(self.running, (mean, var * (count / (count - 1))), strict=True):
             if kept is not None:
                 kept.lerp_(found.to(kept.dtype), self.share)
@@ -234,7 +234,7 @@ class SummedOverProcesses(Function):
 
 
 def composed(input: Tensor, weight: Tensor | None, bias: Tensor | None, settings: _Exchange) -> Any:
-    """What ``SynchronizedNorm`` computes, of ops that can be differentiated any number of times."""
+    """The output of ``SynchronizedNorm``, computed by ops that can be differentiated any number of times."""
     dims = [dim for dim in range(input.ndim) if dim != 1]
     shape = (1, input.shape[1]) + (1,) * (input.ndim - 2)
     held = torch.tensor(float(input.numel() // input.shape[1]), dtype=input.dtype, device=input.device)

@@ -55,7 +55,7 @@ def _looks_causal(given: torch.Tensor, length: int) -> bool:
 
 
 class _Layer(Module):
-    """What layers of encoder and decoder share: attention, then a network for each position, with skips and norms."""
+    """The base of encoder and decoder layers: attention, then a network for each position, with skips and norms."""
 
     _attentions: ClassVar[tuple[str, ...]] = ("self_attn",)
     _runs_functions = True  # the activation
@@ -119,7 +119,7 @@ class TransformerEncoderLayer(_Layer):
         dim_feedforward: the features between the two layers.
         dropout: the probability that a number is dropped in training.
         activation: "relu", "gelu" or a function, between the two layers.
-        layer_norm_eps: what the norms add to a variance.
+        layer_norm_eps: the number that the norms add to a variance.
         batch_first: whether the first dimension counts sequences.
         norm_first: whether the norms come before attention and network, which keeps gradients even in deep stacks
             (Xiong et al. 2020, https://arxiv.org/abs/2002.04745), or after the skips.
@@ -143,8 +143,8 @@ class TransformerEncoder(Module):
         encoder_layer: the layer to copy.
         num_layers: how many there are.
         norm: a last norm, or None.
-        enable_nested_tensor: accepted so that torch's lines run: padding is computed, never cut out.
-        mask_check: accepted for the same reason.
+        enable_nested_tensor: accepted as in torch, without effect: padded positions are always computed.
+        mask_check: accepted as in torch, without effect.
     """
 
     __formula__ = r"f_n(\dots f_1(x))"
@@ -176,7 +176,8 @@ class TransformerEncoder(Module):
 class TransformerDecoderLayer(_Layer):
     """Attention of a sequence to itself and to the encoder's output, then a network for each position.
 
-    Shapes: tgt (T, N, E) and memory (S, N, E), or with the batch first, or without; output as tgt.
+    Shapes: tgt (T, N, E) and memory (S, N, E); with ``batch_first`` (N, T, E) and (N, S, E); without a batch (T, E) and
+    (S, E). Output as tgt.
 
     Args are those of TransformerEncoderLayer.
     """
@@ -246,7 +247,8 @@ def _length(sequence: Any, layers: ModuleList) -> int:
 class Transformer(Module):
     """An encoder that reads one sequence and a decoder that writes another: made for translation.
 
-    Shapes: src (S, N, E), tgt (T, N, E), or with the batch first, or without; output as tgt.
+    Shapes: src (S, N, E) and tgt (T, N, E); with ``batch_first`` (N, S, E) and (N, T, E); without a batch (S, E) and
+    (T, E). Output as tgt.
 
     Args:
         d_model: E, the features of a position.
@@ -256,9 +258,9 @@ class Transformer(Module):
         dim_feedforward: the features between the two layers of the network for each position.
         dropout: the probability that a number is dropped in training.
         activation: "relu", "gelu" or a function.
-        custom_encoder: what encodes instead.
-        custom_decoder: what decodes instead.
-        layer_norm_eps: what the norms add to a variance.
+        custom_encoder: an encoder that replaces the default one.
+        custom_decoder: a decoder that replaces the default one.
+        layer_norm_eps: the number that the norms add to a variance.
         batch_first: whether the first dimension counts sequences.
         norm_first: whether the norms come before attention and network.
         bias: whether linear layers and norms learn biases.
@@ -266,7 +268,7 @@ class Transformer(Module):
         dtype: their element type; default: torch's default.
 
     Raises:
-        RuntimeError: when called, if the shapes of src and tgt do not go together.
+        RuntimeError: when called, if the shapes of src and tgt do not match.
     """
 
     __formula__ = r"\operatorname{decode}(y, \operatorname{encode}(x))"

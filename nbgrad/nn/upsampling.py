@@ -45,10 +45,11 @@ class Upsample(Block, function=ops.interpolate):
     Shapes: input (N, C, ...) with one, two or three dimensions more, output (N, C, *size).
 
     Args:
-        size: the size of the output; or
-        scale_factor: how many times larger it is.
+        size: the size of the output; pass it or ``scale_factor``.
+        scale_factor: the size of the output divided by that of the input.
         mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area".
-        align_corners: whether the middles of the corner points stay where they are, instead of the corners.
+        align_corners: whether the centres of the corner pixels of input and output coincide, instead of their outer
+            corners.
         recompute_scale_factor: whether the factor is computed again from the output's rounded size.
     """
 
@@ -74,8 +75,8 @@ class UpsamplingNearest2d(Upsample):
     """Makes images larger by repeating their pixels.
 
     Args:
-        size: the size of the output; or
-        scale_factor: how many times larger it is.
+        size: the size of the output; pass it or ``scale_factor``.
+        scale_factor: the size of the output divided by that of the input.
     """
 
     def __init__(self, size: Size | None = None, scale_factor: Ratio | None = None) -> None:
@@ -86,8 +87,8 @@ class UpsamplingBilinear2d(Upsample):
     """Makes images larger by linear interpolation between their pixels; the corners stay where they are.
 
     Args:
-        size: the size of the output; or
-        scale_factor: how many times larger it is.
+        size: the size of the output; pass it or ``scale_factor``.
+        scale_factor: the size of the output divided by that of the input.
     """
 
     def __init__(self, size: Size | None = None, scale_factor: Ratio | None = None) -> None:

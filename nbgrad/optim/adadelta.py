@@ -9,11 +9,9 @@ from nbgrad.optim.torch_optimizer import TorchOptimizer
 class Adadelta(TorchOptimizer):
     r"""Scales steps by the ratio of the sizes of past steps and past gradients (Zeiler 2012).
 
-    :math:`v \leftarrow \rho v + (1 - \rho) g^2`,
-    :math:`\Delta = \sqrt{u + \epsilon} / \sqrt{v + \epsilon} \cdot g`,
-    :math:`u \leftarrow \rho u + (1 - \rho) \Delta^2` and
-    :math:`\theta \leftarrow \theta - \eta \Delta`: steps have the unit of the parameters, so that no learning
-    rate is to be found.
+    :math:`v \leftarrow \rho v + (1 - \rho) g^2`, :math:`\Delta = \sqrt{u + \epsilon} / \sqrt{v + \epsilon} \cdot g`,
+    :math:`u \leftarrow \rho u + (1 - \rho) \Delta^2` and :math:`\theta \leftarrow \theta - \eta \Delta`: steps have the
+    unit of the parameters, so that you need not search for a learning rate.
 
     Args:
         params: the parameters, or dicts of groups of them.

@@ -17,7 +17,7 @@ class Adagrad(TorchOptimizer):
         lr: the learning rate, how far a step goes.
         lr_decay: how fast the learning rate falls, :math:`\eta_t = \eta / (1 + (t - 1) \cdot decay)`.
         weight_decay: how strongly parameters are pulled to zero.
-        initial_accumulator_value: what the sums begin with.
+        initial_accumulator_value: the initial value of the sums.
         eps: added to the denominator, against division by zero.
         foreach: whether one kernel works on all parameters at once; None: where that is faster.
         maximize: step along the gradient instead of against it.

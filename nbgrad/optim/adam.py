@@ -35,7 +35,7 @@ class Adam(TorchOptimizer):
     """
 
     torchs = torch.optim.Adam
-    _takes: ClassVar = {"decoupled_weight_decay": "torch 2.7 or newer; AdamW does the same with any"}
+    _takes: ClassVar = {"decoupled_weight_decay": "torch 2.7 or newer; AdamW does the same with any version"}
 
     def __init__(
         self,

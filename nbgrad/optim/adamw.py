@@ -11,8 +11,8 @@ from nbgrad.optim.torch_optimizer import TorchOptimizer
 class AdamW(TorchOptimizer):
     r"""Adam whose weight decay pulls at the parameters themselves (Loshchilov and Hutter 2019).
 
-    :math:`\theta \leftarrow \theta - \eta \lambda \theta` before Adam's step: added to the gradient, as in ``Adam``,
-    the pull would be divided by :math:`\sqrt{\hat{v}}` too, and be weakest where gradients are large.
+    It computes :math:`\theta \leftarrow \theta - \eta \lambda \theta` before Adam's step. ``Adam`` adds the decay to
+    the gradient. There it is divided by :math:`\sqrt{\hat{v}}` too, so that it is weakest where gradients are large.
 
     Args:
         params: the parameters, or dicts of groups of them.
@@ -63,7 +63,7 @@ class AdamW(TorchOptimizer):
         )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue where another optimizer had stopped; weight decay stays AdamW's, where that was Adam."""
+        """Continue where another optimizer stopped. If that was an Adam, weight decay still works as in AdamW."""
         super().load_state_dict(state_dict)
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True

@@ -23,9 +23,10 @@ class GradScaler(torch.amp.GradScaler):
     Args:
         device: where losses and parameters are.
         init_scale: the first factor.
-        growth_factor: what the factor is multiplied by after ``growth_interval`` steps that were not left out.
-        backoff_factor: what it is multiplied by after one that was.
-        growth_interval: how many steps that are.
+        growth_factor: the number that multiplies the factor after ``growth_interval`` steps in a row without a skipped
+            one.
+        backoff_factor: the number that multiplies the factor after a skipped step.
+        growth_interval: the number of steps after which the factor grows.
         enabled: whether anything is scaled at all.
     """
 

@@ -14,8 +14,8 @@ from nbgrad.optim.torch_optimizer import TorchOptimizer
 class LBFGS(TorchOptimizer):
     """Approximates the direction of Newton's method from the changes of the gradients in the last steps.
 
-    For smooth losses of all data, such as a fit with few parameters, where it needs far fewer evaluations than gradient
-    descent (Liu and Nocedal 1989). A step is many iterations, each of which calls the closure.
+    Use it for smooth losses of all data, such as a fit with few parameters. There it needs far fewer evaluations than
+    gradient descent (Liu and Nocedal 1989). A step is many iterations, each of which calls the closure.
 
     Args:
         params: the parameters, one group of them.
@@ -34,7 +34,7 @@ class LBFGS(TorchOptimizer):
     """
 
     torchs = torch.optim.LBFGS
-    _takes: ClassVar = {"maximize": "torch 2.14 or newer; a closure that returns minus the loss does the same with any"}
+    _takes: ClassVar = {"maximize": "torch 2.14 or newer; with any version, a closure can return minus the loss"}
 
     def __init__(
         self,

@@ -26,8 +26,8 @@ class Muon(TorchOptimizer):
             learning rates found for AdamW.
 
     Raises:
-        ValueError: a setting is out of its range, or a parameter has not two dimensions.
-        TypeError: a setting is no number, or ``ns_steps`` no whole one.
+        ValueError: a setting is out of its range, or a parameter does not have two dimensions.
+        TypeError: a setting is no number, or ``ns_steps`` is no integer.
     """
 
     torchs = torch.optim.Muon

@@ -9,8 +9,9 @@ from nbgrad.optim.torch_optimizer import TorchOptimizer
 class NAdam(TorchOptimizer):
     r"""Adam that looks one step ahead, as Nesterov's momentum does (Dozat 2016).
 
-    The share :math:`\mu_t = \beta_1 (1 - 0.96^{t \psi} / 2)` of the average that a step uses grows to :math:`\beta_1`;
-    the step takes the average as it will be after the next gradient, with this gradient in its place.
+    A step uses the fraction :math:`\mu_t = \beta_1 (1 - 0.96^{t \psi} / 2)` of the average, which grows to
+    :math:`\beta_1`. The step estimates the average after the next gradient: it takes the present gradient in place of
+    the next.
 
     Args:
         params: the parameters, or dicts of groups of them.

@@ -22,8 +22,8 @@ Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, An
 class Optimizer(torch.optim.Optimizer):
     """Changes parameters by their gradients; a subclass says how, in ``update``.
 
-    Hooks, printing and pickling are those of torch's base class, and whatever asks for a ``torch.optim.Optimizer`` and
-    reads only the settings of its groups, as every scheduler does, accepts it.
+    Hooks, printing and pickling are those of torch's base class. Code that requires a ``torch.optim.Optimizer`` accepts
+    it, if it reads only the settings of the groups, as every scheduler does.
 
     Args:
         params: the parameters, as ``model.parameters()`` or ``model.named_parameters()`` gives them; or groups of them,
@@ -32,13 +32,13 @@ class Optimizer(torch.optim.Optimizer):
 
     Attributes:
         param_groups: the groups with all their settings; change ``param_groups[0]["lr"]`` to change a learning rate.
-        state: what is remembered about each parameter, such as its momentum.
+        state: the memory of each parameter, such as its momentum.
         cleared: how often gradients were cleared since the last step.
 
     Raises:
         ValueError: there are no parameters, a parameter is in two groups, or it was computed and cannot be changed.
         TypeError: a parameter is no ``Tensor`` of nbgrad, or a setting is no number where it has to be one.
-        NotImplementedError: a setting asks for what an update outside of any graph cannot do.
+        NotImplementedError: a setting needs an update that is recorded in a graph, which nbgrad does not have.
     """
 
     state: Any  # by Tensor, where torch's is by torch.Tensor
@@ -47,7 +47,7 @@ class Optimizer(torch.optim.Optimizer):
     _versions: list[int] | None = None
     """Torch's versions of the parameters when a loop that clears gradients and takes no step had begun."""
     _event: ClassVar[str]
-    """What observers hear that a step is."""
+    """The name of a step for observers."""
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
@@ -140,7 +140,7 @@ class Optimizer(torch.optim.Optimizer):
             closure: computes the loss anew with its gradients, and returns it.
 
         Returns:
-            What ``closure`` returned.
+            The result of ``closure``.
 
         Raises:
             RuntimeError: a gradient is sparse.
@@ -176,7 +176,7 @@ class Optimizer(torch.optim.Optimizer):
         return grads
 
     def _observed(self, params: list[Tensor], change: Callable[[], Any], *, evaluates: bool = False) -> Any:
-        """What ``change`` returns, which changes the data of ``params``: observers hear of its beginning and end."""
+        """Run ``change``, which changes the data of ``params``, and notify observers of its beginning and end."""
         observers = current().observers
         for observer in observers:
             observer.on_step_begin(params, evaluates)
@@ -201,9 +201,9 @@ class Optimizer(torch.optim.Optimizer):
 
         Raises:
             ValueError: it has another number of groups, or of parameters in a group.
-            NotImplementedError: a setting asks for what an update outside of any graph cannot do.
+            NotImplementedError: a setting needs an update that is recorded in a graph, which nbgrad does not have.
 
-        Whatever it raises, the optimizer is then what it was.
+        After any error the optimizer is unchanged.
         """
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
@@ -242,7 +242,7 @@ class Optimizer(torch.optim.Optimizer):
     def never_steps(self) -> bool:
         """Whether gradients are cleared in a loop that takes no step, and no parameter has changed meanwhile.
 
-        Of a class with a ``step`` of the user's it is not known, and False.
+        False for a subclass with its own ``step``, where this is not known.
         """
         known = type(self).step.__module__.startswith("nbgrad.")
         return known and self.cleared >= LOOP and self._versions == self._current_versions()

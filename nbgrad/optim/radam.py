@@ -9,8 +9,8 @@ from nbgrad.optim.torch_optimizer import TorchOptimizer
 class RAdam(TorchOptimizer):
     r"""Adam whose first steps are not scaled, as too few gradients were seen (Liu et al. 2020).
 
-    Steps are multiplied by a factor below 1, which grows with the number of gradients that the average of squares rests
-    on; below five of them it is plain momentum. It does what a warm-up of the learning rate does for Adam.
+    Steps are multiplied by a factor below 1. It grows with the number of gradients in the average of squares. With
+    fewer than five, a step is plain momentum. So RAdam, unlike Adam, needs no warm-up of the learning rate.
 
     Args:
         params: the parameters, or dicts of groups of them.

@@ -9,14 +9,15 @@ from nbgrad.optim.torch_optimizer import TorchOptimizer
 class Rprop(TorchOptimizer):
     r"""Moves each number against the sign of its gradient, by a step size of its own (Riedmiller and Braun 1993).
 
-    A length grows by the second of ``etas`` while the sign stays, and shrinks by the first where it turns, as a minimum
-    was stepped over. For gradients of all data: on batches the signs are noise.
+    A step size is multiplied by the second of ``etas`` while the sign of the gradient stays, and by the first when the
+    sign changes, because the step went past a minimum. Use it with gradients of all data: the signs of gradients of
+    batches are too noisy.
 
     Args:
         params: the parameters, or dicts of groups of them.
         lr: the length of the first step.
-        etas: the factors by which a length shrinks and grows.
-        step_sizes: the shortest and the longest length.
+        etas: the factors by which a step size shrinks and grows.
+        step_sizes: the smallest and the largest step size.
         capturable: whether a step can be captured as a CUDA graph; it keeps the count of steps on the GPU.
         foreach: whether one kernel works on all parameters at once; None: where that is faster.
         maximize: step along the gradient instead of against it.

@@ -22,7 +22,7 @@ class SGD(TorchOptimizer):
         params: the parameters, or dicts of groups of them.
         lr: the learning rate, how far a step goes.
         momentum: how much of the last step is kept.
-        dampening: how much of the gradient momentum leaves out.
+        dampening: the fraction of each gradient that is not added to the momentum.
         weight_decay: how strongly parameters are pulled to zero.
         nesterov: whether to use Nesterov's momentum.
         maximize: step along the gradient instead of against it.

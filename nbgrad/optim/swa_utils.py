@@ -1,4 +1,4 @@
-"""Averages of a model over its training: often better than where the last step left it, at no cost in training.
+"""Averages of a model over its training: often better than the model after the last step, at no cost in training.
 
 The formulas and the schedule are torch's own; ``AveragedModel`` is a ``Module`` of nbgrad.
 """
@@ -39,13 +39,14 @@ _ALL_ALIKE: MultiAverage = get_swa_multi_avg_fn()  # type: ignore[no-untyped-cal
 
 
 class AveragedModel(Module):
-    """A copy of a model whose parameters are the average of what the model's were at each ``update_parameters``.
+    """A copy of a model whose parameters are the average of the model's at all calls of ``update_parameters``.
 
-    All alike without further arguments, which is stochastic weight averaging (Izmailov et al. 2018); or the exponential
-    moving average with ``multi_avg_fn=get_ema_multi_avg_fn(0.999)``, which is what image generators are sampled from.
+    Without further arguments all calls count the same: this is stochastic weight averaging (Izmailov et al. 2018). With
+    ``multi_avg_fn=get_ema_multi_avg_fn(0.999)`` it is the exponential moving average, from which image generators are
+    sampled.
 
     Args:
-        model: what is averaged.
+        model: the model to average.
         device: where the average lives; default: where the model does.
         avg_fn: ``avg_fn(average, value, n_averaged)`` gives the new average, of raw torch tensors.
         multi_avg_fn: the same for lists of them, in place.
@@ -79,7 +80,7 @@ class AveragedModel(Module):
         self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the averaged model computes."""
+        """The output of the averaged model."""
         return self.module(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:
@@ -118,7 +119,7 @@ class AveragedModel(Module):
 
 @restoring
 def update_bn(loader: Iterable[Any], model: Module, device: torch.device | str | None = None) -> None:
-    """Measure the statistics of every batch normalization anew: those of the model were not averaged with it.
+    """Measure the statistics of every batch normalization anew, because ``AveragedModel`` does not average them.
 
     Args:
         loader: batches, each a tensor or a list whose first element is what the model gets.

@@ -13,8 +13,9 @@ from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.optim.optimizer import Optimizer, Params, Tensors, raw
 
 SEVERAL, CACHED = 6, 1 << 17
-"""From how many parameters, up to how many elements torch's foreach kernels are faster than a loop on a CPU: what is
-between two of them must stay in the cache. Measured on one thread: 0.6 of the loop's time within, up to 1.9 outside."""
+"""Torch's foreach kernels are faster than a loop on a CPU from so many parameters on, and up to so many elements: the
+results between two kernels must stay in the cache. Measured on one thread: 0.6 of the loop's time within these limits,
+up to 1.9 outside."""
 
 
 class TorchOptimizer(Optimizer):
@@ -31,9 +32,9 @@ class TorchOptimizer(Optimizer):
     # The step of that class without the hooks that torch puts around it: those of ours are called already.
     _bare: ClassVar[Callable[..., Any]]
     _usual: ClassVar[dict[str, Any]]
-    """What its settings are by default, which tells their kinds."""
+    """The defaults of its settings, which show their types."""
     _takes: ClassVar[dict[str, str]] = {}
-    """What settings take that torch has not always had, each of which is off by default."""
+    """The requirements of settings that only newer versions of torch have. Each is off by default."""
     _whole: ClassVar[frozenset[str]] = frozenset()
     """The settings that torch's step counts to, where a float is an error."""
 

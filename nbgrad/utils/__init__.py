@@ -1,4 +1,4 @@
-"""What ``torch.utils`` has that must be nbgrad's own, under the names there; the rest of torch's works as it is."""
+"""The parts of ``torch.utils`` that nbgrad replaces, under torch's names. All other parts work as they are."""
 
 from typing import TYPE_CHECKING
 

@@ -24,10 +24,10 @@ class _CellRun(NamedTuple):
 
 
 PAGES = 4
-"""Views of so many pages stay open for a cell: a page that was loaded anew is another one, and says nothing of it."""
+"""Views of so many pages stay open for a cell: a reloaded page is a new one, and does not say that it is the same."""
 
 _last: dict[str, dict[str, _CellRun]] = {}
-"""Of each cell the last run that displayed a view, by the page that asked for it, the newest last."""
+"""The last run of each cell that displayed a view, by the page that asked for it, the newest last."""
 
 
 def displayed(view: Widget) -> None:

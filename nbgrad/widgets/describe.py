@@ -60,7 +60,7 @@ _REST: dict[FindingKind, str] = {"unreached": "that no gradient reached", "no op
 def describe(graph: AutogradGraph) -> Description:
     """The description of what ``graph``, open or closed, recorded: after a backward, of what it ran through.
 
-    Where an error ended it, what was raised is drawn too.
+    If an error ended it, the op that raised is drawn too.
     """
     return outline(graph).detail()
 
@@ -84,7 +84,7 @@ def outline(graph: AutogradGraph) -> Outline:
     shapes = {record.id: record.shape for record in records}
     walk = StepContext(records, ids, edges)
     failure = None if ending is None else ending.failure
-    # What the op that raised has to say is put first where that is drawn.
+    # The text of the op that raised comes first, if that op is drawn.
     said = survey.found if failure is not None or survey.ended is None else [survey.ended, *survey.found]
     wrong = _problems(said, ids)
     history = past(frames, records, ids)
@@ -201,7 +201,7 @@ class _Scopes:
         return self._ids[scope]
 
     def described(self, records: list[Record], inside: dict[int, CoreScope], raised: CoreScope | None) -> list[Scope]:
-        """Every scope that was met, with what is in it; one op ``raised`` an error, of which there is no record.
+        """Every scope that was met, with its contents; one op ``raised`` an error, and has no record.
 
         Those ``inside`` another scope than their own count there, if they are in an iteration.
         """
@@ -270,7 +270,7 @@ def _folds(ops: int, parameters: int, elements: int) -> str:
 
 
 def _usual_dtype(records: list[Record]) -> torch.dtype | None:
-    """The element type of most ops, or of most tensors where there is none: it is told once. Of equals the first."""
+    """The element type of most ops, or of most tensors if there is no op, the first of equals: it is written once."""
     kinds = Counter([record.dtype for record in records if record.op is not None] or [one.dtype for one in records])
     return kinds.most_common(1)[0][0] if kinds else None
 
@@ -305,7 +305,7 @@ def _kind_text(shape: tuple[int, ...], dtype: torch.dtype, usual: torch.dtype | 
 
 
 def _unkept(graph: AutogradGraph, records: list[Record]) -> set[int]:
-    """What the last backward went through in a graph that did not watch: no gradient of it was kept."""
+    """The nodes that the last backward reached in a graph that did not watch: it kept no gradient."""
     reached = set() if graph.watch or not graph.backwards else {record.id for record in records if record.root}
     for record in reversed(records):
         if record.id in reached:
@@ -377,7 +377,7 @@ def _add_badges(nodes: list[Node], wrong: list[Problem]) -> None:
 
 
 def _summary(graph: AutogradGraph, records: list[Record], described: Description, usual: torch.dtype | None) -> str:
-    """What is drawn, also of an op that raised, and where the last backward began."""
+    """The drawn records, with an op that raised, and where the last backward began."""
     ops = sum(node["kind"] in ("op", "failed") for node in described["nodes"])
     reductions = sum(edge["reduction"] is not None for edge in described["edges"])
     tensors = len(described["nodes"]) - ops
@@ -432,7 +432,7 @@ def _empty(graph: AutogradGraph) -> str:
 
 
 def _not_recorded(ops: dict[str, bool]) -> str:
-    """What ran instead, of torch's own."""
+    """The torch ops that ran instead."""
     shown = list(ops)[:_NAMED]
     more = " and others" if len(ops) > _NAMED else ""
     ran = f"Nothing was recorded: {', '.join(shown)}{more} of torch ran here"
@@ -447,7 +447,7 @@ _NAMED = 3
 
 @cache
 def op_text(op: Op) -> OpText:
-    """What the table says of an op: the first two paragraphs of its docstring, and its formulas."""
+    """The facts of the table about an op: the first two paragraphs of its docstring, and its formulas."""
     paragraphs = [" ".join(paragraph.split()) for paragraph in op.doc.split("\n\n")]
     why = [paragraphs[1]] if len(paragraphs) > 2 else []
     formulas = [("", op.formula), *[(name, rule.formula) for name, rule in op.rules.items()]]
@@ -457,7 +457,7 @@ def op_text(op: Op) -> OpText:
 
 
 def _symbols(op: Op) -> list[Formula]:
-    """What the formulas of an op call its inputs, and the gradient of its result."""
+    """The symbols of the inputs of an op, and of the gradient of its result, in its formulas."""
     if not all(isinstance(latex, str) for latex in (op.formula, *(rule.formula for rule in op.rules.values()))):
         return []  # the op of a user may have anything there
     found = symbols(op)

@@ -225,18 +225,18 @@ class _BothRests(NamedTuple):
 
 
 class _SideRest(NamedTuple):
-    """What is still to be written of a node or a reduction of one side."""
+    """The unwritten texts of a node or a reduction of one side."""
 
     rest: Any
     letter: str
     row: Detail | None
 
     def told(self) -> dict[str, Any]:
-        """What it says."""
+        """Its texts."""
         said: dict[str, Any] = self.rest.told()
         return said if self.row is None else {**said, "details": [self.row, *said["details"]]}
 
     def step(self) -> dict[str, Any]:
-        """What the step of the node says."""
+        """The text of the step of the node."""
         said: dict[str, Any] = self.rest.step()
         return {**said, "given": {self.letter + edge: given for edge, given in said["given"].items()}}

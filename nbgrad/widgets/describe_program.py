@@ -27,7 +27,7 @@ _PARTS = {"forward": "forward", "backward": "gradient", "update": "optimizer"}
 
 
 class Drawn(NamedTuple):
-    """What is drawn as one box: a row that is whole, or a step.
+    """A part that is drawn as one box: a row that is whole, or a step.
 
     Attributes:
         steps: what it stands for.
@@ -128,7 +128,7 @@ StandIns = dict[str, tuple[str, int]]
 
 
 def _stand_ins(notes: Sequence[Note]) -> StandIns:
-    """What stands for what after the rewrites."""
+    """The replacement of each value by the rewrites."""
     found: StandIns = {}
     changes: Counter[str] = Counter()
     for note in notes:
@@ -140,7 +140,7 @@ def _stand_ins(notes: Sequence[Note]) -> StandIns:
 
 
 def _new_notes(parts: Sequence[tuple[str, Listing]]) -> list[Note]:
-    """What passes did to the last program, from the first one on if there are two."""
+    """The changes by passes to the last program, from the first one on if there are two."""
     before, after = (list(getattr(parts[at][1], "notes", [])) for at in (0, -1))
     return after if len(parts) == 1 else after[len(before) :]
 

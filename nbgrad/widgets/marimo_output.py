@@ -18,7 +18,7 @@ def runs() -> bool:
 
 
 def append(shown: Any) -> None:
-    """Show something below the cell that runs, after what is there."""
+    """Show something below the running cell, after its output so far."""
     import marimo
 
     marimo.output.append(shown)
@@ -49,7 +49,7 @@ class Framed:
         self._page = page({**alive, "opens": opens}, alive["description"]["name"])
 
     def _mime_(self) -> tuple[str, str]:
-        """What marimo asks for. A script runs in a frame alone, which it may not leave; a form takes an answer."""
+        """The HTML for marimo. A script runs only in a frame, which it may not leave; a form takes an answer."""
         style = "width:100%;height:32em;border:0;resize:vertical"
         frame = f'<iframe sandbox="allow-scripts allow-forms" style="{style}" srcdoc="{escape(self._page)}"></iframe>'
         return "text/html", frame
@@ -66,5 +66,5 @@ class Text:
         self._text = text
 
     def _mime_(self) -> tuple[str, str]:
-        """What marimo asks for: letters of one width."""
+        """The HTML for marimo: letters of one width."""
         return "text/html", f"<pre>{escape(self._text)}</pre>"

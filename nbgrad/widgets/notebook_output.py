@@ -104,10 +104,10 @@ def show(
 ) -> None:
     """Display a graph in a notebook.
 
-    These are two outputs on purpose. The first needs no script and is what a reopened notebook shows; the second is
-    the widget, which hides the first while it lives. In one output, a reopened notebook would show an error instead.
-    What a missing or broken package cannot show is left out, and one line says what to install: without graphviz the
-    table is shown, without anywidget the first output alone.
+    These are two outputs on purpose. The first needs no script and is what a reopened notebook shows; the second is the
+    widget, which hides the first while it lives. In one output, a reopened notebook would show an error instead. If a
+    package is missing or broken, its part is left out, and one line says what to install: without graphviz the table is
+    shown, without anywidget the first output alone.
 
     Args:
         graph: all of it.
@@ -128,7 +128,7 @@ def show(
     again = _can_send_again()
     handle = display(still if again else _encoded(_with_png(still)), raw=True, display_id=True)
     widget = _live(outline, picture, folding, holdings, limit)
-    # What a reader waits for is on its way; the PNG, which takes longest, is for those who see the notebook later.
+    # The view, for which a reader waits, is sent first; the PNG, which takes longest, is for later readers.
     if again and handle is not None:
         sys.stdout.flush()  # in a kernel all messages so far: the thread that sends them gets no turn during the PNG
         handle.update(_encoded(_with_png(still)), raw=True)

@@ -36,7 +36,7 @@ def needs(package: str, what: str, install: str, instead: str = "", *, imported:
 
     Args:
         package: as pip calls it.
-        what: what is made, as "a PNG".
+        what: the result, as "a PNG".
         install: what pip is to install.
         instead: what else to do, if there is something.
         imported: as Python calls it; where it is left out as pip does.
@@ -55,7 +55,7 @@ def needs(package: str, what: str, install: str, instead: str = "", *, imported:
         lacking = package if error.name in own else f"{package} with {error.name}"
         text = f"{what} is made by the package {lacking}, which is not installed. Run: pip install {install}{other}"
         raise ModuleNotFoundError(text, name=error.name) from None
-    except BaseException as error:  # what is written in Rust raises its own kind, which is no Exception
+    except BaseException as error:  # packages written in Rust raise a class of their own, which is no Exception
         again = (
             f" Run: pip install --force-reinstall {install}{other}" if isinstance(error, ImportError | OSError) else ""
         )

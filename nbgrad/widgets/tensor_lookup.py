@@ -38,7 +38,7 @@ _LET_GO: dict[What, str] = {
 
 
 class _Known(NamedTuple):
-    """What is left of a tensor when its graph has closed: itself, if somebody else holds it, and what it was."""
+    """The rest of a tensor when its graph has closed: itself, if other code holds it, and its facts."""
 
     tensor: "ref[Any] | None"
     value: Stats | None
@@ -48,8 +48,8 @@ class _Known(NamedTuple):
 class Holdings:
     """Where the numbers of the large tensors of a graph are, by the ids of their nodes.
 
-    It holds no tensor. Of a graph that is open, what that keeps within its budget is found; of one that is closed,
-    parameters and other leaves whose numbers are still those of the picture.
+    It holds no tensor. In an open graph it finds the tensors that the graph keeps within its budget; in a closed graph
+    it finds parameters and other leaves whose numbers are still those of the picture.
 
     Args:
         graph: as it is described now.
@@ -76,7 +76,7 @@ class Holdings:
 
     @property
     def asks(self) -> AutogradGraph | None:
-        """The graph, where its reader is asked for gradients and somebody still holds it."""
+        """The graph, if its reader is asked for gradients and it still exists."""
         return None if self._asks is None else self._asks()
 
     def settle(self) -> None:
@@ -85,7 +85,7 @@ class Holdings:
             self._rerun, self._graph = rerun_of(self._graph), None
 
     def numbers(self, node: str, what: What) -> Numbers:
-        """What is found of ``node``: a map of it and its first rows, or a sentence that says why there is none."""
+        """The numbers of ``node``: a map and its first rows, or a sentence that says why there are none."""
         try:
             data = self._find(node, what)
             if data.numel() > MOST:
@@ -151,7 +151,11 @@ def shown(node: str, what: What, data: torch.Tensor) -> Numbers:
     found = look(Stats(cells.shape, 0.0, raw=cells.tobytes(), dtype=cells.dtype.str))
     found = {**look(summarise(data)), "columns": found["columns"], "levels": found["levels"]}
     high, wide = table.rows / cells.shape[0], table.columns / cells.shape[1]
-    block = f"a cell is the mean of {number(high)} x {number(wide)} numbers" if high * wide > 1 else "a cell a number"
+    block = (
+        f"each cell is the mean of {number(high)} x {number(wide)} numbers"
+        if high * wide > 1
+        else "one cell for each number"
+    )
     magnitudes = ", their magnitudes" if data.dtype.is_complex else ""
     said = f"{shape_text(data.shape)} {dtype_name(data.dtype)}{magnitudes}: {block}"
     return Numbers(node=node, of=what, said=said, look=found, rows=_first(data.detach()))

@@ -40,7 +40,7 @@ class GraphView(anywidget.AnyWidget):
         folding: which modules are folded in that.
         holdings: where the numbers are.
         limit: how many nodes may be drawn.
-        direction: of what is drawn later, if there is nothing to be drawn yet.
+        direction: of the later picture, if nothing can be drawn yet.
     """
 
     # Read here: of a path anywidget makes a file to be watched, which holds every view that was ever made of it.
@@ -50,7 +50,7 @@ class GraphView(anywidget.AnyWidget):
     _last: "ClassVar[GraphView | None]" = None
     _outline: Outline | None = None
     _kept: bytes | None = None
-    _held = True  # by somebody who may display it once more
+    _held = True  # by a variable, so it may be displayed once more
 
     picture = traitlets.Bytes().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)
@@ -96,7 +96,7 @@ class GraphView(anywidget.AnyWidget):
             limit: how many nodes may be drawn; None for as many as before.
 
         Returns:
-            What is shown.
+            The picture that is shown.
         """
         folding = self._folding if self._folding is not None else folding
         outline = Outline.of(graph)
@@ -216,7 +216,9 @@ class GraphView(anywidget.AnyWidget):
         if (graph := self._at_hand()) is not None:
             for node in [one for one in graph.detail([id])["nodes"] if one["id"] == id]:
                 if (look := node[what]) is not None and look["columns"]:
-                    return Numbers(node=id, of=what, said=f"{node['label'][1]}: a cell a number", look=look, rows=[])
+                    return Numbers(
+                        node=id, of=what, said=f"{node['label'][1]}: one cell for each number", look=look, rows=[]
+                    )
         if self._holdings is None:
             return Numbers(node=id, of=what, said="The tensors of this picture no longer exist.", look=None, rows=[])
         return self._holdings.numbers(id, what)

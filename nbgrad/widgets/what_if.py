@@ -16,7 +16,7 @@ from nbgrad.widgets.folding.choose import LOOK
 from nbgrad.widgets.folding.concealed import UNKNOWN
 
 Changes = Mapping[str, Mapping[str, float]]
-"""By node and by the place of a number, row by row, what that is to be."""
+"""The new numbers: by node, and by the position of the number in row order."""
 
 
 class WhatIf:
@@ -123,7 +123,7 @@ class WhatIf:
         return {node: [lines.get(node, ""), rules.get(node, "")] for node in dict.fromkeys((*lines, *rules))}
 
     def _edges(self, outcome: RerunOutcome, id: int | None, hidden: set[str]) -> dict[str, str]:
-        """What came back along the edges of one node, by the ids that ``describe`` gives them."""
+        """The gradients along the edges of one node, by the ids that ``describe`` gives them."""
         known = outcome.contributions
         told = {
             edge: (call.id, position)
@@ -162,7 +162,7 @@ class WhatIf:
 
 
 def root_name(description: Description) -> str:
-    """What the picture calls that from which the last backward began."""
+    """The name in the picture of the tensor from which the last backward began."""
     return next((node["label"][0].split(" = ")[0] for node in reversed(description["nodes"]) if node["root"]), "loss")
 
 
@@ -199,7 +199,7 @@ def edge_ids(rerun: Rerun) -> Iterator[tuple[str, Call, int]]:
 
 
 def _statistics(tensors: Mapping[str, torch.Tensor], most: int) -> dict[str, Stats]:
-    """The statistics of tensors: of those of more than ``most`` numbers the norm alone."""
+    """The statistics of tensors; only the norm of those with more than ``most`` numbers."""
     keys = list(tensors)
     small = {at: tensors[key] for at, key in enumerate(keys) if tensors[key].numel() <= most}
     large = {at: tensors[key] for at, key in enumerate(keys) if at not in small}

@@ -88,7 +88,7 @@ WRONG: list[tuple[Any, Any, str, str]] = [
     (len, RIGHT, "type", "it is a builtin_function_or_method, where numbers are expected"),
     (Fraction(1, 2), RIGHT, "type", "it is a Fraction"),
     (-2.0, 2.0, "sign", "the sign is wrong"),
-    (3.0, 0.0, "numbers", "it is not right, also not with another sign or a factor 2"),
+    (3.0, 0.0, "numbers", "it is wrong by more than its sign or a factor 2"),
 ]
 
 

@@ -501,7 +501,7 @@ class TorchBent(torch.autograd.Function):
 )
 def test_a_part_that_is_not_recorded(func: Callable[[Tensor], Tensor]) -> None:
     text = failure(gradcheck, func, x3())
-    assert "op none: the rule of each is right alone" in text
+    assert "op none: the rule of each op is right by itself" in text
     assert "a part of func is not recorded (.data, detach(), item(), no_grad()" in text
 
 

@@ -133,7 +133,7 @@ def test_options_of_linear_cross_entropy_are_said_to_be_unused() -> None:
     [
         (lambda x: torch.stft(x, 8), RuntimeError, "needs return_complex"),
         (lambda x: torch.stft(x, 60, center=False, return_complex=True), RuntimeError, "between 1 and .* 30 places"),
-        (lambda x: torch.stft(x, 8, 0, return_complex=True), RuntimeError, "hop_length is to be 1 or more"),
+        (lambda x: torch.stft(x, 8, 0, return_complex=True), RuntimeError, "hop_length must be 1 or more"),
         (
             lambda x: torch.stft(x, 8, window=WINDOW[:5], return_complex=True),
             RuntimeError,

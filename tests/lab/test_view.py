@@ -155,7 +155,7 @@ def test_all_numbers_of_a_large_tensor_are_asked_of_the_kernel(
     value = panel.get_by_test_id("nbgrad-value-numbers")
     expect(value).to_contain_text("It answers when the running cell has ended")
     (lab_server.notebooks / "enough_numbers").touch()
-    expect(value).to_contain_text("(200, 300) float32: a cell is the mean of 1.562 x 2.344 numbers", timeout=30_000)
+    expect(value).to_contain_text("(200, 300) float32: each cell is the mean of 1.562 x 2.344 numbers", timeout=30_000)
     expect(value).to_contain_text("1.5       1.49       1.48       1.47       1.46       1.45  … 294 more")
     expect(value.get_by_test_id("nbgrad-heat")).to_have_attribute("viewBox", "0 0 128 128")
     value.scroll_into_view_if_needed()

@@ -92,7 +92,7 @@ def test_more_contrast_is_the_same_whoever_asks_for_it(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.trained(1, 1)), "contrast"))
     inks = """() => {
         const style = getComputedStyle(document.querySelector(".nbgrad"));
-        return ["ink", "muted", "card", "raised", "border", "wire", "faint", "scope-fill", "grad", "dim", "bold"].map(
+        return ["ink", "muted", "card", "raised", "border", "edge", "faint", "scope-fill", "grad", "dim", "bold"].map(
             name => style.getPropertyValue(`--nbg-${name}`));
     }"""
     plain = tab.evaluate(inks)

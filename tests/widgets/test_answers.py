@@ -41,7 +41,7 @@ def test_a_number_is_typed_into_a_page(opened: Any, tmp_path: Path) -> None:
         "3.5": f"✗ not yet: a factor 2 is missing: {OFTEN}.",
         "14": f"✗ not yet: a factor 2 is too many: {OFTEN}.",
         "0": "✗ not yet: it is 0, which is not right.",
-        "5": "✗ not yet: it is not right, also not with another sign or a factor 2.",
+        "5": "✗ not yet: it is wrong by more than its sign or a factor 2.",
         "seven": "✗ not yet: numbers are expected, such as -1.5 or 1/4.",
         "": "✗ not yet: numbers are expected, such as -1.5 or 1/4.",
         "7, 7": "✗ not yet: the shape is (), so 1 number is expected, not 2.",

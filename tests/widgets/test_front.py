@@ -44,10 +44,10 @@ def test_both_directions_are_one_picture(opened: Any) -> None:
     picture = lay_out(described)
     tab = opened(page(picture, "directions"))
     drawn = [edge for edge in described["edges"] if picture["layout"]["edges"][edge["id"]]]
-    assert 5 < len(drawn) < len(described["edges"]), "a row has no wire"
+    assert 5 < len(drawn) < len(described["edges"]), "a row has no edge"
     came = [edge for edge in drawn if edge["gradient"] is not None]
     expect(tab.locator(".nbg-back")).to_have_count(len(came))
-    expect(tab.locator(".nbg-wire")).to_have_count(len(drawn))
+    expect(tab.locator(".nbg-value")).to_have_count(len(drawn))
     assert tab.locator(".nbg-label:not(.nbg-back-label)").evaluate_all("all => all.map(e => e.textContent)") == [
         edge["label"] for edge in drawn if edge["mismatch"]
     ], "what no box says"
@@ -56,9 +56,9 @@ def test_both_directions_are_one_picture(opened: Any) -> None:
 
     tab.get_by_test_id("nbgrad-forward").click()
     expect(tab.locator(".nbg-back").first).to_be_hidden()
-    expect(tab.locator(".nbg-wire").first).to_be_visible()
+    expect(tab.locator(".nbg-value").first).to_be_visible()
     tab.get_by_test_id("nbgrad-backward").click()
-    expect(tab.locator(".nbg-edge:not(.nbg-none) .nbg-wire").first).to_be_hidden()
+    expect(tab.locator(".nbg-edge:not(.nbg-none) .nbg-value").first).to_be_hidden()
     expect(tab.locator(".nbg-back").first).to_be_visible()
     screenshot(tab, "view_backward")
     tab.get_by_test_id("nbgrad-both").click()
@@ -68,7 +68,7 @@ def test_both_directions_are_one_picture(opened: Any) -> None:
     edge.dispatch_event("mouseenter")
     expect(edge).to_have_class(re.compile("nbg-on"))
     widths = edge.evaluate(
-        "e => ['.nbg-wire', '.nbg-back'].map(part => getComputedStyle(e.querySelector(part)).strokeWidth)"
+        "e => ['.nbg-value', '.nbg-back'].map(part => getComputedStyle(e.querySelector(part)).strokeWidth)"
     )
     assert all(float(width.removesuffix("px")) > 2 for width in widths), "one lights up with the other"
     edge.dispatch_event("click")
@@ -818,7 +818,7 @@ def test_arrows_choose_a_direction(opened: Any) -> None:
         tab.keyboard.press(f"Arrow{key}")
         expect(chosen).to_be_focused()
         expect(chosen).to_have_attribute("aria-checked", "true")
-    expect(tab.locator(".nbg-edge:not(.nbg-none) .nbg-wire").first).to_be_hidden()
+    expect(tab.locator(".nbg-edge:not(.nbg-none) .nbg-value").first).to_be_hidden()
 
 
 PAINTED = """(layers) => {
@@ -898,7 +898,7 @@ def numbers_in(texts: list[str]) -> list[float]:
 
 
 def drawn(picture: Any, tab: Page) -> tuple[list[float], list[float]]:
-    """The coordinates of every wire and arrow head: those of the SVG, and those of the front end."""
+    """The coordinates of every edge and arrow head: those of the SVG, and those of the front end."""
     found = ElementTree.fromstring(svg(picture))
     graph = found.find("{*}g")
     assert graph is not None
@@ -906,9 +906,9 @@ def drawn(picture: Any, tab: Page) -> tuple[list[float], list[float]]:
         shape.get("d") or shape.get("points") or ""
         for group in graph.findall("{*}g")
         for shape in group
-        if re.fullmatch(r"nbgs-(wire|back|faint|wrong)(-tip)?", shape.get("class") or "")
+        if re.fullmatch(r"nbgs-(value|back|faint|wrong)(-tip)?", shape.get("class") or "")
     ]
-    theirs = tab.locator(".nbg-edge :is(.nbg-wire, .nbg-tip, .nbg-back, .nbg-back-tip)").evaluate_all(
+    theirs = tab.locator(".nbg-edge :is(.nbg-value, .nbg-tip, .nbg-back, .nbg-back-tip)").evaluate_all(
         "all => all.map(e => e.getAttribute('d') ?? e.getAttribute('points'))"
     )
     return numbers_in(ours), numbers_in(theirs)

@@ -351,10 +351,10 @@ def test_the_formula_of_a_step_says_the_names_of_the_cell(opened: Any) -> None:
     tab.get_by_test_id("nbgrad-steps").click()
     panel = tab.get_by_test_id("nbgrad-details")
     expect(panel).to_contain_text("gradient of the result of tanh, the input “x”")
-    told, wire = (tab.locator(one).bounding_box() for one in (".nbg-told", ".nbg-edge.nbg-current .nbg-back"))
+    told, line = (tab.locator(one).bounding_box() for one in (".nbg-told", ".nbg-edge.nbg-current .nbg-back"))
     assert told is not None
-    assert wire is not None
-    assert told["x"] > wire["x"] + wire["width"], "beside the wire, which can be seen"
+    assert line is not None
+    assert told["x"] > line["x"] + line["width"], "beside the edge, which can be seen"
     for _ in range(2):
         tab.get_by_test_id("nbgrad-next").click()
     expect(panel).to_contain_text("gradient of w, the input “b”")
@@ -366,7 +366,7 @@ def test_the_formula_of_a_step_says_the_names_of_the_cell(opened: Any) -> None:
     )
 
 
-def test_a_wire_ends_on_the_side_of_its_box(opened: Any) -> None:
+def test_an_edge_ends_on_the_side_of_its_box(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.wordy()), "ends"))
     far = tab.evaluate(
         """() => {

@@ -40,10 +40,10 @@ def contrast(tab: Page, selector: str) -> float:
     return float(min(tab.evaluate(CONTRASTS, selector)))
 
 
-def test_the_wire_of_what_has_no_gradient_can_be_seen(opened: Any) -> None:
+def test_the_edge_without_a_gradient_can_be_seen(opened: Any) -> None:
     for scheme in ("light", "dark"):
         tab = opened(page(lay_out(graphs.trained(1, 1)), "no gradient"), scheme)
-        assert contrast(tab, ".nbg-none > :is(.nbg-wire, .nbg-tip)") >= 3, scheme
+        assert contrast(tab, ".nbg-none > :is(.nbg-value, .nbg-tip)") >= 3, scheme
         screenshot(tab, f"view_no_gradient_{scheme}")
 
 
@@ -57,7 +57,7 @@ def test_what_steps_back_can_be_read_in_high_contrast(opened: Any) -> None:
         screenshot(tab, f"view_steps_{scheme}_contrast")
         tab.get_by_test_id("nbgrad-steps").click()
         tab.get_by_test_id("nbgrad-backward").click()
-        assert contrast(tab, ".nbg-none > :is(.nbg-wire, .nbg-tip)") >= 3, scheme
+        assert contrast(tab, ".nbg-none > :is(.nbg-value, .nbg-tip)") >= 3, scheme
 
 
 def test_a_narrow_view_has_room_for_a_search_and_for_what_its_colours_mean(opened: Any) -> None:

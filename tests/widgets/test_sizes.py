@@ -131,7 +131,7 @@ def test_few_numbers_are_written_out_and_an_element_type_is_told_once() -> None:
 
 
 def chain(layers: int) -> Description:
-    """Ops without a module, each wire from one to the next and one around two of them."""
+    """Ops without a module, each edge from one to the next and one around two of them."""
     x = nbgrad.tensor(torch.rand(20, 20), requires_grad=True)
     with nbgrad.AutogradGraph("chain") as graph:
         y = x
@@ -159,7 +159,7 @@ def test_a_chain_that_is_too_long_is_cut_into_columns(layers: int, monkeypatch: 
 
 
 @pytest.mark.parametrize("make", [lambda: chain(6), graphs.trained, *NETWORKS.values()])
-def test_wires_in_columns_lead_from_box_to_box(make: Any) -> None:
+def test_edges_in_columns_lead_from_box_to_box(make: Any) -> None:
     picture = lay_out(make())
     layout = picture["layout"]
     for edge in picture["description"]["edges"]:
@@ -195,7 +195,7 @@ MADE: list[Any] = [lambda: chain(6), skipping, *(partial(graphs.trained, 12, blo
 
 
 @pytest.mark.parametrize("make", [*MADE, *NETWORKS.values()])
-def test_no_wire_runs_through_a_box(make: Any) -> None:
+def test_no_edge_runs_through_a_box(make: Any) -> None:
     picture = lay_out(make())
     layout = picture["layout"]
     boxes = {one["id"]: layout["nodes"][one["id"]] for one in picture["description"]["nodes"] if one["row"] is None}
@@ -208,7 +208,7 @@ def test_no_wire_runs_through_a_box(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [*MADE, *NETWORKS.values(), *LOOPS.values()])
-def test_wires_have_no_kinks(make: Any) -> None:
+def test_edges_have_no_kinks(make: Any) -> None:
     picture = lay_out(make())
     for edge in picture["description"]["edges"]:
         runs = picture["layout"]["edges"][edge["id"]]
@@ -219,14 +219,14 @@ def test_wires_have_no_kinks(make: Any) -> None:
                     turned = atan2(after[1] - run[at][1], after[0] - run[at][0])
                     turned -= atan2(run[at][1] - before[1], run[at][0] - before[0])
                     assert abs(remainder(turned, 2 * pi)) < 0.2, (edge["id"], at, run)
-            # Where two points are the same, the wires beside the run have no step either.
+            # Where two points are the same, the lines beside the run have no step either.
             for by in (APART, -APART):
                 moved = beside(run, by)
                 assert all(abs(dist(a, b) - APART) < 1e-6 for a, b in zip(run, moved, strict=True)), edge["id"]
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_wires_turn_round_corners_between_columns(name: str) -> None:
+def test_edges_turn_round_corners_between_columns(name: str) -> None:
     """Also the one of the two that is on the inner side."""
     layout = lay_out(NETWORKS[name]())["layout"]
     turns = 0
@@ -270,7 +270,7 @@ def test_a_frame_ends_right_below_what_leaves_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("direction", ["TB", "LR"])
-def test_a_wire_goes_through_the_middle_of_its_mark(direction: Any) -> None:
+def test_an_edge_goes_through_the_middle_of_its_mark(direction: Any) -> None:
     x, w = nbgrad.tensor(torch.rand(4, 3)), nbgrad.tensor(torch.rand(3), requires_grad=True)
     with nbgrad.AutogradGraph("marked") as graph:
         ((x.sin() * w) + x.cos()).sum().backward()

@@ -37,7 +37,7 @@ def test_a_leaf_that_has_not_changed_is_shown_whole() -> None:
     w = weight()
     holdings = Holdings(closed(w))
     found = holdings.numbers("n0", "value")
-    assert found["said"] == "(40, 60) float32: a cell a number"
+    assert found["said"] == "(40, 60) float32: one cell for each number"
     assert levels(found).shape == (40, 60)
     signs = np.sign(levels(found).astype(int) - ord("M"))
     assert (signs == np.sign(w.data.numpy()))[np.abs(w.data.numpy()) > 10].all()
@@ -87,7 +87,7 @@ def test_a_map_is_bounded_and_a_cell_is_the_mean_of_its_block() -> None:
     data[:128, :256], data[200, 400] = 2.0, math.nan
     data[:, 300] = -1.0
     found = shown("n0", "value", data)
-    assert found["said"] == "(256, 512) float32: a cell is the mean of 2 x 4 numbers"
+    assert found["said"] == "(256, 512) float32: each cell is the mean of 2 x 4 numbers"
     cells = levels(found)
     assert cells.shape == (128, 128)
     assert (cells[:64, :64] == ord("Y")).all()
@@ -133,7 +133,7 @@ def test_a_map_that_the_picture_had_no_room_for_is_shown_when_asked_for(away: bo
     drawn = unpacked(widget.picture)["description"]["nodes"]
     without = next(node["id"] for node in drawn if node["kind"] == "leaf" and not node["value"]["columns"])
     widget.request = {"node": without, "of": "value"}
-    assert widget.numbers["said"] == "(32, 32): a cell a number"
+    assert widget.numbers["said"] == "(32, 32): one cell for each number"
     assert widget.numbers["look"]["columns"] == 32
     assert set(widget.numbers["look"]["levels"]) == {"Y"}
     widget.request = {"node": "n99", "of": "value"}

@@ -35,7 +35,7 @@ def test_a_value_that_is_changed_on_one_side_is_seen(monkeypatch: pytest.MonkeyP
         patch.setattr(curves, "TIP_LENGTH", 8.0)
         assert write_view.constants() != constants
     with monkeypatch.context() as patch:
-        patch.setitem(palette.WIRES, "back", ("#b8430b", palette.WIRES["back"][1]))
+        patch.setitem(palette.EDGES, "back", ("#b8430b", palette.EDGES["back"][1]))
         assert write_view.colours() != colours
     assert (write_view.constants(), write_view.colours()) == (constants, colours)
 
@@ -44,7 +44,7 @@ def test_the_style_sheet_has_no_colour_of_the_palette_of_its_own() -> None:
     known = {colour for paint in palette.PAINTS.values() for colour in vars(paint).values()}
     known |= {
         colour
-        for pair in (*palette.INKS.values(), *palette.WIRES.values(), *palette.NUMBERS.values())
+        for pair in (*palette.INKS.values(), *palette.EDGES.values(), *palette.NUMBERS.values())
         for colour in pair
     }
     own = re.findall(r"#[0-9a-f]{6}\b", STYLE)
@@ -53,8 +53,8 @@ def test_the_style_sheet_has_no_colour_of_the_palette_of_its_own() -> None:
 
 
 def test_the_style_sheet_names_only_colours_that_are_written() -> None:
-    used = set(re.findall(r"var\((--nbg-(?:fill|line|ink|wire)-\w+)\)", STYLE))
-    written = set(re.findall(r"(--nbg-(?:fill|line|ink|wire)-\w+):", write_view.colours()))
+    used = set(re.findall(r"var\((--nbg-(?:fill|line|ink|edge)-\w+)\)", STYLE))
+    written = set(re.findall(r"(--nbg-(?:fill|line|ink|edge)-\w+):", write_view.colours()))
     assert len(used) > 20
     assert used <= written
 

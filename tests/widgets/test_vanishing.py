@@ -183,8 +183,8 @@ def test_the_mean_of_a_normalization_is_no_factor_of_its_gradient() -> None:
     net = Twice()
     (text,) = told(lambda: net(nbgrad.randn(4, 2, 3, 3)).square())
     assert text.endswith(
-        "exactly 0 goes on to input, because weight (2,) is all 0 and gets a gradient of 0 itself, for what it is "
-        "multiplied with is 0 too: so it stays"
+        "exactly 0 goes on to input, because weight (2,) is all 0 and gets a gradient of 0 itself, because the "
+        "other factor is 0 too: so it stays 0"
     )
 
 

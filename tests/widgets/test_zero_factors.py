@@ -132,7 +132,7 @@ def test_what_waits_for_a_factor_that_begins_at_0_is_not_accused(case: str, step
         assert (
             "all 0. It gets one itself" in note or "is 0. It" in note or "was 0 then. Adam.step() has moved it" in note
         )
-        assert any("exactly zero as yet" in one["text"] for one in described["verdicts"])
+        assert any("exactly zero so far" in one["text"] for one in described["verdicts"])
     elif steps > 2:
         assert described["notes"] == []
 

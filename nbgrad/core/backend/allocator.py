@@ -17,7 +17,7 @@ LARGEST = 32 << 20
 
 @cache
 def keep_freed() -> None:
-    """Have freed memory kept for what comes next: up to 64 MiB at the end of the heap, and what is between used blocks.
+    """Let the allocator keep freed memory: up to 64 MiB at the end of the heap, and all between used blocks.
 
     It holds for all of the process, and the first call does it, when the first kind of op is recorded. The block is
     never written to, so it takes no memory. Where MALLOC_TRIM_THRESHOLD_ or MALLOC_MMAP_THRESHOLD_ is set, or another

@@ -10,7 +10,7 @@ import torch
 
 TWINS = {
     "torch.amp.grad_scaler": "amp",
-    "torch.autograd": "autograd",  # the backward of torch 2.6, which iterates over what is no tensor of its own
+    "torch.autograd": "autograd",  # the backward of torch 2.6, which iterates over any object that is no torch tensor
     "torch.autograd.gradcheck": "autograd",
     "torch.nn.modules.batchnorm": "nn",  # SyncBatchNorm converts modules
     "torch.nn.parallel.distributed": "nn.parallel",
@@ -122,7 +122,7 @@ def check_cut(op: str, grad_enabled: bool) -> bool:
     It gets torch tensors for those of ours among its arguments. Others belong to a module or are captured.
 
     Args:
-        op: what is about to run unrecorded, on a tensor that needs a gradient.
+        op: the op that is about to run unrecorded, on a tensor that needs a gradient.
         grad_enabled: whether nbgrad is to record; nothing is lost where it is not.
 
     Returns:

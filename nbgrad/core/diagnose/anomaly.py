@@ -63,19 +63,19 @@ class AnomalyError(RuntimeError):
 
 
 class detect_anomaly(Switch):  # noqa: N801  # torch's name
-    """Inside it the first op that makes a NaN or an Inf raises, in the forward and in the backward.
+    """A context in which the first op that makes a NaN or an Inf raises an error, in the forward and in the backward.
 
-    Ops that are not recorded are checked as well; those of plain torch while a graph is open. An Inf in a constant or a
-    number, as in a mask of -inf, is allowed; a NaN is not, and the message names an input that holds one. Works
-    as ``with detect_anomaly():`` and ``@detect_anomaly()``. It is for debugging: every result is read once more, and
-    the CPU waits for the GPU each time.
+    Ops that are not recorded are checked as well. Ops of plain torch are checked while a graph is open. An Inf in a
+    constant or a number is allowed, as in a mask of -inf. A NaN there is not allowed: the message names the input that
+    holds it. Works as ``with detect_anomaly():`` and ``@detect_anomaly()``. It is for debugging: every result is read
+    once more, and the CPU waits for the GPU each time.
 
     Args:
         check_nan: False only notes the lines of ops, which other messages then name.
 
     Raises:
-        AnomalyError: a RuntimeError, as torch raises. Every ``.grad`` is then as it was before the backward; those of
-            torch's own tensors may have changed.
+        AnomalyError: a RuntimeError, as torch raises. Every ``.grad`` of an nbgrad tensor is then as it was before the
+            backward. The ``.grad`` of a torch tensor may have changed.
     """
 
     __slots__ = ("_check",)
@@ -92,9 +92,9 @@ class detect_anomaly(Switch):  # noqa: N801  # torch's name
 
 
 class set_detect_anomaly(Setting):  # noqa: N801  # torch's name
-    """What ``detect_anomaly`` does from this call on, until ``set_detect_anomaly(False)``; in a ``with`` only inside.
+    """Turn ``detect_anomaly`` on from this call to ``set_detect_anomaly(False)``; as a ``with`` block, only inside it.
 
-    Inside a ``with`` block of nbgrad's it holds until that ends, and in its thread or task alone.
+    Inside another ``with`` block of nbgrad it holds until that block ends. It holds only in its own thread or task.
 
     Args:
         mode: whether it is on.
@@ -289,7 +289,7 @@ class _AnomalyObserver(Observer):
         raise AnomalyError(lines, cause, phase="backward", kind=kind, index=index, **facts)
 
     def _explained(self, node: Node, position: int, kind: str, full: torch.Tensor) -> tuple[list[str], str]:
-        """What came in, what was saved, and the local derivative there, which the rule gives for gradient 1."""
+        """The incoming gradient, the saved values, and the local derivative, which the rule gives for gradient 1."""
         incoming = self._incoming.get(node, {})
         if _torchs(node):  # its rule and what it saved are torch's
             came_in = [nonfinite.summary(_INCOMING, gradient) for gradient in incoming.values()]
@@ -322,7 +322,7 @@ _INCOMING = "incoming gradient"
 
 
 def _rule(node: Node, position: int) -> Callable[[list[Any]], Any]:
-    """What gives the gradient of an input, of another incoming gradient and other values than those saved."""
+    """A function for the gradient of an input, with another incoming gradient and values other than the saved ones."""
     needed = tuple([edge is not None for edge in node.edges])
 
     def run(values: list[Any]) -> Any:
@@ -336,7 +336,7 @@ def _rule(node: Node, position: int) -> Callable[[list[Any]], Any]:
 
 
 def _slope(rule: Callable[[list[Any]], Any], node: Node, full: torch.Tensor, index: tuple[int, ...]) -> float | None:
-    """What the rule gives at ``index`` for an incoming gradient of 1 there; None where that is not to be had."""
+    """The result of the rule at ``index`` for an incoming gradient of 1 there; None if it cannot be computed."""
     if full.shape != node.shape and node.shape.numel() != 1:
         return None  # an element of the input has many paths to the output, and each has a derivative of its own
     shape, none = tuple(full.shape), torch.zeros((), dtype=node.dtype, device=full.device)
@@ -378,7 +378,7 @@ def _ran(origin: Origin) -> str:
 
 
 _KEPT = 1 << 26
-"""Of a tensor with more bytes than this no copy is kept while an op overwrites it."""
+"""The largest tensor, in bytes, of which a copy is kept while an op overwrites it."""
 
 
 def _kept(data: torch.Tensor) -> "torch.Tensor | Stats":

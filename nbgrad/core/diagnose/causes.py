@@ -105,7 +105,7 @@ def _factor(problem: Mismatch) -> str:
 
 
 def _multiple(problem: Mismatch, size: float) -> str:
-    # The parts of complex numbers are none of those that a mean divides by.
+    # A mean does not divide by the parts of complex numbers.
     output, input = (shape[: len(shape) - pair] for shape, pair in zip(problem.shapes, problem.complex, strict=True))
     counts = {*output, *input, prod(output), prod(input)} - {0, 1, 2}
     for count in sorted(counts):

@@ -239,7 +239,7 @@ def _culprit(calls: Sequence[tuple[_Call, int]], limits: Limits) -> tuple[_Call,
     return at_a_kink
 
 
-# What the error says.
+# The text of the error.
 
 
 def _explained(title: str, problem: Mismatch, calls: Sequence[tuple[_Call, int]]) -> str:
@@ -296,7 +296,7 @@ def _index(element: int, shape: tuple[int, ...], of: str, paired: bool) -> str:
 def _blamed(culprit: tuple[_Call, int, Mismatch] | None) -> list[str]:
     """The op whose rule it is, and what that gives alone, at the values it saw."""
     if culprit is None:
-        return ["  op              none: the rule of each is right alone, at the values it saw"]
+        return ["  op              none: the rule of each op is right by itself, at its values"]
     call, order, problem = culprit
     got, want = problem.values
     digits = 17 if problem.kind == "nondeterministic" else 8

@@ -42,7 +42,7 @@ class Probe:
         self.results = results or [f"output {k}" for k in range(len(self.run()))]
 
     def problem(self) -> "Mismatch | None":
-        """What is wrong with the gradients, the worst of it, if anything is."""
+        """The worst fault of the gradients, if there is one."""
         outputs = self.run()
         live = [k for k, out in enumerate(outputs) if out.requires_grad]
         slopes = {k: self.analytic(outputs[k]) for k in live}
@@ -144,12 +144,12 @@ class Mismatch:
 
     @property
     def name(self) -> str:
-        """What the input is called."""
+        """The name of the input."""
         return self.probe.names[self.input]
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of the output and of the input; the two parts of complex numbers are one more dimension."""
+        """The shapes of the output and of the input; the two parts of complex numbers are one more dimension."""
         shapes = tuple(self.probe.run()[self.output].shape), tuple(self.probe.leaves[self.input].shape)
         output, input = ((*shape, 2) if paired else shape for shape, paired in zip(shapes, self.complex, strict=True))
         return output, input

@@ -23,10 +23,10 @@ TORCHS = {
     "tensor": ("input",),
     "x": ("input",),
 }
-"""What torch calls an input that a row calls as formulas do."""
+"""torch's names of the inputs that a row names as formulas do."""
 
 NUMPYS = {"dim": ("axis",), "input": ("x", "a", "x1"), "keepdim": ("keepdims",), "other": ("x2",)}
-"""What numpy calls an argument of torch's: torch's own parser takes these names in all functions that it reads for."""
+"""numpy's names of torch's arguments: torch's own parser accepts them in all functions that it parses for."""
 
 
 class Parameters(NamedTuple):
@@ -161,7 +161,7 @@ def _by_position(op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any]) ->
 
 
 _SCALED = {"add": "alpha", "addcdiv": "value", "addcmul": "value", "sub": "alpha"}
-"""What torch once took after the first tensor: a number that the others are multiplied by."""
+"""The argument that older torch took after the first tensor: a number that the other tensors are multiplied by."""
 
 
 def _in_order(op: OpInfo, args: tuple[Any, ...]) -> tuple[Any, ...]:

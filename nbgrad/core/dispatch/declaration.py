@@ -15,15 +15,16 @@ class Declaration:
     Attributes:
         formula: LaTeX of the forward, in the symbols of the inputs.
         symbols: the symbols of inputs, settings, results and their gradients (``g_out``) in the formulas, such as
-            ``{"input": "u"}``. Names of one letter and the names in ``formula.LETTERS`` need no entry. With the symbols
-            ``formula_with`` writes the formula with other names.
+            ``{"input": "u"}``. Names of one letter and the names in ``formula.LETTERS`` need no entry. ``formula_with``
+            replaces these symbols by other names.
         name: the op's name; default: that of the function.
         samples: yields the inputs that the tests run the row on.
         kernel: torch's function, if the forward only passes its inputs and settings on to it. A call without settings
             then runs this function directly, without the forward.
         broadcasts: True if all inputs broadcast, or the names of those that do. The engine then sums their gradients.
-        sums: for inputs that a fused kernel broadcasts, and whose gradients it returns already summed, as the bias of a
-            convolution: a function that returns the reduction from the shapes of output and input, for observers.
+        sums: a function for each input that a fused kernel broadcasts, such as the bias of a convolution. The kernel
+            returns the gradient of such an input already summed. The function gets the shapes of output and input, and
+            returns this reduction for observers.
         differentiable: False if the op has no gradient.
         no_gradient: inputs that never get a gradient.
         flat: inputs on which the result depends only by jumps, as the gradient of relu depends on its input.
@@ -39,7 +40,7 @@ class Declaration:
         domain: the interval from which random test inputs are drawn.
         operator: Python's operator for it, as ``add`` for ``+``.
         method: whether ``Tensor`` has it as a method; default: whether torch's has.
-        reference: torch's own function, if it is not the one of the same name.
+        reference: torch's function for the op, if it has another name.
         policy: torch's function whose autocast policy holds, if the kernel does not have one on every device.
         view: whether the output may share the memory of the first input.
         inplace: whether there is an in-place form, a method with an underscore; or, if torch has no method of that

@@ -56,7 +56,7 @@ LETTERS: dict[str, tuple[str, ...]] = {
 """By which symbols formulas call an argument of that name: the first of them that the row's formulas have."""
 
 _NEUTRAL = {"min": r"-\infty", "max": r"\infty"}
-"""What stands for an argument that a call left out, where it is neither an addend nor a factor."""
+"""The symbol for an argument that a call left out, where it is neither an addend nor a factor."""
 
 _TOKEN = re.compile(
     r"""\\(?:text|operatorname\*?|mathrm|mathbf|mathit|mathsf|mathcal|mathbb|mathfrak|mathbin|boldsymbol|begin|end)
@@ -78,7 +78,7 @@ _ACCENTS = {r"\bar": r"\overline", r"\hat": r"\widehat", r"\overline": r"\overli
 """Commands that draw something over a symbol, and those that draw it over a long one."""
 
 _TAKES_ONE = frozenset({"_", "^", r"\sqrt", *_ACCENTS})
-"""What takes the one token or the one group after it."""
+"""Commands that take the one token or the one group after them."""
 
 _PLUS = frozenset({"+", "-", r"\pm", r"\mp"})
 _PRODUCT = frozenset({r"\odot"})
@@ -90,7 +90,7 @@ _APART = frozenset(
         *(r"\notin", r"\ni", r"\sim", r"\to", r"\land", r"\lor", r"\le", r"\ge"),
     }
 )
-"""What binds less than a sum: relations and punctuation."""
+"""Symbols that bind less than a sum: relations and punctuation."""
 
 _OPEN = frozenset({"(", "[", "{", r"\lfloor", r"\lceil", r"\{", r"\langle"})
 _CLOSE = frozenset({")", "]", "}", r"\rfloor", r"\rceil", r"\}", r"\rangle"})
@@ -138,7 +138,7 @@ def formula_with(row: OpInfo, names: Mapping[str, str | None], *, rule: str | No
             one result; without it a bar over the result's name stands for it. ``tensors[0]`` and the like name the
             members of a list. A setting may be given as a number. None stands for an input that the call left out: the
             formula loses that addend or factor. What the formula does not mention is ignored.
-        rule: the input whose gradient's formula it is to be; None for the formula of the op itself.
+        rule: the input whose gradient has the wanted formula; None for the formula of the op itself.
 
     Raises:
         ValueError: the row has no argument or result of such a name, or no rule for that input, or a name is no LaTeX
@@ -391,7 +391,7 @@ def _stands_alone(text: str, kind: int, left: str, right: str) -> bool:
 
 
 def _side(texts: tuple[str, ...], place: int, bars: dict[int, int], direction: int) -> str:
-    """What a symbol stands beside: something ``apart``, a ``sum``, a ``minus``, an ``odot``, or what ``binds`` it."""
+    """The neighbour of a symbol: something ``apart``, a ``sum``, a ``minus``, an ``odot``, or one that ``binds`` it."""
     if not 0 <= place < len(texts):
         return "apart"
     text = texts[place]
@@ -539,7 +539,7 @@ def _barred(symbol: str) -> str:
 
 
 def _lists(row: OpInfo) -> tuple[str, ...]:
-    """The names of what is a list: its members are named by their position."""
+    """The names of lists: their members are named by position."""
     return (*((row.listed,) if row.listed else ()), *(("out", "g_out") if row.many else ()))
 
 

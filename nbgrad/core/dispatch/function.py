@@ -22,7 +22,7 @@ from nbgrad.core.tensor.views import View
 
 
 class Context:
-    """What a forward keeps for its backward: the ``ctx`` of a ``Function``. Other attributes may be set freely.
+    """The ``ctx`` of a ``Function``: it keeps the values of a forward for its backward. You may set other attributes.
 
     Attributes:
         needs_input_grad: for each input of ``apply``, whether its gradient is asked for.
@@ -50,7 +50,7 @@ class Context:
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What ``save_for_backward`` kept, in order; only inside ``backward``."""
+        """The tensors that ``save_for_backward`` kept, in order; only inside ``backward``."""
         if self._tensors is None:
             raise RuntimeError("ctx.saved_tensors is only there inside backward()")
         return self._tensors
@@ -101,8 +101,8 @@ class Function:
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Keep what the backward needs; where it is defined, ``forward`` gets no ``ctx``."""
-        raise NotImplementedError("a Function whose forward takes ctx sets it up there")
+        """Save the values for the backward. If a subclass defines it, ``forward`` gets no ``ctx``."""
+        raise NotImplementedError("a Function needs setup_context(ctx, inputs, output), or a forward that takes ctx")
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
@@ -196,7 +196,7 @@ def _is_apart(function: type[Function]) -> bool:
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a ``backward`` that cannot be differentiated: trying to is an error instead of a wrong gradient."""
+    """Decorate a ``backward`` that cannot be differentiated: a second-order gradient is then an error, never wrong."""
 
     @wraps(backward)
     @restoring

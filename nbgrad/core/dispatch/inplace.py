@@ -232,7 +232,7 @@ class Rebase:
     calls ``commit`` again in an ``except`` block. The second call does what the first one has left undone.
 
     Args:
-        target: what is changed in place.
+        target: the tensor that is changed in place.
         scatter: the row that puts a view into its base.
         result: whether a rule needs the value of the target after the change.
 
@@ -279,7 +279,7 @@ class Rebase:
 
 
 def become(target: Tensor, origin: Any, *, needs_grad: bool) -> None:
-    """Give ``target`` another origin; if its gradient is to be kept, it is that of the value as it is now.
+    """Give ``target`` another origin; if its gradient is kept, it is that of the present value.
 
     A second call goes on where an interrupt has stopped the first one.
     """

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 class op(Declaration):  # noqa: N801  # it is used as a function
     __doc__ = f"""Decorate the forward of an op: positional parameters are tensors, keyword-only ones are settings.
 
-    A parameter ``*tensors`` is a list of tensors, which is called with one list as torch's ``cat`` is.
+    A parameter ``*tensors`` takes a list of tensors: users pass one list, as to torch's ``cat``.
 
     Raises:
-        ValueError: there is a row of that name already, or no setting of a name in ``unvaried``, or ``symbols`` has a
-            name that is none of the row's or a symbol that is not in the formula.
+        ValueError: a row of that name exists already; ``unvaried`` or ``symbols`` has a name that the row does not
+            have; or a symbol in ``symbols`` is not in the formula.
 
     Args:{(Declaration.__doc__ or "").partition("Attributes:")[2]}"""
 
@@ -147,4 +147,4 @@ _NO_SETTINGS: dict[str, Any] = {}
 """The settings of a call never change, so all operators share one dict."""
 
 _OPERANDS = (Tensor, torch.Tensor, int, float, complex, np.ndarray, np.generic)
-"""What an operator knows as its other operand; Python asks any other operand itself."""
+"""The types that an operator accepts as its other operand; for any other type Python asks that operand."""

@@ -7,7 +7,7 @@ import torch
 
 
 class Domain(NamedTuple):
-    """An interval that random numbers are drawn from, uniformly, and what is excluded around zero."""
+    """An interval from which random numbers are drawn uniformly, and the part around zero that is excluded."""
 
     low: float
     high: float
@@ -68,7 +68,7 @@ Samples = Callable[[Make], Iterator[Sample]]
 
 
 def unary(make: Make) -> Iterator[Sample]:
-    """Every shape."""
+    """A random tensor of every shape."""
     yield from (Sample.of(make(*shape)) for shape in SHAPES)
 
 
@@ -92,7 +92,7 @@ def points(*values: float) -> torch.Tensor:
 
 
 def at(*points: float) -> Samples:
-    """A tensor of special points, after every shape."""
+    """A random tensor of every shape, then a tensor of the special points."""
 
     def samples(make: Make) -> Iterator[Sample]:
         yield from unary(make)
@@ -114,7 +114,7 @@ def reducing(make: Make) -> Iterator[Sample]:
 
 
 def along_a_dim(make: Make) -> Iterator[Sample]:
-    """Every shape along its first and its last dimension, which a single number has too, as torch counts."""
+    """Every shape along its first and its last dimension. As in torch, a 0-d tensor also accepts 0 and -1."""
     for shape in SHAPES:
         yield Sample.of(make(*shape), dim=0)
         yield Sample.of(make(*shape), dim=-1)

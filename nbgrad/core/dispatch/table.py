@@ -41,7 +41,7 @@ _KEPT = 2**15
 """How many names of inputs the rows of one op for lists of other lengths may keep, and the plans of one of those."""
 
 FIELDS = (*INFO, "_plans", "autocasts", "holomorphic", "kernel", "simple", "view")
-"""What row.pxd and node.pxd declare as C fields of a row: all that a call reads."""
+"""The C fields of a row, which row.pxd and node.pxd declare: all fields that a call reads."""
 
 
 class Twin(Protocol):
@@ -60,7 +60,7 @@ class Twin(Protocol):
         """Make of a tensor the view that the row makes of it."""
 
     def forget(self) -> None:
-        """Drop what was made from the rules: the row has got another rule."""
+        """Drop the caches made from the rules: the row has a new rule."""
 
 
 class Op(OpInfo):
@@ -79,7 +79,7 @@ class Op(OpInfo):
         mutates: the inputs that it changes in place.
         unvaried: settings that all samples leave at one value, each with the reason.
         symbols: the symbols of arguments and results in the formulas that ``formula.symbols`` would not find by itself.
-        plan: how it makes plans.
+        plan: the function that makes the plan of a call: the rules that a backward runs, and the values that they need.
     """
 
     def __init__(self, forward: Callable[..., Any], declared: Declaration) -> None:
@@ -148,33 +148,34 @@ class Op(OpInfo):
 
         After ``g`` the rule names what it needs, and the engine saves exactly that: inputs, ``out``, settings, further
         outputs of the forward, and ``NAME_shape`` or ``NAME_device`` of an input whose values it does not need. It must
-        return a new tensor, a view of ``g``, or None for zero; it is written in ops that work on torch tensors
-        and on ``Tensor`` alike. ``NAME_path`` is None in a plain backward, and in one that is recorded a tensor without
-        memory that leads to where the input came from: for a row that has the input as a ``flat`` one.
+        return a new tensor, a view of ``g``, or None for zero; it is written in ops that work on torch tensors and on
+        ``Tensor`` alike. A row with the input ``NAME`` among its ``flat`` ones may also name ``NAME_path``. In a plain
+        backward it is None. In a recorded backward it is a tensor without memory that has the history of the input.
 
-        Where several outputs have a gradient, the rule names those it takes, ``g_NAME`` with the output's name, in
-        place of ``g``; of an op with ``many`` outputs ``g`` is the list of them all. None stands for the gradient of
-        an output that no path from the root of the backward reached.
+        If several outputs have a gradient, the rule names the gradients that it takes: ``g_NAME``, with the name of the
+        output, in place of ``g``. For an op with ``many`` outputs, ``g`` is the list of all gradients. None stands for
+        the gradient of an output that no path from the root of the backward reached.
 
         Args:
             input: the name of the input.
             formula: LaTeX of its gradient.
-            kernel: what the rule does with ``g`` and what it names, where that is no more than to call it: an operator,
-                as ``operator.mul``, or ``identity``. A backward then calls it directly.
+            kernel: the function that the rule calls on ``g`` and its other arguments, if it does nothing else: an
+                operator, as ``operator.mul``, or ``identity``. A backward then calls this function directly.
 
         Raises:
-            ValueError: the op has no such input, or the rule names what there is not.
+            ValueError: the op has no such input, or the rule has a parameter that the op does not know.
         """
         return self._ruled({input: formula}, joint=False, kernel=kernel)
 
     def joint_rule(self, **formulas: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate one rule for all inputs named here: it gives the tuple of their gradients, as one kernel does.
 
-        It takes after the gradients ``needed``, which says for each input of the op whether its gradient is asked for,
-        and then what it needs, as any rule. It returns one gradient for each input of the op, None where there is none.
-        A list of tensors is one name here: the rule gets it as a tuple and gives one gradient for each. A rule that
-        makes the gradient of each tensor of the list from the others names ``NAME_others``: where one alone needs a
-        gradient, its values are not saved, and the rule does not read them in that tuple.
+        Its first parameters are the gradients, then ``needed``, then any values as in other rules. ``needed`` says for
+        each input of the op whether its gradient is needed. The rule returns one gradient for each input of the op,
+        None where there is none. A list of tensors is one name here: the rule gets it as a tuple, and returns one
+        gradient for each tensor. If the gradient of each tensor of the list depends only on the other tensors, the rule
+        names ``NAME_others``. Then, if only one tensor needs a gradient, its values are not saved, and the rule must
+        not read them in that tuple.
         """
         return self._ruled(formulas, joint=True)
 
@@ -323,19 +324,19 @@ class Op(OpInfo):
         return self._outputs(node, args, result, settings, recorded=recorded or recording(state))
 
     def known(self, result: Any, *paths: Any, **settings: Any) -> Any:
-        """Give ``result``, a result of an earlier run, the history that a run of the op would give it.
+        """Attach to ``result``, the result of an earlier run, the history that a new run of the op would give it.
 
-        So a rule can name a result of its forward although second orders go through the inputs. Then the values of the
-        inputs need not be saved.
+        So a rule can use a result of its forward, although second-order gradients depend on the inputs. The values of
+        the inputs then need not be saved.
 
         Args:
-            result: what the op gives of its inputs, computed before.
+            result: the output of the op for its inputs, computed before.
             paths: the inputs as a rule gets them by ``NAME_path``. In a plain backward all are None: ``result`` comes
                 back as it is.
             settings: those of the op.
 
         Raises:
-            TypeError: a rule of the op names the values of an input, which a path has not.
+            TypeError: a rule of the op needs the values of an input; a path has no values.
         """
         if paths.count(None) == len(paths):
             return result
@@ -456,7 +457,7 @@ class Op(OpInfo):
                 if self.inputs[position] not in self.rules:
                     raise NotImplementedError(
                         f"op {self.name!r} has no gradient rule for {self.inputs[position]!r}: "
-                        "detach() it if it is to be a constant"
+                        "detach() it if it should be a constant"
                     )
         makes = wanted and self.differentiable
         plan = self.plan(self, wanted, key < 0) if makes else None
@@ -467,7 +468,7 @@ class Op(OpInfo):
 
     @property
     def in_place(self) -> Twin:
-        """The twin that changes its first input and returns it."""
+        """The in-place form of the op: it changes its first input and returns it."""
         if self._in_place is None:
             raise AttributeError(f"op {self.name!r} has no in-place twin: declare it with @op(..., inplace=True)")
         return self._in_place

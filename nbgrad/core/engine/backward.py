@@ -41,7 +41,7 @@ from nbgrad.core.engine.tensor_data import memory_of
 Roots = list[tuple[Origin, Any]]
 
 Inputs: TypeAlias = TensorBase | Sequence[TensorBase]
-"""What a backward is told to accumulate in, and nothing else."""
+"""The origins in which a backward accumulates, if the caller named them."""
 
 
 @restoring
@@ -80,7 +80,7 @@ def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, creat
 
 
 def _accumulate(hooks: Hooks, tensor: Any, gradient: Any, taken: set[int], create_graph: bool) -> None:
-    """Write the ``.grad`` of a leaf that has hooks: its reducer does, or the gradient is added as it is."""
+    """Write the ``.grad`` of a leaf that has hooks: its reducer writes it, or the gradient is added unchanged."""
     reducer, number = hooks.reducer or (None, 0)
     if reducer is None or not reducer.put(number, tensor):
         tensor.accumulate(gradient, taken, create_graph=create_graph)
@@ -173,10 +173,10 @@ class Walk:
         leaves: the leaves and their gradients, after the run.
         roots: the origins where it begins, while it runs.
         shown: the addresses of gradients that the user's own code has seen or made, and may still hold.
-        reducers: those that have taken a gradient; None in a walk that writes no ``.grad``, and asks none.
+        reducers: the reducers that have taken a gradient; None in a walk that writes no ``.grad``, and asks no reducer.
         hurried: whether leaves with a reducer are visited as soon as their gradients are complete. Other leaves are
             older than all nodes, so they are visited last.
-        last_uses: where the walk is ``hurried``, for a node the leaves that get nothing more when its rules have run.
+        last_uses: if the walk is ``hurried``: by node, the leaves whose gradients are complete when its rules have run.
     """
 
     __slots__ = (
@@ -269,7 +269,7 @@ class Walk:
         return latest
 
     def _wait(self, origin: Origin) -> None:
-        """Put ``origin`` among those to visit. In a chain the only one that waits never enters the heap."""
+        """Add ``origin`` to the origins to visit. In a chain a single origin waits, and never enters the heap."""
         latest = self.next
         if latest is None:
             waiting = self.waiting
@@ -281,7 +281,7 @@ class Walk:
         heappush(self.waiting, (-origin.seq, origin))
 
     def _add(self, origin: Origin, gradient: Any) -> None:
-        """Add to what ``origin`` has received so far."""
+        """Add to the gradient that ``origin`` has received so far."""
         held = self.pending.get(origin)
         if held is None:
             self.pending[origin] = gradient
@@ -458,7 +458,7 @@ def _seq(origin: Origin) -> int:
 
 
 def _undone(node: Node, position: int, got: tuple[int, ...], want: tuple[int, ...]) -> Reduction:
-    """The reduction that brings what a rule gave to the shape of its input; an error if the op broadcasts no input."""
+    """The reduction from the result of a rule to the shape of its input; an error if the op broadcasts no input."""
     undone = reduction(got, want) if position in node.plan.broadcasts else None
     if undone is None:
         raise RuntimeError(

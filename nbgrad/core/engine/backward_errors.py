@@ -34,7 +34,7 @@ def place_of(node: Node | Output) -> Place | None:
 
 
 def path_ends(data: torch.Tensor) -> str:
-    """The sentence on where the paths end along which ``data`` were computed; empty where that is not known."""
+    """The sentence about the ends of the paths along which ``data`` were computed; empty if they are unknown."""
     cuts = [cut for observer in current().observers for cut in observer.path_ends(data)]
     if not cuts:
         return ""
@@ -43,7 +43,7 @@ def path_ends(data: torch.Tensor) -> str:
 
 
 def _remedy(cut: Cut) -> str:
-    """What to do where a path ends; an update of a parameter belongs inside of ``no_grad()``, and changes it there."""
+    """The remedy at the end of a path; an update of a parameter must change it in place, inside ``no_grad()``."""
     step = change_in_place(cut.place.file, cut.place.line) if cut.kind == "no_grad" else None
     if step is None:
         return cut.remedy
@@ -96,7 +96,7 @@ def freed(node: Node, saved: Freed) -> RuntimeError:
     plan = node.plan
     values = {*node.op.inputs, *node.op.results}
     tensors = [name for name, version in zip(plan.saved_names, node.versions, strict=True) if version is not None]
-    # Of x * 2 only the 2 was saved: it is freed all the same, as torch has it.
+    # For x * 2 only the 2 was saved: it is freed all the same, as in torch.
     quoted = [repr(name) for name in sorted(tensors or plan.saved_names) if name in values or "[" in name]
     names = " and ".join([", ".join(quoted[:-1]), *quoted[-1:]] if len(quoted) > 1 else quoted)
     by = f"by the backward at {saved.place}"

@@ -46,7 +46,7 @@ def _over(source: tuple[int, ...], target: tuple[int, ...], dims: list[int]) -> 
 
 
 Sums = Callable[[tuple[int, ...], tuple[int, ...]], Reduction | None]
-"""What was summed for an input, by the shapes of the output and the input; None if nothing was."""
+"""A function of the shapes of output and input that returns the sum for the input; None if nothing was summed."""
 
 
 def for_features(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction | None:

@@ -10,4 +10,4 @@ Lengths: type = tuple
 """A tuple or a ``torch.Size``."""
 
 Referred: type = object
-"""What a weak reference leads to."""
+"""The class of objects to which a weak reference leads."""

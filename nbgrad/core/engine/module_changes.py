@@ -1,4 +1,4 @@
-"""How often an attribute of some module has changed: what was made from the attributes holds as long as this stays."""
+"""Counts of changes of module attributes: a result computed from them is valid while the count stays the same."""
 
 import torch.nn.modules.module as every_module
 
@@ -15,7 +15,7 @@ class ModuleChanges:
     """A count of changes.
 
     Attributes:
-        count: how many there were.
+        count: the number of changes.
         hooks: how often a hook was added to a module, or taken from one.
     """
 
@@ -25,7 +25,7 @@ class ModuleChanges:
 
 
 module_changes = ModuleChanges()
-"""The changes of attributes of all modules: a mode, a setting, a child, a hook. The numbers in a parameter are none."""
+"""Changes of attributes of all modules: a mode, a setting, a child, a hook, but not the numbers of a parameter."""
 
 
 def global_hooks() -> tuple[tuple[int, ...], ...]:

@@ -81,7 +81,7 @@ class TensorBase:
 
 
 def raw_of(value: Any) -> Any:
-    """The torch tensor that ``value`` wraps; what is no ``Tensor`` comes back as it is."""
+    """The torch tensor that ``value`` wraps; any other object unchanged."""
     return value._data if isinstance(value, TensorBase) else value
 
 
@@ -97,7 +97,8 @@ class Hooks:
         after: run on the gradients that the rules of a node gave, and those of its outputs.
         accumulated: run on a leaf after its ``.grad`` has been written.
         retained: the tensor that asked to keep this gradient as its ``.grad``, weakly.
-        reducer: what reduces the gradient of a leaf over several processes, and the number of the leaf there.
+        reducer: the object that reduces the gradient of a leaf over several processes, and the number of the leaf
+            there.
     """
 
     __slots__ = ("accumulated", "after", "before", "gradient", "reducer", "retained")
@@ -124,7 +125,7 @@ class Reducer:
         REDUCERS[number] = ref(self, lambda _: REDUCERS.pop(number, None))
 
     def hurries(self) -> bool:
-        """Whether the next backward is to bring each gradient when it is complete, not when all rules have run."""
+        """Whether the next backward should bring each gradient when it is complete, not when all rules have run."""
         raise NotImplementedError
 
     def take(self, number: int, gradient: Any, walk: Any) -> None:
@@ -152,7 +153,7 @@ class Reducer:
         raise NotImplementedError
 
     def end(self) -> None:
-        """Do what is left when every ``.grad`` has been written."""
+        """Finish, when every ``.grad`` has been written."""
         raise NotImplementedError
 
     def abandon(self, error: BaseException) -> None:
@@ -277,7 +278,7 @@ class Deferred:
     __slots__ = ()
 
     def restore(self, node: "Node") -> Any:
-        """Put back what ``node`` had saved, and return it."""
+        """Restore the saved values of ``node``, and return them."""
         raise NotImplementedError
 
 
@@ -309,7 +310,7 @@ class Rule(NamedTuple):
 
     Attributes:
         function: takes the gradients, for a joint rule which inputs need theirs, and what ``needs`` names.
-        needs: what the function names after the gradients.
+        needs: the parameters of the function after the gradients.
         formula: LaTeX.
         outputs: positions of the outputs whose gradients it names; None for the one gradient ``g``.
         joint: whether one call gives the gradients of all inputs.
@@ -334,7 +335,7 @@ INFO = (
     *("many", "name", "no_gradient", "optional", "required", "results", "rules", "several", "shown", "stretched"),
     *("sums", "variadic"),
 )
-"""What node.pxd declares as C fields of an ``OpInfo``: those of its attributes that are fields."""
+"""The C fields of an ``OpInfo``, which node.pxd declares: those of its attributes that are fields."""
 
 
 class OpInfo:
@@ -349,7 +350,7 @@ class OpInfo:
         optional: how many of the last inputs may be left out.
         defaults, required: the settings with their default values, and the names of those that have none.
         variadic: the setting that takes all remaining positional arguments; None for most ops.
-        results: names of what the forward returns; empty for an op with ``many`` outputs.
+        results: the names of the results of the forward; empty for an op with ``many`` outputs.
         shown: how many of ``results`` the caller gets; the others are only saved for rules.
         live: positions of the outputs that have a gradient.
         many: whether the forward returns a tuple of any length, whose tensors all have a gradient.
@@ -358,7 +359,7 @@ class OpInfo:
         arity: the number of inputs; -1 where a list may have any length: then ``of(length)`` is the row that runs.
         stretched, broadcasts: the names and the positions of the inputs that the op broadcasts, whose gradients the
             engine sums down.
-        sums: for an input that a fused rule gives a gradient summed over the output, what was summed.
+        sums: for an input whose gradient a fused rule returns already summed: a function that returns this sum.
         differentiable: False for an op whose result is piecewise constant or no floating point number.
         no_gradient: inputs that never get a gradient, such as a target of class numbers.
         rules: the gradient rule of each input.
@@ -426,12 +427,12 @@ class Steps:
 
     Attributes:
         rules: for each input that needs a gradient its position, its rule and the slots of ``Node.saved`` it takes.
-            None is the rule that hands the gradient on as it is.
+            None is the rule that passes the gradient on unchanged.
         joined: whether there is one rule for all inputs instead, ``joint``.
         keeps_values: whether the node saves tensors, which a backward frees.
         broadcasts: positions of the inputs whose gradients the engine sums down.
-        sums: by position of an input that a rule gives a gradient summed over the output, what was summed.
-        saved_names: what is saved, slot by slot.
+        sums: by position of an input whose gradient a rule returns already summed: a function that returns this sum.
+        saved_names: the names of the saved values, slot by slot.
     """
 
     __slots__ = ("broadcasts", "joined", "keeps_values", "rules", "saved_names", "sums")
@@ -451,7 +452,7 @@ class Steps:
         raise NotImplementedError
 
     def unpack(self, node: "Node", saved: tuple[Any, ...], gradient: Any) -> list[Any]:
-        """What ``node`` had ``saved`` as tensors with their history, for a backward that is itself recorded."""
+        """The ``saved`` values of ``node`` as tensors with their history, for a backward that is itself recorded."""
         raise NotImplementedError
 
     def lift(self, value: Any) -> Any:
@@ -468,15 +469,16 @@ class Node(Vertex):
         settings: the op's settings, defaults filled in.
         saved: the values that the rules named, nothing else; ``Freed`` after a backward,
             ``Deferred`` inside a checkpoint.
-        versions: for each saved value torch's version counter when it was saved; None for what is no tensor.
+        versions: for each saved value torch's version counter when it was saved; None if it is no tensor.
         edges: the origin of each input that needs a gradient, None for the others.
         shape, dtype: of the differentiable output, the first one if there are several.
-        device: of an output without dimensions, which mixes with tensors of any device; None where it is not needed.
-        outputs: how many ``Output`` origins bring it gradients; 0 where the node itself is the origin of its tensor.
-        place: the line of the user's that ran it; only there if somebody watched.
-        changed: the view that it wrote into in place and that a rule wants to know; only there if there is one.
-        tapped: of one that stands for an op of torch's, 0 where torch's node does not tell what arrives there; else one
-            more than the number of inputs, the first ones, that are given just that.
+        device: the device of an output without dimensions, which mixes with tensors of any device; otherwise None.
+        outputs: the number of ``Output`` origins that bring it gradients; 0 if the node itself is the origin of its
+            tensor.
+        place: the user's line that ran it; missing if no observer was active.
+        changed: the view into which it wrote in place, if a rule needs that view; otherwise missing.
+        tapped: for a node that stands for an op of torch's: 0 if torch does not report the gradients that arrive there.
+            Otherwise n + 1, where the first n inputs get the arriving gradient unchanged.
     """
 
     __slots__ = ("changed", "edges", "op", "outputs", "place", "plan", "saved", "settings", "tapped", "versions")
@@ -494,7 +496,7 @@ class Node(Vertex):
 
     @property
     def next_functions(self) -> "tuple[tuple[Node | Leaf | None, int], ...]":
-        """For each input the node that gets its gradient, and the number of that output; (None, 0) for a constant."""
+        """For each input, the node that gets its gradient, and the number of its output; (None, 0) for a constant."""
         return tuple([(edge.node, edge.index) if isinstance(edge, Output) else (edge, 0) for edge in self.edges])
 
     def __repr__(self) -> str:
@@ -530,7 +532,7 @@ _METADATA: WeakKeyDictionary[Node, dict[str, Any]] = WeakKeyDictionary()
 
 
 class Output(Vertex):
-    """One of several outputs of an op that have a gradient. It leads to the node of the op, and fills a slot there."""
+    """One of several outputs of an op that have gradients. It leads to the node of the op, and fills a slot there."""
 
     __slots__ = ("index", "node")
 

@@ -17,8 +17,8 @@ class Cut(NamedTuple):
         what: the op, or "detach()".
         place: the user's line that ran it.
         inside: whether nbgrad ran it, in a function or block that the user called.
-        lack: what has no gradient, where that is not the op as such.
-        name: of the parameters that are frozen.
+        lack: the part that has no gradient, if that is not the op itself.
+        name: the names of the frozen parameters.
     """
 
     kind: str
@@ -83,28 +83,28 @@ class Observer:
     __slots__ = ()
 
     def follows_torch(self) -> bool:
-        """Whether it is also notified of what torch's own autograd does.
+        """Whether it is also notified of the work of torch's own autograd.
 
         The nodes that stand for torch's ops hold no values and have no rules.
         """
         return False
 
     def follows_gradients(self) -> bool:
-        """Whether it needs the gradients that pass in a backward of torch's; if not, those of the leaves are enough.
+        """Whether it needs all gradients of a backward of torch's; if not, those of the leaves are enough.
 
-        Then ``on_torch_passed`` may stand for ``on_rule`` and ``on_gradient`` of what an op made.
+        If not, ``on_torch_passed`` may replace ``on_rule`` and ``on_gradient`` for the results of ops.
         """
         return True
 
     def checks_gradients(self) -> bool:
-        """Whether it is to be notified of each gradient of a backward of torch's as soon as it is there.
+        """Whether it must be notified of each gradient of a backward of torch's as soon as it is computed.
 
-        One that raises for what it sees needs that. For others it is enough if they are notified before the end.
+        An observer that raises errors about gradients needs that. The others are notified before the backward ends.
         """
         return True
 
     def on_call(self, op: OpInfo, args: tuple[Any, ...]) -> None:
-        """``op`` is about to run on ``args``, recorded or not. What this raises goes to the caller of the op."""
+        """``op`` is about to run on ``args``, recorded or not. An error raised here goes to the caller of the op."""
 
     def on_overwrite(self, data: torch.Tensor) -> None:
         """The op of the last call is about to change ``data`` in place."""
@@ -120,34 +120,34 @@ class Observer:
     def on_torch_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor | None) -> None:
         """An op ran and torch recorded it; ``node``, which holds no values, stands for it.
 
-        ``node.edges`` say where the inputs came from that need a gradient. ``args`` are the inputs as passed,
-        ``out`` is the result. A part of torch's graph that no call seen here has made has neither: ``out`` is None.
+        ``node.edges`` are the origins of the inputs that need a gradient. ``args`` are the inputs as passed, ``out`` is
+        the result. If no call that was seen made this part of torch's graph, ``args`` is empty and ``out`` is None.
         """
 
     def on_torch_left_out(self, name: str, records: bool) -> None:
-        """The op ``name`` of torch's ran and was not recorded; ``records``: torch would have, if a tensor needed it."""
+        """The torch op ``name`` ran and was not recorded; ``records``: whether gradients were on."""
 
     def on_torch_inputs(self, node: Node) -> None:
-        """``node`` of torch's has more inputs now, at the end of ``node.edges``: its backward ran ops that use them."""
+        """``node`` of a torch op has more inputs now, at the end of ``node.edges``, which ops in its backward used."""
 
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
-        """A backward starts at ``roots``, pairs of where a tensor came from and the gradient it is seeded with."""
+        """A backward starts at ``roots``, pairs of the origin of a tensor and the gradient to start from."""
 
     def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:
-        """The gradient of what ``origin`` made is complete.
+        """The gradient of the tensor of ``origin`` is complete.
 
-        ``lone``: it is the very tensor that the only rule which leads there gave, and that ``on_rule`` got. That
-        of a leaf may become its ``.grad``, without a copy: to keep its values, clone it; never change it in place.
+        ``lone``: only one rule leads there, and this is the same tensor that ``on_rule`` got. The gradient of a leaf
+        may become its ``.grad`` without a copy: to keep its values, clone it; never change it in place.
         """
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Any) -> None:
-        """The rule of input ``position`` gave ``gradient``; ``reduced`` is it after undoing a broadcast, if any.
+        """The rule of input ``position`` gave ``gradient``; ``reduced`` is that after undoing a broadcast, if any.
 
-        ``reduction`` says what was summed. Where the rule itself has summed, the two are one tensor.
+        ``reduction`` is the sum. If the rule itself has summed, ``gradient`` and ``reduced`` are one tensor.
         """
 
     def on_torch_passed(self, node: Node, reductions: list[tuple[int, Any]]) -> None:
-        """A backward of torch's, which ends now, came by ``node``.
+        """A backward of torch's, which ends now, reached ``node``.
 
         ``reductions``: the positions of the inputs that were stretched, each with the sum that undid it.
         """
@@ -173,20 +173,21 @@ class Observer:
     def on_step_begin(self, params: Sequence[Any], evaluates: bool = False) -> None:
         """An optimizer is about to change the data of ``params``.
 
-        A step that ``evaluates`` runs forward and backward itself, several times, and changes them in between.
+        A step with ``evaluates`` runs forward and backward itself, several times, and changes the parameters in
+        between.
         """
 
     def on_step_end(self, params: Sequence[Any], what: str) -> None:
-        """The step, ``what``, has changed them; not called when it raised."""
+        """The step ``what`` has changed the parameters; not called when it raised."""
         self.on_change([raw_of(param) for param in params], what)
 
     def on_idle_step(self, params: Sequence[Any], what: str) -> None:
-        """A step, ``what``, changed nothing: none of the ``params`` that the optimizer holds has a gradient."""
+        """The step ``what`` changed nothing: none of the ``params`` that the optimizer holds has a gradient."""
 
     def on_slip(self, what: str) -> None:
-        """Something was called before what has to come first; ``what`` says so in words."""
+        """Two calls came in the wrong order; ``what`` is the sentence about it."""
 
-    # What error messages ask.
+    # The questions of error messages.
 
     def backward_begun(self) -> tuple[int, str] | None:
         """The number of the backward that begins now, counted from 1, and the name of the graph that counts."""
@@ -222,7 +223,7 @@ def tell(
 
 
 def torch_followers(observers: tuple[Observer, ...]) -> tuple[Observer, ...]:
-    """Those of ``observers`` that are also notified of what torch's own autograd does."""
+    """The ``observers`` that are also notified of the work of torch's own autograd."""
     for one in observers:
         if not one.follows_torch():
             return tuple([other for other in observers if other.follows_torch()])

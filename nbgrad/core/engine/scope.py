@@ -40,7 +40,7 @@ class Kind:
 
     @property
     def formula(self) -> str:
-        """What the module computes, in LaTeX; empty where its class does not say so, as those of torch."""
+        """The formula of the module in LaTeX; empty if its class has none, as torch's classes."""
         self._read()
         return self._formula
 
@@ -152,8 +152,8 @@ _paths: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
 """For modules that were called inside a graph, the path of every module below it, by its id."""
 
 _names: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
-"""The same of the modules directly in it, which are most of those that it calls: all below it are as many again for
-each module around it."""
+"""The paths of the modules directly inside, by id: most calls go to them. Tables of all modules below take much memory,
+as each module is below every module around it."""
 
 
 class _Placed:

@@ -1,4 +1,4 @@
-"""The source of the user's code as syntax trees, for messages alone: which expression raised, what made a variable."""
+"""The source of the user's code as syntax trees, for messages: the expression that raised, the origin of a variable."""
 
 import ast
 import linecache
@@ -67,7 +67,7 @@ def _updates(node: ast.Assign, name: str) -> bool:
 
 
 def change_in_place(file: str, line: int) -> str | None:
-    """How the update of a parameter is written that the ``line`` writes as a new tensor; None where it does not."""
+    """The right code for an update of a parameter, if ``line`` makes a new tensor instead; otherwise None."""
     tree = program(file)
     for node in [] if tree is None else ast.walk(tree):
         if isinstance(node, ast.Assign) and node.lineno == line and isinstance(node.targets[0], ast.Name):
@@ -90,11 +90,11 @@ def _step(value: ast.expr, name: str) -> str:
 
 
 _CALLED = ("backward", "step", "zero_grad", "retain_grad", "requires_grad_", "detach_")
-"""Methods that do nothing where they are only named, and are called for what they do."""
+"""Methods that are called for their effect: a statement that only names one has no effect."""
 
 
 def uncalled(text: str) -> Iterator[str]:
-    """What there is to say of the statements of a program that name such a method and do not call it."""
+    """The messages about statements of a program that name such a method and do not call it."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -106,7 +106,7 @@ def uncalled(text: str) -> Iterator[str]:
 
 
 def replaced_text(file: str, replaced: ast.Assign, name: str, library: str) -> str:
-    """Say that a statement makes a new tensor where it was to change a parameter, and how that is written.
+    """The message about a statement that makes a new tensor instead of changing a parameter, with the right code.
 
     Args:
         file: of the statement.

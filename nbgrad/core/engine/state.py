@@ -26,7 +26,7 @@ class Scope:
     """One call of a module (or a ``with nbgrad.scope(...)`` block): a box in the picture, nested in its parent.
 
     Attributes:
-        label: what the box is called.
+        label: the text of the box.
         parent: the scope around it.
         place: the user's line that called the module, if the module is nbgrad's and runs no line of the user's: then it
             is the line of each op in this scope. Otherwise None.
@@ -60,8 +60,8 @@ class State:
 
     ``walking``: the backward that runs; ``computed``: the values of parametrized tensors inside
     ``parametrize.cached()``, by the id of their parametrizations; ``outer``: the state before the innermost block, and
-    again after it; ``thread``: the thread that made the state; ``tracer``: what writes the ops down as a program, in
-    place of running them.
+    again after it; ``thread``: the thread that made the state; ``tracer``: the tracer that writes the ops down as a
+    program, instead of running them.
     """
 
     __slots__ = (
@@ -179,7 +179,7 @@ def _depth(state: State) -> int:
 class Switch:
     """A context manager, decorator and nestable switch that changes fields of the state and restores them.
 
-    One that switches recording on does so inside torch's own ``no_grad`` too.
+    A switch that turns recording on also does so inside torch's own ``no_grad``.
     """
 
     __slots__ = ("_changes", "_entered")
@@ -338,11 +338,11 @@ class Setting(Switch):
 
 
 class set_grad_enabled(Setting):  # noqa: N801  # torch's name
-    """Recording on or off from this call on: ``set_grad_enabled(training)``.
+    """Switch recording on or off from this call on: ``set_grad_enabled(training)``.
 
-    Works as ``with set_grad_enabled(mode):`` and ``@set_grad_enabled(mode)`` too: then only inside. A plain call
-    holds until the next call, or until the end of a ``with`` block around it that sets the mode itself. It holds only
-    in its thread or task.
+    As ``with set_grad_enabled(mode):`` and ``@set_grad_enabled(mode)`` it holds only inside. A plain call holds until
+    the next call, or until the end of a ``with`` block around it that sets the mode itself. It holds only in its thread
+    or task.
     """
 
     __slots__ = ("mode",)
@@ -355,7 +355,7 @@ class set_grad_enabled(Setting):  # noqa: N801  # torch's name
         return Switch(grad_enabled=self.mode)
 
     def __call__(self, function: F) -> F:
-        """Run ``function`` in this mode; outside of it the mode is what it was."""
+        """Run ``function`` in this mode. Outside of it the mode does not change."""
         self.__exit__(None, None, None)
         return super().__call__(function)
 
@@ -366,8 +366,8 @@ class inference_mode(Switch):  # noqa: N801  # torch's name
     Unlike in ``no_grad``, results are torch's inference tensors, which are faster to make. Outside of the block they
     can be read and used in ops, and ``clone()`` makes an ordinary tensor. It is an error if a recorded op would have to
     save an inference tensor, if it is given ``requires_grad=True``, or if it is changed in place outside of the block.
-    ``inference_mode(False)`` is ordinary recording, inside another such block too. Works as ``with inference_mode():``,
-    ``@inference_mode()`` and ``@inference_mode``.
+    ``inference_mode(False)`` switches to ordinary recording, also inside another such block. It works as ``with
+    inference_mode():``, ``@inference_mode()`` and ``@inference_mode``.
     """
 
     __slots__ = ("mode",)

@@ -273,7 +273,7 @@ class Contents:
         return self._data.is_complex()
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """The name that torch has for element type and device; with ``dtype``, one of those or its name, as ``to``."""
+        """Torch's name for element type and device; with ``dtype``, a type or its name, convert to it, as ``to``."""
         if dtype is None:
             return self._data.type()
         wanted = self._data.new_empty(0).type(dtype)

@@ -1,7 +1,7 @@
-"""Where a tensor of torch's own came from: the ``Node`` or ``Output`` of an op that was recorded, or a ``Leaf``.
+"""The origin of a torch tensor: the ``Node`` or ``Output`` of an op that was recorded, or a ``Leaf``.
 
-That of an op is kept in the metadata of torch's own node, ``grad_fn.metadata``. So it lives as long as torch's graph
-does, and nothing of that graph is kept alive.
+The origin of an op's result is kept in the metadata of torch's own node, ``grad_fn.metadata``. So it lives as long as
+torch's graph does, and nothing of that graph is kept alive.
 """
 
 from typing import Any
@@ -63,7 +63,7 @@ def _new_leaf(key: int, tensor: torch.Tensor) -> Leaf:
 
 
 def kind_of(tensor: Any) -> str:
-    """What a picture shows ``tensor`` as: "op", "parameter", "leaf" or "constant"."""
+    """The kind of ``tensor`` in a picture: "op", "parameter", "leaf" or "constant"."""
     if isinstance(tensor, TensorBase):
         return tensor.kind
     if isinstance(tensor, torch.nn.Parameter):
@@ -74,7 +74,7 @@ def kind_of(tensor: Any) -> str:
 
 
 def origin_of(tensor: Any) -> Origin | None:
-    """Where ``tensor`` came from, one of ours or of torch's; None for a constant of torch's, and an unknown op's."""
+    """The origin of ``tensor``, ours or torch's; None for a constant of torch's or the result of an unknown op."""
     if isinstance(tensor, TensorBase):
         origin: Origin = tensor.origin
         return origin
@@ -85,7 +85,7 @@ def origin_of(tensor: Any) -> Origin | None:
 
 
 def known_origin(tensor: Any) -> Origin | None:
-    """Where ``tensor`` came from, if an op that was seen used it or made it; nothing is made for it."""
+    """The origin of ``tensor``, if an op that was seen used it or made it. No new origin is made."""
     if isinstance(tensor, TensorBase):
         own: Origin | None = tensor._origin
         return own

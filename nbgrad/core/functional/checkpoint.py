@@ -45,30 +45,31 @@ def checkpoint(
     early_stop: bool = True,
     **kwargs: Any,
 ) -> R:
-    """Run ``fn(*args, **kwargs)`` without keeping what its ops save; a backward runs it a second time to have it.
+    """Run ``fn(*args, **kwargs)`` without keeping the values that its ops save; a backward runs it again to get them.
 
-    Of a chain of n equal blocks, each in a checkpoint of its own, the inputs of the blocks stay in memory and, while
-    the backward is in it, the inside of one block. Gradients are those without it, also of parameters that ``fn`` uses.
+    In a chain of n equal blocks, each in a checkpoint of its own, only the inputs of the blocks stay in memory, and
+    during the backward the inside of one block. All gradients are the same as without a checkpoint, also those of
+    parameters that ``fn`` uses.
 
-    ``fn`` must do the same both times: whatever it reads besides its arguments must not change before the backward. It
-    may be nested, return any number of tensors, and be differentiated to any order.
+    ``fn`` must do the same both times: the variables that it reads besides its arguments must not change before the
+    backward. Checkpoints may be nested, return any number of tensors, and be differentiated to any order.
 
     Args:
-        fn: what to run: a function or a module.
+        fn: the function or module to run.
         args: its arguments, tensors or not.
         preserve_rng_state: draw the same random numbers the second time, as dropout needs; False saves the time.
         use_reentrant: has no effect. It chooses between two kinds of checkpoint in torch; nbgrad has one kind, which
             has the gradients of both and the limits of neither.
-        context_fn: makes two contexts; ``fn`` runs inside the first, and the second time inside the second.
-        determinism_check: "default" also compares shape and element type of what the ops of both runs make; "none" only
-            compares the ops.
+        context_fn: returns two contexts: one for the first run of ``fn``, and one for the second run.
+        determinism_check: "default" compares the ops of both runs, and the shapes and element types of their results;
+            "none" only compares the ops.
         debug: must be False: torch then writes logs of both runs, while nbgrad's errors name the ops of both runs.
         early_stop: end the second run after the last op that saves something.
         kwargs: its named arguments.
 
     Raises:
         RuntimeError: in the backward: an argument was changed in place since, or ``fn`` did not record the same ops.
-        ValueError: ``determinism_check`` is another word.
+        ValueError: ``determinism_check`` has another value.
         NotImplementedError: ``debug`` is True.
     """
     if determinism_check not in ("default", "none"):
@@ -129,17 +130,17 @@ class Segment:
         self._ran_to = 0
 
     def forgetting(self) -> Switch:
-        """A switch for the first run: what is recorded inside it lets go what it saves.
+        """A switch for the first run: ops recorded inside it drop the values that they save.
 
         Inside another checkpoint it does nothing: that one lets go of it all.
         """
         observers = current().observers
         if any(isinstance(observer, _Forgets) for observer in observers):
             return Switch()
-        return Switch(observers=(*unpacking(observers), _Forgets(self)))  # what is let go need not be packed
+        return Switch(observers=(*unpacking(observers), _Forgets(self)))  # dropped values need not be packed
 
     def saved(self, node: Node, index: int) -> Any:
-        """What the twin of ``node``, the op number ``index`` of the segment, saved; given away, not kept."""
+        """Hand over the values that the second run saved for ``node``, the op number ``index`` of the segment."""
         short = index >= self._ran_to  # a backward inside the first run came before it was complete
         if short or self._again is None or self._again[index : index + 1] == [None]:
             self._ran_to = self.count
@@ -232,7 +233,7 @@ class _Later(Deferred):
         saved = self._segment.saved(node, self._index)
         if isinstance(saved, Deferred):
             saved = saved.restore(node)
-            node.versions = [None] * len(saved)  # what was unpacked has versions of its own
+            node.versions = [None] * len(saved)  # unpacked values have versions of their own
         node.saved = saved
         return saved
 
@@ -251,7 +252,7 @@ class _HandedOver(Deferred):
 
 
 def _taken_from(node: Node) -> Any:
-    """What ``node`` has saved; it no longer holds it, as tensors that lead to the node may live on."""
+    """Take the saved values out of ``node``: tensors that lead to the node may live on, and would hold them."""
     saved, node.saved = node.saved, _HandedOver()
     return saved
 

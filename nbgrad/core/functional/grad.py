@@ -53,8 +53,8 @@ def grad(
     """The gradients of ``outputs`` with respect to ``inputs``, returned and not accumulated.
 
     Args:
-        outputs: what is differentiated, one tensor or several.
-        inputs: with respect to what: leaves or computed tensors.
+        outputs: the tensors to differentiate, one or several.
+        inputs: the tensors with respect to which the outputs are differentiated: leaves or computed tensors.
         grad_outputs: the gradient to start from at each output, of its shape; 1 for an output with one element.
         retain_graph: keep what the ops saved, for another backward; default: the value of ``create_graph``.
         create_graph: record the backward itself, so that the gradients can be differentiated again.
@@ -62,8 +62,8 @@ def grad(
         allow_unused: return None for an input that no output depends on, instead of raising; default: the value of
             ``materialize_grads``.
         materialize_grads: return zeros for an input that no output depends on.
-        is_grads_batched: ``grad_outputs`` have a dimension more, the first, and so have the gradients: one for each
-            index of it, each found by a backward of its own.
+        is_grads_batched: ``grad_outputs`` and the gradients have one more dimension, the first. For each index of it,
+            one backward runs.
 
     Returns:
         One gradient per input, of its shape.
@@ -84,7 +84,7 @@ def grad(
             fillings.enters_whole(one)
     ends, wanted = several(outputs), several(inputs)
     if not wanted:
-        raise RuntimeError("grad() got no inputs: name the tensors whose gradients it is to return")
+        raise RuntimeError("grad() got no inputs: name the tensors whose gradients it should return")
     seeds = _seeds(grad_outputs, len(ends))
     retain = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
@@ -157,7 +157,7 @@ def _for_each(
 
 
 def _seeds(grad_outputs: Any, outputs: int) -> "list[Tensor | torch.Tensor | None]":
-    """What was given to start from, one for each output."""
+    """The gradients to start from, one for each output."""
     if grad_outputs is None:
         return [None] * outputs
     seeds = [grad_outputs] if isinstance(grad_outputs, Tensor | torch.Tensor) else list(grad_outputs)

@@ -42,12 +42,13 @@ def jacobian(
             element; here the result comes from backwards in both modes.
 
     Returns:
-        A tensor whose shape is the output's followed by the input's. Where ``inputs`` is a tuple, a tuple with one for
-        each input; where ``func`` returns a tuple, a tuple of that for each output.
+        A tensor whose shape is the shape of the output followed by that of the input. If ``inputs`` is a tuple, a tuple
+        with one such tensor for each input. If ``func`` returns a tuple, a tuple with one of these results for each
+        output.
 
     Raises:
         AssertionError: there is no such ``strategy``.
-        TypeError: ``inputs`` or what ``func`` returns are no tensors.
+        TypeError: ``inputs`` or the results of ``func`` are not tensors.
         RuntimeError: with ``strict``, an output does not depend on an input.
     """
     _check_strategy("strategy", strategy)
@@ -90,12 +91,12 @@ def hessian(
         outer_jacobian_strategy: as ``strategy`` there.
 
     Returns:
-        A tensor whose shape is the input's twice; where ``inputs`` is a tuple, a tuple of tuples of them, ``[i][j]`` in
-        the shape of input i followed by that of input j.
+        A tensor whose shape is the shape of the input, twice. If ``inputs`` is a tuple, a tuple of tuples of tensors:
+        the shape of ``[i][j]`` is the shape of input i followed by that of input j.
 
     Raises:
         AssertionError: there is no such strategy.
-        TypeError: ``inputs`` or what ``func`` returns are no tensors.
+        TypeError: ``inputs`` or the results of ``func`` are not tensors.
         RuntimeError: ``func`` does not return a single element; or, with ``strict``, a dependence is missing.
     """
     _check_strategy("outer_jacobian_strategy", outer_jacobian_strategy)

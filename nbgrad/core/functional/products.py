@@ -41,15 +41,15 @@ def vjp(
     Args:
         func: takes the inputs as arguments and returns a tensor or a tuple of tensors.
         inputs: the point to differentiate at, a tensor or a tuple of tensors.
-        v: the vector, shaped as the outputs of ``func``; not needed where they are a single element.
+        v: the vector, shaped as the outputs of ``func``; not needed if these are a single element.
         create_graph: make output and answer differentiable.
         strict: raise where no output depends on an input, instead of giving zeros.
 
     Returns:
-        ``(outputs, product)``: what ``func`` returned, and the product, shaped as ``inputs``.
+        ``(outputs, product)``: the outputs of ``func``, and the product, shaped as ``inputs``.
 
     Raises:
-        TypeError: ``inputs``, ``v`` or what ``func`` returns are no tensors.
+        TypeError: ``inputs``, ``v`` or the results of ``func`` are not tensors.
         RuntimeError: ``v`` is missing or has another shape; or, with ``strict``, a dependence is missing.
     """
     run = called("vjp", func, inputs, create_graph, strict)
@@ -68,21 +68,21 @@ def jvp(
 ) -> tuple[Any, Any]:
     """The product of the Jacobian of ``func`` and a vector: the slope of ``func`` in the direction ``v``.
 
-    It is a backward through a backward: the gradient of the inputs is linear in the gradient of the outputs, and the
-    derivative of the one by the other is the transposed Jacobian.
+    It is computed by a backward through a backward. The first backward multiplies the gradient of the outputs by the
+    transposed Jacobian; the derivative of its result by that gradient, multiplied by ``v``, is the product.
 
     Args:
         func: takes the inputs as arguments and returns a tensor or a tuple of tensors.
         inputs: the point to differentiate at, a tensor or a tuple of tensors.
-        v: the vector, shaped as ``inputs``; not needed where they are a single element.
+        v: the vector, shaped as ``inputs``; not needed if these are a single element.
         create_graph: make output and answer differentiable.
         strict: raise where an output depends on no input, instead of giving zeros.
 
     Returns:
-        ``(outputs, product)``: what ``func`` returned, and the product, shaped as that.
+        ``(outputs, product)``: the outputs of ``func``, and the product, shaped as the outputs.
 
     Raises:
-        TypeError: ``inputs``, ``v`` or what ``func`` returns are no tensors.
+        TypeError: ``inputs``, ``v`` or the results of ``func`` are not tensors.
         RuntimeError: ``v`` is missing or has another shape; or, with ``strict``, a dependence is missing.
     """
     run = called("jvp", func, inputs, create_graph, strict)
@@ -109,15 +109,15 @@ def vhp(
     Args:
         func: takes the inputs as arguments and returns a tensor with a single element.
         inputs: the point to differentiate at, a tensor or a tuple of tensors.
-        v: the vector, shaped as ``inputs``; not needed where they are a single element.
+        v: the vector, shaped as ``inputs``; not needed if these are a single element.
         create_graph: make output and answer differentiable.
         strict: raise where the output or its gradient does not depend on an input, instead of giving zeros.
 
     Returns:
-        ``(output, product)``: what ``func`` returned, and the product, shaped as ``inputs``.
+        ``(output, product)``: the output of ``func``, and the product, shaped as ``inputs``.
 
     Raises:
-        TypeError: ``inputs``, ``v`` or what ``func`` returns are no tensors.
+        TypeError: ``inputs``, ``v`` or the results of ``func`` are not tensors.
         RuntimeError: ``func`` does not return a single element, ``v`` is missing or has another shape; or, with
             ``strict``, a dependence is missing.
     """
@@ -136,9 +136,10 @@ def hvp(
 ) -> tuple[Any, Any]:
     """The product of the Hessian of ``func`` and a vector, without making the Hessian: three backwards.
 
-    Where the second derivatives are continuous the Hessian is symmetric, and ``vhp`` gives the same for less.
+    If the second derivatives are continuous, the Hessian is symmetric. Then ``vhp`` gives the same result in two
+    backwards.
 
-    Arguments, what it returns and what it raises are those of ``vhp``.
+    It has the arguments, the results and the errors of ``vhp``.
     """
     run, slopes, vector = _slopes("hvp", func, inputs, v, create_graph, strict)
     seeds = tuple(zeros(input, requires_grad=True) for input in run.inputs)
@@ -148,7 +149,7 @@ def hvp(
     return _answer(run, product, run.many_inputs, create_graph=create_graph)
 
 
-# What they share.
+# Shared parts.
 
 
 @restoring
@@ -166,7 +167,7 @@ def called(name: str, func: Callable[..., Any], inputs: Any, create_graph: bool,
 def _slopes(
     name: str, func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool
 ) -> tuple[_FunctionCall, _Maybe, tuple[Tensor | None, ...]]:
-    """What the products with a Hessian begin with: the call, the gradient of its one number, and the vector."""
+    """The first part of the products with a Hessian: the call, the gradient of its one number, and the vector."""
     run = called(name, func, inputs, create_graph, strict)
     vector = _vector(v, run.inputs, name, "inputs", create_graph=create_graph)
     output = single(run.outputs, run.many_outputs, name)
@@ -216,7 +217,7 @@ def gradients_of(
     create_graph: bool,
     retain_graph: bool | None = None,
 ) -> _Maybe:
-    """``grad`` of those outputs that have a gradient; None for what nothing depends on."""
+    """``grad`` of the outputs that have a gradient; None for an input that no output depends on."""
     ends = [(out, seed) for out, seed in zip(outputs, seeds, strict=True) if out is not None and out.requires_grad]
     if not ends:
         return (None,) * len(inputs)
@@ -283,7 +284,7 @@ def check_live(tensors: tuple[Tensor, ...], text: str) -> None:
 
 
 def check_depends(gradient: Tensor | None, what: str, on: str, *, live: bool) -> None:
-    """With ``strict``: an error for a gradient that is missing, or constant where it is to be differentiated again."""
+    """With ``strict``: an error for a gradient that is missing, or that is constant and must be differentiated."""
     if gradient is None:
         raise RuntimeError(f"strict: {what} does not depend on {on}; without strict=True its derivative is zeros")
     if live and not gradient.requires_grad:

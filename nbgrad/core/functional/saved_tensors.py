@@ -52,7 +52,7 @@ class Packing(Observer):
         return _PackedValue(packed)
 
     def unpacked(self, value: Any) -> Any:
-        """The value that an op had saved, from what is kept in its place."""
+        """The value that an op had saved, from the packed object."""
         if not isinstance(value, _PackedValue):
             return value
         tensor = self._unpack(value.packed)
@@ -113,7 +113,7 @@ class saved_tensors_hooks:  # noqa: N801  # torch's name
     """Inside it each op keeps ``pack_hook(t)`` for its backward in place of each tensor ``t`` that it saves.
 
     ``unpack_hook`` gets that in the backward and returns a tensor with the shape, element type, device and values of
-    ``t``. Of nested contexts the innermost holds. Changes in place of what was packed are not noticed.
+    ``t``. If contexts are nested, the innermost holds. Changes in place of a packed tensor are not noticed.
 
     Args:
         pack_hook: gets a ``Tensor`` without a history, which it may not change in place, and returns anything.

@@ -1,4 +1,4 @@
-"""What to do about an error that Python raised in the user's own code, where the mistake is a common one with tensors.
+"""Advice about an error that Python raised in the user's own code, for common mistakes with tensors.
 
 ``'float' object has no attribute 'backward'`` is true and does not help: the advice says which call made the number, on
 which line, and what to write instead. It is worked out when such an error ends a cell or a block, never before.
@@ -24,11 +24,11 @@ from nbgrad.core.suggestions import nearest
 from nbgrad.core.tensor.tensor import Tensor
 
 LIBRARIES = (*NOT_THE_USERS, sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "<frozen ")
-"""How the file names of code begin that is not the user's."""
+"""The beginnings of the file names of code that is not the user's."""
 
 
 def advice(error: BaseException) -> str | None:
-    """Return what to do about ``error``, in one or a few sentences; None where nothing is known.
+    """Return the advice about ``error``, in one or a few sentences; None if there is none.
 
     It reads the variables of the frame that raised, so it works only while the traceback of ``error`` is there.
     """
@@ -39,7 +39,7 @@ def advice(error: BaseException) -> str | None:
 
 
 def advise(error: BaseException) -> str | None:
-    """Add the advice on ``error`` to what its traceback shows, once, and return it."""
+    """Add the advice on ``error`` to its notes, which its traceback shows, once, and return it."""
     if not isinstance(error, AttributeError | TypeError | ValueError):
         return None
     found = advice(error)
@@ -76,7 +76,7 @@ _UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'$")
 def _raised(error: BaseException) -> tuple[FrameType, int] | None:
     """The frame of the user's that raised ``error`` itself, and the instruction; None if a library's raised it.
 
-    That of a wrong argument is raised where the function would begin, which has no frame yet.
+    The error about a wrong argument is raised at the call, because the function has no frame yet.
     """
     trace = error.__traceback__
     if trace is None:
@@ -86,7 +86,7 @@ def _raised(error: BaseException) -> tuple[FrameType, int] | None:
     return None if trace.tb_frame.f_code.co_filename.startswith(LIBRARIES) else (trace.tb_frame, trace.tb_lasti)
 
 
-# An attribute that is not there.
+# A missing attribute.
 
 
 def _of_attribute(error: AttributeError, frame: FrameType, node: ast.AST | None) -> str | None:
@@ -99,7 +99,7 @@ def _of_attribute(error: AttributeError, frame: FrameType, node: ast.AST | None)
 
 
 def _of_thing(thing: Any, wanted: str, frame: FrameType, base: ast.AST | None) -> str | None:
-    """Advice where ``base``, whose value is ``thing``, was asked for what tensors have: ``wanted``."""
+    """Advice if the attribute ``wanted`` of tensors was read from ``base``, whose value ``thing`` is no tensor."""
     called = ast.unparse(base) if base is not None else "it"
     if thing is None:
         return _no_gradient(frame, base, called) if _asks_grad(base) else _no_value(called)
@@ -133,7 +133,7 @@ def _no_value(called: str) -> str:
 
 
 def _no_tensor(called: str, thing: Any, wanted: str, frame: FrameType, base: ast.AST | None) -> str:
-    """Advice on a number or an array that is used as a tensor, with what made it one."""
+    """Advice on a number or an array that is used as a tensor, with the call that made it."""
     kind = "numpy array" if isinstance(thing, np.ndarray) else f"plain number ({type(thing).__name__})"
     begins = f"{called} is a {kind}, which has no history"
     made = _made(frame, base)
@@ -144,7 +144,7 @@ def _no_tensor(called: str, thing: Any, wanted: str, frame: FrameType, base: ast
 
 
 def _made(frame: FrameType, base: ast.AST | None) -> tuple[str, str, str] | None:
-    """Which call made a number of a tensor, on which line, and what to write instead."""
+    """The call that made a number of a tensor, its line, and the code to write instead."""
     file = frame.f_code.co_filename
     sources: list[Assignment] = []
     if isinstance(base, ast.Name):
@@ -162,7 +162,7 @@ def _made(frame: FrameType, base: ast.AST | None) -> tuple[str, str, str] | None
 
 
 def _number_maker(call: ast.Call, frame: FrameType) -> tuple[str, str] | None:
-    """The name of a function that makes a plain number or array of a tensor, and what to write in its place."""
+    """The name of a function that makes a plain number or array of a tensor, and the code to write in its place."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in ("item", "numpy", "tolist"):
         return f"{function.attr}()", f"Keep the tensor without {function.attr}(), and call that only to look at it."
@@ -249,7 +249,7 @@ def _no_gradient(frame: FrameType, node: ast.AST | None, called: str) -> str | N
     )
 
 
-# A method that was not called, and a call that is none.
+# A method that was not called, and a call of an object that is no function.
 
 
 def _is_method(value: Any) -> bool:
@@ -280,7 +280,7 @@ def _of_call(frame: FrameType, node: ast.AST | None) -> str | None:
     return None
 
 
-# An argument that there is not.
+# An unknown argument.
 
 
 def _of_keyword(unknown: str, frame: FrameType, node: ast.AST | None) -> str | None:

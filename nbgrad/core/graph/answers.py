@@ -8,11 +8,11 @@ from nbgrad.core.suggestions import nearest
 from nbgrad.core.tensor.comparison import difference
 
 ALL = "all"
-"""Asks for the gradients of everything that has a name."""
+"""The value of ``ask`` for the gradients of all tensors that have a name."""
 
 
 class Answer(NamedTuple):
-    """An answer that was given. It is true where it is right.
+    """An answer of the reader. It is true if it is right.
 
     Attributes:
         name: of the tensor whose gradient it is.
@@ -85,8 +85,8 @@ class Questions:
     def hidden(self, records: list[Record]) -> set[int]:
         """The ids of the records whose gradients are not shown yet.
 
-        Where all is asked for, what has no name is shown when the last answer is right: only the gradient that the
-        backward begins with is there from the beginning.
+        If all gradients are asked for, those of tensors without a name are shown when the last answer is right. Only
+        the gradient with which the backward begins is shown from the start.
         """
         left = {name for name in self._open(records) if not self._given.get(name)}
         if not left:
@@ -95,7 +95,7 @@ class Questions:
         return {one.id for one in records if _typed(one) and (one.name in left or (whole and not self._is_right(one)))}
 
     def left(self, records: list[Record]) -> list[Record]:
-        """The records whose gradients are still to be answered by their names: a name that several have is none."""
+        """The records whose gradients are still hidden, by name. A name of several records does not count."""
         left = [name for name in self._open(records) if not self._given.get(name)]
         named = {name: [one for one in records if one.name == name and one.gradient is not None] for name in left}
         return [ones[0] for ones in named.values() if len(ones) == 1]

@@ -18,11 +18,11 @@ from nbgrad.core.engine.tensor_data import memory_of
 from nbgrad.core.graph.stats import SMALL, Stats, countable, norms, read, summarise
 
 Change = tuple[str, Place, int, int]
-"""What it was, where, how many backwards had ended by then, and its number among those of the ops."""
+"""An in-place change: its name, its place, how many backwards had ended by then, and its sequence number."""
 
 
 class Changes:
-    """The last in-place change of each tensor that was changed while somebody watched; it keeps no tensor alive.
+    """The last in-place change of each tensor that was changed while a graph was open. It keeps no tensor alive.
 
     Attributes:
         backwards: how many have ended.
@@ -38,8 +38,9 @@ class Changes:
     def note(self, changed: Sequence[Any], what: str, place: Place) -> None:
         """``what`` has just changed each of ``changed`` in place: data, or the parameters of an optimizer's step.
 
-        Of several it is to be quick, for it comes by in every step: where they are in memory is asked when somebody
-        needs to know, and their versions never, for what has saved them before has not got what it saved.
+        For several tensors it must be quick, because every optimizer step calls it. So their addresses are read only
+        when they are needed. Their versions are never read: an op that saved them before has lost its values in any
+        case.
         """
         data = [raw_of(one) for one in changed]  # a parameter may be given others: what an op has saved was changed
         if not data:
@@ -69,17 +70,17 @@ class Changes:
         return None if known is None else known[0]
 
     def find(self, data: Any, seq: int) -> str | None:
-        """What has changed ``data``, or what shares its memory, since the op ``seq`` ran; None if it is not known."""
+        """The change of ``data``, or of a tensor that shares its memory, since the op ``seq`` ran; None if unknown."""
         found = self._found(data)
         return None if found is None or found[3] < seq else f"{found[0]} at {found[1]}"
 
     def memories(self) -> dict[int, int]:
-        """Where the memory of every tensor is that is known to have been changed since a backward, whatever it was.
+        """The addresses of the memory of every tensor that was changed after a backward.
 
-        What came before the first one, as an initialisation, is no learning.
+        A change before the first backward, such as an initialisation, is no learning.
 
         Returns:
-            For each how many backwards had ended when it was changed last.
+            By address, how many backwards had ended at the last change.
         """
         found = {memory: change[2] for memory, (_, change) in self._alone.copy().items() if change[2]}
         for held, change in self._several.copy().values():
@@ -89,12 +90,12 @@ class Changes:
         return found
 
     def since_backward(self, data: Any) -> tuple[str, Place] | None:
-        """The same and where, if no backward has ended since."""
+        """The last change and its place, if no backward has ended since."""
         found = self._found(data)
         return None if found is None or found[2] < self.backwards else found[:2]
 
     def _found(self, data: Any) -> "Change | None":
-        """The last change of ``data`` that was seen; that of one tensor alone counts if none has followed unseen."""
+        """The last observed change of ``data``. That of a single tensor counts only if no unobserved one followed."""
         memory = memory_of(data)
         alone = self._alone.get(memory)
         if alone is not None and alone[0] == data._version:
@@ -129,7 +130,7 @@ def _gone(held: list[ref[Any]]) -> bool:
 
 
 _MOST = 4096
-"""How many changes are remembered: of a longer program the message may name none."""
+"""The number of changes that are remembered. In a longer program the message may name none."""
 
 
 _ALIKE = 1e-4
@@ -137,12 +138,12 @@ _ALIKE = 1e-4
 
 
 class Since(NamedTuple):
-    """What became of a leaf.
+    """The change of a leaf.
 
     Attributes:
         what: an optimizer's step or an in-place op that has changed its values; None if nothing seen has.
         place: the line of that, in words.
-        grad: its ``.grad``, where that is not what the last backward brought: the sum of several, or clipped.
+        grad: its ``.grad``, if that is not the gradient of the last backward: the sum of several, or clipped.
     """
 
     what: str | None
@@ -156,11 +157,11 @@ class Since(NamedTuple):
 
 
 def since(leaves: "Iterable[tuple[int, ref[Any] | None, Stats | None]]", changes: Changes) -> dict[int, Since]:
-    """For each of the ``leaves`` to which something happened, by id, what.
+    """The changes of those ``leaves`` that have changed, by id.
 
     Args:
         leaves: the id of each, the tensor, and the gradient that the last backward brought it.
-        changes: what was changed in place.
+        changes: the in-place changes.
     """
     there = [
         (id, tensor, gradient) for id, held, gradient in leaves if held is not None and (tensor := held()) is not None

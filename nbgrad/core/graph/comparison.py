@@ -30,7 +30,7 @@ class Pair(NamedTuple):
 
     Attributes:
         left, right: the records.
-        other: what tells them apart besides their numbers, in words; empty if nothing does.
+        other: their differences besides the numbers, in words; empty if there are none.
         value, gradient: how far the numbers differ, as a part of the larger norm: 0 for equal ones, and None where they
             cannot be compared. For tensors whose numbers were not kept it is the difference of the norms.
         exact: whether all numbers were compared, and not just norms.
@@ -78,7 +78,7 @@ class Comparison:
 
     Attributes:
         left, right: the graphs.
-        names: what they are called.
+        names: their names in the picture.
         pairs: the records that belong together, in the order of the left graph.
         alone: the records of the left graph, and of the right one, that have no counterpart.
     """
@@ -111,7 +111,7 @@ class Comparison:
 
     @property
     def differences(self) -> list[str]:
-        """A line for each difference: what is on one side alone, then what differs, the largest difference first."""
+        """A line for each difference: first the records on one side alone, then the pairs, the largest first."""
         lines = [
             f"{record.what} {record.shape}: only in {name}"
             for name, records in zip(self.names, self.alone, strict=True)
@@ -157,7 +157,7 @@ def _many(count: int, noun: str, several: str = "") -> str:
 
 
 def _names(left: AutogradGraph, right: AutogradGraph, names: Any) -> tuple[str, str]:
-    """What the sides are called: they need different names."""
+    """The names of the sides, which must be different."""
     found = (left.name, right.name) if names is None else tuple(names) if not isinstance(names, str) else ()
     if len(found) != 2 or not all(isinstance(name, str) and name.strip() for name in found):
         raise ValueError(f"names={names!r}: compare() takes two names, such as ('before', 'after')")
@@ -167,7 +167,7 @@ def _names(left: AutogradGraph, right: AutogradGraph, names: Any) -> tuple[str, 
 
 
 def _size(pair: Pair) -> float:
-    """How much a pair differs, of pairs of other ops the most."""
+    """How much a pair differs; pairs of different ops differ most."""
     parts = [part for part in (pair.value, pair.gradient) if part is not None]
     return 10.0 * bool(pair.other) + max([part if isfinite(part) else 5.0 for part in parts], default=0.0)
 
@@ -178,7 +178,7 @@ def _told(record: Record) -> str:
 
 
 def _pair(left: Record, right: Record) -> Pair:
-    """Compare what two records say."""
+    """Compare two records."""
     other = []
     if left.kind_or_op != right.kind_or_op:
         other.append(f"{left.kind_or_op} against {right.kind_or_op}")
@@ -214,14 +214,14 @@ def _part(apart: float, whole: float) -> float:
     return apart / whole if isfinite(apart) and isfinite(whole) else float("inf")
 
 
-# --- which belong together -----------------------------------------------------------------------------------------
+# --- pairing ---------------------------------------------------------------------------------------------------------
 
 
 def _matched(left: list[Record], right: list[Record]) -> list[tuple[int, int]]:
     """The places of the records that belong together: in the same module by its path, of the same op, in order.
 
-    What is between two pairs and has no counterpart of the same op, but one of the same kind, belongs to that: so a
-    sigmoid stands beside the ReLU that is in its place.
+    A record between two pairs that has no counterpart of the same op is paired with one of the same kind. So a sigmoid
+    stands beside the ReLU in its place.
     """
     groups: dict[tuple[str, ...], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for side, records in enumerate((left, right)):
@@ -235,13 +235,13 @@ def _matched(left: list[Record], right: list[Record]) -> list[tuple[int, int]]:
 
 
 def _home(record: Record) -> tuple[str, ...]:
-    """Where it is looked for: with the ops, or with the tensors, of one module, by its path and not by its class."""
+    """The group in which a counterpart is searched: the ops or the tensors of one module, by its path."""
     path = [scope.label.partition(" (")[0] for scope in outwards(record.scope) if scope.parent is not None]
     return ("op" if record.op is not None else "tensor", *path)
 
 
 def _key(record: Record) -> tuple[str, str]:
-    """What it has to have in common with its counterpart: the op, or the name of a tensor."""
+    """The property that it must share with its counterpart: the op, or the name of a tensor."""
     return ("op", record.op.name) if record.op is not None else ("tensor", record.name or record.kind)
 
 

@@ -15,7 +15,7 @@ class CustomOverlay(NamedTuple):
     """Numbers of some of the records of a graph.
 
     Attributes:
-        name: what the picture calls them.
+        name: their name in the picture.
         numbers: by the ids of records.
         log: whether their scale is logarithmic.
     """
@@ -43,7 +43,7 @@ class CustomOverlay(NamedTuple):
             )
         numbers: dict[int, float] = {}
         found = [(_subjects(graph, records, key), _number(name, key, value, log)) for key, value in values.items()]
-        # A module has a number for all that is in it that no key nearer to it names.
+        # The number of a module holds for every record inside it that no nearer key names.
         for (_, ids), number in sorted(found, key=lambda one: one[0][0]):
             numbers.update(dict.fromkeys(ids, number))
         return cls(name, numbers, bool(log))
@@ -74,7 +74,7 @@ def _called(key: Any) -> str:
 
 
 _NEAR = 1 << 30
-"""How near a key comes that names a record itself: nearer than any module around it."""
+"""The rank of a key that names a record itself: it is nearer than any module around it."""
 
 
 def _subjects(graph: str, records: list[Record], key: Any) -> tuple[int, list[int]]:
@@ -97,7 +97,7 @@ def _subjects(graph: str, records: list[Record], key: Any) -> tuple[int, list[in
 
 
 def _named(graph: str, records: list[Record], name: str) -> tuple[int, list[int]]:
-    """What has a name: the tensors, or else all that is in the modules and scopes that have it."""
+    """The records of a name: the tensors that have it, or else all records in the modules and scopes that have it."""
     tensors = [record.id for record in records if name in names_of(record)]
     if tensors:
         return _NEAR, tensors
@@ -110,7 +110,7 @@ def _named(graph: str, records: list[Record], name: str) -> tuple[int, list[int]
 
 
 def names_of(record: Record) -> tuple[str, ...]:
-    """What a record is called: its own name, and that after the path of the module that it is in, "layers.0.weight"."""
+    """The names of a record: its own, and that after the path of its module, "layers.0.weight"."""
     if not record.name:
         return ()
     path = path_of(record.scope)

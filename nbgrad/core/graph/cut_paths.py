@@ -23,12 +23,12 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 
 class _Fading(dict[int, T]):
-    """What is remembered of things that may go, by their id, each as a tuple with a weak reference to it first."""
+    """Facts about objects that may be deleted, by id: tuples that begin with a weak reference to the object."""
 
     most = _MOST
 
     def make_room(self) -> None:
-        """Drop what is gone, where there is much: after twice as much again, or each op would look at all that stays.
+        """Drop the entries of deleted objects once there are many, and then at twice the number that is left.
 
         Other threads may add in the meantime.
         """
@@ -41,17 +41,17 @@ class _Fading(dict[int, T]):
 
 
 class Uses:
-    """What a graph remembers of uses that its record has not: those without history, and what a backward reached.
+    """Uses of tensors that are not in the records of a graph: those without history; and the ids a backward reached.
 
     Attributes:
         reached: the ids of everything that the last backward reached.
         refused: whether a backward was asked for that could not begin, before any that could.
-        idle: after how many backwards the last step was that changed nothing, and what there is to say of it.
-        slip: after how many backwards something was called too early the last time, and what there is to say of it.
-        idled: after how many each optimizer had its last such step, by the id of its first parameter, and with that.
+        idle: the number of backwards before the last step that changed nothing, and the message about it.
+        slip: the number of backwards before the last call that came too early, and the message about it.
+        idled: the same number for the last such step of each optimizer, with its first parameter, by the id of that.
         frozen: the parameters that ops without history used, and buffers beside them, by their id as an object, each
             with its first use.
-        behind: by the id of the record of a constant, where the paths end behind which it was computed.
+        behind: by the id of the record of a constant, the ends of the paths from which it was computed.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Uses:
         made = [id(result) for result in results]
         for arg in args:
             if not isinstance(arg, TENSORS) or id(raw_of(arg)) in made:
-                continue  # what is changed in place is no use of it
+                continue  # a change in place is no use
             if arg.requires_grad:
                 cut = cut or _cut(op, results, enabled=enabled)
                 self._note(arg, cut)
@@ -117,7 +117,7 @@ class Uses:
             self._note(tensor, cut)
 
     def read(self, tensor: Any, what: str) -> None:
-        """The user took the values of ``tensor``, without its history; those of a leaf are looked at all the time."""
+        """The user read the values of ``tensor`` without its history. For a leaf this is usual, and is not kept."""
         origin = known_origin(tensor)
         if origin is None or isinstance(origin, Leaf) or not called_by_user():
             return
@@ -145,7 +145,7 @@ class Uses:
         )
 
     def ends(self, data: torch.Tensor) -> tuple[Cut, ...]:
-        """Where the paths of gradients ended that ``data`` were computed along; empty where none is known."""
+        """The known ends of the gradient paths along which ``data`` were computed."""
         known, cuts = self._ends.get(id(data), (None, ()))
         return cuts if known is not None and known() is data else ()
 
@@ -171,19 +171,19 @@ class Uses:
             known.append(cut)
 
     def cuts(self) -> dict[int, list[Cut]]:
-        """Where paths to what was used without history end, by the id of the tensor that was used; the first first."""
+        """The ends of the paths to tensors used without history, by the id of the tensor, in their order."""
         return {seq: list(found) for seq, (_, found, _) in self._cuts.copy().items()}
 
     def reads(self) -> dict[int, tuple[str, Place]]:
-        """How and where the user took the values of what an op made, first, by its id."""
+        """How and where the user first read the values of the result of an op, by its id."""
         return {seq: (what, place) for seq, (_, what, place) in self._reads.copy().items()}
 
     def scopes(self) -> dict[int, Scope | None]:
-        """The scope of that use, by the same ids."""
+        """The scope of that first use, by the same ids."""
         return {seq: scope for seq, (_, _, scope) in self._cuts.copy().items()}
 
     def leaves(self) -> "dict[int, ref[Any]]":
-        """The leaves among what was used without history, by id."""
+        """The leaves among the tensors that were used without history, by id."""
         origins = [known() for known, _, _ in self._cuts.copy().values()]
         return {origin.seq: origin.ref for origin in origins if isinstance(origin, Leaf)}
 
@@ -193,7 +193,7 @@ _TOLD = 3
 
 
 def _where() -> tuple[Place, bool]:
-    """The user's line that runs now, and whether nbgrad runs something in what is called there."""
+    """The user's line that runs now, and whether that line called a function of nbgrad that runs more ops."""
     scope = current().scope
     if scope is not None and scope.place is not None:
         return scope.place, True
@@ -201,7 +201,7 @@ def _where() -> tuple[Place, bool]:
 
 
 def _cut(op: OpInfo, results: Sequence[Any], *, enabled: bool) -> Cut:
-    """``op`` has run on what needs a gradient, and its ``results`` need none."""
+    """``op`` has run on tensors that need a gradient, and its ``results`` need none."""
     if not enabled:
         return Cut("no_grad", op.name, *_where())
     first, lack = results[0] if results else None, None

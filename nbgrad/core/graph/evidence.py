@@ -1,14 +1,14 @@
-"""What the findings of a picture ask of a graph, besides what a user asks of it."""
+"""The facts of a graph for the findings of its picture, besides those for users."""
 
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.unreached import Paths, Unstepped
 
 
 class Evidence:
-    """Facts about the last backward of a graph and about what ran since. Each is looked for when it is asked for.
+    """Facts about the last backward of a graph and the ops since then. Each is computed on request.
 
     Args:
-        graph: which may be open, and go on while it is asked.
+        graph: the graph, which may be open and continue to record.
     """
 
     def __init__(self, graph: AutogradGraph) -> None:
@@ -22,7 +22,7 @@ class Evidence:
         return self._paths().empty
 
     def left_out(self) -> dict[str, bool]:
-        """Where no op of torch's own was recorded, the first that ran, with whether gradients were on."""
+        """The first ops of torch's own, and whether gradients were on, if none was recorded."""
         return self._graph.listener.left_out.copy()
 
     def began_at_leaf(self) -> bool:
@@ -31,11 +31,11 @@ class Evidence:
         return bool(roots) and self._paths().reached == set(roots)
 
     def idle_step(self) -> str | None:
-        """What there is to say of a step about the last backward that changed nothing, if nothing has moved since."""
+        """The message about a step near the last backward that changed nothing, if nothing has moved since."""
         return self._paths().idle_step()
 
     def early_call(self) -> str | None:
-        """What there is to say of a call since the last backward that came too early; None if there was none."""
+        """The message about a call since the last backward that came too early; None if there was none."""
         number, text = self._graph.listener.uses.slip
         return text if number == self._graph.backwards else None
 
@@ -44,11 +44,11 @@ class Evidence:
         return self._paths().unstepped()
 
     def rate(self) -> tuple[str, float] | None:
-        """The largest learning rate of what the last backward reached, and whose it is; None where that is unknown."""
+        """The largest learning rate of parameters that the last backward reached, and its optimizer; if known."""
         return self._paths().holders().rate()
 
     def spoiled(self) -> list[str]:
-        """What there is to say of frozen parameters that hold a NaN or an Inf and were used where nothing is recorded.
+        """The frozen parameters that hold a NaN or an Inf and were used where nothing is recorded.
 
         All others that hold one have a record, whose ``value`` counts them.
         """

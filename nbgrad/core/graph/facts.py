@@ -1,4 +1,4 @@
-"""The facts that a graph keeps of ops and tensors while it records; a ``Record`` is made of them when somebody asks.
+"""The facts that a graph keeps of ops and tensors while it records; a ``Record`` is made of them on request.
 
 Every op that is recorded makes some, so this is compiled.
 """
@@ -32,20 +32,20 @@ class Literal:
 NOTHING = Literal(None)
 
 Passed = tuple[int, "Ran | Outer", Scope | None]
-"""What is shown of a graph, as a backward ran through it: the id, the facts, and the scope that it is drawn in."""
+"""A shown part of a graph, in the order of the backward: the id, the facts, and the scope in which it is drawn."""
 
 
 class Notes:
-    """What a graph learns about its records after it has made them, by id; it holds no record, so there is no cycle.
+    """Facts about records that become known later, by id. It holds no record, so there is no cycle.
 
     Attributes:
         names: variables and parameters.
         values: small values while the graph is open; ``settled`` holds the statistics of all once it is closed.
         frame: the last backward.
-        changes: what was changed in place.
-        graph: stands for the graph in its records.
-        things: weak references, by which a run of the graph finds again what no record has: the node of an op, a tensor
-            that an op made before, and the memory of a constant that is none of our tensors.
+        changes: the in-place changes.
+        graph: the object that identifies the graph in its records.
+        things: weak references, by which a second run of the graph finds objects that no record holds: the node of an
+            op, a tensor that an op made before, and the memory of a constant that is none of our tensors.
         deleted, cut: the records, and the inputs of records, that the user took out of the graph.
     """
 
@@ -72,7 +72,7 @@ class Notes:
                     names[known] = name
             elif isinstance(value, TensorBase) and not name.startswith("_"):
                 tensor = value
-                if tensor._origin is None:  # its data were replaced: it goes by another origin from now on
+                if tensor._origin is None:  # its data were replaced: from now on it has another origin
                     given = [id for id, one in outer.copy().items() if one.thing and one.thing() is value]
                     names.update(dict.fromkeys(given, name))
                     continue
@@ -82,17 +82,17 @@ class Notes:
 
     @property
     def roots(self) -> tuple[int, ...]:
-        """What the last backward started from."""
+        """The roots of the last backward."""
         return self.frame.roots if self.frame is not None else ()
 
     def name_of(self, id: int, fact: "Ran | Outer") -> str | None:
         """The name of a tensor: its own, or that of the variable that held it."""
         own = fact.name if isinstance(fact, Outer) else None
         name = own or self.names.get(id)
-        return None if name is None else str(name)  # the user may give anything for a name
+        return None if name is None else str(name)  # the user may set any object as a name
 
     def kept_value(self, id: int, fact: "Ran | Outer") -> torch.Tensor | None:
-        """The values themselves, while the graph is open: of a leaf those that it has now."""
+        """The values themselves, while the graph is open; for a leaf, its present values."""
         tensor = fact.thing() if isinstance(fact, Outer) and fact.thing is not None else None
         if tensor is None:
             return self.values.raw(id)
@@ -104,7 +104,7 @@ class Notes:
         return self.frame.raw_gradient(id) if isinstance(self.frame, FrameRecorder) else None
 
     def records(self, passed: "Iterable[Passed]") -> list[Record]:
-        """The records of what is drawn, whose statistics are worked out when they are read."""
+        """The records of the shown parts, whose statistics are computed when they are read."""
         roots = set(self.roots)
         return [
             self._record(id, fact, scope, roots, parents, LateStatistics(id, fact, parents, self))
@@ -116,13 +116,13 @@ class Notes:
     def taken(
         self, passed: "Iterable[Passed]", frame: Frame | None, values: dict[int, Stats], changed: dict[int, Since]
     ) -> list[Record]:
-        """The records of what is drawn with their statistics.
+        """The records of the shown parts, with their statistics.
 
         Args:
-            passed: what is drawn.
+            passed: the shown parts.
             frame: the backward that is shown.
             values: the statistics of the values, by id, where they are known.
-            changed: the leaves to which something happened after that backward.
+            changed: the leaves that changed after that backward.
         """
         roots, found = set() if frame is None else set(frame.roots), []
         for id, fact, scope in passed:
@@ -172,7 +172,7 @@ class Notes:
 
 
 class Ran:
-    """The facts of an op that ran. A record is made of them when it is asked for."""
+    """The facts of an op that ran. A record is made of them on request."""
 
     __slots__ = ("device", "dtype", "op", "place", "scope", "settings", "shape", "sources", "thing")
 
@@ -240,7 +240,7 @@ def facts_of(
 
 
 def grown(ran: Ran, node: Node, more: tuple[int, ...]) -> Ran:
-    """The same with ``more`` inputs, of the op that ``node`` has by now."""
+    """The same facts with ``more`` inputs, and the present op of ``node``."""
     made = Ran.__new__(Ran)
     made.shape, made.dtype, made.device, made.op = ran.shape, ran.dtype, ran.device, node.op
     made.settings, made.sources, made.scope = ran.settings, ran.sources + more, ran.scope
@@ -251,8 +251,8 @@ def grown(ran: Ran, node: Node, more: tuple[int, ...]) -> Ran:
 class LateStatistics:
     """The statistics of a record whose graph was open when it was taken: worked out when they are first read.
 
-    Each stays as it is then. A gradient is one of the backward that was the last when the record was taken: it is not
-    known any more once another one has ended.
+    Each then stays the same. A gradient belongs to the backward that was the last when the record was taken: it is
+    unknown once another backward has ended.
     """
 
     __slots__ = ("_fact", "_id", "_known", "_notes", "_number", "_parents")
@@ -309,7 +309,7 @@ class LateStatistics:
         return since(leaves, self._notes.changes).get(self._id)
 
     def _first(self, what: str, find: Callable[[], Any]) -> Any:
-        """What is known of it; where two threads ask at once, the answer to the first."""
+        """The known answer; if two threads ask at once, the first answer holds for both."""
         known = self._known
         return known[what] if what in known else known.setdefault(what, find())
 

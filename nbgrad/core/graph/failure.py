@@ -10,14 +10,14 @@ from nbgrad.core.graph.record import Failure
 
 
 class Ending(NamedTuple):
-    """What was raised. It holds no error: that would keep everything alive which its traceback knows.
+    """The facts of an error. It does not hold the error, whose traceback would keep every variable alive.
 
     Attributes:
         kind, message: of the error.
         interrupted: whether the user stopped it.
         place: the user's line that raised it; None where the traceback has none.
         failure: where it was raised, if an op or a backward of the graph did.
-        advice: what to do, where the mistake is a common one of the user's own code.
+        advice: the remedy, if the mistake is a common one in the user's own code.
     """
 
     kind: str
@@ -29,7 +29,7 @@ class Ending(NamedTuple):
 
     @classmethod
     def of(cls, error: BaseException, failure: Failure | None) -> Self:
-        """What ``error`` says."""
+        """The message of ``error``."""
         interrupted, place = isinstance(error, KeyboardInterrupt), _raised_at(error.__traceback__)
         told = None if failure is not None else advise(error)
         return cls(type(error).__name__, words_of(error), interrupted, place, failure, told)

@@ -31,7 +31,7 @@ FindingKind = Literal[
     "through numpy",
     "broadcast",
 ]
-"""What a finding is about, in the words of ``Finding``."""
+"""The kinds of findings, as ``Finding`` explains them."""
 
 KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 
@@ -41,7 +41,7 @@ class Finding:
     """Something in a graph that is wrong, or probably not intended.
 
     Attributes:
-        kind: what it is about.
+        kind: one of these:
 
             - "failed": an op, a backward or the cell raised an error. "inplace": the cause is a change in place.
             - "nan": a NaN or an Inf begins here, or is in a parameter since an earlier training step.
@@ -60,7 +60,7 @@ class Finding:
             - "through numpy": a constant was made from the numbers of a tensor that got a gradient.
             - "broadcast": a tensor was stretched, probably by accident.
         text: the message, in one or a few sentences; the remedy is a part of it.
-        remedy: what to do; None if that is not known.
+        remedy: the advice; None if there is none.
         id: the id of the record at which the picture shows it; None if there is no single record, or if it is about an
             op that raised and has no record.
         tensors: the parameters and other tensors that it is about, each with its shape: "fc1.weight (16, 4)".

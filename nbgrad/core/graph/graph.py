@@ -76,8 +76,9 @@ class AutogradGraph(Queries):
         overlays: the numbers that ``overlay`` added, by name.
         modules: the names of the variables that held modules.
         rank_recorder: keeps what this process measures for ``ranks``; None where ranks are not compared.
-        listener: what the engine tells. It is an object of its own, for its class is compiled: from CPython 3.12 on a
-            call of a method that a class written in Python might override takes as long as the shortest of them.
+        listener: the observer that the engine notifies. It is a separate object, because its class is compiled. A class
+            written in Python may override the methods of the graph itself: from CPython 3.12 on, a call of such a
+            method takes as long as a short method itself.
     """
 
     _listens: type[Listener] = Listener
@@ -106,7 +107,7 @@ class AutogradGraph(Queries):
 
     def _forget(self) -> None:
         self._records: list[Record] = []
-        self._failed: list[Record] = []  # what the backward of the failure ran through, once the graph is closed
+        self._failed: list[Record] = []  # the nodes that the failed backward reached, once the graph is closed
         self._ended: History | None = None  # the backwards that ended, once that is shown
         self.ending: Ending | None = None
         self._complete: FrameRecorder | Frame | None = None  # the backward in whose place one that raised is shown
@@ -158,13 +159,13 @@ class AutogradGraph(Queries):
     def close(self, namespace: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
         """Stop recording, name tensors after the variables in ``namespace``, and free every tensor.
 
-        What is drawn of it says that ``error`` ended it, if something did.
+        The picture then says that ``error`` ended the graph, if there was one.
         """
         if self.closed:
             return
         self.leave()
         self.listener.closed = True
-        if is_finalizing():  # the graph is out of reach by now, and to measure its tensors would abort the process
+        if is_finalizing():  # nothing can read the graph any more: measuring would abort Python
             self.clear()
             return
         if self.rank_recorder is not None:
@@ -182,7 +183,7 @@ class AutogradGraph(Queries):
     @muted
     @uncollected
     def _settle(self, namespace: dict[str, Any]) -> None:
-        """Turn what was recorded into facts that hold no tensor."""
+        """Turn the recorded facts into facts that hold no tensor."""
         self.name_variables(dict(namespace))  # a copy: threads may go on
         notes, frame, passed = self._notes, self.frame, self.listener.passed()
         failure, failed = self.listener.failure, list[Passed]()
@@ -209,10 +210,10 @@ class AutogradGraph(Queries):
         self.listener.name_variables(namespace)
         for name, value in namespace.items():
             if is_module(value) and not name.startswith("_"):
-                with suppress(TypeError):  # what has the methods of a module but no hash is none that can be called
+                with suppress(TypeError):  # an object without a hash is no module that was called
                     self.modules.setdefault(value, name)
 
-    # What others ask it.
+    # The questions of others.
 
     @property
     def closed(self) -> bool:
@@ -251,7 +252,7 @@ class AutogradGraph(Queries):
 
     @property
     def since(self) -> dict[int, Since]:
-        """By id, the leaves that have changed since the last backward, for example by an optimizer step."""
+        """The leaves that have changed since the last backward, for example by an optimizer step, by id."""
         if self.closed:
             return {record.id: told for record in self._records if (told := record.since) is not None}
         frame = self._notes.frame
@@ -266,8 +267,8 @@ class AutogradGraph(Queries):
     def records(self) -> list[Record]:
         """Every op and tensor of the graph in record order, which is a topological order: sources first.
 
-        After a backward, these are the ops and tensors that it reached. Before one, these are all whose results still
-        exist. A record never changes; an open graph makes new records at each access.
+        After a backward, these are the ops and tensors that it reached. Before the first backward, these are all ops
+        whose results still exist. A record never changes; an open graph makes new records at each access.
         """
         return list(self._records) if self.closed else self._open_records()
 
@@ -287,13 +288,13 @@ class AutogradGraph(Queries):
         return self._notes.records(self.listener.passed())
 
     def _numbers(self, passed: list[Passed], frame: Frame | None) -> tuple[dict[int, Stats], dict[int, Since]]:
-        """The statistics of the values of what is shown, and what became of the leaves since the backward ``frame``."""
+        """The statistics of the values that are shown, and the changes of the leaves since the backward ``frame``."""
         notes = self._notes
         kept = {id: data for id, fact, _ in passed if (data := notes.kept_value(id, fact)) is not None}
         return summarise_all(kept), self._changed(passed, frame)
 
     def _changed(self, passed: list[Passed], frame: FrameRecorder | Frame | None) -> dict[int, Since]:
-        """The leaves to which something happened since the backward ``frame``."""
+        """The leaves that have changed since the backward ``frame``."""
         leaves = [
             (id, fact.thing, None if frame is None else frame.gradient_of(id))
             for id, fact, _ in passed
@@ -318,8 +319,8 @@ class AutogradGraph(Queries):
     def raised(self, error: BaseException) -> None:
         """Note that ``error`` ended the recorded code, and where.
 
-        What a backward did before it raised is what the graph shows from then on: it takes the place of the last
-        backward that was complete. The history stays that of the complete ones.
+        If a backward raised it, the graph from then on shows that backward up to the error, in place of the last
+        complete one. The history only has complete backwards.
         """
         found = self.failure(error)
         ending = Ending.of(error, found)
@@ -340,7 +341,7 @@ class AutogradGraph(Queries):
             self._notes.frame = self._complete
         self.ending = self._complete = None
 
-    # What the reader is asked.
+    # The questions to the reader.
 
     @property
     def answers(self) -> dict[str, Answer | None]:
@@ -419,7 +420,7 @@ class AutogradGraph(Queries):
         heard, changed = self.listener, self.listener.changes.memories()
         return Paths.of(*heard.there()[:3], heard.uses, changed, heard.backwards, heard.history, heard.before_last)
 
-    # What is shown of it.
+    # The display.
 
     def overlay(self, name: str, values: Mapping[Any, Any] | None, *, log: bool = False) -> None:
         """Add numbers of your own, by which pictures of the graph can colour its boxes.
@@ -459,13 +460,13 @@ class AutogradGraph(Queries):
     ) -> None:
         """Write the graph to a file; the same graph gives the same bytes.
 
-        A file that is there already stays until the new one is complete.
+        An existing file stays until the new one is complete.
 
         Args:
-            path: its suffix says how: ``.svg`` and ``.pdf`` are vector drawings, ``.png`` a bitmap, ``.html`` one page
-                that is alive without a kernel or a network, ``.gif`` a film of the training step, forward and then
-                backward, ``.dot`` graphviz's language, ``.json`` the plain description that all of these are drawn
-                from, ``.txt`` a table.
+            path: the file, whose suffix chooses the format: ``.svg`` and ``.pdf`` are vector drawings, ``.png`` a
+                bitmap, ``.html`` one interactive page that needs no kernel and no network, ``.gif`` a film of the
+                training step, forward and then backward, ``.dot`` graphviz's language, ``.json`` the plain description
+                that all of these are drawn from, ``.txt`` a table.
             depth: modules that are nested deeper than this are folded; default: as many as ``nodes`` needs.
             nodes: up to this many nodes are drawn before modules are folded; default: modules are folded until the
                 picture fits on a screen.
@@ -480,7 +481,7 @@ class AutogradGraph(Queries):
             NotImplementedError: an op has no kernel in a page; the message names the operator and the line.
             ModuleNotFoundError: the package that draws a PDF, a PNG or a film is not installed; the message says how to
                 install it.
-            RuntimeError: a package fails that is needed to draw it; the message names the package, and what to do.
+            RuntimeError: a package that draws the graph fails; the message names the package, and what to do.
             FileNotFoundError: the folder does not exist; this is checked before the graph is drawn.
             OSError: the file cannot be written; an existing file stays as it was.
         """
@@ -505,9 +506,10 @@ def _left(records: list[Record], ids: set[int], edges: set[tuple[int, int]]) -> 
 
 
 class RecordingBlock:
-    """A ``with`` block that records in ``graph``, and what it does before and after.
+    """A ``with`` block that records in ``graph``, with its first and its last steps.
 
-    It is here to be compiled: Ctrl-C may hit the first instruction of a function of Python's that is to leave a block.
+    It is in this file because the file is compiled: Ctrl-C may hit the first instruction of a Python function, so that
+    a block would not be left.
     """
 
     graph: AutogradGraph
@@ -530,7 +532,7 @@ class RecordingBlock:
         self._end(error)
 
     def _begin(self) -> None:
-        """Switch on what is to be on besides; when the graph closes it brings back the state from before."""
+        """Switch on the other modes of the block; when the graph closes, it restores the state from before."""
 
     def _end(self, error: BaseException | None) -> None:
         """Close the graph, since ``error`` ended the block or for another reason."""

@@ -23,10 +23,10 @@ from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import norms, read
 
 FRAMES = 36
-"""How many frames a graph keeps unless it is told otherwise."""
+"""The default for the number of frames that a graph keeps."""
 
 WEIGHTS = 4
-"""In about one of so many frames the weights, which change slowly, are measured too."""
+"""In about one of so many frames the weights are measured too, because they change slowly."""
 
 STEPS = 2
 """After about one of so many frames, once ``AT_FIRST`` backwards have had theirs, the step is measured too: that takes
@@ -44,15 +44,15 @@ class HistoryRecord(NamedTuple):
         name: the parameter's, the tensor's own or the variable's.
         shape: of the tensor that it made or is.
         scopes: the labels of the module calls around it, outermost first.
-        gradient: the norm of its gradient; None where the backward did not come by or that norm was not kept.
+        gradient: the norm of its gradient; None if the backward did not reach it, or the norm was not kept.
         weight: the norm of a parameter's values when the backward had ended, in one of four frames; in the last frame
             that of the values as they are, after a step that has followed.
         update: the norm of what the first step of an optimizer that ended after that backward changed, in units of the
             norm of the values before it; None where no step came, where the values were zero, and where copies of them
             do not fit into the budget. It is measured after the first 8 backwards, then after one frame of two to four;
             of an optimizer that holds more than 8 MiB of parameters after the first backward, and then the 9th, the
-            17th and so on, as far as these are frames.
-            Of LBFGS it is what a whole ``step`` changed, for each backward in it.
+            17th and so on, as far as these are frames. For LBFGS it is the change by a whole ``step``, for each
+            backward in it.
     """
 
     kind: str
@@ -79,10 +79,10 @@ class HistoryFrame:
     """One backward, in numbers; ``frame.diff(later)`` compares two.
 
     Attributes:
-        number: which backward of its graph it was, from 1.
+        number: the number of this backward in its graph, from 1.
         loss: the value that it started from, if that is one number and the graph watches.
-        roots: the positions in ``records`` of what it started from.
-        records: what it ran through, in the order of ``AutogradGraph.records``.
+        roots: the positions in ``records`` of the tensors from which it started.
+        records: the ops and tensors that it reached, in the order of ``AutogradGraph.records``.
     """
 
     number: int
@@ -97,7 +97,7 @@ class HistoryFrame:
         return found or tuple(record for record in self.records if record.kind == "leaf")
 
     def diff(self, later: "HistoryFrame") -> "Diff":
-        """What is different in ``later``: structure, shapes and norms."""
+        """The differences of ``later`` from this frame: structure, shapes and norms."""
         return diff(self, later)
 
     def __str__(self) -> str:
@@ -133,7 +133,7 @@ class History(Sequence[HistoryFrame]):
 
 
 Look = tuple[str, str | None, int | None, tuple[int, ...], tuple[str, ...]]
-"""What two records have in common that stand for the same in two frames: kind, op, which parameter, shape, scopes."""
+"""The key by which records of two frames are matched: kind, op, parameter, shape, scopes."""
 
 
 class _Numbers:
@@ -154,9 +154,9 @@ class _Numbers:
 
 
 class _StoredFrame(NamedTuple):
-    """A frame as it is kept: all frames of a loop share their looks, names and the ids of what is learned.
+    """A frame as it is kept: all frames of a loop share their looks, names and the ids of the leaves.
 
-    ``learned`` has an id for each leaf and None for everything else, ``ratios`` what a step did to some of them.
+    ``learned`` has an id for each leaf and None for everything else, ``ratios`` the updates of some of them by a step.
     """
 
     number: int
@@ -233,8 +233,8 @@ class HistoryRecorder:
 
         Args:
             number: from 1.
-            recorder: what it did; its gradients still exist.
-            passed: what it ran through.
+            recorder: the recorder of this backward; its gradients still exist.
+            passed: the ops and tensors that it reached.
             notes: where the names are, and the loss, if it is kept.
         """
         looks, learned, ids = _looks(passed), _learned(passed), [id for id, _, _ in passed]
@@ -264,7 +264,7 @@ class HistoryRecorder:
     def learned_until(self, id: int) -> int | None:
         """After which backward at most the leaf ``id`` got no gradient any more, though all before gave it one.
 
-        None if that is not known, as of what had none at first or gets one now and then.
+        None if that is not known, as for a leaf that had none at first, or gets one only sometimes.
         """
         reached = [kept.reached(id) for kept in self._kept]
         if not any(reached) or all(reached) or sorted(reached, reverse=True) != reached:
@@ -283,8 +283,8 @@ class HistoryRecorder:
 
         Args:
             number: that of the last backward.
-            roots: the ids of what it started from.
-            records: what it ran through, with their statistics.
+            roots: the ids of the tensors from which it started.
+            records: the records that it reached, with their statistics.
         """
         if not self.limit or not number:
             return History()
@@ -297,7 +297,7 @@ class HistoryRecorder:
 
 
 def _settled(number: int, roots: tuple[int, ...], records: list[Record]) -> _StoredFrame:
-    """The last backward, of the statistics that its graph keeps of it."""
+    """The last backward, made from the statistics that its graph keeps."""
     looks = _looks([(record.id, record, record.scope) for record in records])
     positions = _positions(roots, [record.id for record in records])
     loss = records[positions[0]].value if len(positions) == 1 else None
@@ -361,7 +361,7 @@ def _positions(roots: tuple[int, ...], ids: list[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What is different in ``after``, a frame, from ``before``.
+    """The differences of the frame ``after`` from ``before``.
 
     Attributes:
         before, after: the frames.
@@ -410,9 +410,9 @@ def diff(before: HistoryFrame, after: HistoryFrame) -> Diff:
 def _changes(
     old: tuple[HistoryRecord, ...], new: tuple[HistoryRecord, ...]
 ) -> Iterator[tuple[str, int, int, int, int]]:
-    """The longest runs of records that both have, and what is between: shapes and the names of variables left out.
+    """The longest common runs of records, and the records between; shapes and names of variables are not compared.
 
-    What both begin and end with is not searched for: that takes as long as one is times the other.
+    A common beginning and end is not searched: a search takes time in proportion to the product of both lengths.
     """
     before, after = (
         [

@@ -14,7 +14,7 @@ from nbgrad.core.engine.node import raw_of
 from nbgrad.core.graph.stats import SMALL, Norm, Stats, held_by, norms, summarise, summarise_all
 
 VALUES = 2 << 20
-"""How many bytes of values of results a graph keeps."""
+"""The bytes of values of results that a graph keeps."""
 
 _SMALL_BYTES = 8 * SMALL
 
@@ -24,16 +24,16 @@ OBJECT = 640
 """The bytes that a tensor takes besides its elements, as they were measured."""
 
 _STACKED = 1024
-"""Of so many norms on a GPU one vector is made."""
+"""The number of norms on a GPU that are put into one vector."""
 
 _RECORD = Struct("<qqiiid")
-"""What is kept with a norm: the id, the receiver, the position, the number of the shape, the number of the vector that
+"""The data kept with a norm: the id, the receiver, the position, the number of the shape, the number of the vector that
 the norm is in, and its place there; or ``_HERE`` and the norm itself."""
 
 _HERE = -1
 
 GRADIENT = -1
-"""The position of no input: it stands for the gradient of what an op made or a leaf is."""
+"""The position of no input: it stands for the gradient of the result of an op, or of a leaf."""
 
 UNREDUCED = -2
 """Less the position of an input: it stands for what its gradient was before a sum."""
@@ -153,7 +153,7 @@ class Lengths:
             self._stack()
 
     def _stack(self) -> None:
-        """Make vectors of the norms on GPUs: a tensor for each would take more than what it is the norm of.
+        """Make vectors of the norms on GPUs: a tensor for each norm would take more memory than a small gradient.
 
         They wait until all that is known of them is a record. If an interrupt comes in between, the next call makes the
         same vectors again.
@@ -198,7 +198,7 @@ class Lengths:
         return Stats(shape, float(norm))
 
     def get(self, key: Any, lone: list[int]) -> Stats | None:
-        """What is known of ``key``; ``lone`` are the ids of those that one rule leads to, as ``Kept.lone`` has them."""
+        """The norm of ``key``; ``lone`` are the ids of tensors to which one rule leads, as in ``Kept.lone``."""
         place = self._places(lone).get(key)
         return None if place is None else self._stats(place)
 
@@ -218,9 +218,10 @@ class Lengths:
 class Kept:
     """Raw tensors kept to be summarised later, within a budget of bytes; of the others the norm is kept.
 
-    A norm stays on its GPU until it is asked for: keeping one never waits for that. Every rule that runs keeps a
-    tensor, so keeping only appends, to flat lists: what is there by its key is looked up when somebody asks. A key
-    is the id of an op or a leaf; with the position of an input, if it is for that; with "unreduced" behind it.
+    A norm stays on its GPU until it is read: keeping one never waits for the GPU. Every rule that runs keeps a tensor,
+    so keeping only appends to flat lists, and keys are looked up when a value is read. A key is the id of an op or a
+    leaf; with the position of an input, for the gradient of that input; and with "unreduced", for that gradient before
+    a sum.
     """
 
     __slots__ = (
@@ -229,7 +230,7 @@ class Kept:
     )
 
     def __init__(self, budget: int) -> None:
-        # Of each: id, position, tensor, torch's version of it then, to whom it was given, and whether it is a leaf's.
+        # For each: id, position, tensor, torch's version of it then, its receiver, and whether it is a leaf's.
         self._small: list[Any] = []
         self._large: list[Any] = []
         self._lone: list[int] = []
@@ -252,9 +253,9 @@ class Kept:
             position: of the input of that op; ``GRADIENT`` for the gradient of what it made, and ``UNREDUCED`` less the
                 position for what the gradient of that input was before a sum.
             data: the tensor.
-            size: the bytes that it keeps, which torch takes longer to say than whoever knows its shape; of a window
-                into larger memory all of it (``held_by``).
-            receiver: the id of what that input came from; 0 where it is for no input.
+            size: the bytes that it keeps, which the caller computes faster from the shape than torch does; for a window
+                into larger memory, all of that memory (``held_by``).
+            receiver: the id of the source of that input; 0 if it is for no input.
             leaf: whether the gradient is one of a leaf.
         """
         if data is not self._latest:
@@ -275,7 +276,7 @@ class Kept:
         shelf.append((id, position, data, data._version, receiver, leaf))
 
     def lone(self, id: int) -> None:
-        """Only one rule leads to ``id``: what that rule gave is the gradient of ``id``, and is kept once."""
+        """Note that only one rule leads to ``id``: its result is the gradient of ``id``, and is kept once."""
         self._lone.append(id)
         if self._index is not None or self._asked:
             self.forget_places()
@@ -283,8 +284,8 @@ class Kept:
     def _fits(self, data: torch.Tensor, size: int) -> bool:
         """Whether there is room for ``data`` if each tensor is counted once.
 
-        Some come twice, as a gradient that a rule hands on. To see that costs more than to count twice: it is seen from
-        the time on when there seems to be no room left.
+        Some come twice, such as a gradient that a rule passes on unchanged. Checking that costs more than counting
+        twice, so it is checked only when there seems to be no room left.
         """
         if self._counted is None:
             held = {id(one[2]): one[2] for one in (*self._small, *self._large)}
@@ -299,7 +300,7 @@ class Kept:
         return True
 
     def _held(self) -> dict[Any, tuple[torch.Tensor, int]]:
-        """What is kept, by key, with torch's version of it then."""
+        """The kept tensors, by key, with torch's version at that time."""
         index = self._index
         if index is None:
             index, lone = {}, set(self._lone)
@@ -316,7 +317,7 @@ class Kept:
 
         Args:
             tensors: the gradients.
-            known: the norms of those that were measured already.
+            known: the norms that were measured already.
         """
         found = {id: known[id] for id in tensors if id in known}
         found |= norms({id: data for id, data in tensors.items() if id not in found})
@@ -329,7 +330,7 @@ class Kept:
             self._known().add(id, position, receiver, shape, norm)
 
     def _known(self) -> Lengths:
-        """The norms of those that are not kept."""
+        """The norms of the gradients that are not kept."""
         if self._lengths is None:
             self._lengths = Lengths()
         return self._lengths
@@ -399,7 +400,7 @@ def _key(id: int, position: int) -> Any:
 
 
 def _unchanged(data: torch.Tensor | None, version: int) -> torch.Tensor | None:
-    """``data``, if there are any and they are what they were at ``version``."""
+    """``data``, if it exists and has not changed since ``version``."""
     return data if data is not None and data._version == version and not data.is_meta else None
 
 
@@ -409,8 +410,8 @@ class Frame:
 
     Attributes:
         number: which backward of its graph it was, from 1.
-        roots: ids of what it started from.
-        gradients: by id of an op or a leaf, the gradient of the tensor it made or is; where it made several with one,
+        roots: the ids of the tensors from which it started.
+        gradients: by id of an op or a leaf, the gradient of its tensor. If an op made several tensors with gradients,
             the norm of all of them together.
         contributions: by id of an op and position of its input, the gradient that the rule gave that input.
         reductions: by the same key, the sum that undid a broadcast.
@@ -425,7 +426,7 @@ class Frame:
     unreduced: dict[tuple[int, int], Stats] = field(default_factory=dict)
 
     def gradient_of(self, id: int) -> Stats | None:
-        """The gradient of what ``id`` made or is, if the backward came by."""
+        """The gradient of the tensor of ``id``, if the backward reached it."""
         return self.gradients.get(id)
 
     def contribution_of(self, key: tuple[int, int]) -> Stats | None:
@@ -433,12 +434,12 @@ class Frame:
         return self.contributions.get(key)
 
     def unreduced_of(self, key: tuple[int, int]) -> Stats | None:
-        """That gradient before the sum that undid a broadcast."""
+        """The gradient of an input before the sum that undid a broadcast."""
         return self.unreduced.get(key)
 
 
 class FrameRecorder:
-    """Collects one backward while it runs; ``frame`` makes the data of it when somebody asks."""
+    """Collects one backward while it runs; ``frame`` makes the data when they are read."""
 
     __slots__ = (
         *("_kept", "_leaves", "_norms", "_results", "arrived", "careful", "number", "outer", "reductions", "roots"),
@@ -459,7 +460,7 @@ class FrameRecorder:
         self.reductions: dict[tuple[int, int], Reduction] = {}
 
     def gradient(self, seq: int, gradient: Any, size: int, leaf: bool = False) -> None:
-        """The gradient of what ``seq`` made, or of the ``leaf`` that it is, arrived: so many bytes."""
+        """The gradient of the result of ``seq``, or of the ``leaf`` that it is, arrived: so many bytes."""
         self._kept.keep(seq, _GRADIENT, raw_of(gradient), size, 0, leaf)
 
     def result(self, seq: int, result: int, gradient: Any, size: int) -> None:
@@ -468,7 +469,7 @@ class FrameRecorder:
         self._kept.keep(result, _GRADIENT, raw_of(gradient), size)
 
     def lone(self, seq: int) -> None:
-        """The gradient of ``seq`` is what the only rule gave that leads there."""
+        """The gradient of ``seq`` is the result of the only rule that leads there."""
         self._kept.lone(seq)
 
     def contribution(
@@ -476,7 +477,7 @@ class FrameRecorder:
     ) -> None:
         """A rule of ``seq`` gave its input ``gradient``, after undoing a broadcast if there was one.
 
-        ``receiver`` is the id of what that input came from, perhaps a ``leaf``; 0 where others may go by the same id.
+        ``receiver`` is the id of the source of that input, perhaps a ``leaf``; 0 if others may share that id.
         """
         self._kept.keep(seq, position, raw_of(gradient), size, receiver, leaf)
 
@@ -489,7 +490,7 @@ class FrameRecorder:
         self._leaves += (seq, raw_of(gradient))
 
     def end(self, number: int, before: "FrameRecorder | Frame | None", watch: bool = True) -> None:
-        """The backward is complete, the ``number``-th: what the user can change from now on are the ``.grad``.
+        """The backward, the ``number``-th, is complete: from now on the user can change the ``.grad``.
 
         Their norms are taken after the first backward, and from then on if one was changed in place: most loops clip
         their gradients or set them to zero in every step or never. Without ``watch`` none is kept.
@@ -501,7 +502,7 @@ class FrameRecorder:
         self._leaves, self._norms = [], {}
 
     def give_way(self) -> None:
-        """Another backward begins, which is the last one from then on: let it use the memory of this one."""
+        """Another backward begins, and becomes the last one: let it use the memory of this one."""
         self.careful = self.careful or self._kept.changed()
         self._kept.shrink()
 
@@ -516,11 +517,11 @@ class FrameRecorder:
         return found
 
     def gradient_of(self, id: int) -> Stats | None:
-        """The gradient of what ``id`` made or is, if the backward came by."""
+        """The gradient of the tensor of ``id``, if the backward reached it."""
         return self._together({key: self._kept.get(key) for key in self._results.get(id, (id,))}, id)
 
     def _together(self, known: Mapping[Any, Stats | None], id: int) -> Stats | None:
-        """The gradient of ``id``; of an op with several results what all of theirs have in common, if there are two."""
+        """The gradient of ``id``; for an op with several gradients, the norm of all of them together."""
         found = [stats for key in self._results.get(id, (id,)) if (stats := known.get(key)) is not None]
         if len(found) < 2:
             return found[0] if found else None
@@ -537,7 +538,7 @@ class FrameRecorder:
         return self._kept.get(key)
 
     def unreduced_of(self, key: tuple[int, int]) -> Stats | None:
-        """That gradient before the sum that undid a broadcast."""
+        """The gradient of an input before the sum that undid a broadcast."""
         return self._kept.get((*key, "unreduced"))
 
     def frame(self) -> Frame:

@@ -43,23 +43,23 @@ _SWEPT = 64
 every 700 new objects that stay, so a loop makes no work for it."""
 
 _FRESH = 2048
-"""With fewer ops than that, and four times those of the last backward, none is dropped that ran since the last backward
-but one: a path that ends is told at the op where it does, whose result is gone by then. There has to be a bound, for
-there are programs without a backward."""
+"""With fewer ops than this, and than four times those of the last backward, no op is dropped that ran since the last
+backward but one: a message names the op at which a path ends, and its result may be gone by then. There must be a
+limit, because some programs have no backward."""
 
 
 _NAMED = 4
-"""So many ops are named that were not recorded."""
+"""The number of unrecorded ops that a message names."""
 
 
 class Listener(Observer):
     """Keeps light facts of every op and of the last backward.
 
     Args:
-        name: what messages call it.
+        name: its name in messages.
         watch: keep gradients and small values of intermediate tensors too.
         budget: how many bytes of gradients of the last backward may be kept.
-        history: of how many backwards the norms of the gradients are kept, at most.
+        history: the largest number of backwards whose gradient norms are kept.
 
     Attributes:
         closed: whether it listens no more: a task that began inside the graph may outlive it.
@@ -79,7 +79,7 @@ class Listener(Observer):
         """Begin with nothing."""
         self.notes = Notes(self.changes)
         self.uses = Uses()
-        self.ops: dict[int, Ran] = {}  # a record is made of it when somebody asks
+        self.ops: dict[int, Ran] = {}  # a record is made of it on request
         self.outer: dict[int, Outer] = {}  # leaves, constants, and ops that ran before
         self.constants: dict[Any, tuple[ref[Any], int]] = {}
         self._met: dict[int, tuple[ref[Any], int, torch.Size, int]] = {}  # the same by the id of the tensor
@@ -160,7 +160,7 @@ class Listener(Observer):
         memory: Any = None
         if self.watch:
             memory = _numbers(node, out)
-        # What has numbers there lies in the memory of the processor.
+        # Kept values have their numbers in the memory of the CPU.
         self._keep(node, sources, _CPU if memory is not None or made.is_cpu else made.device, scope)
         if memory is not None:
             self.notes.values.copy(node.seq, memory, node.shape, node.dtype)
@@ -168,12 +168,12 @@ class Listener(Observer):
             self.notes.values.add(node.seq, out.detach())
 
     def on_torch_left_out(self, name: str, records: bool) -> None:
-        """Remember the first: they are what there is to say of a graph in which nothing else ran."""
+        """Remember the first ones, for the message about a graph in which nothing else ran."""
         if not self.ops and len(self.left_out) < _NAMED:
             self.left_out.setdefault(name, records)
 
     def on_torch_inputs(self, node: Node) -> None:
-        """Show the leaves too that were used inside the op, as the weights of a checkpoint are."""
+        """Also show the leaves that were used inside the op, such as the weights in a checkpoint."""
         ran = self.ops.get(node.seq)
         if ran is None or self.closed:
             return
@@ -219,7 +219,7 @@ class Listener(Observer):
 
     def _constant(self, data: "torch.Tensor | np.ndarray[Any, Any]") -> int:
         """The id of the record of a raw tensor or array: one for all uses of the same memory."""
-        # Most constants are used by many ops, as a batch is: one that lies where it did is known by itself.
+        # Most constants are used by many ops, such as a batch: one at the same address is known already.
         met = self._met.get(id(data))
         if met is not None and met[0]() is data:  # a tensor
             raw: Any = data  # the same, of a type whose attributes compiled code reads without a look-up
@@ -293,7 +293,7 @@ class Listener(Observer):
                 self.uses.beside(op, results)
 
     def on_error(self, op: OpInfo, args: tuple[Any, ...], error: Exception) -> None:
-        """Remember where the user's code stopped, if this is the end of it."""
+        """Remember where the user's code stopped, if this error ends it."""
         variables = tensors_in_sight(user_frame())
         operands = tuple([Operand.of(name, arg, variables) for name, arg in zip(op.inputs, args, strict=False)])
         made = getattr(error, "id", None)  # an AnomalyError knows the record that it is about: the op has run
@@ -301,7 +301,7 @@ class Listener(Observer):
         self.failure = Failure(*facts, seq=number_of(error, new=True))
 
     def on_backward_error(self, origin: Origin, error: Exception) -> None:
-        """What the backward did until then is shown, and where it stopped."""
+        """Show the backward up to the error, and where it stopped."""
         if self.running is not None:
             op = getattr(origin, "op", None)
             facts = (op.name if op else "leaf", words_of(error), record_id(origin), (), None, user_place())
@@ -313,7 +313,7 @@ class Listener(Observer):
             self.uses.detached(tensor, detached, what)
 
     def on_read(self, tensor: Tensor, what: str) -> None:
-        """Remember that numbers were taken from what was computed: a path that ends there may have meant them."""
+        """Remember that numbers were read from a computed tensor: a path that ends there may have needed them."""
         if not self.closed:
             self.uses.read(tensor, what)
 
@@ -323,12 +323,12 @@ class Listener(Observer):
             self.uses.idle_step(params, what, self.backwards)
 
     def on_slip(self, what: str) -> None:
-        """Remember what was called too early after the last backward."""
+        """Remember the call that came too early after the last backward."""
         if not self.closed:
             self.uses.slip = (self.backwards, what)
 
     def on_change(self, changed: Sequence[torch.Tensor], what: str) -> None:
-        """Remember who changed data in place, for the message of a backward that needs them as they were."""
+        """Remember the op that changed data in place, for the message of a backward that needs the old numbers."""
         if not self.closed:
             self.changes.note(changed, what, user_place())
 
@@ -337,7 +337,7 @@ class Listener(Observer):
         self.updates.begin(params, evaluates)
 
     def on_step_end(self, params: Sequence[Tensor], what: str) -> None:
-        """Remember it as a change, and measure how far it went, if a frame waits for that."""
+        """Remember the step as a change, and measure its size, if a frame waits for that."""
         if self.closed:
             return
         self.changes.note(params, what, user_place())
@@ -345,11 +345,11 @@ class Listener(Observer):
             self.history.step_ended(update, self.updates.waiting[0])
 
     def change_of(self, data: torch.Tensor, seq: int) -> str | None:
-        """Who has changed ``data`` since the op ``seq`` ran."""
+        """The change of ``data`` since the op ``seq`` ran."""
         return self.changes.find(data, seq)
 
     def change_since_backward(self, data: torch.Tensor) -> str | None:
-        """Who has changed ``data`` since the last backward."""
+        """The change of ``data`` since the last backward."""
         found = self.changes.since_backward(data)
         return None if found is None else f"{found[0]} at {found[1]}"
 
@@ -399,7 +399,7 @@ class Listener(Observer):
             running.gradient(id, gradient, size, isinstance(origin, Leaf))
 
     def on_torch_passed(self, node: Node, reductions: list[tuple[int, Any]]) -> None:
-        """Remember that it was reached, and the reductions that undid its broadcasts."""
+        """Remember that the node was reached, and the reductions that undid its broadcasts."""
         running = self.running
         if running is None:
             return
@@ -408,7 +408,7 @@ class Listener(Observer):
             running.reductions[node.seq, position] = reduction
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
-        """Keep what a rule gave its input, and the reduction that undid a broadcast."""
+        """Keep the gradient that a rule gave its input, and the reduction that undid a broadcast."""
         running = self.running
         if running is None:
             return
@@ -418,7 +418,7 @@ class Listener(Observer):
                 running.stretched(node.seq, position, gradient, nbytes_of(reduction.source, node.dtype))
         if self.watch:
             origin: Any = node.edges[position]
-            receiver = 0 if isinstance(origin, Output) else origin.seq  # several outputs go by one id
+            receiver = 0 if isinstance(origin, Output) else origin.seq  # several outputs share one id
             size = nbytes_of(origin.shape, origin.dtype)
             # One that is smaller than what the op made may be a window into its gradient, as that of cat is; what later
             # rules make of a window may be one too.
@@ -455,7 +455,7 @@ class Listener(Observer):
             self._ask = self.history.ask_again(number)
         ended.end(number, before, self.watch)
 
-    # What is there.
+    # The kept facts.
 
     def let_go(self) -> None:
         """Drop all facts, and every tensor: the graph has taken what it shows."""
@@ -474,8 +474,8 @@ class Listener(Observer):
     def there(self) -> "tuple[dict[int, Ran], dict[int, Outer], dict[Any, tuple[ref[Any], int]], tuple[int, ...]]":
         """Copies of ``ops``, ``outer`` and ``constants``, and the roots: they fit together though a thread records on.
 
-        A copy of a dict is one step of the interpreter's. What the ops came from is copied before them and after them:
-        only what no op needs is dropped in between. Where a backward has ended in between, they are copied anew.
+        A copy of a dict is one step of the interpreter. The sources of the ops are copied before them and after them:
+        in between only facts are dropped that no op needs. If a backward has ended in between, they are copied again.
         """
         while True:
             frame, outer, ops = self.notes.frame, self.outer.copy(), self.ops.copy()
@@ -484,10 +484,10 @@ class Listener(Observer):
                 return ops, {**outer, **self.outer}, self.constants.copy(), roots
 
     def passed(self, roots: tuple[int, ...] | None = None) -> list[Passed]:
-        """The facts of what is shown, or of what led to ``roots``, each with its id and the scope it is shown in.
+        """The facts of the shown ops and tensors, or of those that led to ``roots``, each with its id and its scope.
 
-        Before any backward that is everything whose result still exists; where nothing does, what led to the number
-        that was taken last.
+        Before any backward these are all ops whose results still exist; if none exists, the ops that led to the number
+        that was read last.
         """
         ops, outer, constants, last = self.there()
         if self.backwards:
@@ -514,13 +514,13 @@ class Listener(Observer):
         return passed
 
     def things(self, passed: list[Passed]) -> "dict[int, ref[Any]]":
-        """What ``Notes.things`` says of what is shown."""
+        """The weak references of ``Notes.things`` for the shown ops and tensors."""
         raw = {id: data for data, id in self.constants.copy().values()}
         found = {id: fact.thing if isinstance(fact, Ran) else raw.get(id) for id, fact, _ in passed}
         return {**self.notes.things, **{id: thing for id, thing in found.items() if thing is not None}}
 
     def _home(self, id: int, taken: Outer, value: Any, scope: Scope | None) -> Scope | None:
-        """Where a tensor is drawn that ``scope`` uses first: a parameter there, a buffer in what holds it."""
+        """The scope in which a tensor is drawn that ``scope`` uses first: a parameter there, a buffer in its module."""
         if taken.kind == "parameter":
             return scope
         for around in () if value is None else outwards(scope):
@@ -538,7 +538,7 @@ def _numbers(node: Node, out: Any) -> Any:
 
 
 def _reached(roots: Iterable[int], ops: dict[int, Ran]) -> set[int]:
-    """Those of ``ops`` that made ``roots`` and everything they were computed from."""
+    """The members of ``ops`` that made ``roots``, and all ops from which these were computed."""
     waiting = [root for root in roots if root in ops]
     found = set(waiting)
     while waiting:

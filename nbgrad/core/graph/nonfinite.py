@@ -47,7 +47,7 @@ def finite(value: Any) -> bool:
 
 
 def holds(kind: str, value: Any) -> bool:
-    """Whether ``value``, a tensor, what is known of one, or a number, holds a "nan" or an "inf"."""
+    """Whether ``value``, a tensor, the statistics of one, or a number, holds a "nan" or an "inf"."""
     if isinstance(value, Stats):
         return bool(value.nan if kind == "nan" else value.inf)
     if isinstance(value, torch.Tensor):
@@ -94,7 +94,7 @@ def _inexact(value: torch.Tensor) -> bool:
 
 
 class OpInput(NamedTuple):
-    """What an op was given: the name of the input, what the user calls it, and the raw tensor or number."""
+    """An argument of an op: the name of the input, the user's name of it, and the raw tensor or number."""
 
     input: str
     name: str
@@ -102,7 +102,7 @@ class OpInput(NamedTuple):
 
 
 def again(op: OpInfo, settings: dict[str, Any], position: int = 0) -> Callable[[list[Any]], Any]:
-    """What gives the result of ``op`` at ``position`` among its results, of other values."""
+    """A function that gives the result of ``op`` at ``position`` among its results, for other values."""
 
     def run(values: list[Any]) -> Any:
         made = drawing_from(random_state(cuda_devices(values)), unrecorded, op.forward, *values, **settings)
@@ -170,7 +170,7 @@ def spots_of(
 def window(
     values: list[Any], spots: Spots, index: tuple[int, ...], shape: tuple[int, ...]
 ) -> tuple[list[Any], Spots, tuple[int, ...]] | None:
-    """What is around the element ``index`` of a large result and around its ``spots``: enough to run the op again.
+    """Small parts of the values around the element ``index`` of a large result and its ``spots``, to run the op again.
 
     Returns:
         Parts of the ``values``, without a copy, their spots and the index in the result of them; None where a large
@@ -199,9 +199,9 @@ def window(
 
 
 def _ordinary(values: list[Any], spots: Spots, seed: int, keep: bool) -> list[Any]:
-    """Random numbers about 1 in the place of those of tensors, at the ``spots`` 1 or, to ``keep`` it, what was there.
+    """Random numbers about 1 in the place of those of tensors, at the ``spots`` 1 or, with ``keep``, the old number.
 
-    Integers, which count or choose, and what is no tensor stay as they are.
+    Integers, which count or choose, and values that are no tensor stay as they are.
     """
     generator = torch.Generator().manual_seed(seed)
     found = list(values)

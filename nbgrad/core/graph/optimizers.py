@@ -23,7 +23,7 @@ LARGE = 8 << 20
 norms take longer than the rest of a frame, and not so much less than the step of a network that sees few numbers."""
 
 RARELY = 8
-"""Of the steps that a frame asks for, the first is measured, the one after eight more, and so on."""
+"""The first step that a frame asks for is measured, then the one after eight more, and so on."""
 
 
 class Stepper(Protocol):
@@ -46,7 +46,7 @@ OPTIMIZERS: WeakSet[Stepper] = WeakSet()
 
 
 class Update(NamedTuple):
-    """What the optimizers changed after a backward.
+    """The changes by the optimizers after a backward.
 
     Attributes:
         number: of the backward, from 1.
@@ -62,7 +62,7 @@ class UpdateRecorder:
     """Measures the steps that some frames wait for: each waits for the first one that ends after it.
 
     It copies the parameters for the time of such a step, if all of a group fit into a budget. Every step and backward
-    comes by, so it is compiled; where no frame waits they cost a look at an attribute.
+    calls it, so it is compiled. If no frame waits, a call only reads an attribute.
 
     Args:
         budget: how many bytes it may copy.
@@ -76,7 +76,7 @@ class UpdateRecorder:
         self.last: Update | None = None
         self.waiting: list[int] = []
         self._budget = budget
-        self._seen: set[int] = set()  # what was measured for them: there may be several groups, and optimizers
+        self._seen: set[int] = set()  # the parameters measured for them: there may be several groups, and optimizers
         self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # the data that change, and a copy
 
     def backward_ended(self, number: int, waits: bool) -> None:
@@ -124,7 +124,7 @@ class UpdateRecorder:
         self._before = {}
 
     def end(self) -> Update | None:
-        """It has changed them: what it did, if a frame waits for that."""
+        """The optimizer has changed them: measure the update, if a frame waits for it."""
         if not self._before:
             return None
         before = {key: copy for key, (_, copy) in self._before.items()}
@@ -176,11 +176,11 @@ class Holders:
         return max([step for (_, params), step in held if id(tensor) in params], default=0)
 
     def others(self, tensor: Tensor) -> bool:
-        """Whether one that does not hold ``tensor`` holds what the last backward reached."""
+        """Whether an optimizer that does not hold ``tensor`` holds parameters that the last backward reached."""
         return any(id(tensor) not in params for params in self._at_work)
 
     def beside(self) -> list[Tensor]:
-        """What those hold, with what the last backward reached, that it did not reach."""
+        """The parameters that the last backward did not reach, of optimizers that hold some that it did reach."""
         held = {key: param for params in self._at_work for key, param in params.items() if key not in self._reached}
         return list(held.values())
 
@@ -199,7 +199,7 @@ class Holders:
                 yield one, waiting
 
     def rate(self) -> tuple[str, float] | None:
-        """The largest learning rate of what the last backward reached, and the class of the optimizer that has it.
+        """The largest learning rate of the parameters that the last backward reached, and the class of its optimizer.
 
         None where none is known, or a schedule has set one that may have been another before.
         """

@@ -12,7 +12,7 @@ from nbgrad.core.no_gc import uncollected
 from nbgrad.core.tensor.tensor import Tensor
 
 Subject = Tensor | torch.Tensor | Record | int
-"""What a question may be about: a tensor, its record, or the id of that."""
+"""The subject of a question: a tensor, its record, or the id of the record."""
 
 
 class _Way(BFSVisitor):
@@ -48,8 +48,8 @@ class Queries:
     def rx(self) -> "rustworkx.PyDiGraph[Record, int]":
         """The graph poured into rustworkx: a ``Record`` per node, the position of the input on each edge.
 
-        Edges lead from a source to what was computed from it; ``x * x`` makes two parallel ones. The index of a node is
-        the place of its record in ``records``. Each call pours a new graph, so it may be changed at will.
+        Edges lead from a source to the results computed from it; ``x * x`` makes two parallel ones. The index of a node
+        is the place of its record in ``records``. Each call pours a new graph, so it may be changed at will.
         """
         records = self.records
         poured: rustworkx.PyDiGraph[Record, int] = rustworkx.PyDiGraph(multigraph=True)

@@ -1,7 +1,7 @@
-"""``Ranks``: what the processes of a group put into the average of their gradients in one backward, rank by rank.
+"""``Ranks``: the gradients of the processes of a group before they are averaged in one backward, rank by rank.
 
-Each process measures its own part while the backward runs. The parts are exchanged when somebody asks for them, through
-the store that the processes have met at, so that a process which does not ask sends no message and waits for none.
+Each process measures its own part while the backward runs. The parts are exchanged on request, through the store at
+which the processes have met. So a process that does not ask sends no message and waits for none.
 """
 
 import json
@@ -15,7 +15,7 @@ import torch.distributed as dist
 from nbgrad.core.engine.observer import Observer
 
 PATIENCE = 10.0
-"""Seconds that a process waits for what the others have measured."""
+"""The seconds that a process waits for the measurements of the others."""
 
 SHOWN = 8
 """A table has the numbers of so many ranks; of more it has the least and the largest."""
@@ -26,7 +26,7 @@ class RankedParameter:
     """One parameter.
 
     Attributes:
-        name: what the module calls it.
+        name: its name in the module.
         bucket: the number of the bucket that its gradient travels in.
         norms: of the gradient of each rank, before it is averaged; 0 of a rank that has not used the parameter.
         average: the norm of the average, which is the same in all ranks.
@@ -48,7 +48,7 @@ class RankedBucket:
 
     Attributes:
         number: its place in the order in which buckets travel.
-        bytes: what each rank sends of it.
+        bytes: the bytes that each rank sends.
         parameters: the names of the parameters whose gradients are in it.
         waits: for each rank, the seconds between its part being ready and that of the last rank, which has 0. None on a
             GPU, where the host does not know.
@@ -116,7 +116,7 @@ def numbers_text(numbers: tuple[float, ...]) -> str:
 
 
 class Part(NamedTuple):
-    """What one process has measured of the backward of one module.
+    """The measurements of one process in the backward of one module.
 
     Attributes:
         names: the parameters, in the order in which their gradients travel.
@@ -136,7 +136,7 @@ class Part(NamedTuple):
 
 
 class Store(Protocol):
-    """Where the processes of a group leave texts for one another."""
+    """The store in which the processes of a group leave texts for one another."""
 
     rank: int
     size: int
@@ -145,7 +145,7 @@ class Store(Protocol):
         """Write ``text`` under ``key``, where it stays until a few others have followed."""
 
     def read(self, key: str) -> str | None:
-        """What is under ``key``; None if nothing is, yet."""
+        """The text under ``key``; None if there is none yet."""
 
 
 class _Measured(NamedTuple):
@@ -156,7 +156,7 @@ class _Measured(NamedTuple):
 
 
 class RankRecorder(Observer):
-    """Keeps what this process has measured in the last backward that averaged gradients, for one graph.
+    """Keeps the measurements of this process in the last backward that averaged gradients, for one graph.
 
     The reducer of a module finds it among the observers of the backward.
     """
@@ -166,7 +166,7 @@ class RankRecorder(Observer):
         self.forget()
 
     def forget(self) -> None:
-        """Forget what was measured."""
+        """Forget the measurements."""
         self._measured: list[_Measured] = []
         self._fresh = True
         self._known: Ranks | RuntimeError | None = None
@@ -176,16 +176,16 @@ class RankRecorder(Observer):
         return False
 
     def on_backward_begin(self, roots: Any) -> None:  # noqa: ARG002
-        """What is measured from here on replaces what was."""
+        """From here on, new measurements replace the old ones."""
         self._fresh = True
 
     def add(self, store: Store, number: int, part: Part, ids: list[int]) -> None:
-        """Keep what was measured.
+        """Keep the measurements.
 
         Args:
             store: of the processes.
             number: how many backwards of the module had averaged before, which is the same in all of them.
-            part: what this process has measured.
+            part: the measurements of this process.
             ids: the ids of the parameters' records in the graph of this process.
         """
         if self._fresh:
@@ -194,20 +194,20 @@ class RankRecorder(Observer):
         self._measured.append(_Measured(store, number, part, ids))
 
     def publish(self) -> None:
-        """Tell the other processes what this one has measured."""
+        """Send the measurements of this process to the others."""
         for store, number, part, _ in self._measured:
             store.leave(f"ranks/{number}/{store.rank}", json.dumps(part._asdict()))
 
     @property
     def leads(self) -> bool:
-        """Whether this process shows what was compared: it is rank 0, or has nothing to compare."""
+        """Whether this process shows the comparison: it is rank 0, or has nothing to compare."""
         return not self._measured or self._measured[0].store.rank == 0
 
     def ranks(self) -> Ranks:
-        """What all processes have measured; the first call waits for them.
+        """The measurements of all processes; the first call waits for them.
 
         Raises:
-            RuntimeError: no backward has averaged, or a process has told nothing.
+            RuntimeError: no backward has averaged, or a process has sent nothing.
         """
         if self._known is None:
             try:
@@ -264,7 +264,7 @@ class RankRecorder(Observer):
 
 
 def _compare(parts: list[Part], own: Part, parameters: list[RankedParameter], buckets: list[RankedBucket]) -> None:
-    """Add what ``parts`` say of the parameters and buckets of one module."""
+    """Add the parameters and buckets of one module from ``parts``."""
     first = 0
     for place, (size, count) in enumerate(own.buckets):
         number, names = len(buckets), own.names[first : first + count]
@@ -291,7 +291,7 @@ def _spread(norms: tuple[float, ...], average: float, precision: float) -> float
 
 
 def check_group(wanted: bool) -> None:
-    """Raise a RuntimeError if ranks are to be compared, and there is no process group."""
+    """Raise a RuntimeError if ranks should be compared, and there is no process group."""
     if wanted and not (dist.is_available() and dist.is_initialized()):
         raise RuntimeError(
             "ranks=True compares the processes of a group, and there is none: call "

@@ -21,8 +21,8 @@ class Input(NamedTuple):
     """One input of an op: the id of the record its tensor came from, or the number that stood there.
 
     Both are None for an optional input that was left out, and where ``delete_node`` or ``delete_edge`` cut the edge.
-    ``gradient`` is what the rule of this input gave in the last backward, ``reduction`` the sum that undid a broadcast,
-    and ``unreduced`` what that was before the sum, where it is small.
+    ``gradient`` is the result of the rule of this input in the last backward, ``reduction`` the sum that undid a
+    broadcast, and ``unreduced`` the gradient before that sum, if it is small.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Described:
 
 
 class Statistics(Protocol):
-    """What a record says of numbers. Each answer is fixed once it was given."""
+    """The statistics of a record. Each answer is fixed once it was given."""
 
     @property
     def value(self) -> Stats | None:
@@ -77,27 +77,28 @@ class TakenStatistics(NamedTuple):
 class Record(NamedTuple):
     """A node of the graph: an op with the tensor it made, or a tensor that no op in the graph made.
 
-    It is a snapshot: what happens to its tensor, its graph or its name later changes nothing in it. It holds no tensor
-    and no part of the graph. While that is open, the statistics of a record are worked out when they are first read,
-    and stay as they are then: to take those of 1,000 small ops takes 30 ms, and all the rest 3 ms.
-    ``AutogradGraph.snapshot`` takes them too. Two records are equal if they are of the same thing in the same graph.
+    It is a snapshot: later changes of its tensor, its graph or its name do not change it. It holds no tensor and no
+    part of the graph. While the graph is open, the statistics of a record are computed when they are first read, and
+    then stay the same: for 1,000 small ops they take 30 ms, and everything else takes 3 ms. ``AutogradGraph.snapshot``
+    computes them at once. Two records are equal if they describe the same op or tensor of the same graph.
 
     Attributes:
-        id: a number that stays its own, unlike an index of rustworkx, which is given again after a removal.
+        id: a number that no other record of the graph ever gets, unlike an index of rustworkx, which is reused after a
+            removal.
         kind: "op", "parameter", "leaf" (needs a gradient), "constant", or "outside" (an op that ran before the graph
             was opened).
         name: the parameter's name, the tensor's ``name``, or the variable that held it.
         op: the row of the table; None for a tensor that no op made.
         shape, dtype, device: of the tensor.
-        settings: what the op was called with besides its inputs; a ``Described`` stands for a tensor.
+        settings: the arguments of the op that are no inputs; a ``Described`` replaces a tensor.
         parents: for each input the id of the record that it came from; None for a number, and where the edge was cut.
         scope: the module call or ``nbgrad.scope`` that it ran in.
         place: the user's line that ran it.
         root: whether the last backward started here.
         alive: whether the tensor, or something that was computed from it, still existed.
         leaf: a weak reference to the tensor, if no op made it.
-        graph: stands for the graph, and says nothing of it.
-        statistics: where those are that the properties give.
+        graph: an object that only identifies the graph.
+        statistics: the source of the properties ``value``, ``gradient``, ``inputs`` and ``since``.
     """
 
     id: int
@@ -121,13 +122,14 @@ class Record(NamedTuple):
     def value(self) -> Stats | None:
         """The statistics of the tensor's values, where they are known.
 
-        Of a leaf those that it has, of a result those that the graph keeps, unless they were changed in place since.
+        For a leaf these are its present values; for a result, the values that the graph kept, unless they were changed
+        in place.
         """
         return self.statistics.value
 
     @property
     def gradient(self) -> Stats | None:
-        """The statistics of the gradient that the last backward brought here; None where it did not come by.
+        """The statistics of the gradient from the last backward; None if that backward did not reach it.
 
         Also None if it was not read while the graph was open and another backward has ended since.
         """
@@ -140,7 +142,7 @@ class Record(NamedTuple):
 
     @property
     def since(self) -> Since | None:
-        """What became of a leaf since the last backward, where something did."""
+        """The change of a leaf since the last backward; None if there was none."""
         return self.statistics.since
 
     @property
@@ -160,29 +162,29 @@ class Record(NamedTuple):
 
     @property
     def several(self) -> bool:
-        """Whether its op has several results with gradients of their own, which go by this one record.
+        """Whether its op has several results with gradients of their own, which share this record.
 
-        The name and the value are those of the first, the gradient is the norm of all of theirs together.
+        The name and the value are those of the first result. The gradient is the norm of all their gradients together.
         """
         return self.op is not None and self.op.several
 
     @property
     def kind_or_op(self) -> str:
-        """The name of the op that made it; what kind of tensor it is, where no op did."""
+        """The name of the op that made it, or else the kind of tensor that it is."""
         return self.kind if self.op is None else self.op.name
 
     @property
     def what(self) -> str:
-        """The same, with the user's name of it."""
+        """The op or the kind, with the user's name of the tensor."""
         return f"{self.kind_or_op} ({self.name})" if self.name else self.kind_or_op
 
     @property
     def run(self) -> str:
-        """The same, with the user's line that ran it."""
+        """The op or the kind, with the user's name and the user's line that ran it."""
         return self.kind_or_op if self.place is None else f"{self.kind_or_op} at {self.place}"
 
     def without(self, deleted: set[int], cut: set[tuple[int, int]]) -> Self:
-        """The same record with no source where that was ``deleted`` or the edge ``cut``, by id and position."""
+        """This record without sources that were ``deleted``, by id, and edges that were ``cut``, by position."""
         parents = kept(self.id, self.parents, deleted, cut)
         if parents == self.parents:
             return self
@@ -218,7 +220,7 @@ def kept(
 
 
 class Operand(NamedTuple):
-    """An input of an op that raised: the id of its record if it has one, and what it was.
+    """An input of an op that raised: the id of its record if it has one, and its description.
 
     ``kind`` is that of a record; ``name`` the tensor's own, or the user's variable; ``what`` its shape and type.
     """
@@ -262,12 +264,12 @@ class Failure(NamedTuple):
 
     Attributes:
         op: the name of the op.
-        message: the error's.
+        message: the message of the error.
         id: of the record whose backward raised, or whose result was refused; None if the op itself raised.
-        operands: what the op was given; empty for a backward.
+        operands: the arguments of the op; empty for a backward.
         scope, place: where it ran.
-        frame: what the backward had done by then.
-        seq: the number of the error, by which it is known again; ops with a larger one ran after it.
+        frame: the backward up to the error.
+        seq: the number that identifies the error; ops with a larger number ran after it.
     """
 
     op: str
@@ -281,7 +283,7 @@ class Failure(NamedTuple):
 
     @property
     def ids(self) -> list[int]:
-        """The records of the op and its operands: no other object may hold the op or the tensors."""
+        """The ids of the op and its operands: ids, because nothing may hold the op or the tensors."""
         own = None if self.frame is not None else self.id
         return [id for id in (own, *[operand.id for operand in self.operands]) if id is not None]
 

@@ -7,7 +7,7 @@ from nbgrad.core.graph.finding import Finding
 
 
 class Renderer(Protocol):
-    """What a graph asks of its renderer."""
+    """The methods of a renderer that a graph calls."""
 
     def show(self, graph: Any) -> None:
         """Display ``graph`` as the output of a notebook cell."""

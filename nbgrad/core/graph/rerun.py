@@ -1,7 +1,7 @@
 """``Rerun``: a recorded graph that is run again, with other numbers in its leaves and inputs.
 
 The rows of the table that were recorded run once more, in their order, and a backward of the same roots follows. So the
-recorded path is kept: what an ``if`` decided, a number that ``item()`` read, an index, and what was detached stay as
+recorded path is kept: the branch of an ``if``, a number that ``item()`` read, an index, and a detached tensor stay as
 they were recorded. A change in place is run as the op that makes a new tensor. No tensor of the user's is changed, no
 ``.grad`` is written, no hook runs. Random rows draw anew, each run the same numbers.
 """
@@ -46,7 +46,7 @@ class RerunSource(NamedTuple):
     Attributes:
         id: of its record.
         kind: as that of a record.
-        what: what a message calls it.
+        what: its name in messages.
         tensor: a weak reference to it, if there was one.
         kept: its numbers, if they were few and the tensor was gone when the graph was taken.
         shape, dtype: of it.
@@ -75,7 +75,7 @@ class Call(NamedTuple):
         takes: for each input the id of the record that it came from, or None.
         literals: for each input the number that stood there, or None.
         node: a weak reference to its node, which has the settings themselves.
-        what: what a message calls it.
+        what: its name in messages.
         shape: of its result.
         value, gradient: the norms of both in the record, if they are known.
     """
@@ -99,7 +99,7 @@ class RerunOutcome(NamedTuple):
         values: of every record; of an op with several results those of the first.
         gradients: what arrived where the recorded backward brought one; of an op with several results a list.
         contributions: by the id of an op and the position of an input what its rule gave it, reduced to its shape.
-        root: what the backward started from as one number, as ``Rerun.root`` says; None if none was recorded.
+        root: the start of the backward as one number, see ``Rerun.root``; None if no backward was recorded.
     """
 
     values: dict[int, torch.Tensor]
@@ -128,7 +128,7 @@ class Rerun:
     """
 
     def __init__(self, graph: AutogradGraph) -> None:
-        """Take what a run needs from ``graph``, open or closed.
+        """Take the data for a run from ``graph``, open or closed.
 
         Raises:
             RerunError: the graph cannot be run again.
@@ -212,7 +212,7 @@ class Rerun:
         return bool(self.roots) and real and source.kind in ("parameter", "leaf", "outside")
 
     def root(self, changes: Mapping[int, torch.Tensor]) -> float:
-        """What the backward started from as one number: the sum of the roots times what their gradients began with.
+        """The start of the backward as one number: the sum of the roots times their initial gradients.
 
         Raises:
             RerunError: as ``run``; or no backward ran.
@@ -252,7 +252,7 @@ class Rerun:
         return Nudge(step, (high - low) / (above - below), found.reshape(-1)[place].item())
 
     def differences(self) -> list[str]:
-        """Sentences about how a run without a change differs from what was recorded; empty if it gives the same.
+        """Sentences about how a run without a change differs from the recorded run; empty if both give the same.
 
         Raises:
             RerunError: as ``run``.
@@ -278,7 +278,7 @@ class Rerun:
         return found
 
     def _changed_leaves(self) -> list[str]:
-        """What was changed after the backward that the picture shows."""
+        """The tensors that were changed after the backward that the picture shows."""
         by: dict[str, list[str]] = {}
         lengths = norms_of({id: self.numbers(id) for id, one in self.sources.items() if one.norm is not None})
         for id, source in self.sources.items():
@@ -347,7 +347,7 @@ def _is_plain(call: Call, single: set[int]) -> bool:
 
 
 class _Contributions(Observer):
-    """Keeps what the rules give, by the number of the node and the position of the input."""
+    """Keeps the results of the rules, by the number of the node and the position of the input."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[int, int], torch.Tensor] = {}
@@ -401,7 +401,7 @@ class _Run:
         return origin.node if type(origin) is Output else origin
 
     def root(self) -> float:
-        """Run it forward, and give what the backward would start from."""
+        """Run it forward, and give the roots of the backward."""
         self._forward()
         return self._total()
 
@@ -527,7 +527,7 @@ class _Run:
         return made  # type: ignore[no-any-return]  # it is a tensor
 
     def _seed(self, id: int, value: Tensor) -> torch.Tensor:
-        """What the gradient of a root began with."""
+        """The initial gradient of a root."""
         known = self._rerun.roots[id]
         if known is not None and (array := known.array) is not None:
             return torch.from_numpy(np.array(array)).to(value._data)

@@ -20,7 +20,7 @@ _TOGETHER = PIECE
 """So many numbers of small tensors at most are worked on at a time."""
 
 _MANY = 4096
-"""Of so many tensors the norms are taken at a time."""
+"""The number of tensors whose norms are computed at a time."""
 
 _AT_ONCE = 1 << 15
 """The bins of this many numbers are found at a time: the temporary tensors fit into the processor's second cache."""
@@ -28,12 +28,12 @@ _AT_ONCE = 1 << 15
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Stats:
-    """What is shown of a tensor's values.
+    """The statistics of the values of a tensor.
 
     ``norm`` is the Euclidean norm; ``low``, ``high`` and ``mean`` are None for an empty tensor and where only the norm
     was kept; ``raw`` are the numbers of a small tensor as they lie in memory, of numpy's ``dtype``, since a graph of
     thousands of ops has a million of them and few are ever looked at; of larger ones ``counts`` is a histogram of the
-    finite values, in equal steps from ``low`` to ``high``. Of complex numbers all but ``raw`` are those of the
+    finite values, in equal steps from ``low`` to ``high``. For complex numbers all fields but ``raw`` are those of the
     ``magnitudes``.
     """
 
@@ -67,7 +67,7 @@ class Stats:
 def summarise(data: torch.Tensor) -> Stats:
     """The statistics of a tensor; NaN and Inf are counted and left out of ``low``, ``high`` and ``mean``.
 
-    Of complex numbers they are those of the magnitudes.
+    For complex numbers they are those of the magnitudes.
     """
     return summarise_all({0: data})[0]
 
@@ -132,7 +132,7 @@ def _rows_of(data: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _real(data: torch.Tensor) -> torch.Tensor:
-    """What the statistics are of: the numbers, of complex ones the magnitudes."""
+    """The numbers of the statistics: those of the tensor, or the magnitudes of complex ones."""
     return data.abs() if data.dtype.is_complex else data
 
 
@@ -205,7 +205,8 @@ def _histograms(tables: Iterable[torch.Tensor], spreads: list[_Spread]) -> list[
     low, width = scale * ends[:, :1], (scale * ends).diff()
     alike = (width == 0).to(width)  # equal numbers are put in the middle
     low, width = low - alike, width + 2 * alike
-    # Each row has two bins more: for the highest number, which belongs in the last bin, and for what is not finite.
+    # Each row has two bins more: for the highest number, which belongs in the last bin, and for the numbers that are
+    # not finite.
     first = torch.arange(0, rows * (_BINS + 2), _BINS + 2, dtype=torch.int32)[:, None]
     sound = not any(one.nan or one.inf for one in spreads)
     found = torch.zeros(rows * (_BINS + 2), dtype=torch.int64)
@@ -363,7 +364,7 @@ _SIZES: "dict[torch.dtype, int]" = {}
 _shape: Any = None
 _dtype: Any = None
 _size = 0
-"""The bytes of what was asked for last: in compiled code, where no other thread comes in between."""
+"""The last answer, in bytes; only in compiled code, which no other thread interrupts."""
 
 
 def held_by(data: "torch.Tensor", size: int) -> int:

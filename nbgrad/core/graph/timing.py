@@ -16,8 +16,8 @@ class Times(NamedTuple):
 
     Attributes:
         forward: from its call until it was recorded; None of a ``Function`` of the user's.
-        backward: all its rules in the last backward, with the sums that undid broadcasts; None where that did not come
-            by.
+        backward: all its rules in the last backward, with the sums that undid broadcasts; None if that did not reach
+            it.
     """
 
     forward: float | None
@@ -64,7 +64,7 @@ class _TimedListener(Listener):
         super().on_record(node, args, out)
 
     def on_torch_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor | None) -> None:
-        """The same of an op of torch's; a part of torch's graph that no call made has no time."""
+        """The torch op has ended; a part of torch's graph that no call made has no time."""
         self._stop(node if out is not None else None)
         super().on_torch_record(node, args, out)
 
@@ -99,7 +99,7 @@ class _TimedListener(Listener):
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
         """One of them has ended, and the next begins."""
-        if self.running is not None and node.plan is not None:  # torch tells of its rules some time after they ran
+        if self.running is not None and node.plan is not None:  # torch reports its rules some time after they ran
             self._backward[node.seq] = self._backward.get(node.seq, 0) + perf_counter_ns() - self._began
         super().on_rule(node, position, gradient, reduced, reduction)
         self._began = perf_counter_ns()
@@ -122,6 +122,6 @@ class TimedGraph(AutogradGraph):
         return self.listener.times
 
     def close(self, namespace: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
-        """Stop recording; the times of what is shown remain."""
+        """Stop recording; the times of the shown ops remain."""
         super().close(namespace, error)
         self.listener.keep({record.id for record in (*self._records, *self._failed)})

@@ -72,7 +72,7 @@ class Unreached:
 
 
 CUT = ("no_grad", "detached", "no gradient")
-"""The kinds of those whose path is cut on its way, and not left for that of another loss."""
+"""The kinds of leaves whose path is cut on its way, and which no other loss uses."""
 
 Break = tuple[str, str, Place | None]
 """A kind of ``Unreached``, its reason and its place."""
@@ -101,7 +101,7 @@ class Unstepped(NamedTuple):
     Attributes:
         name: of its class.
         cleared: how often its ``zero_grad()`` was called since its last one.
-        waiting: what it holds of that which the last backward reached: the id of the record, and its name and shape.
+        waiting: its parameters that the last backward reached: the id of the record, and its name and shape.
     """
 
     name: str
@@ -110,15 +110,15 @@ class Unstepped(NamedTuple):
 
 
 class Paths:
-    """Where the tensors of a graph went. It holds no tensor, so a closed graph may keep it.
+    """The paths of the tensors of a graph. It holds no tensor, so a closed graph may keep it.
 
     Args:
         facts: the ops of the record, by id.
         tensors: the leaves and constants of the record, weakly, by id.
-        uses: what the record has not.
+        uses: the uses that are not in the records.
         changed: where the memory of tensors is that were changed in place, and after how many backwards.
         backwards: how many ran.
-        history: which of them gave a gradient to what.
+        history: the frames of these backwards.
         latest: the ops with larger ids ran since the last backward but one.
     """
 
@@ -134,7 +134,7 @@ class Paths:
         history: HistoryRecorder,
         latest: int,
     ) -> Self:
-        """Those of a graph: its ops, what no op in it made, and its constants by their memory."""
+        """The paths of a graph: its ops, the tensors that no op in it made, and its constants by their memory."""
         facts = {
             id: PathOp(ran.op.name, tuple([s for s in ran.sources if type(s) is int]), ran.place, ran.scope)
             for id, ran in ops.items()
@@ -169,7 +169,7 @@ class Paths:
         self._latest = latest
         self._ends: dict[
             int, tuple[int, int]
-        ] = {}  # by id, the last that is made of it, and of that whose numbers went
+        ] = {}  # by id, the last op that uses it, and the last one whose numbers were read
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}
         self._consumers: dict[int, list[int]] = {}
         for id, fact in facts.items():
@@ -188,7 +188,7 @@ class Paths:
 
     @property
     def reached(self) -> set[int]:
-        """The ids of what the last backward gave a gradient."""
+        """The ids of the records to which the last backward gave a gradient."""
         return self._reached
 
     def unreached(self, named: Iterable[tuple[str | None, Tensor]] | None) -> list[Unreached]:
@@ -208,7 +208,7 @@ class Paths:
         ]
 
     def _unused(self, used: Container[int]) -> list[tuple[str | None, Tensor]]:
-        """What an optimizer holds beside what the last backward reached, and no op here used: a layer is left out.
+        """Parameters that no op here used, of an optimizer of parameters that the last backward reached: unused layers.
 
         Parameters are those of a module that was called here: an optimizer may hold those of another one too, which
         learns elsewhere.
@@ -261,7 +261,7 @@ class Paths:
         ]
 
     def idle_step(self) -> str | None:
-        """What there is to say of the last step that changed nothing, if nothing the last backward reached moved since.
+        """The message about the last step that changed nothing, if nothing that the last backward reached moved since.
 
         That one may have come after it, too early for any gradient.
         """
@@ -337,7 +337,7 @@ class Paths:
 
     @cached_property
     def _cut_off(self) -> "dict[int, _Near]":
-        """For each op the nearest of it and of what was made of it that is cut off."""
+        """For each op, the nearest result that is cut off: its own, or one computed from it."""
         return self._all_nearest(self._end)
 
     @cached_property
@@ -347,13 +347,13 @@ class Paths:
 
     def _all_nearest(self, ends: Callable[[int], object]) -> "dict[int, _Near]":
         found: dict[int, _Near] = {}
-        for seq in sorted(self._facts, reverse=True):  # what was made of it has a larger number
+        for seq in sorted(self._facts, reverse=True):  # ops that use it have larger numbers
             if (near := self._nearest(seq, found, ends)) is not None:
                 found[seq] = near
         return found
 
     def _nearest(self, seq: int, known: "dict[int, _Near]", ends: Callable[[int], object]) -> "_Near | None":
-        """The nearest to ``seq``, by what is ``known`` of its consumers; of equally near ones the first."""
+        """The end nearest to ``seq``, from those ``known`` for its consumers; of equally near ones the first."""
         if ends(seq):
             return _Near(0, seq)
         found = [near for one in self._consumers.get(seq, ()) if (near := known.get(one)) is not None]
@@ -361,9 +361,9 @@ class Paths:
         return None if near is None else _Near(near.steps + 1, near.seq)
 
     def _end(self, seq: int) -> Cut | None:
-        """What cut off the result of ``seq``: of several the first behind which something was made for the loss."""
+        """The cut of the result of ``seq``: of several, the first after which something was computed for the loss."""
         found = [] if seq in self._reached else self._cuts.get(seq, [])
-        # What a function of nbgrad's looked at besides is no end where it made something of the same tensor.
+        # A use by a function of nbgrad's is no end if that function also computed a result from the same tensor.
         found = [cut for cut in found if not (cut.inside and self._used_lately(seq))]
         return next((cut for cut in found if self._leads_on(cut)), found[0] if found else None)
 
@@ -398,7 +398,7 @@ class Paths:
         )
 
     def _farthest(self, start: int) -> tuple[int, tuple[str, Place] | None]:
-        """The last op of all that is made of ``start``, and who took the numbers of the last of it that anyone did."""
+        """The last op computed from ``start``, and the last reading of the numbers of a result computed from it."""
         waiting = [start]
         while waiting:
             seq = waiting[-1]
@@ -414,7 +414,7 @@ class Paths:
         return last, self._reads.get(read)
 
     def _through(self, seq: int, cut: Cut) -> str:
-        """What ``cut`` off the result of ``seq``; of what the function at its place made on the way nothing is said."""
+        """The text about the ``cut`` of the result of ``seq``, without other ops of the function called there."""
         fact = self._facts.get(seq)
         return (
             str(cut)
@@ -441,14 +441,14 @@ def _steps(near: _Near) -> int:
 
 
 class _Names:
-    """What modules call their tensors, looked up once for all that are asked for: it holds the modules meanwhile."""
+    """The names of tensors in their modules, looked up once for all questions. It holds the modules meanwhile."""
 
     def __init__(self) -> None:
         self._outermost: dict[Scope | None, ModuleScope | None] = {None: None}
         self._inside: dict[Any, dict[int, str]] = {}
 
     def find(self, tensor: Tensor, scope: Scope | None) -> str | None:
-        """What the module calls it that the user called; there are many of the name ``weight`` below it."""
+        """Its name in the module that the user called: below that there are many tensors of the name ``weight``."""
         outermost = self.outermost(scope)
         if outermost is None:
             return None
@@ -460,7 +460,7 @@ class _Names:
         return None
 
     def inside(self, scope: ModuleScope | None, tensor: Tensor) -> str | None:
-        """What the module of ``scope`` calls it; None where it has no such tensor."""
+        """Its name in the module of ``scope``; None if that has no such tensor."""
         return None if scope is None else self._in(scope, tensor)
 
     def outermost(self, scope: Scope | None) -> ModuleScope | None:

@@ -55,14 +55,14 @@ def _check_hooks(theirs: torch.Tensor) -> None:
 
 
 def _history() -> None:
-    """What torch's own autograd has recorded."""
+    """The part of a graph that torch's own autograd recorded."""
 
 
 _DESCRIBED = kind_of(_history, (), "torch_history", _history.__doc__, (Parameter("leaves", Parameter.VAR_POSITIONAL),))
 
 
 def enter(theirs: torch.Tensor) -> Tensor:
-    """What stands for a torch tensor that needs a gradient; the same for each call, until it is changed in place."""
+    """The tensor of ours for a torch tensor that needs a gradient: always the same, until it is changed in place."""
     if torch._C._functorch.maybe_current_level() is not None:
         raise RuntimeError(
             "a torch tensor inside a transform of torch.func needs a gradient and was used with an nbgrad tensor, "
@@ -80,7 +80,7 @@ def enter(theirs: torch.Tensor) -> Tensor:
 
 
 def _facts(theirs: torch.Tensor) -> tuple[Any, ...]:
-    """What does not change as long as the same tensor of ours stands for it; a leaf may be changed in place."""
+    """A key that stays equal as long as the same tensor of ours may stand for it. A leaf may be changed in place."""
     version = None if theirs.is_leaf else theirs._version
     return version, theirs.grad_fn, theirs.data_ptr(), theirs.shape, theirs.stride(), theirs.dtype
 

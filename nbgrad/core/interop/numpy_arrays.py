@@ -166,7 +166,7 @@ def _by_numpy(called: str, function: Callable[..., Any], args: Any, kwargs: dict
 
 
 def _flat(values: Any) -> list[Any]:
-    """What is in ``values``, and in the lists, tuples and dicts there."""
+    """The members of ``values``, and of the lists, tuples and dicts in it."""
     if isinstance(values, dict):
         values = list(values.values())
     return [one for value in values for one in _flat(value)] if isinstance(values, list | tuple) else [values]

@@ -1,9 +1,9 @@
-"""torch's contexts of what is saved for a backward also hold for what nbgrad's ops save.
+"""torch's contexts for the values saved for a backward also hold for the values that nbgrad's ops save.
 
 These are ``torch.autograd.graph.saved_tensors_hooks`` and the classes derived from it. One of these is how
-``torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`` lets go of what is saved. Inside it nbgrad's ops let go
-of it too, and nbgrad's backward runs torch's own function for the second run: it restores the random numbers, autocast
-and the contexts that the call asked for.
+``torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`` drops the saved values. Inside it nbgrad's ops let go of
+it too, and nbgrad's backward runs torch's own function for the second run: it restores the random numbers, autocast and
+the contexts that the call asked for.
 """
 
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def _given(frame: Any) -> list[Any] | None:
 
 
 def _arguments(frame: Any) -> list[Any]:
-    """What the second run takes."""
+    """The arguments of the second run."""
     if hasattr(frame, "saved_args"):
         return list(frame.get_inputs())
     context = frame.input_saver.grad_fn

@@ -47,7 +47,7 @@ HIDDEN: dict[str, Callable[..., Any]] = {
     "norm_except_dim": norm_except_dim,
     "pad_sequence": pad_sequence,
 }
-"""What torch.nn.utils, torch.distributions, torch.sparse and models call; torch documents few of these names."""
+"""Functions that torch.nn.utils, torch.distributions, torch.sparse and models call. torch documents few of them."""
 
 INPUTS = {"input": 0, "self": 0, "other": 1}
 INPUTS |= {numpys: place for name, place in list(INPUTS.items()) for numpys in NUMPYS.get(name, ())}
@@ -244,7 +244,7 @@ def _filled(function: Callable[..., Any], settings: dict[str, Any]) -> Tensor:
 
 
 def _ours(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
-    """What runs instead of torch's ``function``: our method for a method, else the function or row of that name."""
+    """The function to run instead of torch's ``function``: our method for a method, else our function of that name."""
     if "Tensor" in getattr(function, "__qualname__", ""):
         return getattr(Tensor, name) if hasattr(TensorMethods, name) else None
     if function in (torch.autograd.grad, torch.autograd.backward):
@@ -268,12 +268,12 @@ def known(name: str) -> Callable[..., Any] | None:
 
 
 def _callable(found: Any) -> Callable[..., Any] | None:
-    """What was found, if it can be called: a module may have the name of a row."""
+    """The object that was found, if it can be called: a module may have the name of a row."""
     return found if callable(found) else None
 
 
 def _translated(function: Callable[..., Any], ours: Callable[..., Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Named arguments under our names, without those that say what is so anyway.
+    """Named arguments under our names, without those that only state our default.
 
     Raises:
         NotImplementedError: an argument that our op does not know.
@@ -330,7 +330,7 @@ def each(values: Any, change: Callable[[Tensor], Any]) -> Any:
 
 
 def _batch(tensors: list[Tensor], *, collate_fn_map: Any = None) -> Tensor:
-    """What a ``DataLoader`` makes of the tensors of a batch, as of torch's own.
+    """The batch that a ``DataLoader`` makes of tensors, as it does of torch's own.
 
     Raises:
         RuntimeError: in a worker's process, a tensor needs a gradient: its history cannot leave the process.

@@ -45,7 +45,7 @@ class _Entrance(torch.autograd.Function):
 
 
 def _entered(argument: Any, *, recorded: bool) -> tuple[torch.Tensor | None, Any]:
-    """What the function gets for ``argument``; before that the leaf which its gradient goes to, if it needs one.
+    """The leaf to which the gradient of ``argument`` goes, if it needs one, and the value that the function gets.
 
     The function may change what it gets in place.
     """
@@ -65,7 +65,7 @@ def _unseen(run: Callable[[], Any]) -> Any:
 
 
 class TorchGraph:
-    """What torch recorded of one call.
+    """The graph that torch recorded for one call.
 
     Attributes:
         leaves: for each argument of the call the leaf of torch's that its gradient goes to, None where there is none.
@@ -94,7 +94,7 @@ class TorchGraphPlan(Plan):
         self.saved_names = ("graph",)
 
     def unpack(self, node: Node, saved: tuple[Any, ...], gradient: Any) -> list[Any]:
-        """What torch recorded, and for each input a tensor without memory that leads to where it came from."""
+        """The graph that torch recorded, and for each input a tensor without memory that has the input's history."""
         return [*saved, *(path_to(edge, gradient) for edge in node.edges)]
 
     def joint(self, gradient: Any, needed: tuple[bool, ...], graph: TorchGraph, *paths: Any) -> list[Any]:
@@ -226,7 +226,7 @@ def leaves_in(value: Any, kind: type) -> list[Any]:
     return [found for one in inner for found in leaves_in(one, kind)]
 
 
-# What describes a function.
+# The description of a function.
 
 _ANY = (Parameter("inputs", Parameter.VAR_POSITIONAL),)
 _kinds: "WeakKeyDictionary[Any, dict[Any, Kind]]" = WeakKeyDictionary()

@@ -76,7 +76,7 @@ def acos_(input: Array) -> Tensor:
 def acosh(input: Array) -> Tensor:
     """Inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
 
-    The distance of two points in hyperbolic space is one.
+    It gives the distance of two points in hyperbolic space.
 
     Shapes: output as input.
     """
@@ -84,7 +84,7 @@ def acosh(input: Array) -> Tensor:
 def acosh_(input: Array) -> Tensor:
     """In place: inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
 
-    The distance of two points in hyperbolic space is one.
+    It gives the distance of two points in hyperbolic space.
 
     Shapes: output as input.
     """
@@ -126,7 +126,8 @@ def adaptive_max_pool1d_with_indices(
 ) -> tuple[Tensor, Tensor]:
     """The largest of each of ``output_size`` windows of a sequence, and where, as ``(out, indices)``.
 
-    Inputs of any size become outputs of one size, as a linear layer after it wants them. None keeps a size.
+    Inputs of any size become outputs of one size, as a following linear layer needs them. None keeps a size of the
+    input.
 
     Shapes: input (N, C, ...) or (C, ...), both outputs alike with planes of ``output_size``.
     """
@@ -141,7 +142,8 @@ def adaptive_max_pool2d_with_indices(
 ) -> tuple[Tensor, Tensor]:
     """The largest of each of ``output_size`` windows of an image, and where, as ``(out, indices)``.
 
-    Inputs of any size become outputs of one size, as a linear layer after it wants them. None keeps a size.
+    Inputs of any size become outputs of one size, as a following linear layer needs them. None keeps a size of the
+    input.
 
     Shapes: input (N, C, ...) or (C, ...), both outputs alike with planes of ``output_size``.
     """
@@ -156,7 +158,8 @@ def adaptive_max_pool3d_with_indices(
 ) -> tuple[Tensor, Tensor]:
     """The largest of each of ``output_size`` windows of a volume, and where, as ``(out, indices)``.
 
-    Inputs of any size become outputs of one size, as a linear layer after it wants them. None keeps a size.
+    Inputs of any size become outputs of one size, as a following linear layer needs them. None keeps a size of the
+    input.
 
     Shapes: input (N, C, ...) or (C, ...), both outputs alike with planes of ``output_size``.
     """
@@ -180,7 +183,7 @@ def addbmm(input: Array, batch1: Array, batch2: Array, beta: Number = 1, alpha: 
 def addcdiv(input: Array, tensor1: Operand, tensor2: Operand, value: float = 1) -> Tensor:
     """A quotient times ``value``, added to the input, elementwise, in one kernel, broadcasting.
 
-    The step of Adam (Kingma and Ba 2014, https://arxiv.org/abs/1412.6980) is one: mean over root of mean square.
+    It computes the step of Adam (Kingma and Ba 2014, https://arxiv.org/abs/1412.6980): mean over root of mean square.
 
     Shapes: input, tensor1 and tensor2 broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -196,7 +199,7 @@ def addcmul(input: Array, tensor1: Operand, tensor2: Operand, value: float = 1) 
 def addmm(input: Array, mat1: Array, mat2: Array, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """The product of two matrices, added to the input, each with a factor.
 
-    A linear layer with a bias is one, in one kernel.
+    It computes a linear layer with a bias in one kernel.
 
     Shapes: (n, k) and (k, m), input broadcasts to (n, m). Raises RuntimeError where they do not fit.
     """
@@ -216,7 +219,7 @@ def addmv_(input: Array, mat: Array, vec: Array, beta: Number = 1, alpha: Number
 def addr(input: Array, vec1: Array, vec2: Array, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """The outer product of two vectors, added to the input, each with a factor.
 
-    Updates of rank one are what quasi-Newton methods make.
+    Quasi-Newton methods make such updates of rank one.
 
     Shapes: (n,) and (m,), input broadcasts to (n, m). Raises RuntimeError where they do not fit.
     """
@@ -250,7 +253,7 @@ def allclose(input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-0
 def alpha_dropout(
     input: Array, p: float = 0.5, training: bool = False, inplace: bool = False, train: bool | None = None
 ) -> Tensor:
-    """Dropout for selu: what is dropped gets the value that selu has far below 0, and mean and variance are kept.
+    """Dropout for selu: a dropped number gets the value that selu has far below 0, and mean and variance are kept.
 
     It belongs to self-normalizing networks (Klambauer et al. 2017, https://arxiv.org/abs/1706.02515).
 
@@ -347,7 +350,7 @@ def arccos_(input: Array) -> Tensor:
 def arccosh(input: Array) -> Tensor:
     """Inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
 
-    The distance of two points in hyperbolic space is one.
+    It gives the distance of two points in hyperbolic space.
 
     Shapes: output as input.
     """
@@ -355,7 +358,7 @@ def arccosh(input: Array) -> Tensor:
 def arccosh_(input: Array) -> Tensor:
     """In place: inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
 
-    The distance of two points in hyperbolic space is one.
+    It gives the distance of two points in hyperbolic space.
 
     Shapes: output as input.
     """
@@ -419,7 +422,7 @@ def arctan_(input: Array) -> Tensor:
 def arctanh(input: Array) -> Tensor:
     """Inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN beyond.
 
-    Policies that squash their actions with tanh (Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290) go back by it.
+    Policies that squash their actions with tanh (Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290) invert it so.
 
     Shapes: output as input.
     """
@@ -427,7 +430,7 @@ def arctanh(input: Array) -> Tensor:
 def arctanh_(input: Array) -> Tensor:
     """In place: inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN beyond.
 
-    Policies that squash their actions with tanh (Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290) go back by it.
+    Policies that squash their actions with tanh (Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290) invert it so.
 
     Shapes: output as input.
     """
@@ -468,7 +471,7 @@ def as_strided(input: Array, size: Sequence[int], stride: Sequence[int], storage
     """
 
 def as_strided_copy(input: Array, size: int, stride: int | Sequence[int], storage_offset: int | None = None) -> Tensor:
-    """What ``as_strided`` gives, in memory of its own."""
+    """The result of ``as_strided``, in memory of its own."""
 
 def as_strided_scatter(
     input: Array, src: Array, size: int, stride: int | Sequence[int], storage_offset: int | None = None
@@ -482,7 +485,7 @@ def as_strided_scatter(
 def as_tensor(data: Any, dtype: torch.dtype | None = None, device: torch.device | str | int | None = None) -> Tensor:
     """Data as a tensor without a copy where that can be: a tensor is itself, an array of numpy shares its memory.
 
-    What has another element type or another device than asked for is converted; a gradient flows back through that.
+    Data of another element type or device is converted to the requested one; gradients flow through this conversion.
 
     Raises:
         RuntimeError: a CUDA device where there is none.
@@ -547,7 +550,7 @@ def atan_(input: Array) -> Tensor:
 def atanh(input: Array) -> Tensor:
     """Inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN beyond.
 
-    Policies that squash their actions with tanh (Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290) go back by it.
+    Policies that squash their actions with tanh (Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290) invert it so.
 
     Shapes: output as input.
     """
@@ -555,7 +558,7 @@ def atanh(input: Array) -> Tensor:
 def atanh_(input: Array) -> Tensor:
     """In place: inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN beyond.
 
-    Policies that squash their actions with tanh (Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290) go back by it.
+    Policies that squash their actions with tanh (Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290) invert it so.
 
     Shapes: output as input.
     """
@@ -567,7 +570,7 @@ def atleast_2d(*tensors: Array | Sequence[Array]) -> Any:
     """Single numbers and vectors as matrices of one row; other tensors as they are."""
 
 def atleast_3d(*tensors: Array | Sequence[Array]) -> Any:
-    """Tensors of fewer than three dimensions with such of size 1 around them; others as they are."""
+    """Tensors of fewer than three dimensions with new ones of size 1 around them; other tensors as they are."""
 
 def avg_pool1d(
     input: Array,
@@ -579,7 +582,7 @@ def avg_pool1d(
 ) -> Tensor:
     """The mean of each window of a sequence.
 
-    A map is shrunk by it without losing what moves by less than a window; each place of a window gets the same
+    It shrinks a map: a feature that moves by less than a window still counts. Each place of a window gets the same
     gradient. Windows are ``stride`` apart, by default their own size. Zeros of the padding count, unless
     ``count_include_pad`` is False.
 
@@ -597,7 +600,7 @@ def avg_pool2d(
 ) -> Tensor:
     """The mean of each window of an image.
 
-    A map is shrunk by it without losing what moves by less than a window; each place of a window gets the same
+    It shrinks a map: a feature that moves by less than a window still counts. Each place of a window gets the same
     gradient. Windows are ``stride`` apart, by default their own size. Zeros of the padding count, unless
     ``count_include_pad`` is False. ``divisor_override`` divides in place of the number of places.
 
@@ -615,7 +618,7 @@ def avg_pool3d(
 ) -> Tensor:
     """The mean of each window of a volume.
 
-    A map is shrunk by it without losing what moves by less than a window; each place of a window gets the same
+    It shrinks a map: a feature that moves by less than a window still counts. Each place of a window gets the same
     gradient. Windows are ``stride`` apart, by default their own size. Zeros of the padding count, unless
     ``count_include_pad`` is False. ``divisor_override`` divides in place of the number of places.
 
@@ -625,7 +628,7 @@ def avg_pool3d(
 def baddbmm(input: Array, batch1: Array, batch2: Array, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """The products of two batches of matrices, pair by pair, added to the input, each with a factor.
 
-    Attention scores with a bias for the distance are one (Press et al. 2022, https://arxiv.org/abs/2108.12409).
+    It computes attention scores with a bias for the distance (Press et al. 2022, https://arxiv.org/abs/2108.12409).
 
     Shapes: (b, n, k) and (b, k, m), input broadcasts to (b, n, m). Raises RuntimeError where they do not fit.
     """
@@ -657,17 +660,16 @@ def batch_norm(
     """Brings each channel to mean 0 and variance 1, with torch's checks: see the row batch_norm.
 
     Raises ValueError where training sees one value of each channel, which has no variance, or for an eps that is not
-    positive (in evaluation: negative). Which of torch's kernels runs
-    is not for ``cudnn_enabled`` to say.
+    positive (in evaluation: negative). ``cudnn_enabled`` does not choose the kernel of torch that runs.
     """
 
 def bernoulli(input: Array, p: float | None = None, generator: torch.Generator | None = None) -> Tensor:
     """1 with the probabilities that input says, or all with the probability ``p``, else 0.
 
-    Masks are drawn so. A network learns through them by another estimate of the gradient, such as the score function
+    It draws masks. No gradient flows through them: a network needs another estimate of it, such as the score function
     (Williams 1992) or gumbel_softmax.
 
-    Shapes: output as input. Raises RuntimeError for a probability that is none.
+    Shapes: output as input. Raises RuntimeError for a number that is no probability.
     """
 
 def bilinear(input1: Array, input2: Array, weight: Array, bias: Operand | None = None) -> Tensor:
@@ -678,7 +680,7 @@ def bilinear(input1: Array, input2: Array, weight: Array, bias: Operand | None =
     """
 
 def binary_cross_entropy(input: Array, target: Array, weight: Array | None = None, reduction: str = "mean") -> Tensor:
-    """How badly probabilities predict a yes or no: minus the log of the probability given to what is true.
+    """How badly probabilities predict a yes or no: minus the log of the probability of the true answer.
 
     Scores before their sigmoid are better given to binary_cross_entropy_with_logits, which loses no precision. The
     logarithms count as at least -100.
@@ -703,16 +705,16 @@ def bincount(input: Array, weights: Array | None = None, minlength: int = 0) -> 
     """How often each number from 0 on occurs, or the sum of its weights; it has no gradient."""
 
 def bitwise_and(input: Array, other: Operand) -> Tensor:
-    """The bits that both have of whole numbers, elementwise, broadcasting; it has no gradient.
+    """The bits that are 1 in both whole numbers, elementwise, broadcasting; it has no gradient.
 
-    Of bool tensors it is the logical and: masks are joined by &.
+    For bool tensors it is the logical and: masks are joined by &.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
     numbers.
     """
 
 def bitwise_left_shift(input: Array, other: Operand) -> Tensor:
-    """The bits moved to the left of whole numbers, elementwise, broadcasting; it has no gradient.
+    """The bits of whole numbers, moved to the left, elementwise, broadcasting; it has no gradient.
 
     Small numbers are packed into one with it.
 
@@ -723,22 +725,22 @@ def bitwise_left_shift(input: Array, other: Operand) -> Tensor:
 def bitwise_not(input: Array) -> Tensor:
     """Every bit of whole numbers turned round, elementwise; it has no gradient.
 
-    Of bool tensors it is the logical not: ``~mask``.
+    For bool tensors it is the logical not: ``~mask``.
 
     Shapes: output as input. Raises RuntimeError for floating point numbers.
     """
 
 def bitwise_or(input: Array, other: Operand) -> Tensor:
-    """The bits that either has of whole numbers, elementwise, broadcasting; it has no gradient.
+    """The bits that are 1 in at least one of two whole numbers, elementwise, broadcasting; it has no gradient.
 
-    Of bool tensors it is the logical or: masks are joined by |.
+    For bool tensors it is the logical or: masks are joined by |.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
     numbers.
     """
 
 def bitwise_right_shift(input: Array, other: Operand) -> Tensor:
-    """The bits moved to the right of whole numbers, elementwise, broadcasting; it has no gradient.
+    """The bits of whole numbers, moved to the right, elementwise, broadcasting; it has no gradient.
 
     Packed weights are unpacked with it.
 
@@ -747,7 +749,7 @@ def bitwise_right_shift(input: Array, other: Operand) -> Tensor:
     """
 
 def bitwise_xor(input: Array, other: Operand) -> Tensor:
-    """The bits that exactly one has of whole numbers, elementwise, broadcasting; it has no gradient.
+    """The bits that are 1 in exactly one of two whole numbers, elementwise, broadcasting; it has no gradient.
 
     Hashes of positions are mixed with it.
 
@@ -1084,7 +1086,7 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
 ) -> Tensor:
-    """The transposed convolution: what the gradient of conv1d does to its output.
+    """The transposed convolution: it maps the gradient of conv1d's output to that of its input.
 
     Generators and decoders make large maps of small ones: each number lays down a copy of the kernel.
 
@@ -1102,7 +1104,7 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
 ) -> Tensor:
-    """The transposed convolution: what the gradient of conv2d does to its output.
+    """The transposed convolution: it maps the gradient of conv2d's output to that of its input.
 
     Generators and decoders make large maps of small ones: each number lays down a copy of the kernel.
 
@@ -1120,7 +1122,7 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: int | Sequence[int] = 1,
 ) -> Tensor:
-    """The transposed convolution: what the gradient of conv3d does to its output.
+    """The transposed convolution: it maps the gradient of conv3d's output to that of its input.
 
     Generators and decoders make large maps of small ones: each number lays down a copy of the kernel.
 
@@ -1142,7 +1144,8 @@ def corrcoef(input: Array) -> Tensor:
 def cos(input: Array) -> Tensor:
     """Cosine of angles in radians, elementwise.
 
-    Learning rates that fall along a cosine, and rotary positions (Su et al. 2021, https://arxiv.org/abs/2104.09864).
+    Cosine schedules of the learning rate use it, and rotary positions (Su et al. 2021,
+    https://arxiv.org/abs/2104.09864).
 
     Shapes: output as input.
     """
@@ -1150,7 +1153,8 @@ def cos(input: Array) -> Tensor:
 def cos_(input: Array) -> Tensor:
     """In place: cosine of angles in radians, elementwise.
 
-    Learning rates that fall along a cosine, and rotary positions (Su et al. 2021, https://arxiv.org/abs/2104.09864).
+    Cosine schedules of the learning rate use it, and rotary positions (Su et al. 2021,
+    https://arxiv.org/abs/2104.09864).
 
     Shapes: output as input.
     """
@@ -1174,7 +1178,7 @@ def cosh_(input: Array) -> Tensor:
 def cosine_embedding_loss(
     input1: Array, input2: Array, target: Array, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
-    """One minus the cosine of two vectors where the target is 1, what exceeds ``margin`` of it where it is -1.
+    """1 minus the cosine of two vectors where the target is 1, max(0, cosine - margin) where the target is -1.
 
     Embeddings of sentences and faces are compared by angle.
 
@@ -1206,7 +1210,7 @@ def cov(
 
     Args:
         input: variables x observations, or the observations of one.
-        correction: what is taken from their number.
+        correction: the number subtracted from the number of observations.
         fweights: how often each observation occurs.
         aweights: how much each one counts.
     """
@@ -1271,8 +1275,8 @@ def cummin(input: Array, dim: int) -> ValuesAndIndices:
 def cumprod(input: Array, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """The running product along ``dim``.
 
-    The light that is left after each sample of a ray is one in volume rendering (Mildenhall et al. 2020,
-    https://arxiv.org/abs/2003.08934), and so is the signal that is left after each step of a diffusion.
+    In volume rendering it gives the light that is left after each sample of a ray (Mildenhall et al. 2020,
+    https://arxiv.org/abs/2003.08934); in diffusion, the signal that is left after each step.
 
     Shapes: output as input. Raises IndexError where input has no dimension ``dim``.
     """
@@ -1326,7 +1330,7 @@ def diag(input: Array, diagonal: int = 0) -> Tensor:
 def diag_embed(input: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The last dimension as the diagonal of matrices of zeros.
 
-    A covariance that has only variances is one.
+    A covariance matrix without correlations has this form.
 
     Shapes: (..., n) gives (..., n, n), the two at ``dim1`` and ``dim2``, larger by the size of ``offset``.
     """
@@ -1342,7 +1346,7 @@ def diagonal(input: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Ten
     """
 
 def diagonal_copy(input: Array, *, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """What ``diagonal`` gives, in memory of its own."""
+    """The result of ``diagonal``, in memory of its own."""
 
 def diagonal_scatter(input: Array, src: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """Input with a diagonal of its dimensions ``dim1`` and ``dim2`` replaced.
@@ -1428,7 +1432,7 @@ def dropout3d(input: Array, p: float = 0.5, training: bool = True, inplace: bool
 def dropout_(input: Array, noise: Array) -> Tensor:
     """In place: the input times noise drawn before, which is 0 where a number is dropped and makes up for it elsewhere.
 
-    Without knowing which units will be there, a layer learns to rely on none (Srivastava et al. 2014). What is dropped
+    Without knowing which units will be there, a layer learns to rely on none (Srivastava et al. 2014). A dropped number
     gets no gradient.
 
     Shapes: noise broadcasts to input, output as input.
@@ -1499,7 +1503,8 @@ def embedding_bag(
     """The sum, mean or maximum of rows for each bag, with torch's arguments: see the row embedding_bag.
 
     A matrix of numbers is one bag in each row, without ``offsets``. Raises NotImplementedError for ``sparse=True`` and
-    for ``per_sample_weights`` in another mode than "sum", ValueError for bags that are not said in one way.
+    for ``per_sample_weights`` in another mode than "sum", ValueError if ``offsets`` are missing for a vector of
+    numbers, or given for a matrix.
     """
 
 def empty(
@@ -1522,7 +1527,7 @@ def empty_like(
     requires_grad: bool = False,
     memory_format: torch.memory_format = torch.preserve_format,
 ) -> Tensor:
-    """A tensor with whatever is in its memory, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
+    """A tensor with whatever is in its memory, with the shape, element type and device of input as defaults; a leaf, no gradient flows to input."""
 
 def empty_permuted(
     size: Sequence[int],
@@ -1580,7 +1585,7 @@ def erf_(input: Array) -> Tensor:
 def erfc(input: Array) -> Tensor:
     """One minus the error function, elementwise, exact also where that is nearly 0.
 
-    The tails of a normal distribution are this.
+    It gives the tails of a normal distribution.
 
     Shapes: output as input.
     """
@@ -1588,7 +1593,7 @@ def erfc(input: Array) -> Tensor:
 def erfc_(input: Array) -> Tensor:
     """In place: one minus the error function, elementwise, exact also where that is nearly 0.
 
-    The tails of a normal distribution are this.
+    It gives the tails of a normal distribution.
 
     Shapes: output as input.
     """
@@ -1645,12 +1650,12 @@ def expand_as(input: Array, other: Array) -> Tensor:
     """Dimensions of size 1, and new leading ones, stretched to the shape of another tensor."""
 
 def expand_copy(x: Array, *, size: int) -> Tensor:
-    """What ``expand`` gives, in memory of its own."""
+    """The result of ``expand``, in memory of its own."""
 
 def expm1(input: Array) -> Tensor:
     """The exponential minus 1, elementwise, exact also near 0.
 
-    The ELU activation (Clevert et al. 2015, https://arxiv.org/abs/1511.07289) is this for negative numbers.
+    The ELU activation (Clevert et al. 2015, https://arxiv.org/abs/1511.07289) uses it for negative numbers.
 
     Shapes: output as input.
     """
@@ -1658,7 +1663,7 @@ def expm1(input: Array) -> Tensor:
 def expm1_(input: Array) -> Tensor:
     """In place: the exponential minus 1, elementwise, exact also near 0.
 
-    The ELU activation (Clevert et al. 2015, https://arxiv.org/abs/1511.07289) is this for negative numbers.
+    The ELU activation (Clevert et al. 2015, https://arxiv.org/abs/1511.07289) uses it for negative numbers.
 
     Shapes: output as input.
     """
@@ -1685,7 +1690,7 @@ def feature_alpha_dropout(
     """
 
 def feature_dropout(input: Array, p: float = 0.5, train: bool | None = True) -> Tensor:
-    """Switches whole channels off: neighbouring places of one say the same, so that dropping single ones does little.
+    """Switches whole channels off: neighbours in a channel are alike, so dropping single numbers has little effect.
 
     Shapes: input (N, C, ...), output as input. Raises ValueError for a ``p`` that is no probability.
     """
@@ -1965,7 +1970,7 @@ def fft_rfftn(
 def fill(input: Array, value: Operand) -> Tensor:
     """A tensor like the input, every element of which is the value.
 
-    ``x.fill_(0)`` clears a buffer. What was there before gets the gradient 0.
+    ``x.fill_(0)`` clears a buffer. The old values get the gradient 0.
 
     Shapes: value is a number or a tensor without dimensions, output as input. Raises RuntimeError for another value.
     """
@@ -1973,7 +1978,7 @@ def fill(input: Array, value: Operand) -> Tensor:
 def fill_(input: Array, value: Operand) -> Tensor:
     """In place: a tensor like the input, every element of which is the value.
 
-    ``x.fill_(0)`` clears a buffer. What was there before gets the gradient 0.
+    ``x.fill_(0)`` clears a buffer. The old values get the gradient 0.
 
     Shapes: value is a number or a tensor without dimensions, output as input. Raises RuntimeError for another value.
     """
@@ -1981,7 +1986,7 @@ def fill_(input: Array, value: Operand) -> Tensor:
 def fix(input: Array) -> Tensor:
     """The whole part, elementwise: rounded towards 0.
 
-    It is what a conversion to an integer does.
+    A conversion to an integer does the same.
 
     Shapes: output as input.
     """
@@ -1989,7 +1994,7 @@ def fix(input: Array) -> Tensor:
 def fix_(input: Array) -> Tensor:
     """In place: the whole part, elementwise: rounded towards 0.
 
-    It is what a conversion to an integer does.
+    A conversion to an integer does the same.
 
     Shapes: output as input.
     """
@@ -2063,7 +2068,7 @@ def fmin(input: Array, other: Operand) -> Tensor:
     """
 
 def fmod(input: Array, other: Operand) -> Tensor:
-    """What a division rounded towards 0 leaves, with the sign of the dividend, as C's ``fmod``; broadcasting.
+    """The remainder of a division rounded towards 0, with the sign of the dividend, as C's ``fmod``; broadcasting.
 
     It is the remainder that C libraries and many file formats mean.
 
@@ -2081,7 +2086,7 @@ def fold(
     """Columns added up in the windows of an image, with torch's arguments: see the row col_to_img."""
 
 def frac(input: Array) -> Tensor:
-    """What is left of each element without its whole part, with the sign of the element.
+    """The fractional part of each element, with the sign of the element.
 
     Positions within a period come from it; between its steps its slope is 1.
 
@@ -2089,7 +2094,7 @@ def frac(input: Array) -> Tensor:
     """
 
 def frac_(input: Array) -> Tensor:
-    """In place: what is left of each element without its whole part, with the sign of the element.
+    """In place: the fractional part of each element, with the sign of the element.
 
     Positions within a period come from it; between its steps its slope is 1.
 
@@ -2151,7 +2156,7 @@ def fractional_max_pool3d_with_indices(
 def frexp(x: Array) -> MantissaAndExponent:
     """A number as a mantissa between 1/2 and 1 in size and a power of 2, elementwise.
 
-    Numbers are rounded to fewer bits so. Along the mantissa the exponent is a constant.
+    It helps to round numbers to fewer bits. The gradient of the mantissa treats the exponent as a constant.
 
     Shapes: both outputs as x, the exponent int32.
     """
@@ -2178,7 +2183,7 @@ def full_like(
     requires_grad: bool = False,
     memory_format: torch.memory_format = torch.preserve_format,
 ) -> Tensor:
-    """A tensor filled with one value, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
+    """A tensor filled with one value, with the shape, element type and device of input as defaults; a leaf, no gradient flows to input."""
 
 def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Tensor:
     """Along ``dim``, the elements at the numbers in ``index``, in torch's order of arguments."""
@@ -2199,7 +2204,7 @@ def gaussian_nll_loss(
 def gcd(input: Array, other: Operand) -> Tensor:
     """The greatest common divisor of whole numbers, elementwise, broadcasting; it has no gradient.
 
-    Strides that meet in a convolution are found with it.
+    It tells at which common positions two strides meet.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
     numbers.
@@ -2208,7 +2213,7 @@ def gcd(input: Array, other: Operand) -> Tensor:
 def gcd_(input: Array, other: Operand) -> Tensor:
     """In place: the greatest common divisor of whole numbers, elementwise, broadcasting; it has no gradient.
 
-    Strides that meet in a convolution are found with it.
+    It tells at which common positions two strides meet.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
     numbers.
@@ -2223,7 +2228,7 @@ def ge(a: Array, b: Operand) -> Tensor:
     """
 
 def gelu(input: Array, approximate: str = "none") -> Tensor:
-    """The input times the probability that a normal variable is below it, elementwise.
+    """The input times the probability that a standard normal number is below the input, elementwise.
 
     The activation of BERT, GPT and the vision transformer (Hendrycks and Gimpel 2016,
     https://arxiv.org/abs/1606.08415). ``approximate="tanh"`` is the cheaper formula of GPT-2,
@@ -2254,7 +2259,7 @@ def gradient(
 ) -> list[Tensor]:
     """The slope along each of ``dim``, by differences of the neighbours on both sides, at the ends of one side.
 
-    What a model says of a field is compared with the field's slopes in physics-informed losses.
+    Physics-informed losses compare the slopes of a field with the prediction of a model.
 
     Args:
         input: a function on a grid.
@@ -2288,7 +2293,7 @@ def grid_sample(
 ) -> Tensor:
     """An image read at the places of a grid, with torch's arguments: see the row grid_sampler.
 
-    Raises ValueError for a mode that there is not.
+    Raises ValueError for an unknown mode.
     """
 
 def grid_sampler(
@@ -2351,7 +2356,7 @@ def grouped_mm(
     - M x (K) and (K) x N: G x M x N, the gradient of the weights of the first;
     - G x M x K and G x K x N, without ``offs``: G x M x N.
 
-    What lies behind the last group is zero in the result.
+    The part of the result behind the last group is zero.
 
     Raises:
         NotImplementedError: with ``bias``, which torch does not have either, or another ``out_dtype``.
@@ -2449,7 +2454,7 @@ def hardshrink(input: Array, lambd: float = 0.5) -> Tensor:
 def hardsigmoid(input: Array) -> Tensor:
     """The logistic function made of straight pieces: 0 below -3, 1 above 3.
 
-    The gates of MobileNetV3 are such (Howard et al. 2019, https://arxiv.org/abs/1905.02244): no exponential to compute.
+    MobileNetV3 uses it in its gates (Howard et al. 2019, https://arxiv.org/abs/1905.02244): it needs no exponential.
 
     Shapes: output as input.
     """
@@ -2487,7 +2492,7 @@ def heaviside(input: Array, values: Operand) -> Tensor:
     """
 
 def hinge_embedding_loss(input: Array, target: Array, margin: float = 1.0, reduction: str = "mean") -> Tensor:
-    """The input itself where the target is 1, how far it falls short of ``margin`` where the target is -1.
+    """The input itself where the target is 1, max(0, margin - input) where the target is -1.
 
     With a distance as input it brings pairs that belong together near and keeps others apart.
 
@@ -2519,7 +2524,7 @@ def huber_loss(input: Array, target: Operand, reduction: str = "mean", delta: fl
 def hypot(input: Array, other: Operand) -> Tensor:
     """The hypotenuse of two legs, elementwise, broadcasting, computed without overflow.
 
-    Distances in the plane are this. At the origin its gradient is NaN, as torch has it.
+    It gives distances in the plane. At the origin its gradient is NaN, as torch has it.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -2588,7 +2593,7 @@ def index_put_(input: Array, values: Operand, indices: Sequence[Array | None], a
 def index_reduce(
     input: Array, dim: int, index: Array, source: Array, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """What ``source`` sends slice by slice along ``dim`` to the numbers in ``index``, reduced into input."""
+    """The input, with the slices of ``source`` reduced into it along ``dim`` at the numbers in ``index``."""
 
 def index_select(input: Array, dim: int, index: Array) -> Tensor:
     """The slices along ``dim`` at the numbers in ``index``, in torch's order of arguments."""
@@ -2715,10 +2720,10 @@ def istft(
     length: int | None = None,
     return_complex: bool | None = False,
 ) -> Tensor:
-    """The signal that has the frames whose Fourier transforms are given, where they overlap the best between them.
+    """The signal whose frames have the given Fourier transforms; where frames overlap, the best fit to all of them.
 
     Griffin and Lim 1984 showed that this is the signal with the nearest spectrogram. Arguments are those of ``stft``;
-    ``length`` says how long the signal is to be, ``return_complex`` that it is complex.
+    ``length`` is the length of the signal, and ``return_complex`` says that it is complex.
 
     Shapes: (..., frequencies, frames) gives (T,) or (N, T). Raises RuntimeError where sizes do not fit, or windows
     leave a place with nothing.
@@ -2739,7 +2744,7 @@ def kaiser_window(
     """
 
 def kl_div(input: Array, target: Array, reduction: str = "mean", log_target: bool = False) -> Tensor:
-    """Kullback-Leibler divergence of predicted log probabilities from probabilities: how much the target knows more.
+    """Kullback-Leibler divergence: how far predicted log probabilities are from the probabilities of the target.
 
     Distillation (Hinton et al. 2015, https://arxiv.org/abs/1503.02531) and variational inference minimize it.
     ``input`` holds logarithms; so does ``target`` with ``log_target``.
@@ -2778,7 +2783,7 @@ def layer_norm(
 def lcm(input: Array, other: Operand) -> Tensor:
     """The least common multiple of whole numbers, elementwise, broadcasting; it has no gradient.
 
-    Rhythms of different lengths meet again after it.
+    Two rhythms of different lengths meet again after it.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
     numbers.
@@ -2787,7 +2792,7 @@ def lcm(input: Array, other: Operand) -> Tensor:
 def lcm_(input: Array, other: Operand) -> Tensor:
     """In place: the least common multiple of whole numbers, elementwise, broadcasting; it has no gradient.
 
-    Rhythms of different lengths meet again after it.
+    Two rhythms of different lengths meet again after it.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
     numbers.
@@ -2861,7 +2866,7 @@ def linalg_cholesky(A: Array, upper: bool = False) -> Tensor:
     """
 
 def linalg_cholesky_ex(A: Array, upper: bool = False, check_errors: bool = False) -> LAndInfo:
-    """The triangular factor of positive definite matrices, and a number that is 0 where there is one.
+    """The triangular factor of positive definite matrices, and a number that is 0 where the factor exists.
 
     Shapes: (..., n, n) gives the same. Raises LinAlgError for another matrix with ``check_errors`` alone.
     """
@@ -2892,8 +2897,8 @@ def linalg_diagonal(A: Array, *, offset: int = 0, dim1: int = -2, dim2: int = -1
 def linalg_eig(A: Array, any_phase: bool = False) -> EigenvaluesAndEigenvectors:
     """The eigenvalues of square matrices, complex numbers, and their eigenvectors of length 1 as columns.
 
-    The stability of a recurrent network is in the eigenvalues of its step. A loss must not depend on the phases of
-    the eigenvectors, which are left to chance: its backward raises, or with ``any_phase`` takes them as constant.
+    The stability of a recurrent network is in the eigenvalues of its step. A loss must not depend on the phases of the
+    eigenvectors, which are arbitrary: if it does, its backward raises. With ``any_phase`` the phases count as constant.
 
     Shapes: (..., n, n) gives (..., n) and (..., n, n). Raises LinAlgError where it does not converge.
     """
@@ -2930,7 +2935,7 @@ def linalg_inv(A: Array) -> Tensor:
     """
 
 def linalg_inv_ex(A: Array, check_errors: bool = False) -> InverseAndInfo:
-    """The inverse of square matrices, and a number that is 0 where there is one.
+    """The inverse of square matrices, and a number that is 0 where the inverse exists.
 
     Solving a system is faster and more exact than multiplying with an inverse.
 
@@ -2985,7 +2990,7 @@ def linalg_matmul(a: Array, b: Array) -> Tensor:
 def linalg_matrix_exp(A: Array) -> Tensor:
     """The exponential of square matrices.
 
-    Of a skew-symmetric matrix it is a rotation, which makes orthogonal weights (Lezcano-Casado and Martinez-Rubio
+    For a skew-symmetric matrix it is a rotation, which makes orthogonal weights (Lezcano-Casado and Martinez-Rubio
     2019, https://arxiv.org/abs/1901.08428). Its derivative is a block of the exponential of a larger matrix (Mathias
     1996).
 
@@ -3022,7 +3027,7 @@ def linalg_matrix_rank(
     atol: float | Array | None = None,
     rtol: float | Array | None = None,
 ) -> Tensor:
-    """How many singular values of matrices are not 0; which count as 0 is said as for ``linalg_pinv``.
+    """How many singular values of matrices are not 0; the limits are those of ``linalg_pinv``.
 
     Shapes: (..., n, m) gives (...), whole numbers. Raises RuntimeError for fewer than two dimensions.
     """
@@ -3082,13 +3087,13 @@ def linalg_slogdet(A: Array) -> SignAndLogabsdet:
 def linalg_solve(A: Array, B: Operand, left: bool = True) -> Tensor:
     """The solution X of A X = B, or of X A = B without ``left``.
 
-    Newton's method solves one in each step, and so does a Gaussian process for its prediction.
+    Newton's method solves such a system in each step, and a Gaussian process solves one for its prediction.
 
     Shapes: A (..., n, n), B (..., n, k) or (..., n), the batches broadcasting. Raises LinAlgError for a singular A.
     """
 
 def linalg_solve_ex(A: Array, B: Operand, left: bool = True, check_errors: bool = False) -> ResultAndInfo:
-    """The solution X of A X = B, or of X A = B, and a number that is 0 where there is one.
+    """The solution X of A X = B, or of X A = B, and a number that is 0 where a solution exists.
 
     Shapes: A (..., n, n), B (..., n, k) or (..., n). Raises LinAlgError for a singular matrix with ``check_errors``
     alone.
@@ -3099,7 +3104,7 @@ def linalg_solve_triangular(
 ) -> Tensor:
     """The solution X of A X = B, or of X A = B without ``left``, for a triangular A, whose other half is not read.
 
-    Whitening with the Cholesky factor of a covariance is one.
+    Whitening with the Cholesky factor of a covariance solves such a system.
 
     Shapes: A (..., n, n), B (..., n, k), the batches broadcasting. Raises RuntimeError where they do not fit.
     """
@@ -3221,7 +3226,7 @@ def log10_(input: Array) -> Tensor:
 def log1p(input: Array) -> Tensor:
     """Logarithm of 1 plus each element, exact also near 0.
 
-    Counts with a long tail are put in with it, as it leaves 0 at 0.
+    It transforms counts with a long tail before they enter a network: 0 stays 0.
 
     Shapes: output as input.
     """
@@ -3229,7 +3234,7 @@ def log1p(input: Array) -> Tensor:
 def log1p_(input: Array) -> Tensor:
     """In place: logarithm of 1 plus each element, exact also near 0.
 
-    Counts with a long tail are put in with it, as it leaves 0 at 0.
+    It transforms counts with a long tail before they enter a network: 0 stays 0.
 
     Shapes: output as input.
     """
@@ -3285,7 +3290,7 @@ def logaddexp2(input: Array, other: Operand) -> Tensor:
 def logcumsumexp(input: Array, dim: int) -> Tensor:
     """Logarithm of the running sum of exponentials along ``dim``, without overflow.
 
-    Sums of probabilities that are known by their logarithms, as in alignments of speech and text.
+    It sums probabilities that are given as logarithms, as in alignments of speech and text.
 
     Shapes: output as input. Raises IndexError where input has no dimension ``dim``.
     """
@@ -3294,9 +3299,9 @@ def logdet(input: Array) -> Tensor:
     """The logarithm of the determinant of square matrices; NaN where it is negative."""
 
 def logical_and(input: Array, other: Operand) -> Tensor:
-    """Whether both is true, elementwise, broadcasting; all but 0 counts as true. No gradient.
+    """Whether both are true, elementwise, broadcasting; all but 0 counts as true. No gradient.
 
-    A causal mask and a padding mask make one mask.
+    It makes one mask of a causal mask and a padding mask.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -3310,9 +3315,9 @@ def logical_not(input: Array) -> Tensor:
     """
 
 def logical_or(input: Array, other: Operand) -> Tensor:
-    """Whether either or both is true, elementwise, broadcasting; all but 0 counts as true. No gradient.
+    """Whether at least one is true, elementwise, broadcasting; all but 0 counts as true. No gradient.
 
-    Sequences end at a token or at a length.
+    It joins the two conditions that end a sequence: an end token, and a maximum length.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -3370,8 +3375,8 @@ def logspace(
 def logsumexp(input: Array, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
     """Logarithm of the sum of exponentials over ``dim`` (a number or a tuple of numbers), without overflow.
 
-    It is a smooth maximum, and what softmax divides by; its gradient is softmax. The normalizer of mixtures of
-    Gaussians and of energy-based models is one.
+    It is a smooth maximum, and the logarithm of the divisor of softmax; its gradient is softmax. It normalizes mixtures
+    of Gaussians and energy-based models.
 
     Shapes: output without ``dim``, or with it as 1 with ``keepdim``.
     """
@@ -3466,7 +3471,7 @@ def lu_unpack(
 def margin_ranking_loss(
     input1: Array, input2: Array, target: Array, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
-    """How far input1 falls short of leading input2 by ``margin``, where the target is 1; the reverse where it is -1.
+    """max(0, margin - target * (input1 - input2)): input1 should be larger where target is 1, smaller where -1.
 
     Shapes: inputs and target of one rank, broadcast; output (), or that shape with ``reduction="none"``. Raises
     RuntimeError where the ranks differ.
@@ -3475,8 +3480,8 @@ def margin_ranking_loss(
 def masked_fill(input: Array, mask: Operand, value: Operand) -> Tensor:
     """The input with the value, a number or a tensor of one, wherever the mask holds, broadcasting.
 
-    Attention fills the scores of what may not be looked at with -inf before its softmax (Vaswani et al. 2017,
-    https://arxiv.org/abs/1706.03762). What was replaced gets the gradient 0.
+    Attention fills the scores of hidden positions with -inf before its softmax (Vaswani et al. 2017,
+    https://arxiv.org/abs/1706.03762). Replaced elements get the gradient 0.
 
     Shapes: input and mask broadcast to the output. Raises RuntimeError where they do not, or for a value with
     dimensions.
@@ -3485,7 +3490,7 @@ def masked_fill(input: Array, mask: Operand, value: Operand) -> Tensor:
 def masked_scatter(input: Array, mask: Array, source: Array) -> Tensor:
     """Input with the elements where the mask holds replaced by those of source, in order.
 
-    The features of an image take the places that a text keeps for them with it.
+    It puts the features of an image into the places that are reserved for them in a text.
 
     Shapes: input and mask broadcast to the output. Raises RuntimeError where source has fewer elements than the mask
     holds places.
@@ -3510,7 +3515,7 @@ def matmul(a: Array, b: Array) -> Tensor:
 def matrix_exp(A: Array) -> Tensor:
     """The exponential of square matrices.
 
-    Of a skew-symmetric matrix it is a rotation, which makes orthogonal weights (Lezcano-Casado and Martinez-Rubio
+    For a skew-symmetric matrix it is a rotation, which makes orthogonal weights (Lezcano-Casado and Martinez-Rubio
     2019, https://arxiv.org/abs/1901.08428). Its derivative is a block of the exponential of a larger matrix (Mathias
     1996).
 
@@ -3724,7 +3729,7 @@ def mm(input: Array, mat2: Array) -> Tensor:
 def mode(input: Array, dim: int = -1, keepdim: bool = False) -> ValuesAndIndices:
     """The commonest elements along ``dim``, the smallest of several, and where they are, as ``(values, indices)``.
 
-    A vote of several classifiers is one.
+    It counts the votes of several classifiers.
 
     Shapes: both outputs without ``dim``, or with it as 1 with ``keepdim``. Raises IndexError where ``dim`` is empty.
     """
@@ -3782,7 +3787,7 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """What ``nn.MultiheadAttention`` computes, as a function of its weights, as ``(output, weights or None)``.
+    """The output of ``nn.MultiheadAttention`` as a function of its weights: ``(output, weights or None)``.
 
     Shapes: query (L, N, E), key (S, N, E) and value (S, N, E), or all three without N; weights (N, L, S). Raises
     AssertionError where weights are missing or a shape does not fit, RuntimeError for a mask that does not.
@@ -3800,7 +3805,7 @@ def multi_margin_loss(
     """
 
 def multilabel_margin_loss(input: Array, target: Array, reduction: str = "mean") -> Tensor:
-    """How far the scores of the right classes fall short of leading each of the others by 1.
+    """The sum of max(0, 1 - (right - wrong)) over all pairs of a right and a wrong class, divided by C.
 
     Shapes: input (C,) or (N, C), target alike: the numbers of the right classes, ended by -1. Output (), or (N,) with
     ``reduction="none"``.
@@ -3852,7 +3857,7 @@ def nan_to_num(
 ) -> Tensor:
     """NaN becomes 0 or the number ``nan``, infinities the largest and smallest number of the dtype or those given.
 
-    It keeps one bad sample from spoiling a batch. What was replaced gets the gradient 0.
+    It keeps one bad sample from spoiling a batch. Replaced elements get the gradient 0.
 
     Shapes: output as input.
     """
@@ -3862,7 +3867,7 @@ def nan_to_num_(
 ) -> Tensor:
     """In place: naN becomes 0 or the number ``nan``, infinities the largest and smallest number of the dtype or those given.
 
-    It keeps one bad sample from spoiling a batch. What was replaced gets the gradient 0.
+    It keeps one bad sample from spoiling a batch. Replaced elements get the gradient 0.
 
     Shapes: output as input.
     """
@@ -3883,7 +3888,7 @@ def nanmedian(input: Array, dim: int, keepdim: bool = False) -> ValuesAndIndices
 def nanquantile(
     input: Array, q: float | Array, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """The quantiles of what is not NaN, with the settings of ``quantile``; NaN where there is nothing."""
+    """The quantiles of the elements that are not NaN, with the settings of ``quantile``; NaN if there are none."""
 
 def nansum(
     input: Array, dim: int | Sequence[int] | None = None, keepdim: bool = False, dtype: torch.dtype | None = None
@@ -3902,7 +3907,7 @@ def narrow(input: Array, dim: int, start: int | None, length: int) -> Tensor:
     """
 
 def narrow_copy(input: Array, *, dim: int, start: int | None, length: int) -> Tensor:
-    """What ``narrow`` gives, in memory of its own."""
+    """The result of ``narrow``, in memory of its own."""
 
 def ne(a: Array, b: Operand) -> Tensor:
     """Whether a != b, elementwise, broadcasting: a bool tensor, which has no gradient.
@@ -4062,7 +4067,7 @@ def ones_like(
     requires_grad: bool = False,
     memory_format: torch.memory_format = torch.preserve_format,
 ) -> Tensor:
-    """A tensor of ones, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
+    """A tensor of ones, with the shape, element type and device of input as defaults; a leaf, no gradient flows to input."""
 
 def orgqr(input: Array, tau: Array) -> Tensor:
     """The first columns of a product of Householder reflections."""
@@ -4083,13 +4088,13 @@ def pad(input: Array, pad: Sequence[int], mode: str = "constant", value: float |
     Args:
         input: the tensor.
         pad: the widths before and after, the last dimension first; a negative one cuts off.
-        mode: "constant" for one value; "reflect" for what is inside in reverse order, "replicate" for the edge,
-            "circular" for what is at the other side, around the last one, two or three dimensions.
+        mode: "constant" for one value; "reflect" for the elements next to the edge in reverse order, "replicate" for
+            the edge, "circular" for the elements of the opposite side, around the last one, two or three dimensions.
         value: the value of "constant"; default: 0.
 
     Raises:
         ValueError: a value with another mode than "constant".
-        NotImplementedError: a mode that there is not, or a rank that it does not take.
+        NotImplementedError: the mode is unknown, or does not take this rank.
     """
 
 def pairwise_distance(x1: Array, x2: Array, p: float = 2.0, eps: float | None = 1e-06, keepdim: bool = False) -> Tensor:
@@ -4126,7 +4131,7 @@ def permute(x: Array, dims: Sequence[int]) -> Tensor:
     """
 
 def permute_copy(x: Array, *, dims: int) -> Tensor:
-    """What ``permute`` gives, in memory of its own."""
+    """The result of ``permute``, in memory of its own."""
 
 def pinverse(input: Array, rcond: float | Array | None = 1e-15) -> Tensor:
     """The pseudoinverse of matrices: the inverse on what they do not send to 0."""
@@ -4220,9 +4225,9 @@ def quantile(
 ) -> Tensor:
     """The values below which the parts q of the elements lie, of all or along ``dim``; NaN where one is NaN.
 
-    Quantile regression and robust scaling use them. Between two elements ``interpolation`` says what is taken:
-    "linear", "lower", "higher", "midpoint" or "nearest". q is a number or a tensor of numbers from 0 to 1; several
-    make a first dimension of the output.
+    Quantile regression and robust scaling use them. Between two elements ``interpolation`` chooses the value: "linear",
+    "lower", "higher", "midpoint" or "nearest". q is a number or a tensor of numbers from 0 to 1; several make a first
+    dimension of the output.
     """
 
 def rad2deg(input: Array) -> Tensor:
@@ -4262,7 +4267,7 @@ def rand_like(
     requires_grad: bool = False,
     memory_format: torch.memory_format = torch.preserve_format,
 ) -> Tensor:
-    """Random numbers, uniform from 0 up to 1, without it, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
+    """Random numbers, uniform from 0 up to 1, without it, with the shape, element type and device of input as defaults; a leaf, no gradient flows to input."""
 
 @overload
 def randint(
@@ -4306,7 +4311,7 @@ def randint_like(
     requires_grad: bool = False,
     memory_format: torch.memory_format = torch.preserve_format,
 ) -> Tensor:
-    """Random integers from ``low`` (0) up to ``high``, without it, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
+    """Random integers from ``low`` (0) up to ``high``, without it, with the shape, element type and device of input as defaults; a leaf, no gradient flows to input."""
 
 @overload
 def randint_like(
@@ -4320,7 +4325,7 @@ def randint_like(
     requires_grad: bool = False,
     memory_format: torch.memory_format = torch.preserve_format,
 ) -> Tensor:
-    """Random integers from ``low`` (0) up to ``high``, without it, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
+    """Random integers from ``low`` (0) up to ``high``, without it, with the shape, element type and device of input as defaults; a leaf, no gradient flows to input."""
 
 def randn(
     *size: int | Sequence[int],
@@ -4343,7 +4348,7 @@ def randn_like(
     requires_grad: bool = False,
     memory_format: torch.memory_format = torch.preserve_format,
 ) -> Tensor:
-    """Normal random numbers, of mean 0 and variance 1, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
+    """Normal random numbers, of mean 0 and variance 1, with the shape, element type and device of input as defaults; a leaf, no gradient flows to input."""
 
 def randperm(
     n: int,
@@ -4411,7 +4416,7 @@ def relu_(input: Array) -> Tensor:
     """
 
 def remainder(input: Array, other: Operand) -> Tensor:
-    """What a division rounded down leaves, with the sign of the divisor, as Python's ``%``; broadcasting.
+    """The remainder of a division rounded down, with the sign of the divisor, as Python's ``%``; broadcasting.
 
     It wraps angles and positions around; its jumps have no gradient.
 
@@ -4442,15 +4447,16 @@ def repeat_interleave(
     *,
     output_size: int | Sequence[int | None] | None = None,
 ) -> Tensor:
-    """Each slice along ``dim`` so many times, one after the other; without ``dim`` each element, as a vector.
+    """Each slice along ``dim``, repeated ``repeats`` times in a row; without ``dim`` each element, as a vector.
 
     Grouped-query attention gives each key to several queries so.
 
     Args:
-        input: the tensor; or alone, numbers of repetitions, for which the indices are given.
+        input: the tensor. If it is the only argument, it holds numbers of repetitions, and the result is the repeated
+            indices.
         repeats: a number, or one for each slice.
         dim: the dimension.
-        output_size: how many there will be, to save a look at the numbers.
+        output_size: the size of the result, if it is known: then the numbers in ``repeats`` need not be read.
     """
 
 def reshape(x: Array, shape: Sequence[int]) -> Tensor:
@@ -4465,13 +4471,13 @@ def reshape_as(input: Array, other: Array) -> Tensor:
     """The elements in the shape of another tensor."""
 
 def resolve_conj(input: Array) -> Tensor:
-    """The same numbers, with a conjugate that was only marked carried out.
+    """The same numbers in memory: carries out a conjugation that was only marked.
 
     Shapes: output as input.
     """
 
 def resolve_neg(input: Array) -> Tensor:
-    """The same numbers, with a minus sign that was only marked carried out.
+    """The same numbers in memory: carries out a change of sign that was only marked.
 
     The imaginary part of a conjugate is so marked.
 
@@ -4582,7 +4588,7 @@ def row_stack(tensors: Sequence[Array]) -> Tensor:
     """Tensors put below each other: vectors become rows."""
 
 def rrelu(input: Array, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False) -> Tensor:
-    """A leaky relu whose slope is drawn anew for each element between ``lower`` and ``upper``; else their mean.
+    """A leaky relu whose slope is drawn for each element between ``lower`` and ``upper``; in evaluation, their mean.
 
     The noise regularizes (Xu et al. 2015, https://arxiv.org/abs/1505.00853).
 
@@ -4635,11 +4641,11 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """Each query takes a mean of the values, weighted by the softmax of its products with their keys.
 
-    It is what transformers are made of (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762). A mask is True where a
-    key may be seen, or is added to the scores; ``is_causal`` lets no query see a later key. With ``enable_gqa`` several
-    heads of the query share a head of key and value. Where torch's choice is a fused kernel, the row flash_attention
-    runs, else the products one by one: with ``enable_gqa``, for a mask that needs a gradient, and on a GPU with dropout
-    or for heads of no multiple of 8.
+    Transformers are built of it (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762). A mask is True where a key may
+    be seen, or is added to the scores; ``is_causal`` lets no query see a later key. With ``enable_gqa`` several heads
+    of the query share a head of key and value. Where torch's choice is a fused kernel, the row flash_attention runs,
+    else the products one by one: with ``enable_gqa``, for a mask that needs a gradient, and on a GPU with dropout or
+    for heads of no multiple of 8.
 
     Shapes: query (..., L, E), key (..., S, E), value (..., S, Ev), attn_mask broadcasts to (..., L, S); output
     (..., L, Ev). Raises RuntimeError for a mask together with ``is_causal``, and where key and value differ in S.
@@ -4665,7 +4671,7 @@ def scatter_add(input: Array, dim: int, index: Array, src: Array) -> Tensor:
 def scatter_reduce(
     input: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """What ``src`` sends along ``dim`` to the numbers in ``index``, reduced into input."""
+    """The input, with the elements of ``src`` reduced into it along ``dim`` at the numbers in ``index``."""
 
 def searchsorted(
     sorted_sequence: Array,
@@ -4677,8 +4683,8 @@ def searchsorted(
 ) -> Tensor:
     """The index along the last dimension at which each number keeps the sequence sorted; it has no gradient.
 
-    Drawing from a distribution by its cumulative sum is one. With ``right`` or ``side="right"`` equal numbers are
-    passed. ``sorter`` are indices that sort a sequence that is not.
+    It draws from a distribution by its cumulative sum. With ``right`` or ``side="right"`` the index is after equal
+    numbers, else before them. ``sorter`` are indices that sort a sequence that is not.
 
     Shapes: output as input, whose leading dimensions are those of the sequence, unless that has one dimension. Raises
     RuntimeError where they differ.
@@ -4917,7 +4923,7 @@ def special_erf(input: Array) -> Tensor:
 def special_erfc(input: Array) -> Tensor:
     """One minus the error function, elementwise, exact also where that is nearly 0.
 
-    The tails of a normal distribution are this.
+    It gives the tails of a normal distribution.
 
     Shapes: output as input.
     """
@@ -4958,7 +4964,7 @@ def special_expit(input: Array) -> Tensor:
 def special_expm1(input: Array) -> Tensor:
     """The exponential minus 1, elementwise, exact also near 0.
 
-    The ELU activation (Clevert et al. 2015, https://arxiv.org/abs/1511.07289) is this for negative numbers.
+    The ELU activation (Clevert et al. 2015, https://arxiv.org/abs/1511.07289) uses it for negative numbers.
 
     Shapes: output as input.
     """
@@ -5024,7 +5030,7 @@ def special_i1e(input: Array) -> Tensor:
 def special_log1p(input: Array) -> Tensor:
     """Logarithm of 1 plus each element, exact also near 0.
 
-    Counts with a long tail are put in with it, as it leaves 0 at 0.
+    It transforms counts with a long tail before they enter a network: 0 stays 0.
 
     Shapes: output as input.
     """
@@ -5055,7 +5061,7 @@ def special_multigammaln(input: Array, p: int) -> Tensor:
     """
 
 def special_ndtr(input: Array) -> Tensor:
-    """The area under the standard normal curve up to each element; it is recorded as what it is made of."""
+    """The area under the standard normal curve up to each element; it is recorded as the ops that compute it."""
 
 def special_ndtri(input: Array) -> Tensor:
     """The number up to which the area under the standard normal curve is each element; NaN outside [0, 1].
@@ -5096,7 +5102,7 @@ def special_sinc(input: Array) -> Tensor:
 def special_xlog1py(input: Array, other: Operand) -> Tensor:
     """The input times the logarithm of 1 plus the other, elementwise, broadcasting; 0 wherever the input is 0.
 
-    The likelihood of failures is this, with minus a probability as the other.
+    With minus a probability as the other, it is the log-likelihood of failures.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -5133,7 +5139,7 @@ def split_with_sizes(input: Array, split_sizes: Sequence[int], dim: int = 0) -> 
     """
 
 def split_with_sizes_copy(input: Array, *, split_sizes: Sequence[int], dim: int = 0) -> Tensor:
-    """What ``split_with_sizes`` gives, in memory of its own."""
+    """The result of ``split_with_sizes``, in memory of its own."""
 
 def spmm(input: Array, mat2: Array) -> Tensor:
     """Product of two matrices.
@@ -5170,7 +5176,7 @@ def squeeze(x: Array, dim: int | Sequence[int] | None = None) -> Tensor:
     """
 
 def squeeze_copy(x: Array, *, dim: int | None = None) -> Tensor:
-    """What ``squeeze`` gives, in memory of its own."""
+    """The result of ``squeeze``, in memory of its own."""
 
 def stack(tensors: Sequence[Array], dim: int = 0) -> Tensor:
     """Tensors of one shape put side by side along a new dimension ``dim``.
@@ -5221,22 +5227,25 @@ def stft(
 ) -> Tensor:
     """The Fourier transform of the frames of a signal: a spectrogram is its size.
 
-    Speech is heard by networks so, and the loss of a vocoder compares spectrograms.
+    Networks for speech take spectrograms as input, and the loss of a vocoder compares them.
 
     Args:
         input: signals (T,) or (N, T).
         n_fft: how long a frame is.
-        hop_length: how far the next one is; default: a quarter of ``n_fft``.
+        hop_length: the distance between the starts of two frames; default: a quarter of ``n_fft``.
         win_length: how long the window is; default: ``n_fft``.
-        window: what each frame is multiplied with; default: ones.
-        center: whether a frame has its place in its middle: then the signal is padded at both ends, by ``pad_mode``.
+        window: the numbers that each frame is multiplied by; default: ones.
+        center: whether the position of a frame is its middle, not its start. Then the signal is padded at both ends, by
+            ``pad_mode``.
         pad_mode: as ``pad`` takes it.
-        normalized: whether it is divided by the root of ``n_fft``.
-        onesided: whether only the half of it that says everything is given; default: of real signals.
-        return_complex: whether the result is complex, or has a last dimension of the two parts.
-        align_to_window: without ``center``, whether windows and not frames lie where hops lead.
+        normalized: whether the transform is divided by the root of ``n_fft``.
+        onesided: whether only the first half of the frequencies is returned, which determines the other half; default:
+            True for real signals.
+        return_complex: whether the result is complex; if not, real and imaginary part are the last dimension.
+        align_to_window: without ``center``, whether the windows start at multiples of ``hop_length``, instead of the
+            frames.
 
-    Returns (..., frequencies, frames). Raises RuntimeError where sizes do not fit, or ``return_complex`` is not said of
+    Returns (..., frequencies, frames). Raises RuntimeError where sizes do not fit, or ``return_complex`` is missing for
     a real signal.
     """
 
@@ -5273,7 +5282,7 @@ def sum_to_size(x: Array, size: Sequence[Sequence[int]]) -> Tensor:
     """
 
 def svd(input: Array, some: bool = True, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    """The singular values of matrices and their singular vectors, both as columns, as torch had it first."""
+    """The singular values and vectors of matrices, as torch's older svd: all vectors are columns."""
 
 def svd_lowrank(
     A: Array, q: float | Array = 6, niter: int = 2, M: Array | None = None
@@ -5283,7 +5292,7 @@ def svd_lowrank(
     Large weights are compressed so, and recommendations found (Halko et al. 2011, https://arxiv.org/abs/0909.4061). It
     draws random numbers; each of ``niter`` rounds comes closer.
 
-    Shapes: A (..., m, n), and M, which is taken from it, alike; U (..., m, q), S (..., q) and V (..., n, q).
+    Shapes: A (..., m, n), and M, which is subtracted from A, alike; U (..., m, q), S (..., q) and V (..., n, q).
     """
 
 def swapaxes(x: Array, dim0: int, dim1: int) -> Tensor:
@@ -5319,7 +5328,7 @@ def t(input: Array) -> Tensor:
     """
 
 def t_copy(input: Array) -> Tensor:
-    """What ``t`` gives, in memory of its own."""
+    """The result of ``t``, in memory of its own."""
 
 def take(input: Array, index: Array) -> Tensor:
     """The elements at the numbers in index, counted through all dimensions.
@@ -5330,7 +5339,8 @@ def take(input: Array, index: Array) -> Tensor:
 def take_along_dim(input: Array, indices: Array, dim: int | None = None) -> Tensor:
     """Along ``dim``, the elements at the numbers in ``indices``, which broadcasts with input in all other dimensions.
 
-    Without ``dim`` both are taken as one line of elements. It picks by what ``argsort`` and ``argmax`` give.
+    Without ``dim`` both are taken as one line of elements. It picks the elements at the indices that ``argsort`` and
+    ``argmax`` return.
     """
 
 def tan(input: Array) -> Tensor:
@@ -5390,7 +5400,7 @@ def tensordot(a: Array, b: Array, dims: int | Sequence[Sequence[int]] = 2) -> Te
 def threshold(input: Array, threshold: float, value: float) -> Tensor:
     """The input where it exceeds ``threshold``, ``value`` elsewhere.
 
-    Relu is the one with both 0.
+    With 0 for both numbers it is relu.
 
     Shapes: output as input.
     """
@@ -5398,7 +5408,7 @@ def threshold(input: Array, threshold: float, value: float) -> Tensor:
 def threshold_(input: Array, threshold: float, value: float) -> Tensor:
     """In place: the input where it exceeds ``threshold``, ``value`` elsewhere.
 
-    Relu is the one with both 0.
+    With 0 for both numbers it is relu.
 
     Shapes: output as input.
     """
@@ -5517,7 +5527,7 @@ def transpose_(x: Array, dim0: int, dim1: int) -> Tensor:
     """
 
 def transpose_copy(x: Array, *, dim0: int, dim1: int) -> Tensor:
-    """What ``transpose`` gives, in memory of its own."""
+    """The result of ``transpose``, in memory of its own."""
 
 def trapezoid(y: Array, x: Array | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
     """The area under y along ``dim`` by the trapezoidal rule, at the places x or ``dx`` apart.
@@ -5538,12 +5548,12 @@ def trapz(y: Array, x: Array | None = None, *, dx: float | None = None, dim: int
 def triangular_solve(
     input: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The solution of a triangular system, and a copy of its matrix, as torch had it first."""
+    """The solution of a triangular system, and a copy of its matrix, as torch's older function returns them."""
 
 def tril(input: Array, diagonal: int = 0) -> Tensor:
     """The lower triangle of matrices: 0 above the diagonal, which ``diagonal`` moves up.
 
-    The mask that keeps attention from looking ahead is one.
+    The mask that keeps attention from looking ahead has this form.
 
     Shapes: output as input. Raises RuntimeError where input has fewer than two dimensions.
     """
@@ -5572,7 +5582,7 @@ def triplet_margin_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """How far a negative example falls short of being ``margin`` farther from an anchor than a positive one.
+    """max(0, margin + distance of anchor and positive example - distance of anchor and negative example).
 
     Face recognition learns its embedding so (Schroff et al. 2015, https://arxiv.org/abs/1503.03832). With ``swap`` the
     negative's distance from the positive counts where it is smaller.
@@ -5629,7 +5639,7 @@ def true_divide(a: Array, b: Operand, rounding_mode: str | None = None) -> Tenso
 def trunc(input: Array) -> Tensor:
     """The whole part, elementwise: rounded towards 0.
 
-    It is what a conversion to an integer does.
+    A conversion to an integer does the same.
 
     Shapes: output as input.
     """
@@ -5637,7 +5647,7 @@ def trunc(input: Array) -> Tensor:
 def trunc_(input: Array) -> Tensor:
     """In place: the whole part, elementwise: rounded towards 0.
 
-    It is what a conversion to an integer does.
+    A conversion to an integer does the same.
 
     Shapes: output as input.
     """
@@ -5651,7 +5661,7 @@ def unbind(input: Array, dim: int = 0) -> tuple[Tensor, ...]:
     """
 
 def unbind_copy(input: Array, *, dim: int = 0) -> Tensor:
-    """What ``unbind`` gives, in memory of its own."""
+    """The result of ``unbind``, in memory of its own."""
 
 def unflatten(input: Array, dim: int, sizes: Sequence[int]) -> Tensor:
     """One dimension as several, of these sizes, one of which may be -1."""
@@ -5666,7 +5676,7 @@ def unfold(
     """The windows of an image as columns, with torch's arguments: see the row img_to_col."""
 
 def unfold_copy(input: Array, *, dimension: int, size: int, step: int) -> Tensor:
-    """What ``unfold`` gives, in memory of its own."""
+    """The result of ``unfold``, in memory of its own."""
 
 def unique(
     input: Array, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
@@ -5682,10 +5692,10 @@ def unique_consecutive(
     """The elements, or the slices along ``dim``, each once where it follows itself; with the settings of ``unique``."""
 
 def unsafe_chunk(input: Array, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """What ``chunk`` gives, each in memory of its own."""
+    """The parts that ``chunk`` makes, each in memory of its own."""
 
 def unsafe_split(input: Array, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """What ``split`` gives, each in memory of its own."""
+    """The parts that ``split`` makes, each in memory of its own."""
 
 def unsqueeze(x: Array, dim: int) -> Tensor:
     """A new dimension of size 1 at ``dim``, without copying.
@@ -5694,7 +5704,7 @@ def unsqueeze(x: Array, dim: int) -> Tensor:
     """
 
 def unsqueeze_copy(x: Array, *, dim: int) -> Tensor:
-    """What ``unsqueeze`` gives, in memory of its own."""
+    """The result of ``unsqueeze``, in memory of its own."""
 
 def upsample(
     input: Array,
@@ -5739,7 +5749,7 @@ def var_mean(
     """
 
 def vdot(input: Array, other: Array) -> Tensor:
-    """Product of two vectors, the first of them conjugated: the length of a complex vector, squared, is real so.
+    """Product of two vectors, the first of them conjugated, so that the product of a vector with itself is real.
 
     Shapes: both (n,), output a single number. Raises RuntimeError for anything else.
     """
@@ -5769,7 +5779,7 @@ def view_as_real(input: Array) -> Tensor:
     """
 
 def view_copy(x: Array, *, size: int) -> Tensor:
-    """What ``view`` gives, in memory of its own."""
+    """The result of ``view``, in memory of its own."""
 
 def vsplit(input: Array, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
     """Equal parts of a tensor along dimension 0, or cut at indices."""
@@ -5778,7 +5788,7 @@ def vstack(tensors: Sequence[Array]) -> Tensor:
     """Tensors put below each other: vectors become rows."""
 
 def where(condition: Array, input: Operand | None = None, other: Operand | None = None) -> Any:
-    """Elements of input where the condition holds, of other elsewhere; of the condition alone, the indices of those.
+    """Elements of input where the condition holds, of other elsewhere; with no input, the indices where it holds.
 
     The indices are a tuple with a tensor for each dimension, as ``nonzero`` with ``as_tuple`` gives them; they have no
     gradient. The condition, input and other broadcast to each other; the gradient goes to the side that was chosen.
@@ -5822,4 +5832,4 @@ def zeros_like(
     requires_grad: bool = False,
     memory_format: torch.memory_format = torch.preserve_format,
 ) -> Tensor:
-    """A tensor of zeros, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."""
+    """A tensor of zeros, with the shape, element type and device of input as defaults; a leaf, no gradient flows to input."""

@@ -1,4 +1,4 @@
-"""What autocast casts for functions that are made of ops here and are one in torch, which has one policy for them."""
+"""The casts of autocast for functions that are several ops here and one op, with one policy, in torch."""
 
 import warnings
 from collections.abc import Callable

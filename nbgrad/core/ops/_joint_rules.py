@@ -1,4 +1,4 @@
-"""What the kernels share that give the gradients of several inputs in one call, those that are asked for."""
+"""Shared parts of the rules whose kernel returns the gradients of several inputs in one call."""
 
 
 def spread(given, mask):
@@ -8,7 +8,7 @@ def spread(given, mask):
 
 
 def asked(results, mask):
-    """Of the results of a kernel those that ``mask`` asked for."""
+    """The results of a kernel that ``mask`` asked for."""
     return tuple([result for result, wanted in zip(results, mask, strict=True) if wanted])
 
 

@@ -1,4 +1,4 @@
-"""What torch.nn.functional calls otherwise than a row: with ``inplace=True``, weights of single elements, or old names.
+"""Functions of torch.nn.functional that are called in another way than a row: ``inplace=True``, weights, old names.
 
 The old names are those of arguments that torch still takes, with a warning.
 """
@@ -52,7 +52,7 @@ threshold = _with_inplace(rectifiers.threshold)
 
 
 def rrelu(input, lower=1 / 8, upper=1 / 3, training=False, inplace=False):
-    """A leaky relu whose slope is drawn anew for each element between ``lower`` and ``upper``; else their mean."""
+    """A leaky relu whose slope is drawn for each element between ``lower`` and ``upper``; in evaluation, their mean."""
     return (
         rectifiers.rrelu_(input, lower, upper, training) if inplace else rectifiers.rrelu(input, lower, upper, training)
     )
@@ -103,7 +103,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 
 
 def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
-    """The row of that name; weights of the classes that are learned have a gradient where the target is probabilities.
+    """The row of that name. If the target is probabilities, class weights that require a gradient get one.
 
     Raises NotImplementedError where weights need a gradient and the target is class numbers, as torch does.
     """
@@ -126,7 +126,7 @@ def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean
 def _weighted(losses, input, weight, reduction):
     """The sum of weighted losses, or their mean in which each counts as much as its weight."""
     if weight.shape != input.shape:
-        raise ValueError(f"weight is to have the shape of the input, {tuple(input.shape)}, not {tuple(weight.shape)}")
+        raise ValueError(f"weight must have the shape of the input, {tuple(input.shape)}, not {tuple(weight.shape)}")
     code(reduction)
     weighted = losses * weight
     if reduction == "none":

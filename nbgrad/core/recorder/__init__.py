@@ -1,4 +1,4 @@
-"""Records torch's own autograd, and tells the observers of it as the engine tells them of nbgrad's: ``docs/torch.md``.
+"""Records torch's own autograd, and notifies observers of it as the engine does for nbgrad's: see ``docs/torch.md``.
 
 It imports ``ops``, ``dispatch``, ``tensor``, ``engine`` and ``backend``.
 """

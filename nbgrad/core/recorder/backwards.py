@@ -1,7 +1,7 @@
-"""A backward of torch's, while a graph is open: hooks on its nodes tell the observers what passes.
+"""A backward of torch's, while a graph is open: hooks on its nodes notify the observers of the gradients.
 
-The walk from the roots hooks every node once and takes the hooks off again. So what a node was given, and what it gave
-to each input, is seen, also where no call of torch made the node.
+The walk from the roots hooks every node once, and removes the hooks again. So it sees the gradients that a node got,
+and those that it gave to each input, even if no call of torch that was seen made the node.
 """
 
 from collections.abc import Callable
@@ -28,17 +28,17 @@ _processes: Any = torch.distributed.is_initialized if torch.distributed.is_avail
 
 
 class Target:
-    """Where a gradient goes that a node gives one of its inputs.
+    """The target of a gradient that a node gives to one of its inputs.
 
     Attributes:
         at: which input of the node it is.
         node, position: the op that the node belongs to, and which of its inputs it is.
-        origin: what the gradient arrives at.
+        origin: the origin at which the gradient arrives.
         lone: whether nothing else leads there.
-        waits: whether the gradient is not to be held until it has arrived: that of a leaf may become its ``.grad``
-            without a copy, if nothing else holds it.
+        waits: whether the gradient must not be held until it has arrived: the gradient of a leaf may become its
+            ``.grad`` without a copy, if nothing else holds it.
         giver: the hook of the node.
-        receiver: that of the node that it goes to; None for one with several outputs.
+        receiver: the hook of the node that gets the gradient; None for a node with several outputs.
         after: the next target of the node.
     """
 
@@ -63,21 +63,21 @@ _OPEN, _PLACED, _SPARED, _LATE = 0, 1, 2, 3  # compiled to numbers of C's
 class Passing:
     """The hook of one node: called with the gradients of its inputs and of its outputs.
 
-    Not every node needs its hook: what a node gets is what the node before it gives, and what it gives is what the next
-    one gets, where only one leads there.
+    Not every node needs its hook. If only one node leads to another, a hook on either of them sees the gradient between
+    them.
 
     Attributes:
         walk: the backward that it is a hook of; None once that has ended.
         made: the node.
-        outputs: the origins that the outputs of the node are; None where it is a part of an op.
+        outputs: the origins of the outputs of the node; None if the node is only a part of an op.
         target: the first of the targets.
         table: the hooks of the node, where it stands.
-        owner, left: of a part of an op: that op, and its edges that are left.
+        owner, left: for a part of an op: that op, and its edges that have no target yet.
         count: how many edges lead to the node; one more where the backward begins.
         source: the target that leads here, if it is the only one.
-        given: what that gave, until it has arrived.
-        stands: ``_PLACED`` where the node has the hook, ``_SPARED`` where those around it are enough, ``_LATE`` where
-            it got one while the backward ran, perhaps after the node; ``_OPEN`` before.
+        given: the gradient from ``source``, until it has arrived.
+        stands: ``_PLACED`` if the node has the hook, ``_SPARED`` if the hooks around it are enough, ``_LATE`` if it got
+            one while the backward ran, perhaps after the node ran; ``_OPEN`` before this is decided.
     """
 
     __slots__ = (
@@ -141,7 +141,7 @@ torchs_register: Any = _HookMixin._register_hook
 
 
 class Quiet:
-    """Since when no hook was registered that could change a gradient.
+    """The time since which no hook was registered that could change a gradient.
 
     Torch does not say which tensors have hooks, but it counts all that are registered.
 
@@ -172,19 +172,19 @@ class TorchBackward:
     """One backward of torch's.
 
     Args:
-        state: whose observers are told.
+        state: the state whose observers are notified.
         accumulates: whether leaves get a ``.grad``.
         records: whether the gradients have a history of their own.
 
     Attributes:
         counts: how many lead to each output of a node with several.
-        waiting: by such an output, the lone target that leads there and what it gave.
+        waiting: by such an output, the lone target that leads there, and its gradient.
         leaves: the gradients of leaves that arrived.
-        inside: what backwards inside of this one have brought to leaves.
+        inside: the gradients of leaves from backwards inside of this one.
         quiet, handles: the ``Quiet`` when it began.
-        roots: what it starts from, each with its origin.
-        shaken: whether a hook of the user's has come since then.
-        tapped: the hooks of nodes that only tell what arrives, by node, until it has arrived.
+        roots: the tensors from which it starts, each with its origin.
+        shaken: whether the user has registered a hook since then.
+        tapped: by node, the hooks of nodes that only report the arriving gradient, until it has arrived.
     """
 
     __slots__ = (
@@ -225,7 +225,7 @@ class TorchBackward:
             self._handed_on(hook, gradient)
 
     def _handed_on(self, hook: Passing, gradient: Any) -> None:
-        """What arrives at the node of ``hook`` is what the node gives to each of its inputs."""
+        """The gradient that arrives at the node of ``hook`` is also the gradient that the node gives to each input."""
         self.arrived(hook.outputs, gradient, hook)
         target = hook.target
         while target is not None:
@@ -246,7 +246,7 @@ class TorchBackward:
         return found if found.reaches([origin for origin, _ in begun]) else None
 
     def take_over(self) -> None:
-        """A hook of the user's came in a backward that was foreseen: hook every node whose turn is still to come."""
+        """The user registered a hook in a backward that was foreseen: hook every node that has not run yet."""
         self.begin([(_edge(root)[0], origin) for root, origin in self.roots], True)
         self.shaken = True
 
@@ -265,7 +265,7 @@ class TorchBackward:
             if type(hook.outputs) is dict:
                 self.counts[origin] = 1
         at = 0
-        while at < len(self.hooks):  # of those too that are met meanwhile
+        while at < len(self.hooks):  # also of the nodes that are met meanwhile
             hook = self.hooks[at]
             at += 1
             if type(hook.made) is not ACCUMULATES:
@@ -309,7 +309,7 @@ class TorchBackward:
         return hook
 
     def _aim(self, hook: Passing, met: dict[Any, Any]) -> None:
-        """Find where the node of ``hook`` sends gradients; nodes that are new get their hooks."""
+        """Find the targets of the node of ``hook``; new nodes get their hooks."""
         known, counts, at = hook.outputs, self.counts, -1
         owner: Node
         left: list[Any]
@@ -347,7 +347,7 @@ class TorchBackward:
                 hook.target = target
 
     def _settle(self, hook: Passing) -> None:
-        """By now it is known how many lead to each of its targets."""
+        """Use the numbers of edges that lead to each of its targets, which are known by now."""
         receiver: Passing
         target = hook.target
         while target is not None:
@@ -365,7 +365,7 @@ class TorchBackward:
     def _needed(self, hook: Passing) -> bool:
         """Whether a gradient would be missed without ``hook``, even if all nodes around have theirs.
 
-        What arrives is seen there alone if it is a sum, or if a hook of the user's may have changed it.
+        The arriving gradient can only be seen there if it is a sum, or if a hook of the user's may have changed it.
         """
         kind = type(hook.outputs)
         if kind is not Node and hook.outputs is not None:
@@ -383,7 +383,7 @@ class TorchBackward:
         return False
 
     def _hides(self, target: Target, node: Node) -> bool:
-        """Whether what ``node`` gives to ``target`` is not what arrives there: it is seen where it is given alone.
+        """Whether ``node`` gives to ``target`` another gradient than arrives there: only a hook on ``node`` sees it.
 
         It becomes part of a sum, or a broadcast is still to be undone, or it is converted, or changed by a hook.
         """
@@ -398,7 +398,7 @@ class TorchBackward:
         return bool(op.sums) and op.inputs[target.position] in op.sums
 
     def _doubtful(self, node: Node) -> bool:
-        """Whether its result may have a hook, which may change the gradient; of an adopted one nothing is known."""
+        """Whether its result may have a hook, which may change the gradient. For an adopted node this is unknown."""
         return node.seq <= self.quiet or node.device is not None
 
     def _neighbour_spared(self, hook: Passing) -> bool:
@@ -413,9 +413,9 @@ class TorchBackward:
         return False
 
     def _tap(self, hook: Passing) -> bool:
-        """Have torch tell what arrives at the node of ``hook``, if that says what the node gives, too.
+        """Let torch report the gradient that arrives at the node of ``hook``, if the node passes it on unchanged.
 
-        It takes a third of what a hook takes. It cannot be taken off again, but is there for all backwards.
+        This takes a third of the time of a hook. It cannot be removed, and holds for all backwards.
         """
         known = hook.outputs
         if type(known) is not Node:
@@ -441,7 +441,7 @@ class TorchBackward:
         hook.made.register_hook(hook)
 
     def shake(self) -> None:
-        """A hook of the user's came while the backward runs: from now on every node needs one of ours."""
+        """The user registered a hook while the backward runs: from now on every node needs one of ours."""
         self.shaken = True
         hook: Passing
         tapped, self.tapped = self.tapped, {}
@@ -453,12 +453,12 @@ class TorchBackward:
                 hook.stands = _LATE
 
     def _ran(self, hook: Passing) -> None:
-        """The node of ``hook`` has run: what was given to it has arrived, also if it has no hook, or too late."""
+        """The node of ``hook`` has run: its gradient has arrived, even if it has no hook or got one too late."""
         if hook.given is not None and hook.stands != _PLACED:
             self.arrived(hook.outputs, hook.given, hook)
 
     def arrived(self, origin: Any, gradient: Any, hook: Passing | None) -> None:
-        """The gradient of what ``origin`` made is complete.
+        """The gradient of the tensor of ``origin`` is complete.
 
         Args:
             origin: it.
@@ -477,7 +477,7 @@ class TorchBackward:
             hook.given = None
             self._ran(target.giver)
             if given is None and not target.waits and self.shaken:
-                target = None  # a hook may have changed what was given
+                target = None  # a hook may have changed the gradient
         if target is not None:
             if given is None or given is gradient or given.shape != origin.shape or given.dtype is not gradient.dtype:
                 self.told(target, gradient if given is None else given, gradient)
@@ -511,7 +511,8 @@ class TorchBackward:
             gradient = gradient.detach()
         origin: Vertex = target.origin
         receiver: Passing
-        # Torch has checked it before a hook gets it: it is what arrives, unless a hook of the user's came in between.
+        # torch has checked it before a hook gets it: it arrives unchanged, unless a hook of the user's comes in
+        # between.
         checked = not self.shaken and not self._doubtful(target.node)
         if not target.lone:
             self.told(target, gradient, gradient if checked else _reduced(gradient, origin.shape))
@@ -524,7 +525,7 @@ class TorchBackward:
             receiver.given = None if target.waits and gradient.shape == origin.shape else gradient
 
     def told(self, target: Target, gradient: Any, reduced: Any) -> None:
-        """Tell the observers what a rule gave; where the op itself stretched the input, that too is a reduction."""
+        """Notify the observers of the result of a rule; if the op itself stretched the input, with a reduction."""
         node: Node = target.node
         position = target.position
         origin: Vertex = target.origin
@@ -538,7 +539,7 @@ class TorchBackward:
             observer.on_rule(node, position, gradient, reduced, undone)
 
     def captured(self, inputs: tuple[Any, ...], gradients: tuple[Any, ...]) -> None:
-        """``gradients`` are what the caller gets for the tensors ``inputs``, at which torch ended its walk."""
+        """``gradients`` are the results for the tensors ``inputs``, at which torch ended its walk."""
         hooks = {hook.outputs: hook for hook in self.hooks if isinstance(hook.outputs, Node | Leaf)}
         for tensor, gradient in zip(inputs, gradients, strict=False):
             origin = origin_of(tensor) if isinstance(tensor, RawTensor) and gradient is not None else None
@@ -575,7 +576,7 @@ class TorchBackward:
 
 
 def _position(left: list[Any], origin: Any) -> int:
-    """Where ``origin`` is first in ``left``, and takes it out there; -1 where it is not."""
+    """Take the first ``origin`` out of ``left``, and return its position; -1 if it is not there."""
     for position in range(len(left)):
         if left[position] is origin:
             left[position] = None
@@ -589,7 +590,7 @@ def _hooked(leaf: Leaf) -> bool:
 
 
 def _arrives(gradient: Any, origin: Any) -> bool:
-    """Whether ``gradient`` is what arrives at ``origin``, if nothing else leads there."""
+    """Whether ``gradient`` arrives at ``origin`` unchanged, if nothing else leads there."""
     return not gradient.is_nested and gradient.dtype is origin.dtype and bool(gradient.shape == origin.shape)
 
 
@@ -618,7 +619,7 @@ class Inside:
 
 
 def recorded_inside(run: Callable[..., Any], walk: TorchBackward, roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """The same of a backward that a rule runs in the middle of ``walk``: what it gives leaves is part of that one."""
+    """A backward that a rule runs in the middle of ``walk``: its gradients of leaves belong to ``walk``."""
     made: Any = torch._C._current_autograd_node()
     known = None if made is None else made.metadata.get(KEY)
     node: Any = None if known is None else owner_of(known)
@@ -642,10 +643,10 @@ def recorded_inside(run: Callable[..., Any], walk: TorchBackward, roots: Any, ar
 def recorded(
     walk: TorchBackward, run: Callable[..., Any], state: State, roots: Any, args: Any, kwargs: dict[str, Any]
 ) -> Any:
-    """What ``run(roots, *args, **kwargs)`` gives, torch's backward, while the observers are notified.
+    """The result of ``run(roots, *args, **kwargs)``, torch's backward, with the observers notified.
 
     Args:
-        walk: what watches it.
+        walk: the walk that watches it.
         run: torch's ``_engine_run_backward``.
         state: the current one.
         roots: tensors, or gradient edges.
@@ -678,7 +679,7 @@ def recorded(
 def _foreseen_run(
     walk: TorchBackward, foreseen: Foreseen, run: Callable[..., Any], roots: Any, args: Any, kwargs: Any
 ) -> Any:
-    """What ``run`` gives, without hooks as long as the user registers none."""
+    """The result of ``run``, without hooks of ours as long as the user registers none."""
     try:
         foreseen.begin()
         return run(roots, *args, **kwargs)
@@ -691,7 +692,7 @@ def _foreseen_run(
 def _hooked_run(
     walk: TorchBackward, begun: list[tuple[Origin, Any]], run: Callable[..., Any], roots: Any, args: Any, kwargs: Any
 ) -> Any:
-    """What ``run`` gives, with a hook on every node for as long as it takes."""
+    """The result of ``run``, with a hook on every node while it runs."""
     try:
         nodes = [(_edge(root)[0], origin) for root, (origin, _) in zip(roots, begun, strict=False)]
         walk.begin(nodes, bool(args[3]))

@@ -1,6 +1,6 @@
 """``TorchCalls``: sees each call of torch's functions while a graph is open, and notifies observers of recorded ones.
 
-It stands on torch's stack of modes for functions. Every call of a function of torch's in its thread comes by, so it is
+It stands on torch's stack of modes for functions. It sees every call of a function of torch's in its thread, so it is
 compiled.
 """
 
@@ -28,7 +28,7 @@ _COMPILED = compiled()
 _NONE: dict[str, Any] = {}
 _PLAIN, _INNER, _CUT = PLAIN, INNER, CUT  # compiled to numbers of C's
 NESTED = torch.nested._internal.nested_tensor.NestedTensor
-"""Its lengths are no numbers. So its ops are known as those of C++ are, by the nodes of torch's graph."""
+"""A nested tensor: its lengths are no numbers, so its ops are known only by the nodes of torch's graph."""
 
 
 class TorchCalls:
@@ -37,13 +37,13 @@ class TorchCalls:
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run ``function``, and tell whoever observes, if torch recorded what it did."""
+        """Run ``function``, and notify the observers if torch recorded it."""
         return self._run(function, types, args, kwargs)
 
     def _run(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
     ) -> Any:
-        """The same: torch's method has no types of C's, this one has."""
+        """Do the same with types of C, which the method that torch calls cannot have."""
         table = KNOWN
         known = table.get(function)
         if known is None:
@@ -77,7 +77,7 @@ class TorchCalls:
 
 
 def _left_out(known: Called, args: tuple[Any, ...], kwargs: dict[str, Any] | None, result: Any, state: State) -> None:
-    """Tell the observers of what torch did not record: a path of gradients may end there."""
+    """Notify the observers of an op that torch did not record: a path of gradients may end there."""
     observers = torch_followers(state.observers)
     observer: Observer
     if known.kind >= CUT:
@@ -228,7 +228,7 @@ def _one(node: Node, out: Any, follows: bool) -> bool:
     if made is None:
         return False
     metadata = made.metadata
-    if KEY in metadata:  # nothing was to do, as of x.float() where x is
+    if KEY in metadata:  # there was nothing to do, as for x.float() of a float tensor
         return False
     number = out.output_nr
     node.outputs = 0
@@ -248,10 +248,10 @@ def _one(node: Node, out: Any, follows: bool) -> bool:
 
 
 def _through_view(name: str, base: Any, state: State) -> bool:
-    """Whether what was changed in place is a view of ``base``. Then torch has recorded that ``base`` was changed.
+    """Whether the tensor changed in place is a view of ``base``. Then torch has recorded a change of ``base``.
 
-    The op ``name`` is drawn as one of ``base``, and what the view is from now on as a view of the changed ``base``. Not
-    so where ``base`` was made inside of another op, as that of which the result of ``einsum`` is a view.
+    The op ``name`` is drawn as an op on ``base``, and the view from now on as a view of the changed ``base``. This is
+    not so if ``base`` was made inside of another op, such as the tensor of which the result of ``einsum`` is a view.
     """
     made = None if base is None else base.grad_fn
     if made is None or KEY in made.metadata or not made.name().endswith("CopySlices"):

@@ -1,7 +1,7 @@
 """Leave the regions alone that ``torch.compile`` has compiled: they run as compiled as without a graph.
 
 Dynamo looks at the modes on torch's stack and at the code that a module's call runs: with ours there it would trace the
-recorder too, and fall back to eager. So both are taken away while a compiled region runs. What it did is one op of the
+recorder too, and fall back to eager. So both are removed while a compiled region runs. The region is one op of the
 graph, which torch calls ``CompiledFunction``.
 
 Everything here is private to torch: it is in one file, and has tests.
@@ -66,7 +66,7 @@ class Regions:
         setattr(frames, _SETTER, set_frames)
 
     def unwatch(self) -> None:
-        """Put back what was replaced."""
+        """Restore torch's own functions."""
         if self._compile is not None:
             torch.compile = self._compile
             self._compile = None

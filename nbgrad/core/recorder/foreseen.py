@@ -175,7 +175,7 @@ class Foreseen:
         return True
 
     def _ends_at(self, stop: Passage, leaf: Leaf) -> bool:
-        """Whether the ``.grad`` of ``leaf`` will be what this backward alone brings."""
+        """Whether the ``.grad`` of ``leaf`` will be the gradient of this backward alone."""
         tensor = leaf.ref()
         if tensor is None or tensor.grad is not None or tensor._post_accumulate_grad_hooks:
             return False
@@ -234,7 +234,7 @@ class Foreseen:
         self._shake()
 
     def _shake(self) -> None:
-        """A hook of the user's came while the backward runs: from now on every node needs one of ours."""
+        """The user registered a hook while the backward runs: from now on every node needs one of ours."""
         TAPS.pop(self, None)
         self._tell_leaves()  # the leaves that the backward has reached
         self.shaken = True

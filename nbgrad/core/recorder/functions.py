@@ -1,4 +1,4 @@
-"""What is known of a function of torch's that a recorded program calls: which row of the table says what it does."""
+"""The facts about a torch function that a recorded program calls: the row of the table that describes it."""
 
 from collections.abc import Callable
 from copy import copy
@@ -67,7 +67,7 @@ _NOT_OPS = frozenset(
 
 
 class Unlisted(OpInfo):
-    """An op of torch's that the table has not: its name is known, and what it was called with."""
+    """A torch op that the table does not have: only its name and its arguments are known."""
 
     def __init__(self, name: str, count: int, several: bool = False) -> None:
         self.name = name
@@ -87,7 +87,7 @@ class Unlisted(OpInfo):
 
 @cache
 def unlisted(name: str, count: int, several: bool = False) -> Unlisted:
-    """The op ``name`` of ``count`` tensors that the table has not; ``several``: its outputs have gradients each."""
+    """The op ``name`` of ``count`` tensors, which the table does not have; ``several``: each output has a gradient."""
     return Unlisted(name, count, several)
 
 
@@ -95,16 +95,16 @@ PLAIN, OP, INNER, CUT, READ = 0, 1, 2, 3, 4
 
 
 class Called:
-    """What is known of a function of torch's.
+    """The facts about a torch function.
 
     Attributes:
         kind: ``PLAIN`` for one that is no op; ``OP``; or ``INNER`` for one that torch has written in Python and that is
             not in the table: the ops inside it are recorded; ``CUT`` for one that gives a tensor without its history;
             ``READ`` for one that gives its values.
-        name: what the picture calls it.
+        name: its name in the picture.
         row: the row of the table; None where there is none.
         swapped: whether the operands stand in the other order, as those of ``2 - x`` do.
-        names: what the row calls the arguments, in torch's order; None where that is the row's own order.
+        names: the row's names of the arguments, in torch's order; None if that is the row's own order.
         places: where the row's arguments stand in torch's order, for each way in which the function was called.
         in_order: whether the arguments are those of the row, one by one.
         inner: that function without its check for overrides.
@@ -138,7 +138,7 @@ class Called:
     def arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[OpInfo, tuple[Any, ...], dict[str, Any]]:
-        """The row that runs, its inputs and its settings; of what no row describes the tensors are the inputs."""
+        """The row that runs, its inputs and its settings; if no row describes it, the tensors are the inputs."""
         row = self.row
         if row is not None:
             if self.in_order:
@@ -160,7 +160,7 @@ class Called:
     def _named(
         self, row: Op, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[OpInfo, tuple[Any, ...], dict[str, Any]]:
-        """The same by the names of the arguments."""
+        """The same with arguments by name."""
         count = len(args)
         key: Any = (count, tuple(kwargs)) if kwargs else count
         places = self.places.get(key)
@@ -182,7 +182,7 @@ class Called:
 
 
 def _places(row: Op, given: tuple[str, ...]) -> tuple[list[int], list[tuple[str, int]]]:
-    """Where the inputs of a row and its settings stand among the arguments ``given`` by name; -1 for what is not there.
+    """The places of the inputs and settings of a row among the arguments ``given`` by name; -1 for a missing one.
 
     Returns:
         The places of the inputs, and those of the settings with their names.
@@ -207,11 +207,11 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 KNOWN: dict[Any, Called] = {}
-"""By the function, for what was called before."""
+"""The facts about the functions that were called before, by function."""
 
 
 def called(function: Callable[..., Any]) -> Called:
-    """What is known of ``function``."""
+    """The facts about ``function``."""
     known = _known(function)
     if len(KNOWN) < 4096:
         KNOWN[function] = known
@@ -285,7 +285,7 @@ def _bare(name: str) -> tuple[str, bool]:
 
 
 def _row(name: str) -> Op | None:
-    """The row of ``name``; of an in-place function that of its twin, of another name one with that name."""
+    """The row of ``name``; for an in-place function the row of its twin; a row with another name gets this one."""
     if name in OPS:
         return OPS[name]
     if name.endswith("_") and (row := _row(name[:-1])) is not None:

@@ -20,7 +20,7 @@ _TENSOR, _PARAMETER = torch.Tensor, torch.nn.Parameter
 
 
 def origin_in(tensor: torch.Tensor, state: State) -> Origin | None:
-    """Where ``tensor`` came from; an unknown op of torch's becomes known by it. None where it needs no gradient."""
+    """The origin of ``tensor``; None if it needs no gradient. An unknown op of torch's becomes known by this."""
     made: Any = tensor.grad_fn
     if made is None:
         return _leaf(tensor, state) if tensor.requires_grad else None
@@ -33,7 +33,7 @@ def origin_in(tensor: torch.Tensor, state: State) -> Origin | None:
 
 
 def _leaf(tensor: torch.Tensor, state: State) -> Leaf | None:
-    """The leaf of ``tensor``; of a parameter it has the name that a module around calls it by."""
+    """The leaf of ``tensor``. The leaf of a parameter has the name of the parameter in a module around."""
     kind: Any = type(tensor)
     if kind is not _TENSOR and kind is not _PARAMETER and is_lazy(tensor):
         return None  # it has no shape yet
@@ -49,7 +49,7 @@ def _attribute(tensor: torch.Tensor, state: State) -> str | None:
         for name, one in getattr(module, "_parameters", {}).items():
             if one is tensor:
                 return str(name)
-    # What a compiled module or a checkpoint uses belongs to one inside.
+    # A tensor that a compiled module or a checkpoint uses belongs to a module inside.
     for module in modules if isinstance(tensor, torch.nn.Parameter) else ():
         for name, one in module.named_parameters() if hasattr(module, "named_parameters") else ():
             if one is tensor:
@@ -58,11 +58,11 @@ def _attribute(tensor: torch.Tensor, state: State) -> str | None:
 
 
 def adopt(root: Any, state: State, name: str = "", out: torch.Tensor | None = None) -> None:
-    """Make the node ``root`` of torch's and all unknown ones that lead to it known to whoever observes.
+    """Notify the observers of torch's node ``root`` and all unknown nodes that lead to it.
 
     Args:
         root: it.
-        state: whose observers are told.
+        state: the state whose observers are notified.
         name: of the op that it is; default: the one that torch's name of the node says.
         out: the result, if the user's line that runs has just made it.
     """
@@ -135,7 +135,7 @@ def _output(made: Any, number: int) -> Any:
 
 
 def output_like(node: Node, index: int, facts: Any) -> Output:
-    """An output of ``node`` of which torch says the ``facts``."""
+    """An output of ``node``, with the ``facts`` that torch gives about it."""
     made = Output.__new__(Output)
     made.node, made.index, made.seq, made.hooks = node, index, next_seq(), None
     made.shape, made.dtype, made.device = _sizes(facts.shape), facts.dtype, facts.device

@@ -1,7 +1,7 @@
 """Switch the recording of torch's own autograd on and off: the hooks into torch, which are there while a graph is open.
 
-``follow`` is called when a graph begins to record in a thread, ``unfollow`` when it ends. Torch is as it was once the
-last graph has ended: what is replaced in it is put back, also after an error or an interrupt.
+``follow`` is called when a graph begins to record in a thread, ``unfollow`` when it ends. When the last graph has
+ended, torch's own functions are restored, also after an error or an interrupt.
 """
 
 import os
@@ -72,11 +72,11 @@ STEPPED: WeakSet[torch.optim.Optimizer] = WeakSet()
 
 
 class _Torch:
-    """What is replaced in torch.
+    """The replaced functions of torch.
 
     Attributes:
-        open: for each graph that records the id of its thread. It alone says who records: it changes in one step, which
-            no interrupt divides.
+        open: for each graph that records the id of its thread. Only this says which threads record: it changes in one
+            step, which no interrupt divides.
         lock: held while something is replaced or put back.
         backward, call, handle, zero_grad: torch's own functions.
     """
@@ -140,10 +140,10 @@ def unfollow(thread: int) -> None:
 
 
 def unfollow_to(count: int) -> None:
-    """Undo what follows beyond ``count`` graphs of this thread, also where an interrupt left a part of it."""
+    """Undo ``follow`` beyond ``count`` graphs of this thread, also if an interrupt left a part of it."""
     try:
         _settle(count)
-    except BaseException:  # an interrupt: what is done twice is done once
+    except BaseException:  # an interrupt: a step that is repeated has the effect of one
         _settle(count)
         raise
 
@@ -162,7 +162,7 @@ def _settle(count: int) -> None:
 
 def _enter_region() -> None:
     _thread.lifted = take_off()
-    _put_back()  # what compiles runs backwards and modules too
+    _put_back()  # a compiler runs backwards and modules too
 
 
 def _leave_region() -> None:
@@ -251,7 +251,7 @@ def _batched(seeds: Any) -> bool:
 
 
 def _call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Torch's ``Module.__call__``, in the scope of the module."""
+    """Torch's ``Module.__call__``, run in the scope of the module."""
     state: State = current()
     if _stepping:
         _stepped()  # a step that raised
@@ -261,8 +261,8 @@ def _call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def _know(result: Any) -> None:
-    """Know the results of a module, as those of a compiled one, while its scope is there."""
-    guard = mute(True)  # a look at a tensor comes by the mode too
+    """Make the results of a module known while its scope is active, such as those of a compiled module."""
+    guard = mute(True)  # reading a tensor calls the mode too
     try:
         if not isinstance(result, Tensor) or not _is_known(result):
             for one in tensors_in(result):
@@ -273,7 +273,7 @@ def _know(result: Any) -> None:
 
 
 def _is_known(tensor: torch.Tensor) -> bool:
-    """Whether an op that was seen has made it, and nothing else."""
+    """Whether an op that was seen has made it, and no unknown op has changed it."""
     made: Any = tensor.grad_fn
     if made is None:
         return False

@@ -51,8 +51,9 @@ def compile(  # torch's name
         backend: what runs the program, a name in ``nbgrad.symbolic.BACKENDS``. "auto" is "replay", which calls torch's
             own kernels; at the level "reassociate" it is "fused" where the core is compiled.
         level: that of ``Program.optimize``: "exact" changes no digit, "reassociate" may change the last ones.
-        budget: that of ``Program.rematerialize``: the bytes that the results of the steps may take together, or up to
-            1.0 a part of what they take without it. Cheap values are computed again to stay below it.
+        budget: that of ``Program.rematerialize``: the bytes that the results of the steps may take together; or a
+            number up to 1.0, which is a fraction of the bytes without a budget. Cheap values are computed again to stay
+            below it.
 
     Returns:
         A function with the same arguments. Its ``reasons`` say why each trace was made.
@@ -97,7 +98,7 @@ class Compiled:
         update_wrapper(self, function, updated=())
 
     def __get__(self, instance: Any, owner: Any = None) -> "Compiled":
-        """A method is compiled for each object on its own, which is looked at as what is around the function."""
+        """A method is compiled for each object on its own; the object counts as outside of the function."""
         if instance is None or not isinstance(self.function, FunctionType):
             return self
         own = Compiled(MethodType(self.function, instance), *self._settings)

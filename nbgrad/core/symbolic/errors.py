@@ -1,4 +1,4 @@
-"""What tracing refuses, each error with the line, the reason and the remedy."""
+"""The errors of tracing, with the line, the reason and the remedy."""
 
 from nbgrad.core.engine.place import Place
 

@@ -1,4 +1,4 @@
-"""What a program does, in sentences: its size, what the gradient needs, what passes left out, what a run changes."""
+"""A program in sentences: its size, the values for the gradient, the work of the passes, the changes by a run."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +46,7 @@ def _size(listing: Listing, lines: list[ProgramLine]) -> str:
 
 
 def _needs(lines: list[ProgramLine]) -> Iterator[str]:
-    """What the backward reads that the forward has made."""
+    """The values of the forward that the backward reads."""
     made: dict[int, Value] = {}
     read: dict[int, Value] = {}
     for line in lines:

@@ -78,7 +78,7 @@ class Expressions:
         return _call(f"ops.{name}" + (".forward" if hidden else ""), parts)
 
     def step(self, step: ProgramStep) -> str:
-        """A call of a function of torch, as a statement or as what is assigned."""
+        """A call of a torch function, as a statement or as the right side of an assignment."""
         return self.operator(step) or self._plain(step)
 
     def of_row(self, step: ProgramStep, args: Sequence[Any]) -> str | None:
@@ -299,7 +299,7 @@ def _text_of(function: Callable[..., Any]) -> str | None:
 
 
 def _at(path: str) -> Any:
-    """What the attribute path names; None if there is nothing."""
+    """The object at the attribute path; None if there is none."""
     found: Any = torch
     for name in path.split(".")[1:]:
         found = getattr(found, name, None)

@@ -24,14 +24,14 @@ from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves, mapped
 
 NEEDS_NUMBERS = (DataDependentOutputException, DynamicOutputShapeException)
-"""What torch raises where a result depends on the numbers of a tensor."""
+"""The errors of torch for a result that depends on the numbers of a tensor."""
 
 _LOG = logging.getLogger("torch._subclasses.fake_tensor")
 _SEEDED = torch.Tag.nondeterministic_seeded
 
 
 class FakeRun(NamedTuple):
-    """What a call of torch gave.
+    """The result of a call of torch.
 
     Attributes:
         result: its result, with fake tensors.
@@ -146,7 +146,7 @@ class _MadeTensor(NamedTuple):
 
 
 class _KnownCall(NamedTuple):
-    """What a call did.
+    """The effects of a call.
 
     Attributes:
         kind: the type of its result; None for a single tensor.
@@ -318,7 +318,7 @@ class Fakes:
     def _key(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Hashable, list[torch.Tensor]]:
-        """What the result of a call depends on, None where that cannot be said; and the tensors among the arguments."""
+        """The facts on which the result of a call depends, None if unknown; and the tensors among the arguments."""
         given: list[torch.Tensor] = []
         if any_enabled():  # autocast
             return None, given

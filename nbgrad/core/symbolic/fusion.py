@@ -51,7 +51,7 @@ PRICES = {
 """The nanoseconds that an element takes in a kernel of torch, and in a step of a nest."""
 
 CHEAP = (0.15, 0.1)
-"""The same of every other function."""
+"""The same for every other function."""
 
 _SOFTMAX = ("softmax", "_softmax", "_softmax_backward_data")
 ROWS = {
@@ -59,7 +59,7 @@ ROWS = {
     "native_layer_norm": (70.0, 95.0),
     "native_layer_norm_backward": (15.0, 75.0),
 }
-"""The same of a row besides its elements, of functions that work on rows."""
+"""The same for a row besides its elements, for functions that work on rows."""
 
 LONGEST = 4000
 """So many steps become one nest at most: the time to arrange them grows with their number."""
@@ -88,7 +88,7 @@ def compiled(listing: Listing) -> Run:
 
 
 def run_of(listing: Listing, build: Build) -> Run:
-    """What runs a listing with its groups fused.
+    """The function that runs a listing with its groups fused.
 
     A nest reads memory itself, so strides have to be those of the trace. Those of inputs and captured tensors are
     looked at in each run, those of what torch's kernels make in the first.

@@ -27,7 +27,7 @@ class Value:
     Attributes:
         number: identifies it in its program.
         shape, stride, dtype, device: those of the tensor. ``stride`` is None for a sparse tensor.
-        storage: identifies its memory, which it shares with its views and with what is changed in place.
+        storage: identifies its memory, which it shares with its views and with values changed in place.
         kind: an argument of the function, a tensor that the function uses from outside, or the result of a step.
         name: the name that the program gives it; empty until it has one.
         data: the tensor that a captured value stands for.
@@ -84,7 +84,7 @@ class RowCall:
     Attributes:
         op: the row.
         args, settings: those of the call, with a ``Value`` for each tensor.
-        results: the values of its results; after those that its caller gets, those that its rules alone take.
+        results: the values of its results: first those that the caller gets, then those that only the rules use.
         scope: the labels of the modules around it, outermost first.
         place: the user's line.
         steps: how many steps it took.
@@ -104,7 +104,7 @@ class ProgramStep:
     """One call of a torch function.
 
     Attributes:
-        function: what is called.
+        function: the function that is called.
         args, kwargs: its arguments, with a ``Value`` for each tensor.
         result: the structure that it returns, with a ``Value`` for each new tensor, and None for anything else. An
             argument that comes back is the same ``Value`` again.

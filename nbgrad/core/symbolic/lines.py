@@ -59,7 +59,7 @@ def lines_of(listing: Listing, level: Level, called: bool = True) -> list[Progra
     """The lines of a listing in order.
 
     Args:
-        listing: what is written.
+        listing: the listing to write.
         level: at "torch" each step is a line.
         called: whether a row must be one that a call of it can replace; otherwise it may have results of which only
             its own steps know.

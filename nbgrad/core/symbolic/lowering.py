@@ -1,4 +1,4 @@
-"""What the torch functions of a program are in a kernel: one function for each that a loop nest can compute."""
+"""The torch functions of a program as code of a kernel: one function for each that a loop nest can compute."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence

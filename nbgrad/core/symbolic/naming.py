@@ -8,7 +8,7 @@ from typing import Any
 from nbgrad.core.symbolic.ir import Listing, name_of
 
 _TAKEN = frozenset(("torch", "F", "aten", "ops", "nbgrad", "slice", "complex", *keyword.kwlist))
-"""What the source of a program names beside its values."""
+"""The names in the source of a program besides those of its values."""
 
 
 def name_values(

@@ -43,7 +43,7 @@ def outline(listing: Listing) -> str:
 
 
 def _joined(found: re.Match[str]) -> str:
-    """What stands in one line in the place of a line break."""
+    """The text that replaces a line break in one line."""
     return found["open"] or ("" if found[0].startswith(",") else " ")
 
 

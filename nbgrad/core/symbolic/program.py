@@ -66,7 +66,7 @@ class Program(Listing):
         return self.delivered(made)
 
     def delivered(self, made: list[Any]) -> Any:
-        """What the function returns, from the raw values that leave the program. Sets the gradients that it set."""
+        """Make the results of the function from the program's raw outputs, and set ``.grad`` as the function did."""
         outputs = self.outputs
         if self._flat:
             results = type(outputs)([Tensor(one) for one in made[: len(outputs)]])
@@ -88,7 +88,7 @@ class Program(Listing):
         """The data of the captured tensors as they are now.
 
         Raises:
-            ValueError: a parameter has got another shape or type since the trace.
+            ValueError: the shape or type of a parameter has changed since the trace.
         """
         found = []
         for value in self.captured:
@@ -142,11 +142,12 @@ class Program(Listing):
                 )
 
     def grad(self, wrt: Sequence[Any] | None = None, order: int = 1) -> "Program":
-        """The program that returns what this one does, and its gradients.
+        """A program that returns the results of this one, and their gradients.
 
         Args:
-            wrt: with respect to what: positions of tensor arguments, tensors that the function uses, or names of this
-                program's values; default: every argument and captured tensor that requires a gradient.
+            wrt: the values with respect to which the program is differentiated: positions of tensor arguments, tensors
+                that the function uses, or names of values of this program; default: every argument and captured tensor
+                that requires a gradient.
             order: how often to differentiate. Orders above 1 return the gradients of each order; that of order n is the
                 gradient of the sum of the gradients of order n - 1.
 
@@ -205,11 +206,12 @@ class Program(Listing):
     def rematerialize(self, budget: float) -> "Program":
         """The program that computes cheap values again where they are read late, and so keeps fewer of them.
 
-        Call it after ``optimize``, which would merge what is computed twice. No digit changes. ``notes`` say what it
-        has done; where no cheap value is left the peak stays above the budget.
+        Call it after ``optimize``, which would merge values that are computed twice. No digit changes. ``notes`` have
+        its rewrites. If no cheap value is left, the peak stays above the budget.
 
         Args:
-            budget: what ``peak_memory`` is to be at most: bytes, or up to 1.0 a part of the present peak.
+            budget: the limit for ``peak_memory``: bytes, or a number up to 1.0, which is a fraction of the present
+                peak.
 
         Raises:
             ValueError: the budget is not positive.
@@ -266,16 +268,16 @@ class Program(Listing):
         return Source(self, level).text
 
     def source_arguments(self, level: Level = "ops") -> dict[str, Any]:
-        """What the function in ``source(level)`` takes beside its inputs, by name: the captured torch tensors.
+        """The arguments of the function in ``source(level)`` besides its inputs, by name: the captured torch tensors.
 
-        A function or an object that has no text, such as an optimizer that runs as it is, is there too.
+        They include each function or object that cannot be written as code, such as an optimizer that runs unchanged.
         """
         return Source(self, level).arguments
 
     def latex(self) -> str:
         r"""The formula of each line with the program's names, as an ``aligned`` environment.
 
-        A gradient has the formula of the rule of its op, and a bar over the name of what it is the gradient of.
+        A gradient has the formula of the rule of its op. Its name is the name of its value with a bar.
         """
         return Formulas(self).text
 
@@ -300,8 +302,8 @@ class Program(Listing):
             path: the file.
 
         Raises:
-            ValueError: the program calls something else than functions of torch, such as an optimizer that it does not
-                see into, or holds a tensor or a setting that a file cannot hold. The message names the step.
+            ValueError: the program calls something other than functions of torch, such as an optimizer that was not
+                traced, or it holds a tensor or a setting that a file cannot hold. The message names the step.
             OSError: the file cannot be written.
             ModuleNotFoundError: safetensors is not installed.
         """
@@ -315,14 +317,14 @@ class Program(Listing):
         Returns:
             A module that takes the inputs of the program one by one, as tensors of torch, and returns a list of the
             tensors that leave the program: what it returns, then the gradients that it sets. Captured tensors are its
-            buffers, the very tensors as of now; settings of optimizers are read anew in each run.
+            buffers: the present tensors themselves, not copies. Settings of optimizers are read anew in each run.
         """
         from nbgrad.core.symbolic.exports.fx import to_fx
 
         return to_fx(self)
 
     def to_onnx(self, path: str | PathLike[str], *examples: Any) -> None:
-        """Write the program as an ONNX model, after onnxruntime has given the same numbers with it.
+        """Write the program as an ONNX model, and check first that onnxruntime computes the same numbers with it.
 
         The model takes the inputs of the program under their names. It returns what the program returns, the gradients
         that it sets, and for each tensor that the program changes, as running statistics, its new contents under

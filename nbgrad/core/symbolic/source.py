@@ -19,7 +19,7 @@ LEVELS = ("ops", "torch")
 
 
 class Statement(NamedTuple):
-    """A line of Python: what is assigned to, the call, and a comment."""
+    """A line of Python: the target, the call, and a comment."""
 
     target: str
     call: str
@@ -123,7 +123,7 @@ class Source:
         return text
 
     def statements(self, line: ProgramLine) -> list[Statement]:
-        """What is written for a line: one call of a row, or the steps."""
+        """The code of a line: one call of a row, or the steps."""
         if line.row is not None:
             try:
                 return [self._row(line, line.row)]

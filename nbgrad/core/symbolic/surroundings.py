@@ -17,7 +17,7 @@ from nbgrad.core.engine.call_site import NOT_THE_USERS, is_module
 from nbgrad.core.engine.node import TensorBase
 
 _COMPARED = (Number, np.generic, str, bytes, type(None), torch.Size, torch.device, range, slice)
-"""The types whose values are compared. Of anything else it matters whether it is the same object."""
+"""The types whose values are compared. Any other value has to be the same object."""
 
 _CALLED_BY_PYTHON = frozenset(
     {
@@ -48,7 +48,7 @@ class Sight(NamedTuple):
 
 
 class Surroundings:
-    """What a function, and the functions and modules that it calls, use from around them.
+    """The objects that a function, and the functions and modules that it calls, use from outside.
 
     These are global variables and those of functions around, and what can be read from them: attributes whose names are
     in the code, and entries of lists, tuples, dicts and sets. The code of libraries is not looked at, but its objects
@@ -195,7 +195,7 @@ class Surroundings:
             self._follow_object(name, value)
 
     def _follow_object(self, name: str, value: Any) -> None:
-        """The same of an object that is no class and no module of Python's."""
+        """The same for an object that is no class and no module of Python's."""
         own = getattr(value, "__dict__", {})
         ours = _is_ours(value)
         if is_module(value) and not ours:
@@ -250,7 +250,7 @@ class Surroundings:
 
 
 def _is_ours(given: Any) -> bool:
-    """Whether it is a module of nbgrad's, which counts what is set."""
+    """Whether it is a module of nbgrad's, which counts changes of its attributes."""
     return is_module(given) and not isinstance(given, torch.nn.Module)
 
 
@@ -297,7 +297,7 @@ def _in_library(file: str) -> bool:
 
 
 def _is_library(module: Any) -> bool:
-    """The same of a module of Python's."""
+    """The same for a module of Python's."""
     file = getattr(module, "__file__", None)
     if file is None:
         return getattr(module, "__name__", "") in sys.builtin_module_names
@@ -335,7 +335,7 @@ def differs(now: Any, value: Any) -> bool:
 
 
 def change_of(name: str, now: Any, value: Any) -> str:
-    """What has changed, as a reason for another trace."""
+    """The change, as a reason for another trace."""
     if now is _GONE:
         return f"{name} is gone"
     if isinstance(value, _COMPARED) and isinstance(now, _COMPARED):
@@ -344,7 +344,7 @@ def change_of(name: str, now: Any, value: Any) -> str:
 
 
 def _changed_entry(container: Any, name: str, listed: list[Any], entries: list[Any]) -> str | None:
-    """The same of the first entry that has changed; None if all are equal to those that were there."""
+    """The same for the first entry that has changed; None if all are equal to the old ones."""
     if len(listed) != len(entries):
         return f"{name} has another number of entries"
     keys = len(listed) // 2 if isinstance(container, Mapping) else 0

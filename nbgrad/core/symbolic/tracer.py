@@ -260,7 +260,7 @@ class Tracer(TorchFunctionMode):
         ]
 
     def _name_of(self, optimizer: Any) -> str:
-        """What the settings of an optimizer are named after: two of one kind have two names."""
+        """The name of an optimizer in the names of its settings: two of one class have two names."""
         self._seen.setdefault(id(optimizer), optimizer)
         alike = [key for key, one in self._seen.items() if type(one) is type(optimizer)]
         number = alike.index(id(optimizer)) + 1
@@ -607,7 +607,7 @@ _REMEDIES = {
     "bincount": "Use nbgrad.zeros(n).index_add(0, x, ones) for a known number n of bins",
     "repeat_interleave": "Give output_size",
 }
-"""What to do instead of each function that needs numbers."""
+"""The remedy for each function that needs numbers."""
 _CALLS = {
     "__bool__": "bool(x), as in `if x:`,",
     "__contains__": "`in`",

@@ -170,7 +170,7 @@ def _is_tensor(given: Any) -> bool:
 
 
 def _argument(tracer: Tracer, given: Any, names: Any) -> Any:
-    """What the function is traced with in the place of one of its arguments."""
+    """The value with which the function is traced in place of one of its arguments."""
     if isinstance(given, Spec):
         data = torch.empty(tuple(given.shape), dtype=given.dtype, device=given.device)
         return Tensor(tracer.input(data, next(names)), given.requires_grad)
@@ -182,7 +182,7 @@ def _argument(tracer: Tracer, given: Any, names: Any) -> Any:
 
 
 def spec_of(given: Any) -> Any:
-    """What is kept of an argument: no numbers of a tensor."""
+    """The part of an argument that is kept: no numbers of a tensor."""
     if isinstance(given, TensorBase):
         return Spec(tuple(given._data.shape), given._data.dtype, given._data.device, given._needs_grad)
     if isinstance(given, torch.Tensor):

@@ -23,9 +23,9 @@ class BroadcastError(RuntimeError):
 class strict_broadcast(Switch):  # noqa: N801  # named as no_grad is
     """A context in which an op raises if it would stretch a tensor to fit another one, recorded or not.
 
-    Numbers and 0-d tensors fit every shape. What an op stretches by definition is no broadcast: the bias of ``linear``,
-    a matrix that multiplies a batch, and broadcasts inside nbgrad's own blocks. Works as
-    ``with strict_broadcast():`` and ``@strict_broadcast()``.
+    Numbers and 0-d tensors fit every shape. Three cases are also allowed: the bias of ``linear``, a matrix that
+    multiplies a batch, and broadcasts inside nbgrad's own blocks. Works as ``with strict_broadcast():`` and
+    ``@strict_broadcast()``.
 
     Raises:
         BroadcastError: names the op, the shapes and what to write instead.

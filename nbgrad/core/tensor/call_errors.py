@@ -73,10 +73,10 @@ def check_given(op: OpInfo, args: tuple[Any, ...]) -> int:
 
 
 _TYPED = "Expected a value of type"
-"""What torch.ops says, in a RuntimeError, of an argument that is no tensor."""
+"""The RuntimeError of torch.ops about an argument that is no tensor."""
 
 _LACKING = re.compile(r"not implemented for '(\w+)'")
-"""What torch says where a kernel has no code for an element type, which it calls by its C name."""
+"""The message of torch about a kernel that has no code for an element type, with the type's C name."""
 
 _C_NAMES = {
     "Bool": torch.bool,
@@ -132,7 +132,7 @@ def _tensors(op: OpInfo, values: Sequence[Any]) -> dict[str, torch.Tensor]:
 
 
 def _remedy(op: OpInfo, said: str, values: list[Any]) -> str:
-    """What to write instead, if known. The text continues the sentence that torch ``said``."""
+    """The remedy, if known. The text continues the sentence that torch ``said``."""
     given = _tensors(op, values)
     input, target, weight = given.get("input"), given.get("target"), given.get("weight")
     if op.name in {"cross_entropy", "nll_loss"} and input is not None and target is not None and input.ndim:
@@ -146,7 +146,7 @@ def _remedy(op: OpInfo, said: str, values: list[Any]) -> str:
 
 
 def _of_shapes(op: OpInfo, said: str, values: list[Any]) -> str:
-    """What to write if torch ``said`` that shapes do not fit."""
+    """The remedy if torch ``said`` that shapes do not fit."""
     operands = [
         (variable_name(lambda tensor, one=one: raw_of(tensor) is one) or name, one)  # type: ignore[misc]
         for name, one in zip(op.inputs, values, strict=True)
@@ -156,7 +156,7 @@ def _of_shapes(op: OpInfo, said: str, values: list[Any]) -> str:
 
 
 def _as_floats(op: OpInfo, said: str, given: dict[str, torch.Tensor]) -> str:
-    """What to write if torch ``said`` that the op does not compute with integers."""
+    """The remedy if torch ``said`` that the op does not compute with integers."""
     kinds = {_C_NAMES[word] for word in re.findall(r"\w+", said) if word in _C_NAMES}
     found = _of_types(op, given, {dtype for dtype in kinds if not differentiable(dtype)})
     call = next((_CONVERSIONS[one.dtype] for one in given.values() if one.dtype in _CONVERSIONS), ".float()")
@@ -201,7 +201,7 @@ def _outside(name: str, indices: torch.Tensor, count: int, what: str) -> str:
 
 
 _IGNORED = -100
-"""The class that losses leave out unless they are told otherwise."""
+"""The class that losses leave out by default."""
 
 
 def _call(name: str, one: torch.Tensor, call: str) -> str:
@@ -211,7 +211,7 @@ def _call(name: str, one: torch.Tensor, call: str) -> str:
 
 
 def _in_one_dtype(said: str, given: dict[str, torch.Tensor]) -> str:
-    """What to write if element types differ: numpy's default is float64, that of blocks is float32."""
+    """The remedy if element types differ: numpy's default is float64, that of blocks is float32."""
     kinds = {one.dtype for one in given.values()}
     if "type" not in said or len(kinds) < 2 or not kinds & _CONVERSIONS.keys():
         return ""

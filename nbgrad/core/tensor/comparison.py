@@ -1,7 +1,7 @@
-"""How an answer differs from what is right: the shape, the sign, a factor, one row, one element, and by how much.
+"""How an answer differs from the right one: the shape, the sign, a factor, one row, one element, and by how much.
 
-Checks of exercises, ``nbgrad.testing`` and the answers to a graph say with it what is wrong. None of its sentences
-holds the right numbers.
+Checks of exercises, ``nbgrad.testing`` and the answers to a graph explain mistakes with it. None of its sentences holds
+the right numbers.
 """
 
 import ast
@@ -97,8 +97,8 @@ def difference(
     Args:
         answer: numbers in any form that ``numbers_of`` takes.
         right: the right numbers, in any form too.
-        rtol: how far each number may be off, in units of the right one.
-        atol: how far besides, absolutely.
+        rtol: the allowed relative difference of each number.
+        atol: the allowed absolute difference, in addition.
         equal_nan: whether NaN is right where NaN is.
     """
     want = numbers_of(right)
@@ -261,7 +261,7 @@ def _sign_or_factor(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> 
 
 
 def _multiple(size: float, shape: tuple[int, ...], *, single: bool) -> str:
-    """What a factor that all numbers are off by stands for."""
+    """The probable cause of a wrong factor that all numbers share."""
     for factor, what in ((2.0, "too many"), (0.5, "missing")):
         if abs(size / factor - 1) < 1e-3:
             return f"a factor 2 is {what}: often that of a square, or of a value used twice"
@@ -338,7 +338,7 @@ def _rounded(got: torch.Tensor, want: torch.Tensor, _: _Tolerance) -> Deviation 
 
 def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     if got.numel() == 1:
-        return "it is not right, also not with another sign or a factor 2"
+        return "it is wrong by more than its sign or a factor 2"
     right = near.each(got, want)
     count = int(right.sum())
     return (

@@ -1,4 +1,4 @@
-"""The data of a new tensor: numbers, also from tensors in a list. Errors say what is wrong with other data."""
+"""The data of a new tensor: numbers, also from tensors in a list. Errors explain why other data do not work."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -47,7 +47,7 @@ def numbers(source: Any) -> Any:
 
 
 def _explained(make: Callable[..., torch.Tensor], source: Any, error: Exception) -> Exception:
-    """An error of the same kind that says what is wrong with ``source``; ``error`` itself if no fault is found."""
+    """An error of the same kind that explains the fault of ``source``; ``error`` itself if no fault is found."""
     wrong = _misfit(source)
     return error if wrong is None else type(error)(f"nbgrad.{make.__name__}() {wrong}")
 

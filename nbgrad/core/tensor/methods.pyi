@@ -329,29 +329,29 @@ class TensorMethods(Conversions):
     def bincount(self, weights: Array | None = None, minlength: int = 0) -> Tensor:
         """How often each number from 0 on occurs, or the sum of its weights; it has no gradient."""
     def bitwise_and(self, other: Operand) -> Tensor:
-        """The bits that both have of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """The bits that are 1 in both whole numbers, elementwise, broadcasting; it has no gradient."""
     def bitwise_and_(self, other: Operand) -> Tensor:
-        """In place: the bits that both have of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """In place: the bits that are 1 in both whole numbers, elementwise, broadcasting; it has no gradient."""
     def bitwise_left_shift(self, other: Operand) -> Tensor:
-        """The bits moved to the left of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """The bits of whole numbers, moved to the left, elementwise, broadcasting; it has no gradient."""
     def bitwise_left_shift_(self, other: Operand) -> Tensor:
-        """In place: the bits moved to the left of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """In place: the bits of whole numbers, moved to the left, elementwise, broadcasting; it has no gradient."""
     def bitwise_not(self) -> Tensor:
         """Every bit of whole numbers turned round, elementwise; it has no gradient."""
     def bitwise_not_(self) -> Tensor:
         """In place: every bit of whole numbers turned round, elementwise; it has no gradient."""
     def bitwise_or(self, other: Operand) -> Tensor:
-        """The bits that either has of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """The bits that are 1 in at least one of two whole numbers, elementwise, broadcasting; it has no gradient."""
     def bitwise_or_(self, other: Operand) -> Tensor:
-        """In place: the bits that either has of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """In place: the bits that are 1 in at least one of two whole numbers, elementwise, broadcasting; it has no gradient."""
     def bitwise_right_shift(self, other: Operand) -> Tensor:
-        """The bits moved to the right of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """The bits of whole numbers, moved to the right, elementwise, broadcasting; it has no gradient."""
     def bitwise_right_shift_(self, other: Operand) -> Tensor:
-        """In place: the bits moved to the right of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """In place: the bits of whole numbers, moved to the right, elementwise, broadcasting; it has no gradient."""
     def bitwise_xor(self, other: Operand) -> Tensor:
-        """The bits that exactly one has of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """The bits that are 1 in exactly one of two whole numbers, elementwise, broadcasting; it has no gradient."""
     def bitwise_xor_(self, other: Operand) -> Tensor:
-        """In place: the bits that exactly one has of whole numbers, elementwise, broadcasting; it has no gradient."""
+        """In place: the bits that are 1 in exactly one of two whole numbers, elementwise, broadcasting; it has no gradient."""
     def bmm(self, mat2: Array) -> Tensor:
         """Products of two batches of matrices, pair by pair."""
     def broadcast_to(self, *sizes: int | Sequence[int], size: Sequence[int] = ()) -> Tensor:
@@ -551,13 +551,13 @@ class TensorMethods(Conversions):
     def fmin(self, other: Operand) -> Tensor:
         """The smaller of two, elementwise, broadcasting; where one is NaN, the other one."""
     def fmod(self, other: Operand) -> Tensor:
-        """What a division rounded towards 0 leaves, with the sign of the dividend, as C's ``fmod``; broadcasting."""
+        """The remainder of a division rounded towards 0, with the sign of the dividend, as C's ``fmod``; broadcasting."""
     def fmod_(self, other: Operand) -> Tensor:
-        """In place: what a division rounded towards 0 leaves, with the sign of the dividend, as C's ``fmod``; broadcasting."""
+        """In place: the remainder of a division rounded towards 0, with the sign of the dividend, as C's ``fmod``; broadcasting."""
     def frac(self) -> Tensor:
-        """What is left of each element without its whole part, with the sign of the element."""
+        """The fractional part of each element, with the sign of the element."""
     def frac_(self) -> Tensor:
-        """In place: what is left of each element without its whole part, with the sign of the element."""
+        """In place: the fractional part of each element, with the sign of the element."""
     def frexp(self) -> MantissaAndExponent:
         """A number as a mantissa between 1/2 and 1 in size and a power of 2, elementwise."""
     def gather(self, dim: int, index: Array, *, sparse_grad: bool = False) -> Tensor:
@@ -571,9 +571,9 @@ class TensorMethods(Conversions):
     def ge_(self, b: Operand) -> Tensor:
         """In place: whether a >= b, elementwise, broadcasting: a bool tensor, which has no gradient."""
     def gelu_(self, approximate: str = "none") -> Tensor:
-        """In place: the input times the probability that a normal variable is below it, elementwise."""
+        """In place: the input times the probability that a standard normal number is below the input, elementwise."""
     def geometric_(self, p: float, *, generator: torch.Generator | None = None) -> Tensor:
-        """In place: how many tries it takes until what has the probability ``p`` happens; they have no gradient."""
+        """In place: numbers of tries until an event of probability ``p`` happens; they have no gradient."""
     def ger(self, vec2: Array) -> Tensor:
         """The products of each element of one vector with each of the other, as a matrix."""
     def greater(self, b: Operand) -> Tensor:
@@ -640,9 +640,9 @@ class TensorMethods(Conversions):
     def index_put_(self, indices: Sequence[Array | None], values: Array, accumulate: bool = False) -> Tensor:
         """In place: the elements at ``indices`` replaced by ``values``, or ``values`` added with ``accumulate``."""
     def index_reduce(self, dim: int, index: Array, source: Array, reduce: str, *, include_self: bool = True) -> Tensor:
-        """What ``source`` sends slice by slice along ``dim`` to the numbers in ``index``, reduced into input."""
+        """The input, with the slices of ``source`` reduced into it along ``dim`` at the numbers in ``index``."""
     def index_reduce_(self, dim: int, index: Array, source: Array, reduce: str, *, include_self: bool = True) -> Tensor:
-        """In place: what ``source`` sends slice by slice along ``dim`` to the numbers in ``index``, reduced."""
+        """In place: the slices of ``source`` reduced into this tensor along ``dim`` at the numbers in ``index``."""
     def index_select(self, dim: int, index: Array) -> Tensor:
         """The slices along ``dim`` at the numbers in ``index``, in torch's order of arguments."""
     def inner(self, other: Array) -> Tensor:
@@ -675,7 +675,7 @@ class TensorMethods(Conversions):
         length: int | None = None,
         return_complex: bool | None = False,
     ) -> Tensor:
-        """The signal that has the frames whose Fourier transforms are given, where they overlap the best between them."""
+        """The signal whose frames have the given Fourier transforms; where frames overlap, the best fit to all of them."""
     def kaiming_normal_(
         self,
         a: float = 0,
@@ -755,17 +755,17 @@ class TensorMethods(Conversions):
     def logdet(self) -> Tensor:
         """The logarithm of the determinant of square matrices; NaN where it is negative."""
     def logical_and(self, other: Operand) -> Tensor:
-        """Whether both is true, elementwise, broadcasting; all but 0 counts as true. No gradient."""
+        """Whether both are true, elementwise, broadcasting; all but 0 counts as true. No gradient."""
     def logical_and_(self, other: Operand) -> Tensor:
-        """In place: whether both is true, elementwise, broadcasting; all but 0 counts as true. No gradient."""
+        """In place: whether both are true, elementwise, broadcasting; all but 0 counts as true. No gradient."""
     def logical_not(self) -> Tensor:
         """Whether each element is 0: a bool tensor, which has no gradient."""
     def logical_not_(self) -> Tensor:
         """In place: whether each element is 0: a bool tensor, which has no gradient."""
     def logical_or(self, other: Operand) -> Tensor:
-        """Whether either or both is true, elementwise, broadcasting; all but 0 counts as true. No gradient."""
+        """Whether at least one is true, elementwise, broadcasting; all but 0 counts as true. No gradient."""
     def logical_or_(self, other: Operand) -> Tensor:
-        """In place: whether either or both is true, elementwise, broadcasting; all but 0 counts as true. No gradient."""
+        """In place: whether at least one is true, elementwise, broadcasting; all but 0 counts as true. No gradient."""
     def logical_xor(self, other: Operand) -> Tensor:
         """Whether exactly one is true, elementwise, broadcasting; all but 0 counts as true. No gradient."""
     def logical_xor_(self, other: Operand) -> Tensor:
@@ -891,7 +891,7 @@ class TensorMethods(Conversions):
     def nanquantile(
         self, q: float | Array, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
     ) -> Tensor:
-        """The quantiles of what is not NaN, with the settings of ``quantile``; NaN where there is nothing."""
+        """The quantiles of the elements that are not NaN, with the settings of ``quantile``; NaN if there are none."""
     def nansum(
         self, dim: int | Sequence[int] | None = None, keepdim: bool = False, dtype: torch.dtype | None = None
     ) -> Tensor:
@@ -899,7 +899,7 @@ class TensorMethods(Conversions):
     def narrow(self, dim: int, start: int | None, length: int) -> Tensor:
         """The ``length`` slices along ``dim`` from ``start`` on, in the same memory."""
     def narrow_copy(self, *, dim: int, start: int | None, length: int) -> Tensor:
-        """What ``narrow`` gives, in memory of its own."""
+        """The result of ``narrow``, in memory of its own."""
     def ne(self, b: Operand) -> Tensor:
         """Whether a != b, elementwise, broadcasting: a bool tensor, which has no gradient."""
     def ne_(self, b: Operand) -> Tensor:
@@ -1034,9 +1034,9 @@ class TensorMethods(Conversions):
     def relu_(self) -> Tensor:
         """In place: the rectified linear unit: x where it is positive, 0 elsewhere."""
     def remainder(self, other: Operand) -> Tensor:
-        """What a division rounded down leaves, with the sign of the divisor, as Python's ``%``; broadcasting."""
+        """The remainder of a division rounded down, with the sign of the divisor, as Python's ``%``; broadcasting."""
     def remainder_(self, other: Operand) -> Tensor:
-        """In place: what a division rounded down leaves, with the sign of the divisor, as Python's ``%``; broadcasting."""
+        """In place: the remainder of a division rounded down, with the sign of the divisor, as Python's ``%``; broadcasting."""
     def renorm(self, p: float, dim: int, maxnorm: float) -> Tensor:
         """Each slice along ``dim`` whose norm of order p is above ``maxnorm`` scaled down to it; the others as they are."""
     def renorm_(self, p: float, dim: int, maxnorm: float) -> Tensor:
@@ -1050,15 +1050,15 @@ class TensorMethods(Conversions):
         *,
         output_size: int | Sequence[int | None] | None = None,
     ) -> Tensor:
-        """Each slice along ``dim`` so many times, one after the other; without ``dim`` each element, as a vector."""
+        """Each slice along ``dim``, repeated ``repeats`` times in a row; without ``dim`` each element, as a vector."""
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """The same elements, in the same order, in another shape; one size may be -1 and is worked out."""
     def reshape_as(self, other: Array) -> Tensor:
         """The elements in the shape of another tensor."""
     def resolve_conj(self) -> Tensor:
-        """The same numbers, with a conjugate that was only marked carried out."""
+        """The same numbers in memory: carries out a conjugation that was only marked."""
     def resolve_neg(self) -> Tensor:
-        """The same numbers, with a minus sign that was only marked carried out."""
+        """The same numbers in memory: carries out a change of sign that was only marked."""
     def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] = ()) -> Tensor:
         """The elements moved along these dimensions, or along all of them as one vector; what leaves comes in again."""
     def rot90(self, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
@@ -1096,9 +1096,9 @@ class TensorMethods(Conversions):
     def scatter_add_(self, dim: int, index: Array, src: Array) -> Tensor:
         """In place: ``src`` added along ``dim`` at the numbers in ``index``."""
     def scatter_reduce(self, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True) -> Tensor:
-        """What ``src`` sends along ``dim`` to the numbers in ``index``, reduced into input."""
+        """The input, with the elements of ``src`` reduced into it along ``dim`` at the numbers in ``index``."""
     def scatter_reduce_(self, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True) -> Tensor:
-        """In place: what ``src`` sends along ``dim`` to the numbers in ``index``, reduced."""
+        """In place: the elements of ``src`` reduced into this tensor along ``dim`` at the numbers in ``index``."""
     def select(self, dim: int, index: int) -> Tensor:
         """The slice at ``index`` along ``dim``, without that dimension, in the same memory."""
     def select_scatter(self, src: Array, dim: int, index: int) -> Tensor:
@@ -1198,7 +1198,7 @@ class TensorMethods(Conversions):
     def sum_to_size(self, *size: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
         """Sum over leading dimensions, and over those that are 1 in ``size``: the undoing of a broadcast."""
     def svd(self, some: bool = True, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-        """The singular values of matrices and their singular vectors, both as columns, as torch had it first."""
+        """The singular values and vectors of matrices, as torch's older svd: all vectors are columns."""
     def swapaxes(self, dim0: int, dim1: int) -> Tensor:
         """Two dimensions swapped, without copying."""
     def swapaxes_(self, dim0: int, dim1: int) -> Tensor:
@@ -1286,7 +1286,7 @@ class TensorMethods(Conversions):
     def triangular_solve(
         self, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """The solution of a triangular system, and a copy of its matrix, as torch had it first."""
+        """The solution of a triangular system, and a copy of its matrix, as torch's older function returns them."""
     def tril(self, diagonal: int = 0) -> Tensor:
         """The lower triangle of matrices: 0 above the diagonal, which ``diagonal`` moves up."""
     def tril_(self, diagonal: int = 0) -> Tensor:
@@ -1331,9 +1331,9 @@ class TensorMethods(Conversions):
     ) -> Any:
         """The elements, or the slices along ``dim``, each once where it follows itself; with the settings of ``unique``."""
     def unsafe_chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-        """What ``chunk`` gives, each in memory of its own."""
+        """The parts that ``chunk`` makes, each in memory of its own."""
     def unsafe_split(self, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-        """What ``split`` gives, each in memory of its own."""
+        """The parts that ``split`` makes, each in memory of its own."""
     def unsqueeze(self, dim: int) -> Tensor:
         """A new dimension of size 1 at ``dim``, without copying."""
     def unsqueeze_(self, dim: int) -> Tensor:
@@ -1347,7 +1347,7 @@ class TensorMethods(Conversions):
     ) -> Tensor:
         """Variance of all elements, or over ``dim`` (a number or a tuple of numbers)."""
     def vdot(self, other: Array) -> Tensor:
-        """Product of two vectors, the first of them conjugated: the length of a complex vector, squared, is real so."""
+        """Product of two vectors, the first of them conjugated, so that the product of a vector with itself is real."""
     @overload
     def view(self, *size: int | Sequence[int]) -> Tensor:
         """The same memory in another shape, or with its bits read as another element type."""

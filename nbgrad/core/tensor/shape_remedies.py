@@ -1,4 +1,4 @@
-"""What to write where the shapes of the operands do not fit: the remedy that follows torch's own words."""
+"""Remedies for operands whose shapes do not fit; they follow torch's own words."""
 
 import re
 from collections.abc import Iterator

@@ -12,7 +12,7 @@ _OWN: Any = TensorBase.__dict__["_grad"]
 
 
 class SharedGradient:
-    """What such a leaf has besides: its ``.grad`` is that of torch's tensor, as long as ``_shared_with()`` gives one.
+    """The part of such a leaf that shares: its ``.grad`` is that of the torch tensor that ``_shared_with()`` gives.
 
     A class of it has a slot ``_gradient``, for the tensor of ours that stands for torch's gradient.
     """

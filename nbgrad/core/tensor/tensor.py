@@ -37,7 +37,7 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
     Make one with ``nbgrad.tensor``. Operators and methods come from the op table and carry torch's names.
 
     Attributes:
-        name: what the picture calls it; variable and parameter names fill it in where it is None.
+        name: its name in the picture; if it is None, the name of its variable or parameter is taken.
     """
 
     __slots__ = ("__dict__",)  # for the user's attributes, such as t.tag = 1; it is made when the first is set
@@ -70,7 +70,7 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
 
     @property
     def origin(self) -> Origin:
-        """The node that made this tensor, or its leaf; a leaf is made when it is first asked for."""
+        """The node or output of the op that made this tensor; otherwise its leaf, which the first access makes."""
         if self._known_origin() is None:
             self._origin = Leaf(self)
         origin: Origin = self._origin
@@ -86,14 +86,14 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
 
     @property
     def kind(self) -> str:
-        """What the picture draws: "op" for a computed tensor, "leaf" for one that needs a gradient, or "constant"."""
+        """The kind of its box in the picture: "op" if computed, "leaf" if it needs a gradient, else "constant"."""
         if self.grad_fn is not None:
             return "op"
         return "leaf" if self._needs_grad else "constant"
 
     @property
     def requires_grad(self) -> bool:
-        """Whether a backward gives this tensor, or what it was made from, a gradient."""
+        """Whether a backward computes a gradient for this tensor, or for a tensor that it was computed from."""
         return self._needs_grad
 
     @requires_grad.setter
@@ -200,8 +200,8 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
     def accumulate(self, gradient: Any, taken: set[int] | None, *, create_graph: bool) -> None:
         """Add ``gradient`` to ``.grad``; the engine calls it once per backward.
 
-        The first gradient becomes ``.grad`` without a copy if it has the layout of the data and its memory is not
-        ``taken``. If ``taken`` is None, it is copied.
+        ``taken`` is the set of memories that ``.grad`` must not share; if it is None, ``gradient`` is copied. Otherwise
+        the first gradient becomes ``.grad`` without a copy, if it has the layout of the data.
         """
         around = _WRITING._is_owned()  # type: ignore[attr-defined]  # what threading.Condition asks a lock
         try:
@@ -245,7 +245,8 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
     def register_hook(self, hook: Callable[["Tensor"], "Tensor | None"]) -> RemovableHandle:
         """Call ``hook(grad)`` in each backward when the gradient of this tensor is complete.
 
-        A tensor that the hook returns goes on in its place. The handle takes the hook away with ``remove()``.
+        If the hook returns a tensor, it replaces the gradient. The method ``remove()`` of the returned handle removes
+        the hook.
 
         Raises:
             RuntimeError: the tensor needs no gradient; in the backward: the hook returned another shape or type.
@@ -365,7 +366,7 @@ if hasattr(
 
 
 def _no_grad_kept(tensor: Tensor) -> str:
-    """What there is to say where the ``.grad`` of a tensor is asked for that an op made."""
+    """The warning for an access to the ``.grad`` of a tensor that an op made."""
     frame = user_frame()
     name = variable_name(lambda one: one is tensor)
     replaced = None if name is None else replacement(frame, name)

@@ -2,7 +2,7 @@
 
 Such code asks before it takes what it is given for a tensor. Python asks an object for its ``__class__`` where its type
 alone says no, and our tensors answer with torch's. nbgrad itself, and torch where it needs a tensor of its own, get the
-true class: for them, what is an instance of ``torch.Tensor`` has to be one.
+true class: for them, an instance of ``torch.Tensor`` has to be a real one.
 
 Torch's parts in C++ ask in the same way, and then read the memory of a tensor of their own, which ours do not have. So
 the answer is torch's class only to a call of ``isinstance`` in Python, whose bytecode says with which classes.

@@ -42,7 +42,7 @@ class Path:
         self.bound = not names.isdisjoint(_BOUND)
 
     def follow(self, x: Any) -> Any:
-        """What the ops of the path make of ``x``, a raw torch tensor or a ``Tensor``."""
+        """The result of the ops of the path for ``x``, a raw torch tensor or a ``Tensor``."""
         for op, settings in self.steps:
             x = op(x, **settings)
         return x
@@ -56,7 +56,7 @@ class Path:
         return room.copy_(x)
 
     def picked(self, x: torch.Tensor) -> torch.Tensor:
-        """What the ops make of ``x``, of the base's shape: a view of it where its layout will do."""
+        """The result of the ops for ``x``, which has the base's shape: a view of it if its layout allows that."""
         alike = self.offset is None and x.stride() == self.strides and not x.is_conj() and not x.is_neg()
         seen: torch.Tensor = self.follow(x if alike or not self.bound else self.laid(x))
         return seen
@@ -84,7 +84,7 @@ class ViewOutput:
 
 
 class View:
-    """What a view holds.
+    """The alias of a view.
 
     Attributes:
         base: the tensor that is no view itself and whose memory this is.
@@ -151,7 +151,7 @@ class View:
 
 
 class Views:
-    """What a base holds: weak references to the views whose origin is up to date, and to those that are behind.
+    """The alias of a base: weak references to the views whose origin is up to date, and to those that are behind.
 
     Attributes:
         cut: whether the base was cut from its history, which views of it still have.

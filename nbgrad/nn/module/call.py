@@ -36,7 +36,7 @@ class Hook(NamedTuple):
 
 
 class CalledModule(Protocol):
-    """What this file asks of a module."""
+    """The parts of a module that this file uses."""
 
     _runs_functions: ClassVar[bool]
 
@@ -49,7 +49,7 @@ class CalledModule(Protocol):
 
 
 class ComparedCall(Protocol):
-    """What ``from_torch`` has the first call of a module do."""
+    """The check that ``from_torch`` runs in the first call of a module."""
 
     def run(self, module: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any: ...
 
@@ -122,7 +122,7 @@ def run_forward_pre_hooks(
 def run_forward_hook(
     module: CalledModule, hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
 ) -> Any:
-    """What a hook after the forward returns."""
+    """The result of a hook after the forward."""
     return hook.run(module, args, kwargs, output) if hook.with_kwargs else hook.run(module, args, output)
 
 
@@ -132,7 +132,7 @@ def run_after_error(
     """Run a hook that is always called; an error in it is a warning, for there is one already."""
     try:
         returned = run_forward_hook(module, hook, args, kwargs, output)
-    except Exception as error:  # whatever it is, the first one is to be seen
+    except Exception as error:  # of any kind: the user should see the first one
         warnings.warn(
             "module forward hook with ``always_call=True`` raised an exception that was silenced as another error was "
             f"raised in forward: {error}",
@@ -183,7 +183,7 @@ class BackwardHooks:
         return passed
 
     def output(self, output: Any) -> Any:
-        """What the forward returned; the gradients of the tensors in it run the hooks."""
+        """The result of the forward, in which the gradients of the tensors run the hooks."""
         if not self.before and not self.after:
             return output
         if not isinstance(output, Tensor | tuple):
@@ -286,7 +286,7 @@ class _Origin:
 
 
 def _wrong(module: CalledModule, args: tuple[Any, ...], error: Exception) -> str | None:
-    """What is wrong with the input of a block that raised ``error``, if it is that."""
+    """The message about the input of a block that raised ``error``, if the input is the cause."""
     if args and isinstance(args[0], Tensor):
         return module._misfit(args[0]) if isinstance(error, _SHAPE_ERRORS) else None
     plain = isinstance(error, AttributeError) and is_own(type(module).forward) and not module._runs_functions

@@ -19,7 +19,7 @@ class Lazy(_Base):
     """To be mixed in before a block: the block without its first argument, its input's size, until it is called once.
 
     A subclass says in ``_learn`` what it takes from an input. After that it is an ordinary block of the class
-    ``becomes``: the parameters stay the same objects, but an optimizer is to be made only then.
+    ``becomes``: the parameters stay the same objects, but make an optimizer only then.
     """
 
     _becomes: ClassVar[type[Module]]

@@ -68,8 +68,8 @@ class Module:
 
     Attributes:
         training: True in training mode, False after ``eval()``.
-        __formula__: what the block computes, in LaTeX; the view shows it with the first line of the docstring. A class
-            of your own may say it, too.
+        __formula__: the formula of the block, in LaTeX; the view shows it with the first line of the docstring. You may
+            set it in a class of your own.
     """
 
     training: bool
@@ -81,8 +81,8 @@ class Module:
     _runs_functions: ClassVar[bool] = False
     """Whether the forward runs functions that it was given, besides modules: the lines of their ops are looked for."""
 
-    # What each registered attribute is: "parameter", "buffer", "transient" (a buffer that is not saved) or "module".
-    # The values are plain attributes, so that reading ``self.weight`` costs what any attribute does.
+    # The role of each registered attribute: "parameter", "buffer", "transient" (a buffer that is not saved) or
+    # "module". The values are plain attributes, so that reading ``self.weight`` costs what any attribute does.
     _roles: dict[str, str]
 
     _hooks: ModuleHooks | None = None
@@ -92,7 +92,8 @@ class Module:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
             given = f"keyword argument {next(iter(kwargs))!r}" if kwargs else f"{len(args)} positional arguments"
-            raise TypeError(f"{type(self).__name__}.__init__() takes nothing that Module.__init__() could: got {given}")
+            name = type(self).__name__
+            raise TypeError(f"{name}.__init__() passed {given} to Module.__init__(), which takes no arguments")
         self.__dict__["_roles"] = {}
         self.training = True
         if self.call_super_init:
@@ -127,11 +128,11 @@ class Module:
             raise
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; every subclass defines it."""
+        """Compute the output; every subclass defines this method."""
         raise NotImplementedError(f'{type(self).__name__} has no "forward": define it to say what the module computes')
 
     def _misfit(self, _input: Tensor) -> str | None:
-        """What is wrong with the shape of an input on which ``forward`` raised an error, if it is that."""
+        """The message about an input on which ``forward`` raised an error, if its shape is the cause."""
         return None
 
     def _with_hooks(self, *args: Any, **kwargs: Any) -> Any:
@@ -187,14 +188,14 @@ class Module:
         return [name for name in super().__dir__() if name.isidentifier()]
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Make ``param`` the parameter ``name``; None keeps the name for a parameter that this module does without."""
+        """Make ``param`` the parameter ``name``; None says that this module does not have this parameter."""
         self._register(name, param, "parameter")
 
     def register_buffer(self, name: str, tensor: Tensor | torch.Tensor | None, persistent: bool = True) -> None:
         """Make ``tensor`` the buffer ``name``: state that is not learned, but moves with the module.
 
         Args:
-            name: the attribute to read it by.
+            name: the name of its attribute.
             tensor: its value; a torch tensor shares its memory.
             persistent: whether ``state_dict`` holds it.
         """
@@ -239,7 +240,7 @@ class Module:
             value.name = name
 
     def _renew(self, name: str, data: torch.Tensor) -> None:
-        """Give the buffer ``name`` other data; hooks hear of what is registered, not of this."""
+        """Give the buffer ``name`` other data. Hooks run for a registration, not for this."""
         module_changes.count += 1
         self.__dict__[name] = renewed = tensor(data)
         renewed.name = name
@@ -267,8 +268,8 @@ class Module:
         """This module and every one below it, each with its path, parents before children.
 
         Args:
-            memo: modules to leave out; those found are added.
-            prefix: what the paths begin with.
+            memo: a set of modules to leave out; the modules found are added to it.
+            prefix: the text before each path.
             remove_duplicate: whether a shared module comes once, under its first path.
         """
         seen: set[Any] = set() if memo is None else memo
@@ -331,7 +332,7 @@ class Module:
         recurse: bool = True,
         remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Any]]:
-        """What ``get_members_fn(module)`` gives for each module, pairs of name and value, by path."""
+        """The pairs of name and value that ``get_members_fn(module)`` returns for each module, by path."""
         seen: set[Any] = set()
         walk: Any = (
             self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
@@ -371,7 +372,7 @@ class Module:
 
         Args:
             target: the path.
-            module: what goes there.
+            module: the new module.
             strict: whether there has to be one already.
 
         Raises:
@@ -441,7 +442,7 @@ class Module:
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Say of every parameter whether it gets gradients; False freezes the module."""
+        """Set for every parameter whether it gets gradients; False freezes the module."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
@@ -487,7 +488,8 @@ class Module:
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move parameters and buffers to a device, and change the element type of those with floating point numbers.
 
-        Call it as ``module.to("cuda")``, ``module.to(torch.float64)``, with both, or with a tensor to be like.
+        Call it as ``module.to("cuda")``, ``module.to(torch.float64)``, with both, or with a tensor whose device and
+        element type they get.
 
         Args:
             args: the device, the element type, or a tensor that has both.
@@ -517,19 +519,19 @@ class Module:
         return self._apply(_for_both(lambda data: data.type(dst_type)))
 
     def float(self) -> Self:
-        """Floating point parameters and buffers as ``float32``."""
+        """Convert floating point parameters and buffers to ``float32``."""
         return self._as(torch.float32)
 
     def double(self) -> Self:
-        """Floating point parameters and buffers as ``float64``."""
+        """Convert floating point parameters and buffers to ``float64``."""
         return self._as(torch.float64)
 
     def half(self) -> Self:
-        """Floating point parameters and buffers as ``float16``."""
+        """Convert floating point parameters and buffers to ``float16``."""
         return self._as(torch.float16)
 
     def bfloat16(self) -> Self:
-        """Floating point parameters and buffers as ``bfloat16``."""
+        """Convert floating point parameters and buffers to ``bfloat16``."""
         return self._as(torch.bfloat16)
 
     def _as(self, dtype: torch.dtype) -> Self:
@@ -553,9 +555,9 @@ class Module:
         return self.to(check_device("cuda" if place is None else place))
 
     def to_empty(self, *, device: "torch.device | str | int | None", recurse: bool = True) -> Self:
-        """Parameters and buffers with arbitrary values on ``device``; default: that of the active graph.
+        """Give parameters and buffers new memory on ``device``, with arbitrary values; default: the graph's device.
 
-        With ``recurse=False`` only this module's own. It brings a model that was made on the device "meta" to life.
+        With ``recurse=False`` only those of this module itself. After it, a model made on the device "meta" has memory.
         """
         place = current().device if device is None else torch.device(device)
         return self._apply(_for_both(lambda data: torch.empty_like(data, device=place)), recurse=recurse)
@@ -595,7 +597,7 @@ class Module:
 
         Args:
             destination: a dict to add them to, instead of a new one.
-            prefix: what the keys begin with.
+            prefix: the text before each key.
             keep_vars: give the parameters and buffers themselves, not their data.
         """
         saved: Any = destination
@@ -671,7 +673,7 @@ class Module:
         ``load_state_dict`` calls it for each module: a subclass that loads in another way overrides it.
 
         Args:
-            state_dict: values by path; what is changed in it is loaded, and seen by the modules below this one.
+            state_dict: values by path. A change in it also holds for the modules below this one.
             prefix: what the paths of this module's values begin with.
             local_metadata: what ``state_dict`` says of this module, as its ``version``.
             strict: whether to report keys that are missing or unexpected.
@@ -704,11 +706,11 @@ class Module:
         return self._roles.get(name) != "module" if below else name not in known
 
     def get_extra_state(self) -> Any:
-        """What ``state_dict`` is to hold beyond tensors; a subclass that has some defines this."""
+        """The state of this module besides tensors, for ``state_dict``. A subclass with such state defines it."""
         raise RuntimeError("Reached a code path in Module.get_extra_state() that should never be called.")
 
     def set_extra_state(self, state: Any) -> None:  # noqa: ARG002
-        """Take what ``get_extra_state`` gave; a subclass that has some defines this."""
+        """Restore the state that ``get_extra_state`` returned. A subclass with such state defines this method."""
         raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
 
     def _loads_plainly(self) -> bool:
@@ -728,11 +730,11 @@ class Module:
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(module, args)`` before each forward; what it returns takes the place of the arguments.
+        """Call ``hook(module, args)`` before each forward; a value that it returns replaces the arguments.
 
         Args:
             hook: the function; with ``with_kwargs`` it gets ``(module, args, kwargs)`` and returns both, or None.
-            prepend: whether it runs before the hooks that are there, not after.
+            prepend: whether it runs before the hooks that are already registered, not after them.
             with_kwargs: whether it sees the named arguments.
         """
         return add_hook(self._made_hooks().before, Hook(hook, with_kwargs), prepend)
@@ -745,11 +747,11 @@ class Module:
         with_kwargs: bool = False,
         always_call: bool = False,
     ) -> RemovableHandle:
-        """Call ``hook(module, args, output)`` after each forward; what it returns takes the output's place.
+        """Call ``hook(module, args, output)`` after each forward; a value that it returns replaces the output.
 
         Args:
             hook: the function; with ``with_kwargs`` it gets ``(module, args, kwargs, output)``.
-            prepend: whether it runs before the hooks that are there, not after.
+            prepend: whether it runs before the hooks that are already registered, not after them.
             with_kwargs: whether it sees the named arguments.
             always_call: whether it runs, with None for the output, even if the forward raises an error.
         """
@@ -758,15 +760,15 @@ class Module:
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, grad_output)`` in each backward when the gradients of the outputs are complete.
 
-        ``grad_output`` is a tuple; what the hook returns goes on in its place.
+        ``grad_output`` is a tuple; a tuple that the hook returns replaces it.
         """
         return add_hook(self._made_hooks().backward_before, Hook(hook), prepend)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, grad_input, grad_output)`` in each backward when the inputs' gradients are complete.
 
-        Both are tuples, with None for what has no gradient; ``grad_input`` is that of the positional arguments, and
-        what the hook returns goes on in its place.
+        Both are tuples, with None for a tensor that has no gradient. ``grad_input`` holds the gradients of the
+        positional arguments; a tuple that the hook returns replaces it.
         """
         return add_hook(self._made_hooks().backward_after, Hook(hook), prepend)
 
@@ -774,7 +776,7 @@ class Module:
         """Torch's older hook, which sees the gradients of whatever op the module runs last.
 
         Raises:
-            NotImplementedError: always; ``register_full_backward_hook`` sees those of the module's inputs.
+            NotImplementedError: always; ``register_full_backward_hook`` sees the gradients of the inputs of the module.
         """
         raise NotImplementedError(
             "register_backward_hook() is deprecated in torch, and what it sees depends on the op that a module runs "
@@ -802,7 +804,7 @@ class Module:
         return self._add_hook("saved", SavingHook(hook, apart=True))
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook`` before each ``load_state_dict``; what it changes in the ``state_dict`` is loaded.
+        """Call ``hook`` before each ``load_state_dict``; it may change the ``state_dict`` that is loaded.
 
         It gets ``(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)``.
         """
@@ -900,7 +902,7 @@ class Module:
     # Printing.
 
     def extra_repr(self) -> str:
-        """What ``repr`` shows between the parentheses: the settings of the block."""
+        """The text that ``repr`` shows between the parentheses: the settings of the block."""
         return ""
 
     def _get_name(self) -> str:

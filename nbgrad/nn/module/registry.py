@@ -1,4 +1,4 @@
-"""What a module may register under which role, and the paths of what it holds."""
+"""The types that a module may register in each role, and the paths of its members."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def join(path: str, name: str) -> str:
 
 
 def check_foreign(kind: str, name: str, value: torch.nn.Module | torch.nn.Parameter, module: type) -> None:
-    """Raise an error if the attribute ``name`` of a ``kind`` is to be torch's own and learns: no optimizer finds it.
+    """Raise an error if the new attribute ``name`` of a ``kind`` is torch's own and learns: no optimizer finds it.
 
     A torch module that holds a ``module``, the class of our own, or a parameter of ours is such an error too.
     """

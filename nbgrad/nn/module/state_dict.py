@@ -17,7 +17,7 @@ EXTRA = "_extra_state"
 
 
 class IncompatibleKeys(NamedTuple):
-    """What ``load_state_dict`` could not match; both empty when it was strict."""
+    """The keys that ``load_state_dict`` could not match; both lists are empty when it was strict."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -52,7 +52,7 @@ class SavingHooks:
 
 
 class SavedModule(Protocol):
-    """What this file asks of a module."""
+    """The parts of a module that this file uses."""
 
     _roles: dict[str, str]
 
@@ -77,7 +77,7 @@ class SavedModule(Protocol):
 
 
 class Entry(NamedTuple):
-    """A value of a module, and what is to be loaded into it."""
+    """A value of a module, and the value to load into it."""
 
     module: SavedModule
     name: str
@@ -169,7 +169,7 @@ class Load:
 
     @contextmanager
     def undone_by_errors(self) -> Iterator[None]:
-        """Inside it an error puts back what was remembered."""
+        """A context in which an error restores the remembered values."""
         try:
             yield
         except BaseException:
@@ -215,7 +215,7 @@ class Load:
             if not lazy and overlaps(value.data):
                 return f"several elements of {key} share one number in memory, as after expand(): clone() it first"
         elif value.requires_grad and not differentiable(data.dtype):
-            return f"{key} is a parameter that needs a gradient, which {dtype_name(data.dtype)} has not"
+            return f"{key} is a parameter that needs a gradient, but {dtype_name(data.dtype)} has no gradients"
         elif isinstance(value, Parameter):
             other = self._tied.setdefault(id(value), data)
             if other is not data and not (other.shape == data.shape and torch.equal(other, data)):

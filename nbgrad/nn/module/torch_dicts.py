@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 
 class _Holder(Protocol):
-    """What this file asks of a module."""
+    """The parts of a module that this file uses."""
 
     _roles: dict[str, str]
 
@@ -17,7 +17,8 @@ class _Holder(Protocol):
 class Held(MutableMapping[str, Any]):
     """A module's own parameters, buffers or modules by name, with None for what it does without.
 
-    What is put in is checked as what is assigned to an attribute; what is taken out is no attribute any more.
+    A value that is put in is checked like a value assigned to an attribute. A value that is taken out is no attribute
+    any more.
     """
 
     def __init__(self, module: _Holder, *roles: str) -> None:
@@ -46,7 +47,7 @@ class Held(MutableMapping[str, Any]):
         return sum(1 for _ in self)
 
     def copy(self) -> dict[str, Any]:
-        """What it holds now, in a dict that is no module's."""
+        """The present entries, in a dict that belongs to no module."""
         return dict(self)
 
     __copy__ = copy
@@ -92,7 +93,7 @@ class TransientNames(MutableSet[str]):
 class HookFunctions(MutableMapping[int, Callable[..., Any]]):
     """The functions of a module's hooks of one kind by their numbers, in the order in which they run.
 
-    What is taken out does not run any more; ``register_forward_hook`` and its like put in.
+    A hook that is taken out does not run any more; ``register_forward_hook`` and its like add hooks.
     """
 
     def __init__(self, table: MutableMapping[int, Any]) -> None:

@@ -1,6 +1,6 @@
 """``Module``, and the hooks of all modules, under the names of ``torch.nn.modules.module``.
 
-There is one list of such hooks: what is registered here or there runs on nbgrad's modules and on torch's.
+There is one list of such hooks: a hook registered here or in torch runs on nbgrad's modules and on torch's.
 """
 
 from torch.nn.modules.module import (

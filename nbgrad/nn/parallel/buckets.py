@@ -40,7 +40,7 @@ class Bucket:
         self._own_uses = memory_uses(self.flat)
 
     def renew(self) -> bool:
-        """Take new memory if somebody else holds a part of it: a gradient of an earlier backward.
+        """Take new memory if a tensor outside holds a part of it: a gradient of an earlier backward.
 
         Returns:
             Whether the memory is new.

@@ -52,15 +52,16 @@ class DistributedDataParallel(Module, Joinable):
         init_sync: whether the processes compare their modules, and take the values of rank 0, when they wrap them.
         process_group: the group; default: that of ``torch.distributed.init_process_group``.
         bucket_cap_mb: how many MiB a bucket may have; default: 25, and 1 for the first.
-        find_unused_parameters: whether a backward may leave parameters out, other ones in each process. It costs a walk
-            over the graph and one more message.
+        find_unused_parameters: whether a backward may leave parameters out, which may differ between processes. It
+            costs a walk over the graph and one more message.
         check_reduction: torch has deprecated it; it does nothing.
-        gradient_as_bucket_view: whether each ``.grad`` always is the same part of its bucket, also where an earlier
-            ``.grad`` is still held, which then changes. Without it, a new ``.grad`` is a part of the bucket too, and
-            the bucket gets new memory if that ``.grad`` is still held when the next average is written.
-        static_graph: whether all backwards reach the same parameters as the first. It finds unused ones once.
-        delay_all_reduce_named_params, param_to_hook_all_reduce, mixed_precision, device_mesh: not here.
-        skip_all_reduce_unused_params, batched_grad_copy: not here.
+        gradient_as_bucket_view: whether each ``.grad`` always is the same part of the memory of its bucket. A variable
+            that still holds an earlier ``.grad`` then changes with it. If False, a ``.grad`` is a part of the bucket
+            too, but the bucket gets new memory if the ``.grad`` is still held when the next average is written.
+        static_graph: whether all backwards reach the same parameters as the first. Unused ones are then searched only
+            once.
+        delay_all_reduce_named_params, param_to_hook_all_reduce, mixed_precision, device_mesh: not supported.
+        skip_all_reduce_unused_params, batched_grad_copy: not supported.
         bucket_cap_mb_list: how many MiB the first bucket may have, the second, and so on; the last is for the rest.
         forward_sync_buffers: the newer name of ``broadcast_buffers``; with False buffers are still equal at the start.
 
@@ -68,7 +69,7 @@ class DistributedDataParallel(Module, Joinable):
         RuntimeError: there is no process group, the module has no parameter that needs a gradient, it is wrapped
             already, or the modules of the processes differ; when called: a process has ended.
         ValueError: parameters are on several devices, or ``device_ids`` does not name theirs.
-        NotImplementedError: an argument of torch's is not here; the message says what to do.
+        NotImplementedError: an argument of torch's is not supported; the message says what to do.
     """
 
     def __init__(
@@ -199,7 +200,7 @@ class DistributedDataParallel(Module, Joinable):
     # The call.
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """What the module computes on this process's part of the batch."""
+        """The output of the module for this process's part of the batch."""
         recorded = is_grad_enabled()
         self._before(recorded)
         if self.device_ids:
@@ -212,7 +213,7 @@ class DistributedDataParallel(Module, Joinable):
         return output
 
     def _before(self, recorded: bool) -> None:
-        """What processes do together before a forward."""
+        """Run the steps before a forward that all processes take together."""
         if current().tracer is not None:
             raise NotImplementedError(
                 "a program cannot hold the messages of DistributedDataParallel: trace net.module, and average its "
@@ -256,14 +257,17 @@ class DistributedDataParallel(Module, Joinable):
     # Communication hooks.
 
     def register_comm_hook(self, state: object, hook: Callable[[Any, Any], Any]) -> None:
-        """Let ``hook(state, bucket)`` average each bucket of gradients, instead of a sum divided by their number.
+        """Let ``hook(state, bucket)`` average each bucket of gradients.
+
+        Without a hook they are summed, and divided by the number of processes.
 
         Args:
-            state: what the hook gets: for the hooks of torch the process group, or None for the default one.
+            state: the first argument of the hook. The hooks of torch take the process group, or None for the default
+                group.
             hook: gets a bucket with the methods of ``torch.distributed.GradBucket``, whose gradients are torch tensors,
-                and returns a ``torch.futures.Future`` of the average, of shape (elements,). Those of
-                ``torch.distributed.algorithms.ddp_comm_hooks.default_hooks`` can be used, ``fp16_compress_hook`` and
-                ``bf16_compress_hook`` among them.
+                and returns a ``torch.futures.Future`` of the average, of shape (elements,). The hooks of
+                ``torch.distributed.algorithms.ddp_comm_hooks.default_hooks`` work, such as ``fp16_compress_hook`` and
+                ``bf16_compress_hook``.
 
         Raises:
             TypeError: ``hook`` cannot be called.
@@ -291,9 +295,9 @@ class DistributedDataParallel(Module, Joinable):
     ) -> Join:
         """A context for a loop over batches whose number differs between processes.
 
-        A process that has no more batches takes part in the averages of the others with zeros, and at the end all have
-        the parameters of one that came last. It does not work with ``SyncBatchNorm``, nor with other messages in the
-        forward: pass ``throw_on_early_termination`` there.
+        A process that has no more batches sends zeros to the averages of the others. At the end all processes get the
+        parameters of the process that ended last. It does not work with ``SyncBatchNorm``, nor with a forward that
+        sends messages itself: pass ``throw_on_early_termination`` for such models.
 
         Args:
             divide_by_initial_world_size: whether sums are divided by the number of all processes, not by the number of
@@ -306,7 +310,7 @@ class DistributedDataParallel(Module, Joinable):
         )
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """What a process does that has no more batches: ``torch.distributed.algorithms.Join`` asks for it."""
+        """The hook that runs when a process has no more batches, for ``torch.distributed.algorithms.Join``."""
         self._divides_by_all = bool(kwargs.get("divide_by_initial_world_size", True))
         return _Joined(self)
 
@@ -348,7 +352,7 @@ class DistributedDataParallel(Module, Joinable):
     # Copies.
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or pickle holds: not the connections of this process."""
+        """The state for a copy or a pickle, without the connections of this process."""
         return {name: value for name, value in vars(self).items() if name not in _OF_THE_PROCESS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -414,7 +418,7 @@ def check_module(module: Any) -> None:
         if hooks is None or hooks.reducer is None:
             continue
         other: Any = hooks.reducer[0]
-        if other.owned_by_somebody:
+        if other.owned_elsewhere:
             raise RuntimeError(
                 f"DistributedDataParallel: parameter {name!r} belongs to another DistributedDataParallel, which would "
                 "average its gradient too: use that one, or delete it first"

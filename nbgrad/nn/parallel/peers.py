@@ -1,4 +1,4 @@
-"""The processes of a group: waiting for what they do together, and the names of those that are lost."""
+"""The processes of a group: waiting for common work, and the names of lost processes."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ ROLL_CALL = 3.0
 """Seconds that the processes of a group have to answer when one of them finds that another is lost."""
 
 LEFT = 8
-"""Of so many texts that a process leaves for others the store keeps the latest."""
+"""The number of texts of a process that the store keeps: the latest ones."""
 
 
 class Peers:
@@ -108,7 +108,7 @@ class Peers:
         except RuntimeError:
             raise self._lost(doing, error) from error
 
-    # What processes tell one another.
+    # Messages between processes.
 
     def tell(self, error: BaseException) -> None:
         """Tell the other processes that ``error`` ended the work of this one. It raises nothing."""

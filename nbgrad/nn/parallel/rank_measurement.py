@@ -1,4 +1,4 @@
-"""What a process measures of one backward, for the graphs that compare the ranks."""
+"""The measurements of one backward in one process, for the graphs that compare the ranks."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -52,7 +52,7 @@ class RankMeasurement:
         self._arrived[index] = perf_counter()
 
     def end(self, peers: Peers, number: int, buckets: Sequence[Bucket], names: Sequence[str]) -> None:
-        """Give the graphs what was measured; the buckets hold the averages.
+        """Give the measurements to the graphs; the buckets hold the averages.
 
         Args:
             peers: the processes.

@@ -23,7 +23,7 @@ class BucketReducer(Reducer):
     """Averages the gradients of a module's parameters over the processes of a group.
 
     A gradient is copied to its bucket when it arrives. A complete bucket begins its journey at once, and buckets begin
-    in one order in all processes. When the last rule has run, the backward waits for what is still on its way.
+    in one order in all processes. When the last rule has run, the backward waits for the buckets that have not arrived.
 
     Attributes:
         armed: whether the next backward averages, whatever else is set: a forward outside of ``no_sync`` has run.
@@ -95,7 +95,7 @@ class BucketReducer(Reducer):
         self._places.update({one: (bucket, view) for one, view in zip(bucket.numbers, bucket.views, strict=True)})
 
     def _renew(self) -> None:
-        """Give new memory to each bucket with a gradient that somebody still holds, unless that is to change too."""
+        """Give new memory to each bucket with a gradient that is held elsewhere, unless that should change too."""
         if not self._as_view:
             for bucket in self._buckets:
                 if bucket.renew():
@@ -119,7 +119,7 @@ class BucketReducer(Reducer):
         return self._buckets
 
     @property
-    def owned_by_somebody(self) -> bool:
+    def owned_elsewhere(self) -> bool:
         """Whether there still is a module that this belongs to, and that can go on."""
         return self._owner() is not None and self.ended is None
 
@@ -138,7 +138,7 @@ class BucketReducer(Reducer):
         return self._averages() and (several or self._finds_unused or (self._static and self._known_absent is None))
 
     def take(self, number: int, gradient: torch.Tensor, walk: Walk) -> None:
-        """Copy the gradient of a parameter to its bucket, and send what is complete."""
+        """Copy the gradient of a parameter to its bucket, and send the buckets that are complete."""
         if walk is not self._walk:
             self._begin(walk)
         self._used[number] = True
@@ -168,7 +168,7 @@ class BucketReducer(Reducer):
             self._send()
 
     def wait(self) -> None:
-        """Send what is left, and wait for all averages."""
+        """Send the remaining buckets, and wait for all averages."""
         if not self._syncing:
             return
         self._check_complete()
@@ -338,7 +338,7 @@ class BucketReducer(Reducer):
         return found
 
     def _check_complete(self) -> None:
-        """Leave out what was expected and did not come, or raise if everything has to come."""
+        """Leave out the expected gradients that did not come, or raise an error if all have to come."""
         missing = {number for number in self._places if number not in self._arrived and number not in self._absent}
         if not missing:
             if self._static and self._known_absent is None:

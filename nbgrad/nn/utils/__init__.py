@@ -1,4 +1,4 @@
-"""What is done to modules and their tensors, under the names of ``torch.nn.utils``."""
+"""Functions that change modules and their tensors, under the names of ``torch.nn.utils``."""
 
 from nbgrad.nn.utils import parametrizations as parametrizations, parametrize as parametrize, rnn as rnn
 from nbgrad.nn.utils.clip_grad import (

@@ -14,7 +14,7 @@ from nbgrad.nn.parameter import check_several
 Params = Tensor | Iterable[Tensor]
 
 CLIPPED: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""By the first of gradients that were clipped while somebody observed: torch's version of it then, and the bound."""
+"""By the first of gradients that were clipped while observed: its version then, as torch counts, and the bound."""
 
 
 def clip_grad_norm_(
@@ -24,23 +24,23 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scale all gradients down in place, by the same factor, so that together they are no longer than ``max_norm``.
+    """Scale all gradients down in place, by the same factor, so that their norm together is at most ``max_norm``.
 
-    Call it between ``loss.backward()`` and ``optimizer.step()``. It keeps the direction of the step, which is why
-    recurrent networks are trained with it (Pascanu et al. 2013), and transformers.
+    Call it between ``loss.backward()`` and ``optimizer.step()``. It keeps the direction of the step. Recurrent networks
+    (Pascanu et al. 2013) and transformers are trained with it.
 
     Args:
         parameters: a parameter or several; those without a gradient don't count.
-        max_norm: how long the gradients may be.
+        max_norm: the largest norm that all gradients together may have.
         norm_type: which norm it is, ``inf`` for the largest element.
-        error_if_nonfinite: whether a length that is not finite is an error.
+        error_if_nonfinite: whether a norm that is not finite is an error.
         foreach: whether one kernel works on all gradients at once; None: on a GPU.
 
     Returns:
-        The length before.
+        The norm before the scaling.
 
     Raises:
-        RuntimeError: the length is nan or infinite, and ``error_if_nonfinite``.
+        RuntimeError: the norm is NaN or infinite, and ``error_if_nonfinite`` is True.
     """
     held = _listed(parameters)
     total = get_total_norm([one.grad for one in held if one.grad is not None], norm_type, error_if_nonfinite, foreach)
@@ -54,16 +54,16 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The length of all tensors together, as if they were one vector; recorded nowhere.
+    """The norm of all tensors together, as if they were one vector. No graph records it.
 
     Args:
-        tensors: gradients as a rule.
+        tensors: the tensors, usually gradients.
         norm_type: which norm it is, ``inf`` for the largest element.
-        error_if_nonfinite: whether a length that is not finite is an error.
+        error_if_nonfinite: whether a norm that is not finite is an error.
         foreach: whether one kernel works on all tensors at once; None: on a GPU.
 
     Raises:
-        RuntimeError: the length is nan or infinite, and ``error_if_nonfinite``.
+        RuntimeError: the norm is NaN or infinite, and ``error_if_nonfinite`` is True.
     """
     raw = [one.data for one in ([tensors] if isinstance(tensors, Tensor | torch.Tensor) else tensors)]
     return Tensor(total_norm_of(raw, norm_type, error_if_nonfinite, foreach))
@@ -72,12 +72,12 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Params, max_norm: float, total_norm: Tensor | torch.Tensor, foreach: bool | None = None
 ) -> None:
-    """Scale all gradients down in place as ``clip_grad_norm_`` does, given how long they are together.
+    """Scale all gradients down in place as ``clip_grad_norm_`` does, with a norm that is known already.
 
     Args:
         parameters: a parameter or several; those without a gradient don't count.
-        max_norm: how long the gradients may be.
-        total_norm: how long they are, from ``get_total_norm``.
+        max_norm: the largest norm that all gradients together may have.
+        total_norm: the norm of all gradients together, from ``get_total_norm``.
         foreach: whether one kernel works on all gradients at once; None: always.
     """
     factor = torch.clamp(max_norm / (total_norm.data + 1e-6), max=1.0)

@@ -16,7 +16,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
         parameters: those of a model, all on one device.
 
     Raises:
-        TypeError: they are on different devices, or a model is given for its parameters.
+        TypeError: they are on different devices, or a model is passed instead of its parameters.
     """
     check_several("parameters", parameters)
     held = list(parameters)
@@ -29,7 +29,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Let each parameter be its slice of ``vec``, whose memory it shares from now on.
 
     Args:
-        vec: as ``parameters_to_vector`` gives it.
+        vec: a vector as ``parameters_to_vector`` returns it.
         parameters: those of a model, all on one device.
 
     Raises:

@@ -63,7 +63,7 @@ class ParametrizationList(ModuleList):
 
     @property
     def originals(self) -> list[Any]:
-        """What the parametrizations are applied to."""
+        """The original tensor, to which the parametrizations are applied."""
         names = ["original"] if self.is_tensor else [f"original{at}" for at in range(self.ntensors)]
         return [getattr(self, name) for name in names]
 
@@ -95,7 +95,7 @@ class ParametrizationList(ModuleList):
 
 
 def _undone(modules: Any, value: Any, *, strict: bool) -> Any:
-    """What gives ``value`` when the modules are applied to it; unless ``strict``, as far as they can be undone."""
+    """The tensor from which the modules compute ``value``; unless ``strict``, as far as they can be undone."""
     for module in reversed(list(modules)):
         if not hasattr(module, "right_inverse"):
             if strict:
@@ -127,7 +127,7 @@ def register_parametrization(
 ) -> Module:
     """Let ``parametrization`` compute the parameter or buffer ``tensor_name`` of ``module`` from what it was.
 
-    ``module.weight`` is then computed each time it is read. What is learned is under
+    ``module.weight`` is then computed each time it is read. The learned tensors are under
     ``module.parametrizations.weight.original``. A second parametrization is applied to what the first one gives. A
     method ``right_inverse`` of a parametrization says what gives a certain value: if the first one has it, the value so
     far is kept, and where all have it, values may be assigned.

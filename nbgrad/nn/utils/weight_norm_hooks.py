@@ -76,7 +76,7 @@ def _removed(module: M, kind: type[_Renewed], name: str) -> M:
 
 
 class WeightNorm(_Renewed):
-    """What ``weight_norm`` puts before the forward."""
+    """The hook that ``weight_norm`` puts before the forward."""
 
     kind, parts = "weight_norm", ("_g", "_v")
 
@@ -89,7 +89,7 @@ class WeightNorm(_Renewed):
 
 
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
-    """Learn length and direction of a weight apart, as the parameters NAME_g and NAME_v.
+    """Learn the length and the direction of a weight separately, as the parameters NAME_g and NAME_v.
 
     Deprecated, as in torch: ``parametrizations.weight_norm`` does it now.
 
@@ -99,7 +99,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
         dim: the dimension whose slices have a length each; None for one length of all.
 
     Raises:
-        RuntimeError: it is learned so already.
+        RuntimeError: the weight has a weight norm already.
         ValueError: there is no such parameter, or it has no shape yet.
     """
     warnings.warn(
@@ -118,12 +118,12 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 
 
 def remove_weight_norm(module: M, name: str = "weight") -> M:
-    """Undo ``weight_norm``: the weight as it is now is a parameter again. A ValueError where there is none."""
+    """Undo ``weight_norm``: the present weight becomes a parameter again. Raises ValueError if there is none."""
     return _removed(module, WeightNorm, name)
 
 
 class SpectralNorm(_Renewed):
-    """What ``spectral_norm`` puts before the forward."""
+    """The hook that ``spectral_norm`` puts before the forward."""
 
     kind, parts = "spectral_norm", ("_u", "_v", "_orig")
 
@@ -165,7 +165,7 @@ def spectral_norm(
         dim: the dimension that counts outputs; default: 0, and 1 for transposed convolutions.
 
     Raises:
-        RuntimeError: it is divided already.
+        RuntimeError: the weight has a spectral norm already.
         ValueError: there is no such parameter, it has no shape yet, or ``n_power_iterations`` is not positive.
     """
     if dim is None:
@@ -182,5 +182,5 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: M, name: str = "weight") -> M:
-    """Undo ``spectral_norm``: the weight as it is now is a parameter again. A ValueError where there is none."""
+    """Undo ``spectral_norm``: the present weight becomes a parameter again. Raises ValueError if there is none."""
     return _removed(module, SpectralNorm, name)

@@ -16,10 +16,10 @@ _SUMS, _TERMS = 4, 4
 
 
 class ReductionRest(NamedTuple):
-    """Of what the words, the sums and the looks of a reduction are written.
+    """The data from which the words, the sums and the looks of a reduction are written.
 
     Attributes:
-        name: what the input that was broadcast is called.
+        name: the name of the input that was broadcast.
         undone: the sum that undid it.
         incoming, reduced: the gradient before and after it.
     """
@@ -30,7 +30,7 @@ class ReductionRest(NamedTuple):
     reduced: Stats | None
 
     def told(self) -> dict[str, Any]:
-        """What the reduction says."""
+        """The text of the reduction."""
         dims = ", ".join(map(str, self.undone.dims))
         dim = f"dim{'s' if len(self.undone.dims) > 1 else ''} {dims}"
         return {
@@ -79,7 +79,7 @@ def _called(taken: Input, source: Record, record: Record) -> str:
 
 
 def whose_name(input: str, source: Record) -> str:
-    """What ``source`` is called, where that is another name than that of the ``input``; else empty."""
+    """The name of ``source``, if it differs from that of the ``input``; else empty."""
     whose = source.name or ("" if source.op is None else f"the result of {source.op.name}")
     if source.several:
         whose = f"a result of {source.kind_or_op}"  # it was not noted which one
@@ -134,7 +134,7 @@ class _Shaped:
 
 
 def _sums(undone: Undone, unreduced: Stats) -> list[str]:
-    """The first few kept numbers, each with what was added for it."""
+    """The first few kept numbers, each with the numbers that were added for it."""
     values = unreduced.array
     if values is None or values.size == 0 or values.dtype.kind not in "fc" or values.shape != undone.source:
         return []

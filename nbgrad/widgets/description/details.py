@@ -33,7 +33,7 @@ _RESULTS = (
 
 
 class NodeRest(NamedTuple):
-    """Of what the details and the looks of a node are written, and its step."""
+    """The data from which the details, the looks and the step of a node are written."""
 
     record: Record
     saved: Saved | None
@@ -41,7 +41,7 @@ class NodeRest(NamedTuple):
     walk: StepContext
 
     def told(self) -> dict[str, Any]:
-        """What the node says."""
+        """The texts of the node."""
         record = self.record
         rows = details(record, self.saved) + self.measured
         if (changed := self.walk.changed(record)) is not None:
@@ -49,7 +49,7 @@ class NodeRest(NamedTuple):
         return {"details": rows, "value": record.value, "gradient": record.gradient}
 
     def step(self) -> dict[str, Any]:
-        """What its step says, if it is an op whose rules ran."""
+        """The text of its step, if it is an op whose rules ran."""
         return self.walk.told(self.record)
 
 
@@ -82,7 +82,7 @@ def setting_text(value: Any) -> str:
 
 
 def _since(since: Since | None) -> list[tuple[str, str | None]]:
-    """What a leaf is now, where that is not what it was in the backward that is shown."""
+    """The present state of a leaf, if it has changed since the backward that is shown."""
     if since is None:
         return []
     changed = None if since.what is None else f"as they are after {since.what}, which came later, at {since.place}"
@@ -102,7 +102,7 @@ def _dtype(dtype: torch.dtype, device: torch.device) -> str:
 
 
 def _block(scope: Scope | None) -> str | None:
-    """What the module is in whose call the op ran."""
+    """The module in whose call the op ran."""
     return f"{scope.label}: {scope.kind.about}" if isinstance(scope, ModuleScope) and scope.kind.about else None
 
 

@@ -40,11 +40,11 @@ _NAMED = {
     "shifts": "by",
     "repeats": "×",
 }
-"""The settings that are told if they are not the default, in this order, and the word before each."""
+"""The settings that are written if they are not the default, in this order, and the word before each."""
 
 
 def distinction(record: Record, shapes: Mapping[int, tuple[int, ...]]) -> str:
-    """What stands after the name of the op of ``record``; empty where nothing tells it from others.
+    """The text after the name of the op of ``record``; empty if nothing tells it from others.
 
     Args:
         record: an op.
@@ -105,7 +105,7 @@ def _text(value: Any) -> str:
 
 
 def _windowed(record: Record, shapes: Mapping[int, tuple[int, ...]]) -> list[str]:
-    """A convolution or a pooling: the size of its window, and what is not usual of its steps."""
+    """A convolution or a pooling: the size of its window, and any unusual stride, padding or dilation."""
     assert record.op is not None
     settings, name = record.settings, record.op.name
     if "stride" not in settings or "padding" not in settings:

@@ -27,7 +27,7 @@ def with_failure(
     Args:
         description: of what ran until then.
         failure: where it was raised.
-        finding: what there is to say of it.
+        finding: the finding about it.
         ids: the node of each record.
         scope_id: the id of a scope.
         kind: the type of the error.
@@ -75,7 +75,7 @@ def with_failure(
 
 
 def ending_text(ending: Ending) -> str:
-    """What ended the cell, of which no op knows: the first line of what the error says, and where it was raised."""
+    """The error that ended the cell outside of any op: the first line of its message, and where it was raised."""
     if ending.interrupted:
         return "The cell was interrupted."
     first = clip(ending.message.strip().partition("\n")[0], _MESSAGE).rstrip(".")
@@ -84,7 +84,7 @@ def ending_text(ending: Ending) -> str:
 
 
 def ended(ending: Ending) -> Finding | None:
-    """What ended a graph, as a finding; None where the user stopped it."""
+    """The error that ended a graph, as a finding; None if the user stopped it."""
     failure = ending.failure
     if failure is None:
         return None if ending.interrupted else _raised(ending)
@@ -95,7 +95,7 @@ def ended(ending: Ending) -> Finding | None:
 
 
 def _raised(ending: Ending) -> Finding:
-    """What the user's own code raised, with what to do about it."""
+    """The error that the user's own code raised, with the remedy."""
     told = ending_text(ending) if ending.advice is None else f"{ending_text(ending)} {ending.advice}"
     return Finding("failed", told, ending.advice, place=ending.place)
 

@@ -56,7 +56,7 @@ def frames_of(graph: AutogradGraph, records: list[Record]) -> list[HistoryFrame]
 
 
 def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str]) -> Past:
-    """What ``frames`` say of ``records``, which are those of the last one."""
+    """The numbers of ``frames`` for ``records``, the records of the last frame."""
     if not frames:
         return Past(NONE, {}, {}, [])
     structures = _structures(frames)
@@ -108,7 +108,7 @@ def _loss(frames: list[HistoryFrame], roots: list[str]) -> Chart | None:
         heights=[None if np.isnan(one) else round(100 * one) for one in heights.tolist()],
         text=_course(losses.tolist()),
     )
-    text = f"What each backward started from, from {number(low)} to {number(high)}{' (log)' if far else ''}."
+    text = f"The number that each backward started from: from {number(low)} to {number(high)}{' (log)' if far else ''}."
     return Chart(title="loss", text=text, low=number(low), high=number(high), guide=None, curves=[curve])
 
 
@@ -191,7 +191,7 @@ class _Scale:
         return f"from {number(low)} to {number(self.high)} (log)"
 
     def heights(self, at: int) -> list[int | None]:
-        """Of one column, in percent; None where there is no number."""
+        """The heights of one column, in percent; None where there is no number."""
         return [None if np.isnan(height) else round(100 * height) for height in self._heights[:, at].tolist()]
 
     def letters(self) -> list[str]:

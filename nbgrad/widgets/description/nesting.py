@@ -32,7 +32,7 @@ class Nesting:
                 self._number([id])
 
     def _number(self, outermost: list[str]) -> None:
-        """Give numbers to these and what is in them: what is in a scope has those from its first to its last."""
+        """Number these and their contents: the contents of a scope have the numbers from its first to its last."""
         waiting = [(id, False) for id in reversed(outermost)]
         while waiting:
             id, left = waiting.pop()
@@ -71,7 +71,7 @@ class Nesting:
         return next((scope for scope in self.outwards(one) if self.around(scope, other)), None)
 
     def sums(self, own: Mapping[str | None, int]) -> Counter[str]:
-        """What all in a scope have together, where ``own`` says what each has itself."""
+        """The total of all members of a scope, where ``own`` gives the number of each."""
         found = Counter({scope: many for scope, many in own.items() if scope is not None and scope in self.parents})
         for scope in self.inner_first():
             parent = self.parents[scope]

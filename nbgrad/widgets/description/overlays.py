@@ -21,7 +21,7 @@ OWN = "own"
 
 
 def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
-    """What the nodes of a graph can be coloured by, the user's last, and the levels of each record, by id."""
+    """The overlays of a graph, the user's last, and the levels of each record, by id."""
     levels: Levels = defaultdict(dict)
     norms = {record.id: record.gradient.norm for record in records if record.gradient is not None}
     ratios = {
@@ -55,7 +55,7 @@ def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved
 
 
 def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
-    """What was measured of each record besides its numbers, and what the code calls it, for the inspector."""
+    """The other measurements of each record, and its name in the code, for the inspector."""
     ratios = {} if graph.update is None else graph.update.ratios
     times = graph.times if isinstance(graph, TimedGraph) else {}
     ranks = rank_details(graph)
@@ -79,7 +79,7 @@ def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
 
 
 def clock(records: list[Record]) -> str:
-    """What was measured: on a GPU ops end later than for the host."""
+    """The name of the measured time: on a GPU ops end later than for the host."""
     return "time" if all(record.device.type == "cpu" for record in records) else "time on the CPU"
 
 

@@ -14,11 +14,12 @@ WIDTH = 2.0
 
 
 def question(node: str, record: Record) -> Question | None:
-    """What a page knows of the gradient of ``record``; None where it has too many numbers, or others than finite ones.
+    """The facts for a page about the gradient of ``record``; None if it has too many numbers, or some are not finite.
 
     All numbers are put on a scale on which an answer may be off by 1, and the scale is cut into cells of width 2. The
     cells of each number begin where the right one is the middle of its cell: an answer is right exactly if it is in
-    this cell. The page is told where cells begin, which says nothing of the size, and a checksum of the right cell.
+    this cell. The page gets the starts of the cells, which say nothing about the size, and a checksum of the right
+    cell.
 
     Who reads the page and tries all numbers finds the right one. It cannot be read off.
     """

@@ -1,4 +1,4 @@
-"""What the view shows of the ranks of a process group: two overlays, lines for the inspector, and notes."""
+"""The ranks of a process group in the view: two overlays, lines for the inspector, and notes."""
 
 from math import isfinite
 
@@ -49,7 +49,7 @@ def rank_details(graph: AutogradGraph) -> dict[int, Detail]:
 
 
 def rank_notes(graph: AutogradGraph) -> list[str]:
-    """What is above the picture: which rank is drawn, or why ranks are not compared."""
+    """The text above the picture: which rank is drawn, or why ranks are not compared."""
     if graph.rank_recorder is None or not graph.closed:
         return []
     try:

@@ -10,7 +10,7 @@ from nbgrad.widgets.description.format import byte_text
 
 
 class Saved(NamedTuple):
-    """What one op keeps between its forward and its backward.
+    """The values that one op keeps between its forward and its backward.
 
     Attributes:
         names: of the inputs, results and settings that its rules name.
@@ -26,7 +26,7 @@ class Saved(NamedTuple):
 
     def __str__(self) -> str:
         if not self.names:
-            return "nothing" if self.whole else "what its forward asked for"
+            return "nothing" if self.whole else "the values that its forward saved"
         if self.whole and not self.tensors:
             return f"no tensor, only {', '.join(self.names)}"
         if not self.whole and not self.size:
@@ -35,7 +35,7 @@ class Saved(NamedTuple):
 
 
 def saved_by(records: list[Record]) -> dict[int, Saved]:
-    """What each op among ``records`` keeps, by its id."""
+    """The values that each op among ``records`` keeps, by its id."""
     use_of = {record.id: (needs_gradient(record), record.op is not None and record.op.several) for record in records}
     size_of = {record.id: prod(record.shape) * record.dtype.itemsize for record in records}
     plans: dict[object, _Plan] = {}
@@ -55,7 +55,7 @@ def saved_by(records: list[Record]) -> dict[int, Saved]:
 
 
 class _Plan(NamedTuple):
-    """What an op saves, the same for all calls whose inputs need gradients alike: most graphs have a few dozen.
+    """The values that an op saves. Calls with the same needs for gradients share one: most graphs have a few dozen.
 
     Attributes:
         names, whole: as those of ``Saved``.

@@ -5,7 +5,7 @@ and no markup. Every number that a reader sees arrives as text that Python has f
 disagree; every name may be hostile and is text, never markup, in each of them.
 
 Folding, placing and the table read neither the details, heat maps and sums nor the steps. An ``Outline`` is a
-description without these, and writes them for what is drawn.
+description without these, and writes them for the drawn parts.
 """
 
 from typing import Annotated, Literal, NotRequired, TypedDict
@@ -14,7 +14,7 @@ PYTHON_ONLY = "not sent to the front end"
 """Marks what the renderings of Python alone read."""
 
 Kind = Literal["op", "parameter", "leaf", "input", "constant", "outside", "folded", "failed"]
-"""What a node is.
+"""The kind of a node.
 
 op: an operation that the engine recorded; parameter: an ``nn.Parameter``; leaf: another tensor made by the user that
 needs a gradient; input: a tensor with a name that needs none, such as data; constant: any other that needs none;
@@ -24,7 +24,7 @@ by the layout, never by describe); failed: the operation that raised.
 
 
 def kind_of(kind: str, name: str | None) -> Kind:
-    """What the description calls what a graph calls ``kind``, if it has that name."""
+    """The name in the description for ``kind`` of a graph, for a node with or without a name."""
     return "input" if kind == "constant" and name else kind  # type: ignore[return-value]  # the graph's are among ours
 
 
@@ -44,7 +44,7 @@ class Formula(TypedDict):
 
 
 class OpText(TypedDict):
-    """What the op table says of an op, once for all nodes that ran it."""
+    """The facts of the op table about an op, once for all nodes that ran it."""
 
     what: str
     why: str  # why it appears in networks; may be empty
@@ -53,7 +53,7 @@ class OpText(TypedDict):
 
 
 class Look(TypedDict):
-    """What the numbers of a tensor look like."""
+    """The numbers of a tensor, as they are shown."""
 
     facts: str  # statistics, one or two lines
     columns: int  # of the heat map; 0 where there is none
@@ -81,7 +81,7 @@ class Supposed(TypedDict):
 
     node: str  # that was asked about
     said: str  # why the numbers are not those of a run; empty if they are
-    notes: list[str]  # how a run differs from what was recorded
+    notes: list[str]  # how a run differs from the recorded one
     shape: list[int] | None  # of the node whose numbers can be changed; None if it is an op, or cannot be
     whole: bool  # whether they are integers
     place: int  # the number under the slider, row by row
@@ -97,7 +97,7 @@ class Supposed(TypedDict):
 
 
 BadgeKind = Literal["nan", "unreached", "inplace", "failed", "warning"]
-"""The sign of a finding: of those without one of their own it is that of a warning."""
+"""The sign of each kind of finding; any other kind has the sign of a warning."""
 
 
 class Badge(TypedDict):
@@ -135,7 +135,7 @@ class Node(TypedDict):
     holds: list[str]  # ids of the module calls that a folded node stands for
     norms: list[str]  # the norm of its gradient in each frame; empty where there are too many to be written out
     past: str  # the same as levels, a character for each frame: "A" the smallest of all to "Z", "-" none
-    bars: Bars | None  # of what is in a folded node
+    bars: Bars | None  # of the nodes inside a folded node
 
 
 class Reduction(TypedDict):
@@ -161,7 +161,7 @@ class Edge(TypedDict):
     label: str  # shape and dtype of the value: "(32, 10) float32"
     back: str | None  # shape of the gradient that came back along it: "(32, 10)", None if none did
     gradient: str | None  # the same with its norm; empty if boxes of their own compute it
-    mismatch: str | None  # what is wrong where the gradient does not fit the value
+    mismatch: str | None  # the fault, if the gradient does not fit the value
     reduction: Reduction | None
 
 
@@ -176,7 +176,7 @@ class Scope(TypedDict):
 
 
 class Given(TypedDict):
-    """What one rule of a step handed on."""
+    """The gradient that one rule of a step passed on."""
 
     edge: str
     text: str  # "to b: (10,), norm 0.25"
@@ -185,7 +185,7 @@ class Given(TypedDict):
 
 
 class Rewrite(TypedDict):
-    """What a pass did to a step of a program."""
+    """The change of a step of a program by a pass."""
 
     after: str  # the node of what stands for it
     details: list[Detail]  # the steps before and after, the line and what it saves
@@ -213,7 +213,7 @@ class Overlay(TypedDict):
 
 
 class Verdict(TypedDict):
-    """What the gradients of one module look like, in words."""
+    """The gradients of one module, in words."""
 
     kind: Literal["vanishing", "exploding", "none", "sound"]
     scope: str | None
@@ -239,7 +239,7 @@ class Curve(TypedDict):
 
 
 class Chart(TypedDict):
-    """What is drawn of the first parameters over the frames."""
+    """The curves of the first parameters over the frames."""
 
     title: str  # "gradient norm"
     text: str  # what it is, and from where to where the scale goes
@@ -250,7 +250,7 @@ class Chart(TypedDict):
 
 
 class Difference(TypedDict):
-    """What differs between the frames of two structures."""
+    """The differences between the frames of two structures."""
 
     before: int
     after: int
@@ -319,7 +319,7 @@ class Description(TypedDict):
     version: int
     name: str
     summary: str  # one sentence: "4 ops, 3 tensors, 1 broadcast reduction; backward from loss"
-    notes: list[str]  # sentences that the reader must see: what is left out, and why
+    notes: list[str]  # sentences that the reader must see: the parts left out, and why
     stopped: bool  # by an error, which the first note tells
     nodes: list[Node]
     edges: list[Edge]
@@ -364,11 +364,11 @@ class Layout(TypedDict):
 
 
 Opens = Literal["graph", "steps", "flow"]
-"""What a view shows first: the graph, the first step of the backward, or the forward alone."""
+"""The first content of a view: the graph, the first step of the backward, or the forward alone."""
 
 
 class Picture(TypedDict):
-    """What the front end gets: the description as drawn (perhaps folded) and its layout."""
+    """The data for the front end: the description as drawn (perhaps folded) and its layout."""
 
     description: Description
     layout: Layout
@@ -376,4 +376,4 @@ class Picture(TypedDict):
     turned: Layout | None  # the same in the other direction, where no kernel can be asked for it
     folded: list[str]  # scopes that the front end itself folds at first
     opens: Opens
-    first: "Picture | None"  # what is shown until something is folded or unfolded; None for all of this
+    first: "Picture | None"  # the picture until something is folded or unfolded; None for this whole picture

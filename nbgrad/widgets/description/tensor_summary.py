@@ -33,7 +33,7 @@ Numbers = Stats | Look | None
 
 
 def seen(numbers: Numbers) -> Look | None:
-    """What a reader sees of them."""
+    """The part of them that a reader sees."""
     return look(numbers) if isinstance(numbers, Stats) else numbers
 
 
@@ -45,7 +45,7 @@ def smaller(numbers: Numbers) -> Numbers:
 
 
 def look(stats: Stats) -> Look:
-    """What the numbers of a tensor look like, as far as they are known."""
+    """The numbers of a tensor as they are shown, as far as they are known."""
     values = stats.array
     if values is None or values.ndim == 0 or values.size == 0 or values.dtype.kind not in "fiubc":
         values = None
@@ -69,7 +69,7 @@ def look(stats: Stats) -> Look:
 
 
 def amount(stats: Stats, most: int = 1) -> str:
-    """What there is of a gradient in a few words: its numbers, with their signs, if there are at most so many."""
+    """A gradient in a few words: its numbers, with their signs, if there are at most so many."""
     values = stats.array
     if values is None or not 0 < values.size <= most or values.dtype.kind not in "fiubc":
         return f"norm {number(stats.norm)}"

@@ -100,7 +100,7 @@ def clip_middle(text: str, length: int) -> str:
 
 
 NABLA = "∇ "
-"""What a gradient's line begins with. The SVG draws it as a shape, for many fonts lack it."""
+"""The sign at the start of the line of a gradient. The SVG draws it as a shape, because many fonts lack it."""
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:

@@ -27,7 +27,7 @@ _ROUGH = 0.01
 
 
 class Stop(NamedTuple):
-    """A step of the walk through what is drawn, as far as it is written, and of what the rest of it is written.
+    """A step of the walk through the drawn graph, as far as it is written, and the data of its other texts.
 
     Attributes:
         step: with the nodes and edges that are drawn.
@@ -89,7 +89,7 @@ def ran(node: Node) -> bool:
 
 
 class StepContext:
-    """What the steps of a graph are written of.
+    """The data from which the steps of a graph are written.
 
     Args:
         records: of the graph, in record order.
@@ -104,7 +104,7 @@ class StepContext:
         self._changed: dict[int, str | None] = {}  # each use of a tensor asks, and each answer looks at all uses
 
     def told(self, record: Record) -> dict[str, Any]:
-        """What the step of an op says, and by their edges what its rules handed on."""
+        """The text of the step of an op, and by edge the gradients that its rules passed on."""
         return {
             "rules": [self._counts[record.id], self._counts[record.id], len(self._counts)],
             "title": _title(record),
@@ -126,7 +126,7 @@ class StepContext:
         }
 
     def changed(self, record: Record) -> str | None:
-        """What made another gradient of that which came along the edges: a hook most often; None where nothing did."""
+        """The cause if the gradient differs from the sum of the edges, most often a hook; None if it is the sum."""
         if record.id not in self._changed:
             self._changed[record.id] = self._change(record)
         return self._changed[record.id]
@@ -148,7 +148,7 @@ class StepContext:
 
     @cached_property
     def _along(self) -> dict[str, Stats]:
-        """What came along each edge."""
+        """The gradient along each edge."""
         made = {record.id for record in self._records}
         came = [taken.gradient for record in self._records for taken in record.inputs if taken.source in made]
         return {edge["id"]: one for edge, one in zip(self._edges, came, strict=True) if one is not None}
@@ -227,7 +227,7 @@ _eps = cache(lambda dtype: torch.finfo(dtype).eps)
 
 
 def _is_sum(total: Stats, came: list[Stats], dtype: torch.dtype) -> bool:
-    """Whether a gradient can be the sum of those that came, by what is known of them all.
+    """Whether a gradient can be the sum of the gradients along the edges, from the facts about all of them.
 
     Means add up, as sums do, and so does no norm become larger; of one that came alone nothing may differ.
     """
@@ -250,7 +250,7 @@ def _is_sum(total: Stats, came: list[Stats], dtype: torch.dtype) -> bool:
 
 
 def _meeting(source: Record, arrived: int, due: int, changed: str | None) -> str | None:
-    """What the arrival of another gradient at a tensor with several uses means."""
+    """The text for the arrival of one more gradient at a tensor with several uses."""
     if due < 2:
         return None
     if source.several:

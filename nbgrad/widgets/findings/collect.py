@@ -45,7 +45,7 @@ _NAMED = 3
 _LARGER = "Try a larger one"
 
 _LEFT_OUT = "Use it in forward(), or leave it out of the model and of the optimizer"
-"""What to do about a layer that no op uses."""
+"""The remedy for a layer that no op uses."""
 
 _VERDICTS: dict[str, FindingKind] = {"vanishing": "vanishing", "exploding": "exploding", "none": "zero gradient"}
 """The kinds of findings that the gradients of a module are, by what they are judged to be."""
@@ -53,7 +53,7 @@ _VERDICTS: dict[str, FindingKind] = {"vanishing": "vanishing", "exploding": "exp
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A graph as it was when it was looked through, and what was found in it.
+    """A graph as it was when it was searched, and its findings.
 
     Attributes:
         records: what it recorded.
@@ -61,7 +61,7 @@ class Survey:
         waits: what the gradients of each module are, and where one ends only until a step has moved a factor.
         stretched: the broadcasts that were probably not meant, by the id of the op and the position of its input.
         ended: what ended the graph, if that is a finding.
-        found: what is wrong besides, or probably not meant.
+        found: the other faults, and probable mistakes.
         verdicts: what the gradients of each module are, in words.
     """
 
@@ -86,7 +86,7 @@ class Survey:
 
     @property
     def findings(self) -> list[Finding]:
-        """All of them: what ended the graph, what was found, and the modules whose gradients are not sound."""
+        """All findings: the error that ended the graph, the findings, and the modules whose gradients are not sound."""
         modules = [
             Finding(_VERDICTS[one.kind], one.text, tensors=tuple(map(called, one.learned)), scope=one.scope.path())
             for one in self.verdicts
@@ -152,7 +152,7 @@ def _beginnings(
 ) -> list[Finding]:
     """The first values that are not finite, and the first gradients: not those that only pass them on.
 
-    Of parameters that an earlier backward has spoiled one finding says since when they are.
+    One finding says since when parameters are not finite that an earlier backward has spoiled.
 
     Args:
         records: of the graph.
@@ -193,7 +193,7 @@ def _is_gone(record: Record) -> bool:
 
 
 def _reach(records: list[Record], first: Record, modules: int) -> str:
-    """How far what began at the ``first`` went: to what was made of it, and to the gradients of so many ``modules``."""
+    """How far the bad numbers of the ``first`` went: to results made of it, and to the gradients of ``modules``."""
     reached = {first.id} if _bad(first.value) else set[int]()
     for record in records:
         may_be = record.value is None or _bad(record.value)  # its value may not be kept
@@ -231,8 +231,8 @@ def _forward_beginnings(records: list[Record], unknown: set[int]) -> Iterator[tu
 def _spoiled_since(records: list[Record], unknown: set[int]) -> set[int]:
     """The leaves that are bad only since a step with a bad gradient, which came after the backward.
 
-    What they were before is not known, but what was made of them tells: it is not bad, or not by them alone, or not
-    surely by them, where a constant is ``unknown``.
+    Their earlier values are unknown, but the results computed from them show it: these are not bad, or not by them
+    alone, or not surely by them, where a constant is ``unknown``.
     """
     changed = {record.id for record in records if record.since is not None and record.since.what and _bad(record.value)}
     if not changed:
@@ -261,7 +261,7 @@ def _meant(record: Record, made: dict[int, Record]) -> bool:
 
 
 def _given(record: Record, made: dict[int, Record]) -> list[Any]:
-    """The numbers that an op was given, and what is known of the values of tensors.
+    """The numbers that an op was given, and the known facts about the values of tensors.
 
     A constant that is gone, as ``nbgrad.tensor(-inf)`` within an expression, may have been infinite.
     """
@@ -339,9 +339,9 @@ def _added_up(records: list[Record], frames: list[HistoryFrame]) -> list[Finding
 def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
     """The tensors to train that no gradient reached; those that end at one place without a box are reported once.
 
-    What something has moved learns from another loss, as one of two networks, or is a copy of what learns. Nor is a
-    network to learn that is looked at inside ``no_grad``, or cut off by ``detach()``, or an input whose gradient was
-    asked for, where an optimizer is at work and none that holds it: its turn may come.
+    A parameter that was moved learns from another loss, as one of two networks does, or is a copy of one that learns.
+    Nor is a network to learn that is looked at inside ``no_grad``, or cut off by ``detach()``, or an input whose
+    gradient was asked for, where an optimizer is at work and none that holds it: its turn may come.
     """
     learning, at = graph.update is not None, {record.id: record for record in records}
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
@@ -380,7 +380,7 @@ def _first(names: list[str]) -> str:
 
 
 def _unheld(graph: AutogradGraph, records: list[Record], told: set[int]) -> list[Finding]:
-    """What got a gradient and no optimizer holds, where a step of one has moved others since; but what is ``told``."""
+    """The parameters with a gradient that no optimizer holds, after a step moved others; without those ``told``."""
     if not any(record.kind == "parameter" and record.since and record.since.stepped for record in records):
         return []
     remedy = "give it to one, or freeze it with requires_grad_(False)"

@@ -25,10 +25,10 @@ _BEYOND = 0.5
 """A step that changes parameters by more of their size than this leaves little of what they had learned."""
 
 SMALLER = "Try a smaller learning rate, inputs of a size near 1, or nn.utils.clip_grad_norm_()."
-"""What helps against steps that are too large."""
+"""The remedy for steps that are too large."""
 
 STOP = "nbgrad.detect_anomaly(), or %%autograd --anomaly, stops at the op that made it."
-"""What finds the op of an earlier backward."""
+"""The advice that finds the op of an earlier backward."""
 
 
 def spoiled(bad: Sequence[Record], frames: Sequence[HistoryFrame], records: list[Record]) -> tuple[str, str | None]:

@@ -36,7 +36,7 @@ def mistaken(records: list[Record]) -> Iterator[Finding]:
 
 
 def _giver(record: Record, made: dict[int, Record]) -> Record | None:
-    """What made the numbers that are the input of ``record``."""
+    """The record of the op that made the input of ``record``."""
     found = made.get(record.inputs[0].source or 0)
     while found is not None and found.op is not None and found.op.name in _PASSING:
         found = made.get(found.inputs[0].source or 0)
@@ -44,7 +44,7 @@ def _giver(record: Record, made: dict[int, Record]) -> Record | None:
 
 
 def _squashed(record: Record, giver: Record | None) -> tuple[str, str] | None:
-    """What there is to say of probabilities that are given for scores, and the remedy."""
+    """The finding about probabilities that are given as scores, and the remedy."""
     what = _name(record)
     if giver is None or _name(giver) not in _PROBABILITIES:
         return None
@@ -57,7 +57,7 @@ def _squashed(record: Record, giver: Record | None) -> tuple[str, str] | None:
 
 
 def _unlogged(giver: Record | None) -> tuple[str, str] | None:
-    """What there is to say of numbers that are no log-probabilities, and the remedy."""
+    """The finding about numbers that are no log-probabilities, and the remedy."""
     if giver is None:
         return None
     remedy = "give it what log_softmax makes, or the scores to cross_entropy"
@@ -83,7 +83,7 @@ def _across(giver: Record | None) -> tuple[str, str] | None:
     remedy = f"Use dim={classes}"
     text = (
         f"the classes of nll_loss are dimension {classes} of its input of shape {giver.shape}, but {giver.run} goes "
-        f"along dim={dim}: what it makes are no probabilities of classes. {remedy}"
+        f"along dim={dim}: its results are no probabilities of classes. {remedy}"
     )
     return text, remedy
 

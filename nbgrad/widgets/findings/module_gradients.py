@@ -29,7 +29,7 @@ _Kind = Literal["vanishing", "exploding", "none", "sound"]
 
 
 class Judgement(NamedTuple):
-    """What the gradients of a module are, their typical size, what there is to say of it, and its parameters."""
+    """The kind of the gradients of a module, their typical size, the text about them, and its parameters."""
 
     kind: _Kind
     size: float
@@ -38,7 +38,7 @@ class Judgement(NamedTuple):
 
 
 class ModuleVerdict(NamedTuple):
-    """What the gradients of the module that was called there are, in words, and the parameters that have them."""
+    """The gradients of the module that was called there, in words, and the parameters that have them."""
 
     kind: _Kind
     scope: Scope
@@ -66,7 +66,7 @@ def verdicts(judged: dict[Scope, Judgement], waiting: dict[Scope, str], *, begun
 
 
 def shrinking(judged: dict[Scope, Judgement]) -> tuple[str, str] | None:
-    """What there is to say of gradients that vanish little by little on their way back, and the remedy.
+    """The finding about gradients that vanish little by little on their way back, and the remedy.
 
     None where they do not.
 
@@ -81,11 +81,11 @@ def shrinking(judged: dict[Scope, Judgement]) -> tuple[str, str] | None:
         return None
     (first, size), (last, began) = way[0], way[-1]
     remedy = (
-        "What keeps its size: normalization, residual connections, weights that are drawn for the activation "
+        "Keep its size: use normalization, residual connections, or weights drawn for the activation "
         "(nn.init.kaiming_normal_ for relu)"
     )
     text = (
-        f"the gradient shrinks little by little on its way back, and what learns from it ever less: a typical number "
+        f"the gradient shrinks little by little on its way back, so each earlier module learns less: a typical number "
         f"of it is {number(began)} in {_path(last)} and {number(size)} in {_path(first)}, "
         f"{number((began / size) ** (1 / len(factors)))} times less from module to module. {remedy}"
     )
@@ -102,7 +102,7 @@ def starved(judged: dict[Scope, Judgement]) -> set[int]:
 
 
 def zeroed(facts: list[Record], judged: dict[Scope, Judgement]) -> dict[int, str]:
-    """What a backward reached with a gradient of exactly 0 and belongs to no module: what it is called, by its id."""
+    """The names, by id, of tensors outside of modules that a backward reached with a gradient of exactly 0."""
     owned = {fact.id for one in judged.values() for fact in one.learned}
     return {
         fact.id: f"{fact.name or f'a {fact.kind}'} {fact.shape}"
@@ -113,7 +113,7 @@ def zeroed(facts: list[Record], judged: dict[Scope, Judgement]) -> dict[int, str
 
 
 def judgements(facts: list[Record]) -> dict[Scope, Judgement]:
-    """What is to be said of each module with parameters that have a gradient."""
+    """The judgement of each module with parameters that have a gradient."""
     sizes: dict[Scope, float] = {}
     comes: dict[Scope, float] = {}
     arriving, modules = _arriving(facts), _modules(facts)
@@ -137,7 +137,7 @@ def judgements(facts: list[Record]) -> dict[Scope, Judgement]:
 
 
 def _arriving(facts: list[Record]) -> defaultdict[int, float]:
-    """The typical size of the gradient that comes to what is made with a tensor, by its id; 0 where none is kept."""
+    """The typical size of the gradient of the results made with a tensor, by its id; 0 where none is kept."""
     found: defaultdict[int, float] = defaultdict(float)
     for fact in facts:
         if fact.gradient is not None and isfinite(fact.gradient.norm):
@@ -180,9 +180,9 @@ def _modules(facts: list[Record]) -> dict[Scope, list[Record]]:
 def _judged(
     scope: Scope, size: float, typical: float, beginning: list[Scope], first: Scope | None
 ) -> tuple[_Kind, str]:
-    """Whether a gradient is of a sound size, and what there is to say of one that is not.
+    """Whether a gradient is of a sound size, and the text about one that is not.
 
-    Where few modules are there, those before the ``first`` one that it comes through may be the odd ones.
+    If there are few modules, the ones before the ``first`` module that it reaches may be the unusual ones.
     """
     if not isfinite(size):
         return "exploding", ": no finite number any more"

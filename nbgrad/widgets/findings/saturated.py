@@ -21,7 +21,7 @@ STEEP = {"sigmoid": 0.25, "tanh": 1.0}
 """The activations that are nearly flat on both sides, and how steep they are in the middle."""
 
 _FLATTER = 0.15
-"""Of a gradient that comes to one of these a sound layer passes on more than this part of what it can at most."""
+"""A healthy sigmoid or tanh layer passes on more than this fraction of the maximum possible."""
 
 _CHANNELS = ("conv", "batch_norm", "instance_norm", "group_norm")
 """Ops beginning so give units along the second dimension, and those of the next line along the last one."""
@@ -29,13 +29,13 @@ _CHANNELS = ("conv", "batch_norm", "instance_norm", "group_norm")
 _FEATURES = ("linear", "matmul", "addmm", "layer_norm", "rms_norm", "attention", "scaled_dot_product")
 
 FEW = 8
-"""With fewer numbers all of them may be off by chance."""
+"""With fewer numbers than this, all of them may be off by chance."""
 
 _SAMPLES = 16
-"""With fewer samples so may a sound unit: which numbers it sees changes from batch to batch."""
+"""With fewer samples a sound unit may be off by chance: it sees other numbers in each batch."""
 
 _SHARE = 0.75
-"""Of a sound layer some units are off for a whole batch, but not as large a part as this."""
+"""In a sound layer some units are off for a whole batch, but less than this fraction of them."""
 
 
 def silent(records: list[Record], ahead: set[int]) -> Iterator[Finding]:
@@ -69,7 +69,7 @@ def silent(records: list[Record], ahead: set[int]) -> Iterator[Finding]:
 
 
 def _saturated(record: Record, gradient: Stats, passed: Stats) -> Finding | None:
-    """``vanishing`` speaks of those that pass on exactly nothing."""
+    """Activations that pass on exactly nothing belong to ``vanishing``."""
     most = 0.0 if record.op is None else gradient.norm * STEEP[record.op.name]
     if not 0 < passed.norm < _FLATTER * most < inf or prod(passed.shape) < FEW * _SAMPLES:
         return None

@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 def plain(records: list[Record]) -> Iterator[tuple[Finding, set[int]]]:
-    """What was found, told once for each container, at the first box of it, and the ids of its parameters."""
+    """The findings, one for each container, at its first box, and the ids of its parameters."""
     held = optimized()
     told: dict[tuple[int, str], list[tuple[Record, Found, Module | Parameter]]] = {}
     for record, one, scope, inner in _used(records):
@@ -113,7 +113,7 @@ def _inside(module: Module, one: Module | Parameter) -> Iterator[Found]:
 
 
 def _contents(module: Module) -> Iterator[tuple[Any, Found]]:
-    """What is in the containers of Python's that ``module`` has."""
+    """The modules and parameters in the plain containers of ``module``."""
     for name, value in list(vars(module).items()):
         if isinstance(value, _CONTAINERS) and name != "_roles":
             for one, way in _elements(value, _DEPTH):

@@ -29,7 +29,7 @@ PRODUCTS = ("mul", "linear", "matmul", "bmm", "addmm", "einsum", "conv", *NORMS)
 """The ops, or what their names begin with, that multiply the gradient of one input with the other."""
 
 _ADDED = ("bias", "running_mean", "running_var")
-"""What these ops add, subtract or divide by: no gradient is small because one of them is."""
+"""The inputs that these ops add, subtract or divide by: a small one makes no gradient small."""
 
 _STEPS = ("round", "floor", "ceil", "trunc", "sign", "heaviside")
 """The ops whose slope is 0 wherever they have one."""
@@ -77,7 +77,7 @@ def falls(
 
 
 def _told(record: Record, taken: Input, made: dict[int, Record], *, inside: bool, leaf: str = "") -> Finding | None:
-    """What is to be said of an op, on the way to a ``leaf`` outside of modules or to parameters of one."""
+    """The finding about an op, on the way to a ``leaf`` outside of modules or to parameters of a module."""
     source, came, went = made[taken.source or 0], record.gradient, taken.gradient
     if came is None or went is None or source.gradient is None or (source.op is None and not leaf):
         return None
@@ -95,7 +95,7 @@ def _told(record: Record, taken: Input, made: dict[int, Record], *, inside: bool
         return replace(found, tensors=(*found.tensors, leaf)) if leaf else found
     if record.op.name in STEEP or leaf:
         return None
-    # Of one that others use too, or that only the loss does, nothing is said: a mean passes small parts on.
+    # There is no finding for a tensor that other ops use too, or only the loss: a mean passes on small parts.
     if inside and went.norm < SLIGHT * came.norm and source.gradient.norm <= 2 * went.norm:
         why, remedy = _why(record, taken, made)
         text = (
@@ -116,7 +116,7 @@ def _lasting(record: Record, taken: Input, made: dict[int, Record], *, inside: b
         return False
     if op == "mul":
         return any(_is_0(one, made) for one in record.inputs if one is not taken)
-    # A few results may all be where it is flat by chance, but not what is learned itself: it stays there.
+    # A few results may all be where it is flat by chance. A parameter there is no chance: it stays.
     few, itself = prod(record.shape) < FEW, made[taken.source or 0].op is None
     return (op in (*STEEP, "clamp") and (itself or not few)) or (op in FLAT and itself and few)
 
@@ -141,7 +141,7 @@ def _meant(record: Record, made: dict[int, Record]) -> bool:
 
 
 def _why(record: Record, taken: Input, made: dict[int, Record]) -> tuple[str, str | None]:
-    """What it was multiplied with, or that the op is flat, as far as that is known; and the remedy, if there is one."""
+    """The reason: the other factor, or that the op is flat, as far as it is known; and the remedy, if there is one."""
     op = "" if record.op is None else record.op.name
     if (
         op in ("softmax", "log_softmax")
@@ -181,13 +181,13 @@ def _factor(record: Record, taken: Input, made: dict[int, Record]) -> str:
 
 
 def _stays(of: Record, other: Input) -> str:
-    """Why a parameter of zeros that a gradient comes by is not moved by it."""
+    """The reason why a gradient does not move a parameter of zeros."""
     if of.kind != "parameter":
         return ""
     if other.gradient is None:
         return " and gets no gradient"
     if other.gradient.norm == 0:
-        return " and gets a gradient of 0 itself, for what it is multiplied with is 0 too: so it stays"
+        return " and gets a gradient of 0 itself, because the other factor is 0 too: so it stays 0"
     return " and no step moves it"
 
 

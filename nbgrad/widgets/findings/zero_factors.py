@@ -23,8 +23,8 @@ class Waiting(NamedTuple):
     Attributes:
         judged: what the gradients of each module are.
         ends: the ids of the ops there, each with the name of the input that gets nothing, or little, as yet.
-        scopes: the modules that are sound for all that, and what there is to say of each.
-        notes: what there is to say of the last backward.
+        scopes: the modules that are sound in spite of this, and the text about each.
+        notes: the sentences about the last backward.
     """
 
     judged: dict[Scope, Judgement]
@@ -38,12 +38,12 @@ def waiting(
 ) -> Waiting:
     """Which of the modules without a gradient, or with next to none, get one once a factor of 0 has moved.
 
-    What a product passes on is 0 where the other factor is. If that factor gets a gradient of its own, and with it
-    something learned that it was made of, the next step moves it away from 0. What no step moves is no such factor: a
-    mask, what is frozen or in no optimizer, and two factors of 0, of which neither gets a gradient.
+    A product passes on 0 where the other factor is 0. If that factor gets a gradient of its own, and with it something
+    learned that it was made of, the next step moves it away from 0. What no step moves is no such factor: a mask, what
+    is frozen or in no optimizer, and two factors of 0, of which neither gets a gradient.
 
     Args:
-        graph: what is asked which parameters an optimizer holds.
+        graph: the graph that knows which parameters an optimizer holds.
         records: what the last backward ran through.
         judged: what the gradients of each module are.
         frames: the backwards that are remembered, if there were several.
@@ -78,7 +78,7 @@ class _End(NamedTuple):
 def _ends(
     records: list[Record], below: set[int], behind: dict[int, str], moving: set[int], rising: set[int]
 ) -> Iterator[_End]:
-    """The ends on the way to what is ``below``, from the loss on; ``behind`` grows with what lies before them."""
+    """The ends on the way to the records ``below``, from the loss on; ``behind`` collects the records before them."""
     made = {record.id: record for record in records}
     for record in reversed(records):
         for taken in record.inputs:
@@ -101,14 +101,14 @@ def _scopes(judged: dict[Scope, Judgement], behind: dict[int, str], ends: list[_
     for scope, one in judged.items():
         what = next((behind[record.id] for record in one.learned if record.id in behind), None)
         if one.kind == "none" and what:
-            found[scope] = f": exactly zero as yet, for {what}, which it is multiplied with, was 0 and learns"
+            found[scope] = f": exactly zero so far, because it is multiplied with {what}, which was 0 and learns"
         elif one.kind == "vanishing" and (what or scope in homes):
             found[scope] = one.said
     return found
 
 
 def _notes(ends: list[_End]) -> list[str]:
-    """What is said of exact zeros, once for all calls on a line, where the gradient came first."""
+    """The notes about exact zeros, one for all calls on a line, in the order in which the gradient came."""
     told: dict[tuple[object, ...], list[_End]] = {}
     for end in ends:
         if end.taken.gradient is not None and end.taken.gradient.norm == 0:
@@ -127,11 +127,11 @@ def _told(end: _End, *_: _End) -> str:
     if of.since is not None and of.since.what is not None:
         return (
             f"No gradient went past {record.run}{scope}, because {what} was 0 then. {of.since.what} has moved it "
-            "since: what is before it learns from the next backward on."
+            "since: the layers before it learn from the next backward on."
         )
     return (
         f"No gradient goes past {record.run}{scope}, because {what} is {_zeros(of)}. It gets one itself, so a step of "
-        "its optimizer moves it, and what is before it learns from then on: a fault only if it stays so."
+        "its optimizer moves it, and the layers before it learn from then on: this is a fault only if it stays 0."
     )
 
 
@@ -182,7 +182,7 @@ def _moving(graph: AutogradGraph, records: list[Record], frames: list[HistoryFra
 
 
 def _stayed(past: Sequence[HistoryFrame], at: int) -> bool:
-    """Whether what is 0 now got a gradient before, and the step after it moved others."""
+    """Whether a factor that is 0 now got a gradient before, and the step after that moved other parameters."""
     return any(frame.records[at].gradient and any(one.update for one in frame.records) for frame in past)
 
 

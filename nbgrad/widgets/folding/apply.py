@@ -37,7 +37,7 @@ from nbgrad.widgets.folding.prune import keep_nearest, lighter, split_hubs, with
 from nbgrad.widgets.folding.repeats import Run, iterates
 
 NODES = 300
-"""How many nodes are drawn at most where no reader has chosen what is folded."""
+"""The largest number of drawn nodes if no reader has chosen the folded modules."""
 
 ASKED = 1000
 """The same where a reader has, or has unfolded a module: all of it, as long as the page can draw it fast."""
@@ -47,7 +47,7 @@ _ENDS = 10
 
 
 def asked(graph: Description | Outline, depth: int | None, nodes: int | None) -> tuple[Folding | None, int]:
-    """What a reader chose to be folded, and how many nodes may be drawn then.
+    """The modules that a reader chose to fold, and how many nodes may be drawn then.
 
     Args:
         graph: all of it.
@@ -136,7 +136,7 @@ def fold(graph: Outline, folding: Folding) -> Outline:
 
 
 def _without_loops(description: Description) -> Description:
-    """With what is in an iteration of a loop in the module around that."""
+    """The description without iterations of loops: their nodes are in the modules around them."""
     iterations = {scope["id"]: scope["parent"] for scope in description["scopes"] if iterates(scope)}
     if not iterations:
         return description
@@ -198,9 +198,9 @@ def _with_result(node: Node, inside: list[Node], leaving: set[str]) -> Node:
     """A folded node with the shape and the gradient of its result, where all that leaves it is one tensor.
 
     Args:
-        node: what is drawn for the nodes ``inside``.
+        node: the box that is drawn for the nodes ``inside``.
         inside: those nodes.
-        leaving: the ids of those that a node outside reads.
+        leaving: the ids of the nodes inside that a node outside reads.
     """
     if node["kind"] != "folded" or len(leaving) != 1:
         return node
@@ -351,7 +351,7 @@ def _led(step: Step, where: dict[str, str]) -> Step:
 
 
 def _walk(graph: Outline, where: dict[str, str], renamed: dict[str, str], drawn: list[Node]) -> list[Stop]:
-    """The walk through what is drawn: what happens inside a folded node without a pause is one step.
+    """The walk through the drawn graph: steps inside a folded node without a pause are one step.
 
     A rewrite of a program is a step of its own, also inside of a folded node.
     """

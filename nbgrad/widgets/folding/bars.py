@@ -1,17 +1,17 @@
-"""The bars in a folded box: gradient norms of what is inside, side by side."""
+"""The bars in a folded box: the gradient norms inside it, side by side."""
 
 from nbgrad.widgets.description.schema import Bars, Node, Scope
 from nbgrad.widgets.folding.repeats import iterates
 
 MOST = 20
-"""Of more norms than this some are drawn, at equal distances."""
+"""If there are more norms than this, only some are drawn, at equal distances."""
 
 
 def bars_of(scopes: list[Scope], inside: list[Node], past: str) -> Bars | None:
     """The gradient norms of the iterations of a loop, of the backwards that are remembered, or of the parameters.
 
     Args:
-        scopes: what is drawn as one box.
+        scopes: the calls that are drawn as one box.
         inside: the nodes in it.
         past: the largest norm inside in each frame of the history, as letters.
 

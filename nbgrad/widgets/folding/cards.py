@@ -1,4 +1,4 @@
-"""What is drawn in the box of an op: the tensors that it alone takes, and the module call that it alone is."""
+"""The contents of the box of an op: the tensors that only it takes, and the module call that only it makes up."""
 
 from collections import Counter, defaultdict
 
@@ -7,7 +7,7 @@ from nbgrad.widgets.description.schema import Description, Node
 from nbgrad.widgets.description.text_metrics import clip_middle
 
 _ROWS = 10
-"""An op with more tensors than this has them beside it: its box would be taller than what is around it."""
+"""An op with more tensors than this has them beside it: its box would be taller than the boxes around it."""
 
 _TITLE = 36
 """With more letters than this the first line of a box is two."""

@@ -15,7 +15,7 @@ from nbgrad.widgets.folding.repeats import Run, iterates, loops_of, twins
 from nbgrad.widgets.folding.size import extent
 
 LOOK = 60
-"""Of so many boxes all are drawn at first; a tensor that is drawn once per use counts as often."""
+"""Up to so many boxes are all drawn at first; a tensor that is drawn once per use counts as often."""
 
 _OPEN = 2  # so many repetitions of a run are left open at most, for something to see
 _FEW = 8  # a picture that tells of fewer nodes than this after folding says less than a part of the whole graph
@@ -31,7 +31,7 @@ _GAIN = 0.8  # so much smaller a picture has to get, or it is not worth to hide 
 
 @dataclass(frozen=True)
 class Folding:
-    """What a reader has folded and unfolded.
+    """The modules that a reader has folded and unfolded.
 
     Attributes:
         closed: ids of scopes that are drawn as one node.
@@ -44,10 +44,10 @@ class Folding:
     asked: frozenset[str] = frozenset()
 
     def toggled(self, graph: Description | Outline, holds: list[str], limit: int) -> "Folding":
-        """After a double click on what stands for the scopes ``holds``: an open scope, a closed one, or several.
+        """After a double click on the box of the scopes ``holds``: an open scope, a closed one, or several.
 
-        What is far from those that unfold is folded for them, until no more than ``limit`` nodes are drawn. Of more
-        than a few dozen iterations of a loop the first and the last ones are taken apart.
+        Scopes far from the unfolded ones are folded, until no more than ``limit`` nodes are drawn. If a loop has more
+        than a few dozen iterations, only the first and the last ones are unfolded.
         """
         graph = Outline.of(graph)
         description = graph.description
@@ -66,7 +66,7 @@ class Folding:
         opened = self.closed & given
         if not opened:
             return replace(self, closed=self.closed | given, asked=self.asked - given)
-        # What is inside a scope that opens is folded itself, or a large one would be too much at once.
+        # The scopes inside a scope that opens are folded, because a large one would be too much at once.
         inside = {scope["id"] for scope in description["scopes"] if scope["parent"] in opened}
         large = Counter(node["scope"] for node in description["nodes"])
         closed = self.closed - opened | {scope for scope in inside if large[scope] > _LARGE}
@@ -78,7 +78,7 @@ class Folding:
         return replace(self, closed=self.closed | (loops & other.closed))
 
     def coarser(self, graph: Outline, limit: int) -> "Folding":
-        """With more folded, for at most ``limit`` nodes: of what was asked for only what is inside, and that last."""
+        """A coarser folding for at most ``limit`` nodes. Scopes asked for stay open; those inside are last."""
         if self.asked:
             return _with_room(graph, self, limit, inside=True)
         first = first_folding(graph, limit)
@@ -204,7 +204,7 @@ def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
 
 
 def _opened(folding: Folding, nesting: Nesting, paths: list[list[str]]) -> Folding:
-    """With the scopes of these paths open, each of which leads from a closed one inwards, and what is beside closed."""
+    """The folding with the scopes of these paths open, each leading from a closed scope inwards, and others closed."""
     opening = {scope for path in paths for scope in path}
     beside = {scope for scope, parent in nesting.parents.items() if parent in opening}
     return replace(folding, closed=folding.closed.union(beside) - opening)
@@ -232,7 +232,7 @@ def _counting(description: Description, same: list[Run]) -> Callable[[Folding], 
 
 
 def _with_room(graph: Outline, folding: Folding, limit: int, *, inside: bool = False) -> Folding:
-    """With as many more closed as it takes, far from what was asked for; ``inside`` that too where it is not enough."""
+    """The folding with enough more scopes closed, far from those asked for; with ``inside``, also inside of these."""
     description = graph.description
     count = _counting(description, graph.runs)
     far = _farthest_first(description, folding)
@@ -289,8 +289,8 @@ def _spans(description: Description, nesting: Nesting) -> dict[str, tuple[int, i
 def folded_below(graph: Description | Outline, depth: int | None) -> Folding | None:
     """The modules that are nested deeper than ``depth`` folded; None where it is None: as many as necessary.
 
-    Those around what raised stay open, and what is beside it in them is folded. Iterations of loops are folded in any
-    case.
+    The scopes around the op that raised stay open, and the other scopes in them are folded. Iterations of loops are
+    folded in any case.
     """
     if depth is None:
         return None

@@ -7,7 +7,7 @@ from nbgrad.widgets.description.schema import Description, Detail, Edge, History
 from nbgrad.widgets.folding.outline import Outline, Rests
 
 UNKNOWN = "?"
-"""What stands for a gradient that is asked for."""
+"""The sign for a gradient that is asked for."""
 
 _TELLING = ("gradient", "ratio", "update")
 """The overlays that say how large a gradient is."""
@@ -21,9 +21,9 @@ def concealed(outline: Outline, nodes: Collection[str], asked: list[Question], n
 
     Args:
         outline: of the whole graph; nothing is folded yet.
-        nodes: the ids of those whose gradient is not to be seen.
+        nodes: the ids of the nodes whose gradient is hidden.
         asked: what may be answered in the picture.
-        note: says what is asked.
+        note: the sentence about the questions.
     """
     known = outline.description
     edges = {edge["id"] for edge in known["edges"] if edge["source"] in nodes}
@@ -54,7 +54,7 @@ def _edge(edge: Edge) -> Edge:
 
 
 class _ConcealedRests(NamedTuple):
-    """The rests of what is shown, and of what is hidden those parts that tell no gradient."""
+    """The unwritten texts of shown nodes, and those parts of hidden ones that do not reveal a gradient."""
 
     rests: Rests
     nodes: frozenset[str]
@@ -70,14 +70,14 @@ class _ConcealedRests(NamedTuple):
 
 
 class _ConcealedRest(NamedTuple):
-    """What is still to be written of a node or a reduction, without the gradients that are hidden."""
+    """The unwritten texts of a node or a reduction, without the gradients that are hidden."""
 
     rest: Any
     hidden: bool
     edges: frozenset[str]
 
     def told(self) -> dict[str, Any]:
-        """What the node or the reduction says."""
+        """The texts of the node or the reduction."""
         said: dict[str, Any] = self.rest.told()
         if not self.hidden:
             return said
@@ -85,7 +85,7 @@ class _ConcealedRest(NamedTuple):
         return {**said, "details": rows, "gradient": None}
 
     def step(self) -> dict[str, Any]:
-        """What the step of the node says."""
+        """The text of the step of the node."""
         said: dict[str, Any] = self.rest.step()
         given = {id: self._unsaid(one) if id in self.edges else one for id, one in said["given"].items()}
         return {**said, "incoming": UNKNOWN if self.hidden else said["incoming"], "given": given}

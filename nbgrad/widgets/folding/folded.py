@@ -10,7 +10,7 @@ _NAMED = 32
 
 
 def hidden_by(description: Description, where: dict[str, str], drawn: set[str]) -> Hidden:
-    """What of a description is not to be seen once the nodes in ``where`` are drawn as others.
+    """The parts of a description that disappear when the nodes in ``where`` are drawn as other nodes.
 
     Args:
         description: before anything was folded.

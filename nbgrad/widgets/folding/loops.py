@@ -1,8 +1,8 @@
 """The iterations of loops that call no module: each becomes a scope, so that they are folded as module calls are.
 
-An instruction of the user's code that runs once more began another iteration, or another call of a function. So the
-ops that a scope runs are read as a row of instructions. What repeats in this row at least three times is a loop, and
-what is around loops may repeat again.
+An instruction of the user's code that runs once more began another iteration, or another call of a function. So the ops
+that a scope runs are read as a row of instructions. A part of this row that repeats at least three times is a loop. A
+part with loops in it may repeat again.
 """
 
 from collections import Counter, defaultdict
@@ -44,7 +44,7 @@ class _Step(NamedTuple):
     """An op; or a loop, whose iterations are ``inside``.
 
     Attributes:
-        token: what is equal for those that are the same step of equal iterations.
+        token: a value that is equal for the same step of equal iterations.
         ops: the positions of the records in it.
         place: the user's line of the first one.
         inside: the iterations of a loop, each as its steps; none for an op.
@@ -63,7 +63,7 @@ def iterations(records: list[Record], homes: dict[int, Scope]) -> dict[int, Scop
 
     Args:
         records: all of a graph, in order.
-        homes: by their ids the scopes of those that are drawn in another one than their own.
+        homes: by id, the scopes of the records that are drawn in a scope other than their own.
     """
     found = _Found(records, homes)
     for scope, steps in _rows(records).items():
@@ -72,14 +72,14 @@ def iterations(records: list[Record], homes: dict[int, Scope]) -> dict[int, Scop
 
 
 def _rows(records: list[Record]) -> dict[Scope | None, list[_Step]]:
-    """What each scope ran itself, in order; a module call in between is a step that comes once."""
+    """The ops that each scope ran itself, in order; a module call in between is one step."""
     rows: defaultdict[Scope | None, list[_Step]] = defaultdict(list)
     last: Scope | None = None
     for at, record in enumerate(records):
         if record.op is None:
             continue
         scope, place = record.scope, record.place
-        if scope is not last:  # what is around it called it
+        if scope is not last:  # a scope around it called it
             for one in outwards(scope):
                 if one is last:
                     break

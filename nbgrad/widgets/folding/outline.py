@@ -24,7 +24,7 @@ _fields = attrgetter(*Stats.__slots__)
 
 
 class Rests(Protocol):
-    """What is still to be written of an outline, by the id of the node or of the edge with a reduction."""
+    """The unwritten texts of an outline, by the id of the node or of the edge with a reduction."""
 
     def get(self, id: str) -> Any:
         """That of ``id``: ``told()`` and, of an op whose rules ran, ``step()`` write it; None if nothing is to be."""
@@ -40,8 +40,8 @@ class Outline:
 
     Args:
         description: without the details, looks and sums of what has a rest, and without steps.
-        rests: what is still to be written, by the ids of nodes and of edges with a reduction.
-        walk: the stops of what is drawn; None where every op whose rules ran is one.
+        rests: the texts that are not written yet, by the ids of nodes and of edges with a reduction.
+        walk: the stops of the drawn graph; None if every op whose rules ran is a stop.
         runs: the runs of equal module calls; looked for on request where they are not known.
     """
 
@@ -135,7 +135,7 @@ class Outline:
     def put_away(self) -> bytes:
         """The outline in a few bytes, which hold no tensor and nothing of its graph.
 
-        The rests lie beside it, so that who takes the outline out again reads those alone of what is drawn.
+        The unwritten texts are stored beside it, so that a reader of the outline reads only those of the drawn parts.
         """
         walks = {node["id"] for node in self.description["nodes"] if ran(node)}
         ids = [thing["id"] for thing in (*self.description["nodes"], *self.description["edges"])]
@@ -187,11 +187,11 @@ class _StoredRest:
         self._said = said
 
     def told(self) -> dict[str, Any]:
-        """What the node or the reduction says."""
+        """The texts of the node or the reduction."""
         return {key: _unpacked(said) for key, said in self._said.items() if key != "step"}
 
     def step(self) -> dict[str, Any]:
-        """What the step of the node says."""
+        """The text of the step of the node."""
         step: dict[str, Any] = self._said["step"]
         return step
 
@@ -201,7 +201,7 @@ def _pickled(thing: object) -> bytes:
 
 
 def _packed(said: Any) -> Any:
-    """Statistics as the tuple of their fields, or as what is seen of them where that is less.
+    """Statistics as the tuple of their fields, or only of the fields that are shown.
 
     The lowest and the highest number are left out where the numbers tell them; of two zeros either may be it.
     """

@@ -17,7 +17,7 @@ HUB = 5
 def keep_nearest(graph: Outline, limit: int, asked: frozenset[str] = frozenset()) -> Outline:
     """Keep the nodes nearest to those of the scopes ``asked``, or to the roots and to the op that raised.
 
-    Of equally near ones the later.
+    If two are equally near, the later one is kept.
 
     How near is counted in edges, from a root along what it was computed from, from a scope in both directions.
     """

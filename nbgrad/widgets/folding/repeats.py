@@ -39,7 +39,7 @@ class Run(NamedTuple):
 
     @property
     def repeated(self) -> Iterator[tuple[list[str], list[str]]]:
-        """Of each repetition the calls, and what is beside them."""
+        """The calls of each repetition, and the ops beside them."""
         return zip(self.cycles, self.beside, strict=True)
 
 
@@ -49,7 +49,7 @@ def kind(scope: Scope) -> str:
 
 
 def iterates(scope: Scope) -> bool:
-    """Whether it is an iteration of a loop: what is in it may differ from what is in the others."""
+    """Whether it is an iteration of a loop: its contents may differ from those of the others."""
     return scope["label"].startswith("iteration ") and kind(scope).startswith("line")
 
 
@@ -61,7 +61,7 @@ def loops_of(description: Description) -> set[str]:
 def runs(description: Description) -> list[Run]:
     """Runs of identical module calls that follow each other, or of identical cycles of them; an outline keeps them.
 
-    These are the outermost ones: what is inside a call of a run is in no other.
+    These are the outermost runs: no call inside a call of a run is in another run.
     """
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     nesting = Nesting(description["scopes"])
@@ -91,9 +91,9 @@ def runs(description: Description) -> list[Run]:
 
 
 def twins(description: Description) -> Callable[[str], list[str]]:
-    """Finds the calls of modules of the same class as that of a call, with the same inside, wired the same way; it too.
+    """Finds the calls of modules that are like a given call: the same class and inside, connected in the same way.
 
-    It keeps its answers.
+    The answer includes the given call. It keeps its answers.
     """
     scopes = {scope["id"]: scope for scope in description["scopes"]}
 
@@ -117,9 +117,9 @@ def twins(description: Description) -> Callable[[str], list[str]]:
 def _repeated(numbers: list[int], kinds: list[RepeatedCall]) -> Iterator[tuple[int, int, int]]:
     """Where something repeats: its first place, the length of a cycle, and how often it comes.
 
-    Of what begins at one place it is what reaches farthest, in the shortest cycles. A cycle begins where one of the
-    same kinds did before: of Linear(5, 8), ReLU, Linear(8, 8), ReLU, Linear(8, 8), ReLU it is Linear, ReLU and not
-    ReLU, Linear that comes twice.
+    If several repetitions begin at one place, the longest one counts, in the shortest cycles. A cycle begins where one
+    of the same kinds did before: in Linear(5, 8), ReLU, Linear(8, 8), ReLU, Linear(8, 8), ReLU the cycle is Linear,
+    ReLU and not ReLU, Linear.
     """
     periods = [period for period in range(1, min(LONGEST, len(numbers) // 2) + 1) if _comes_twice(numbers, period)]
     same = {period: _same(numbers, period) for period in periods}
@@ -162,9 +162,9 @@ def _begun(items: list[RepeatedCall], period: int) -> list[int]:
 class _Row:
     """Calls that follow each other, and the ops between that take what these make, as it grows.
 
-    What a part of a row makes does not leave it and come in again. An op that takes what was made long ago, as the
-    words of a sentence, of which each step takes one, would be part of every row that this is part of: there a row
-    ends, and the rest is another one, which that op takes nothing from.
+    The result of a part of a row does not leave it and come in again. An op that takes an old result, as the words of a
+    sentence, of which each step takes one, would be part of every row that this is part of: there a row ends, and the
+    rest is another one, which that op takes nothing from.
     """
 
     def __init__(
@@ -213,13 +213,13 @@ class _Row:
 
 
 class _Calls:
-    """What is known of module calls and the ops between them: what is in them, what follows what, what is the same."""
+    """The facts about module calls and the ops between them: their contents, their order, and which are equal."""
 
     def __init__(self, description: Description, scopes: dict[str, Scope], nesting: Nesting) -> None:
         self._nodes, self._edges = description["nodes"], description["edges"]
         self._scopes, self._nesting = scopes, nesting
         self._places: dict[object, int] = {}
-        self._own: defaultdict[str | None, list[int]] = defaultdict(list)  # what is in a scope and in none inside it
+        self._own: defaultdict[str | None, list[int]] = defaultdict(list)  # ops in a scope and in none inside it
         self._at: dict[str, int] = {}
         for position, node in enumerate(self._nodes):
             self._at[node["id"]] = position
@@ -234,7 +234,7 @@ class _Calls:
                 self._last[parent] = max(self._last.get(parent, self._last[scope]), self._last[scope])
 
     def _inside(self, one: str) -> list[int]:
-        """The positions of what is in a call, in order; of an op its own."""
+        """The positions of the ops in a call, in order; for an op its own position."""
         if one not in self._scopes:
             return [self._at[one]]
         return sorted(at for scope in self._nesting.inside(one) for at in self._own.get(scope, ()))
@@ -266,7 +266,7 @@ class _Calls:
         return kind(self._scopes[one]) if one in self._scopes else self._nodes[self._at[one]]["op"] or ""
 
     def numbers(self, row: list[str]) -> list[int]:
-        """For each call or op a number, the same for those of the same ops on the same shapes, wired the same way."""
+        """A number for each call or op, equal for those of the same ops and shapes, connected in the same way."""
         looks = [self._outside(one) for one in row]
         many = Counter(looks)
         places: dict[object, int] = {}
@@ -322,7 +322,7 @@ class _Calls:
         members = [at for call in cycle for at in self._inside(call)]
         places = {at: -place for place, at in enumerate(members)}
         waiting = [-source for at in members for _, source in self._taken[at] if source not in places]
-        heapify(waiting)  # what is read by several comes after all of them
+        heapify(waiting)  # a node that several read comes after all of them
         own: dict[int, int] = {}
         while waiting:
             at = -heappop(waiting)

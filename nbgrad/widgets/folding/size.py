@@ -9,7 +9,7 @@ from nbgrad.widgets.description.schema import Description, Edge, Node
 from nbgrad.widgets.folding.cards import rows_in
 
 ROWS, COLUMNS = 13, 8
-"""What is seen at once, or almost: two screens of boxes with their lines, in a notebook's width."""
+"""The area that is seen at once, or almost: two screens of boxes with their lines, in a notebook's width."""
 
 
 class Extent(NamedTuple):
@@ -27,9 +27,9 @@ class Extent(NamedTuple):
 
     @property
     def over(self) -> float:
-        """How many times too large it is to be seen at once; at most 1 if it is not.
+        """How many times larger it is than a reader sees at once; at most 1 if it fits.
 
-        What is too high is scrolled, what is too wide is made small in both directions.
+        A picture that is too high is scrolled; one that is too wide is made small in both directions.
         """
         return max(self.rows / ROWS, (self.columns / COLUMNS) ** 2)
 
@@ -107,6 +107,6 @@ class _Rows:
         return self._below[box] + 1 + len(self._more[box])
 
     def of(self, box: str) -> int:
-        """The row of what is no tensor; what takes no op's result stands just above what takes its own."""
+        """The row of a box that is no tensor; a box without an op above it stands just above the box that uses it."""
         row = self._soonest(box)
         return row if self._below[box] else max(row, self._above.get(box, row) - 1)

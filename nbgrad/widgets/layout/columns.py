@@ -1,8 +1,8 @@
 """A tall layout in columns: the rows below a cut stand beside those above it, as text does in a newspaper.
 
-A cut runs between two rows of boxes. The wires that it cuts are led from the foot of one column to the head of the
-next. A frame around boxes of several columns is drawn around these columns; so a cut is made only where nothing that
-is outside of a frame stands beside what is in it.
+A cut runs between two rows of boxes. The edges that it cuts are led from the foot of one column to the head of the
+next. A frame around boxes of several columns is drawn around these columns; so a cut is made only where no box outside
+of a frame stands beside a box inside it.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from nbgrad.widgets.description.schema import Box, Description, Layout
 from nbgrad.widgets.layout.curves import Run
 
 WIDTH, HEIGHT = 1220.0, 600.0
-"""What a notebook has room for beside the tools of a view, in pixels."""
+"""The room of a notebook for the picture of a view, in pixels."""
 
 LETTERS = 11.0
 """How high the smallest letters of a picture are."""
@@ -24,18 +24,18 @@ READ = 10.0
 """How high they have to be on the screen, to be read."""
 
 _MOST = 6  # columns
-_WIRES = 4  # so many may be cut at one place
+_CUTS = 4  # so many may be cut at one place
 _GAP = 30.0  # between two columns
-_LANE = 11.0  # from one wire to the next that is led to the next column
+_LANE = 11.0  # from one edge to the next that is led to the next column
 _TURN = 10.0  # the radius of its corners
 _BEND = 0.45  # as round as a circle
-_TIP = 4.0  # a wire leaves a box, and arrives there, so far straight on
+_TIP = 4.0  # an edge leaves a box, and arrives there, so far straight on
 _FREE = 14.0  # from a box to the first of them: there is room for an arrow head and a corner
 _LABEL = 22.0  # what a frame has above its boxes
 _MARGIN = 9.0  # and on its other sides
 _EDGE = 8.0
 _ENDS = 6  # of so many frames the column after their end is tried
-_AGAIN = 25.0  # so much lower the tallest column has to be for it to be worth to cut one more wire or frame
+_AGAIN = 25.0  # so much lower the tallest column has to be for it to be worth to cut one more edge or frame
 
 
 def scale(layout: Layout) -> float:
@@ -52,8 +52,8 @@ def in_columns(description: Description, layout: Layout) -> Layout:
     """A layout in the fewest columns with which it is seen whole, or in as many as there is width for.
 
     Args:
-        description: what is drawn, without rows and with the frames that are drawn.
-        layout: its boxes, wires and frames.
+        description: the drawn graph, without rows and with the frames that are drawn.
+        layout: its boxes, edges and frames.
 
     Returns:
         The same where it fits already, or where it cannot be cut.
@@ -76,12 +76,12 @@ class _Cut(NamedTuple):
 
     Attributes:
         at: how far from the top.
-        wires: the ids of the edges that it cuts.
+        edges: the ids of the edges that it cuts.
         frames: the ids of the scopes, outer before inner.
     """
 
     at: float
-    wires: tuple[str, ...]
+    edges: tuple[str, ...]
     frames: tuple[str, ...]
 
 
@@ -110,16 +110,16 @@ class _Cutter:
                 good = [
                     one
                     for one in found
-                    if len({self.ends[wire][0] for wire in one.wires}) <= _WIRES and not mixed.intersection(one.frames)
+                    if len({self.ends[edge][0] for edge in one.edges}) <= _CUTS and not mixed.intersection(one.frames)
                 ]
                 if good:
                     yield min(good, key=lambda one: len(one.frames))
             end = max(end, bottom)
 
     def _cut(self, at: float, tails: Mapping[str, tuple[float, float]], frames: Mapping[str, Box]) -> _Cut:
-        wires = [id for id, ends in tails.items() if min(ends) < at < max(ends)]
+        edges = [id for id, ends in tails.items() if min(ends) < at < max(ends)]
         around = [id for id, box in frames.items() if box["y"] < at < box["y"] + box["height"]]
-        return _Cut(at, tuple(wires), tuple(sorted(around, key=self.nesting.depths.__getitem__)))
+        return _Cut(at, tuple(edges), tuple(sorted(around, key=self.nesting.depths.__getitem__)))
 
     def _strangers(self, frame: str) -> bool:
         """Whether something stands beside a frame, outside of it."""
@@ -154,7 +154,7 @@ class _Cutter:
         return True
 
     def _chosen(self, many: int, forced: int | None = None) -> list[_Cut] | None:
-        """The cuts that make the tallest column as low as can be, with few wires and frames cut.
+        """The cuts that make the tallest column as low as can be, with few edges and frames cut.
 
         That with the number ``forced`` is one of them.
         """
@@ -162,12 +162,12 @@ class _Cutter:
             return None
         last = self.layout["height"]
         ends = [cut.at for cut in self.cuts] + [last]
-        price = [_AGAIN * (len(cut.wires) - 1 + max(0, len(cut.frames) - 1)) for cut in self.cuts] + [0.0]
+        price = [_AGAIN * (len(cut.edges) - 1 + max(0, len(cut.frames) - 1)) for cut in self.cuts] + [0.0]
 
         def follows(before: int, at: int) -> bool:
             return before < at and (forced is None or not before < forced < at)
 
-        # best[at]: the tallest column, what was paid, and the cuts so far, with a column that ends at ends[at]
+        # best[at]: the tallest column, the price, and the cuts so far, with a column that ends at ends[at]
         best = {at: (end, price[at], [at]) for at, end in enumerate(ends) if forced is None or at <= forced}
         for _ in range(many - 1):
             best = {
@@ -205,8 +205,8 @@ class _Columns:
     def layout(self) -> Layout:
         """Everything in its place."""
         old = self.old
-        of_cut = [list(cut.wires) for cut in self.cuts]
-        lanes = [_FREE + _LANE * (len(wires) - 1) for wires in of_cut]
+        of_cut = [list(cut.edges) for cut in self.cuts]
+        lanes = [_FREE + _LANE * (len(edges) - 1) for edges in of_cut]
         split = {frame for cut in self.cuts for frame in cut.frames}
         extents = [self._extent(at, split) for at in range(self.many)]
         self.shift = []
@@ -236,7 +236,7 @@ class _Columns:
             begins[at] += lower
         self._frames(split, heads, extents, lanes)
         moved = self._moved(split)
-        edges = self._wires(of_cut, extents, begins)
+        edges = self._edges(of_cut, extents, begins)
         feet = [
             *(box["y"] + box["height"] for group in (moved["nodes"], moved["scopes"]) for box in group.values()),
             *(y for runs in edges.values() for run in runs for _, y in run),
@@ -261,7 +261,7 @@ class _Columns:
         self, split: set[str], heads: dict[str, float], extents: list[tuple[float, float, float, float]],
         lanes: list[float],
     ) -> None:  # fmt: skip
-        """Draw each frame that is cut around all its columns, the inner ones first, and push down what is below."""
+        """Draw each frame that is cut around all its columns, the inner ones first, and push down the boxes below."""
         nesting, old = self.cutter.nesting, self.old
         self.frames, self.down = {}, {}
         for frame in sorted(split, key=nesting.depths.__getitem__, reverse=True):
@@ -291,7 +291,7 @@ class _Columns:
     def _lower(self) -> Iterator[float]:
         """By how much each column has to begin lower, so that a frame ends right below what it ends with.
 
-        A short last column would leave an empty part of the frame below it, and a long wire through that.
+        A short last column would leave an empty part of the frame below it, and a long edge through that.
         """
         ends = {id: self.column(self.old["scopes"][id]["y"] + self.old["scopes"][id]["height"]) for id in self.down}
         for at in range(self.many):
@@ -323,20 +323,20 @@ class _Columns:
             "scopes": frames,
         }
 
-    def _wires(
+    def _edges(
         self, of_cut: list[list[str]], extents: list[tuple[float, float, float, float]], begins: list[float]
     ) -> dict[str, list[Run]]:
         lane: defaultdict[int, dict[str, int]] = defaultdict(dict)
-        for at, wires in enumerate(of_cut):
-            for place, wire in enumerate(wires):
-                lane[at][wire] = place
+        for at, edges in enumerate(of_cut):
+            for place, edge in enumerate(edges):
+                lane[at][edge] = place
         found: dict[str, list[Run]] = {}
         for id, runs in self.old["edges"].items():
             found[id] = [self._led(run, id, lane, of_cut, extents, begins) for run in runs]
         return found
 
     def _ends(self, at: int) -> list[float]:
-        """How low the frames end that are cut and end in a column: its wires leave it below them."""
+        """How low the frames end that are cut and end in a column: its edges leave it below them."""
         boxes = [(self.old["scopes"][id], box) for id, box in self.frames.items()]
         return [new["y"] + new["height"] for old, new in boxes if self.column(old["y"] + old["height"]) == at]
 
@@ -344,7 +344,7 @@ class _Columns:
         self, run: Run, id: str, lane: dict[int, dict[str, int]], of_cut: list[list[str]],
         extents: list[tuple[float, float, float, float]], begins: list[float],
     ) -> Run:  # fmt: skip
-        """A wire in its column, or from the foot of one to the head of another."""
+        """An edge in its column, or from the foot of one to the head of another."""
         first, last = self.column(run[0][1]), self.column(run[-1][1])
         if first == last:
             return [self._place(x, y, first) for x, y in run]

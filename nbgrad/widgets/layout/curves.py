@@ -10,13 +10,13 @@ from nbgrad.widgets.description.schema import Box
 Run = list[list[float]]
 
 Ends = tuple[bool | None, bool | None]
-"""Of the two ends of a curve whether it is on a level side, the top or the bottom, of a box, or on an upright one."""
+"""For each end of a curve, whether it is on a level side, the top or the bottom, of a box, or on an upright one."""
 
 APART = 3.0
-"""So far each of the two wires of an edge is from the middle between them, in pixels."""
+"""So far each of the two lines of an edge is from the middle between them, in pixels."""
 
 TIP_LENGTH, TIP_SIDE = 7.0, 3.2
-"""An arrow head is so long, and so wide to each side of its wire."""
+"""An arrow head is so long, and so wide to each side of its line."""
 
 _FLAT = 0.2
 """A curve that comes in flatter than this along a side is moved across its direction there too."""

@@ -43,8 +43,8 @@ LABEL_HEIGHT = 13.0
 _EDGE = 8.0
 
 _COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes room for a label that is drawn elsewhere
-_ASIDE = 14.0  # from one edge to another that runs beside it: each has two wires
-_ABOVE = 6.0  # how much higher a label stands over a wire that runs sideways: there are two wires
+_ASIDE = 14.0  # from one edge to another that runs beside it: each has two lines
+_ABOVE = 6.0  # how much higher a label stands over an edge that runs sideways: it has two lines
 _NAMED = 3
 """So many modules are named in a note."""
 
@@ -52,7 +52,7 @@ _LABELLED = 400
 """With more edges than this there is no room made for their labels: graphviz would need a second more for it."""
 
 _PATIENCE = 4
-"""Of more than NODES nodes, which somebody has asked for, a layout may take so many times as long."""
+"""If a reader asks for more than NODES nodes, the layout may take so many times as long."""
 
 _TURNED = 120
 """With more nodes than this there is no second layout, although its letters might be larger."""
@@ -81,11 +81,11 @@ def lay_out(
         limit: how many nodes may be drawn (copies of shared tensors and the marks of reductions not counted).
         seconds: how long the first try may take. Coarser ones get the same; each of them needs far less.
         direction: from top to bottom, from left to right, or as it fits.
-        folding: which module calls are folded; None to fold as many as a first look needs. Coarser tries fold more, and
-            what was asked for last of all.
+        folding: which module calls are folded; None to fold as many as a first look needs. Coarser tries fold more; the
+            modules asked for are folded last.
 
     Returns:
-        The description as drawn, with what was folded or left out in its notes, and the coordinates.
+        The description as drawn, with notes about the folded and omitted parts, and the coordinates.
 
     Raises:
         EngineMissing: there is no graphviz; the message says what to install.
@@ -101,13 +101,13 @@ def lay_out(
 def _lay_out(
     graph: Outline, limit: int, seconds: float, direction: Direction, folding: Folding | None
 ) -> "tuple[Picture, Sizes]":
-    """The picture, and what was measured for it."""
+    """The picture, and the measurements for it."""
     tries = [limit, *(size for size in (NODES, 120, 40, 12) if size < min(limit, len(graph.description["nodes"])))]
     for size, smaller in zip_longest(tries, tries[1:], fillvalue=0):
         outline = shaped(graph, size, folding, ASKED if size == limit else size)
         shape = outline.description
         try:
-            with ThreadPoolExecutor(1) as pool:  # graphviz lets go of the interpreter; what is Python would wait for it
+            with ThreadPoolExecutor(1) as pool:  # graphviz releases the interpreter, so Python code can run meanwhile
                 sizes = Sizes.of(shape)
                 patience = _PATIENCE if len(shape["nodes"]) > NODES else 1
                 answer = pool.submit(_answer, _question(shape, direction, sizes), seconds * patience)
@@ -215,7 +215,7 @@ def _placed(shape: Description, direction: Direction, seconds: float, sizes: "Si
 
 
 def _question(shape: Description, direction: Direction, sizes: "Sizes") -> str:
-    """What graphviz is asked; nothing where nothing will be drawn."""
+    """The input for graphviz; empty if nothing will be drawn."""
     return dot_source(shape, direction, sizes) if shape["nodes"] else ""
 
 
@@ -268,7 +268,7 @@ def dot_source(description: Description, direction: Direction, sizes: "Sizes") -
         mark = f"mark-{edge['id']}"
         common = nesting.common(scope_of[edge["source"]], scope_of[edge["target"]])
         _add_box(homes[common], mark, *sizes.marks[edge["id"]])
-        # Both halves meet in the middle of the mark, so that the wire has no step there.
+        # Both halves meet in the middle of the mark, so that the edge has no step there.
         enters, leaves = ("", "") if rows.together else (":n", ":s") if direction == "TB" else (":w", ":e")
         top.edge(edge["source"], mark + enters, id=f"{edge['id']}/0")
         top.edge(mark + leaves, edge["target"], id=f"{edge['id']}/1")
@@ -296,7 +296,7 @@ def nested(top: Any, homes: Mapping[str | None, Any], nesting: Nesting) -> str:
 
 
 def skeleton(description: Description) -> Description:
-    """What graphviz finds a place for: boxes without their rows, and frames around more than one of them."""
+    """The parts that graphviz places: boxes without their rows, and frames around more than one of them."""
     alone = single(description)
     parents = {scope["id"]: scope["parent"] for scope in description["scopes"]}
     rows = {node["id"] for node in description["nodes"] if node["row"] is not None}
@@ -320,7 +320,7 @@ _BESIDE = 6
 
 
 class _RankRows(NamedTuple):
-    """What stands beside what, where a description says so.
+    """The boxes that stand beside each other, if a description says so.
 
     Attributes:
         together: the nodes of each row.
@@ -352,7 +352,7 @@ class _RankRows(NamedTuple):
 
 
 def label_lines(edge: Edge) -> list[str]:
-    """What may stand on an edge: the value's shape, and below it that of the gradient that came back, if it differs."""
+    """The texts on an edge: the shape of the value, and below it that of the gradient, if it differs."""
     back = edge["back"]
     differs = back is not None and (edge["mismatch"] is not None or not edge["label"].startswith(back))
     return [edge["label"], *([f"{NABLA}{back}"] if differs else [])]
@@ -397,7 +397,7 @@ def _stacking(description: Description, scope_of: dict[str, str | None], nesting
     """
     position = {node["id"]: index for index, node in enumerate(description["nodes"])}
     made = {edge["target"] for edge in description["edges"]}
-    used: defaultdict[str | None, list[str]] = defaultdict(list)  # by scope: what is used there
+    used: defaultdict[str | None, list[str]] = defaultdict(list)  # by scope: the inputs used there
     first_use: dict[str, int] = {}
     for edge in description["edges"]:
         source, target = edge["source"], edge["target"]
@@ -417,7 +417,7 @@ def _stacking(description: Description, scope_of: dict[str, str | None], nesting
                 taken[scope].add(input)
                 outermost[path[outside]].append(input)
     marked = {edge["source"] for edge in description["edges"] if edge["reduction"] is not None}
-    # Of the tensors of one op that with a mark on its edge stands highest.
+    # The tensor with a mark on its edge stands highest among the tensors of an op.
     weights = [
         node["id"]
         for node in sorted(description["nodes"], key=lambda one: (first_use.get(one["id"], 0), one["id"] not in marked))
@@ -444,7 +444,7 @@ def _around(home: str | None, path: list[str], nesting: Nesting) -> int:
 def _answered(
     taken: dict[str, "_ScopeInputs"], outermost: Mapping[str, list["_Input"]], nesting: Nesting
 ) -> dict[str, str]:
-    """What each tensor that asked a scope is told; ``outermost`` has the inputs that no scope around that one takes."""
+    """The answer for each tensor that asked a scope; ``outermost`` has the inputs that no scope around it takes."""
     last: dict[str, str] = {}
     for scope in nesting.inner_first():
         inputs, parent = taken.pop(scope), nesting.parents[scope]
@@ -456,7 +456,7 @@ def _answered(
 
 
 class _Input(NamedTuple):
-    """What a scope takes from outside: whether an op made it, and its position in the record."""
+    """The inputs of a scope from outside: whether an op made each, and its position in the record."""
 
     made: bool
     position: int
@@ -464,7 +464,7 @@ class _Input(NamedTuple):
 
 
 class _ScopeInputs:
-    """What a scope takes from outside, and the tensors in it that ask what it had taken last before their first use.
+    """The inputs of a scope from outside, and the tensors in it that ask for its last input before their first use.
 
     A scope hands both on to the one around it. So the work grows with the edges, however deep the scopes are nested.
     """
@@ -481,7 +481,7 @@ class _ScopeInputs:
         insort(self._found[input.made], input)
 
     def ask(self, tensor: str, first_use: int) -> None:
-        """``tensor``, which is first used at that position, is to have an answer."""
+        """``tensor``, which is first used at that position, gets an answer."""
         insort(self._asked, (first_use, tensor))
 
     def answers(self) -> Iterator[tuple[str, str]]:
@@ -516,7 +516,7 @@ def _add_box(graph: Any, name: str, width: float, height: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What was measured of the texts of a drawable description, once: its boxes and its drawing are made of it.
+    """The measured texts of a drawable description, measured once for its boxes and its drawing.
 
     Attributes:
         nodes: by id, the width and height of a node's box, in pixels, its rows included.
@@ -592,7 +592,7 @@ def mark_size(edge: Edge) -> tuple[float, float]:
 
 
 def mark_text(edge: Edge) -> str:
-    """What the mark of a reduction says."""
+    """The text of the mark of a reduction."""
     assert edge["reduction"] is not None
     return f"{'⚠ ' if edge['reduction']['warning'] else ''}Σ {edge['reduction']['text']}"
 
@@ -622,7 +622,7 @@ def _read(description: Description, direction: Direction, answer: str, sizes: Si
     def node_box(name: str, size: tuple[float, float]) -> Box:
         return _box(point(objects[name]["pos"]), *size)
 
-    edges, labels = _wires(description, direction, runs, places, sizes)
+    edges, labels = _edges(description, direction, runs, places, sizes)
     marks: dict[str, Box] = {}
     for edge in description["edges"]:
         id = edge["id"]
@@ -688,14 +688,14 @@ def _line(
     return [begin, [begin[0], over], [stop[0], over], stop]
 
 
-def _wires(
+def _edges(
     description: Description,
     direction: Direction,
     runs: Mapping[str, list[list[float]]],
     places: Mapping[str, list[float]],
     sizes: Sizes,
 ) -> tuple[dict[str, list[list[list[float]]]], dict[str, Box]]:
-    """The wires without a mark, those of a bundle beside each other, and the labels that they have."""
+    """The edges without a mark, those of a bundle beside each other, and the labels that they have."""
     edges: dict[str, list[list[list[float]]]] = {}
     labels: dict[str, Box] = {}
     rows = _RankRows.of(description)

@@ -5,7 +5,7 @@ from typing import Any
 from nbgrad.widgets.description.schema import Box, Layout
 
 SIDES = ("a", "b")
-"""What the ids of each graph begin with."""
+"""The beginning of the ids of each graph."""
 
 FRAMES = tuple(f"{side}side" for side in SIDES)
 """The ids of the boxes around them."""
@@ -14,7 +14,7 @@ FRAMES = tuple(f"{side}side" for side in SIDES)
 def left_first(layout: Layout) -> Layout:
     """The layout with the first graph above the second; as it is where they stand beside each other.
 
-    From left to right graphviz stacks what is not connected from the bottom.
+    From left to right graphviz stacks unconnected parts from the bottom.
     """
     first, second = (layout["scopes"].get(frame) for frame in FRAMES)
     if first is None or second is None or second["y"] + second["height"] > first["y"]:

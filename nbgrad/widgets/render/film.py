@@ -44,7 +44,7 @@ def film(picture: Picture) -> bytes:
 
 
 def moments(picture: Picture) -> Iterator[tuple[Moment, float]]:
-    """What each image shows, and for how many seconds; the last one has everything."""
+    """The moment that each image shows, and for how many seconds; the last one has everything."""
     nodes, steps = picture["description"]["nodes"], picture["description"]["steps"]
     ops = [node for node in nodes if _runs(node)]
     computed = {node["id"] for node in nodes} - {node["id"] for node in ops}

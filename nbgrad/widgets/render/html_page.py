@@ -68,7 +68,7 @@ def _runs(program: str) -> str:
 
 
 def _still(picture: Picture) -> str:
-    """What a reader without scripts sees: the drawing, or of what would be as large as a wall, the table."""
+    """The content for a reader without scripts: the drawing, or the table if the drawing would be too large."""
     if len(picture["description"]["nodes"]) <= NODES:
         return svg(picture)
     return f"<pre>{escape(text(picture['description']))}</pre>"
@@ -84,5 +84,5 @@ def runtime() -> str:
 
 
 def sources() -> tuple[str, str]:
-    """Return what is in these two elements: the style sheet, and the script, which is a module."""
+    """Return the content of these two elements: the style sheet, and the script, which is a module."""
     return (_STATIC / "graph.css").read_text(encoding="utf-8"), (_STATIC / "graph.js").read_text(encoding="utf-8")

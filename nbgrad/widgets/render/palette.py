@@ -42,8 +42,8 @@ INKS = {
 }
 """The text, on a light and on a dark page."""
 
-WIRES = {
-    "wire": ("#475569", "#a9b6c6"),
+EDGES = {
+    "value": ("#475569", "#a9b6c6"),
     "faint": ("#7b8a9c", "#64748b"),
     "back": ("#b8430a", "#ff9d5c"),
     "wrong": ("#c1121f", "#ff6b6b"),
@@ -81,22 +81,22 @@ MEANING = {
     "folded": "folded module",
     "failed": "raised an error",
 }
-"""What each kind of node is, in the order of the legend."""
+"""The meaning of each kind of node, in the order of the legend."""
 
 FOLDED = {
     "loop": "folded loop",
     "both": "folded module or loop",
 }
-"""What a folded box is that stands for iterations of a loop, and where there are both kinds."""
+"""The meaning of a folded box for iterations of a loop, and the words if there are both kinds."""
 
 BARS = ", bars: gradients of its parameters"
-"""What the legend adds where a folded box has a small chart."""
+"""The addition to the legend if a folded box has a small chart."""
 
 SIGNS = {
     "root": "backward starts here",
     "mark": "broadcast undone: summed",
-    "wire": "value, forward",
+    "value": "value, forward",
     "back": "∇ gradient, backward",
     "faint": "no gradient",
 }
-"""What the other signs mean, in the order of the legend, which they end."""
+"""The meanings of the other signs, in their order at the end of the legend."""

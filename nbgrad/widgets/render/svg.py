@@ -30,7 +30,7 @@ from nbgrad.widgets.layout.card import (
 from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, sides, tip, tip_points
 from nbgrad.widgets.layout.positions import LABEL_HEIGHT, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, label_lines, mark_text
 from nbgrad.widgets.optional_packages import PartError, loading, needs
-from nbgrad.widgets.render.palette import BARS, FOLDED, HOTTEST, INKS, MEANING, PAINTS, SIGNS, WIRES, heat
+from nbgrad.widgets.render.palette import BARS, EDGES, FOLDED, HOTTEST, INKS, MEANING, PAINTS, SIGNS, heat
 from nbgrad.widgets.render.png import smaller
 
 PNG_WIDTH = 1200
@@ -38,7 +38,7 @@ _PNG_HEIGHT = 4000  # rendering time grows with the area
 _LEGIBLE = 3.5  # pixels
 
 _SIGN, _SIGN_GAP = 0.66, 0.3
-"""How wide the sign of a gradient is, and what is between it and the number, in font sizes."""
+"""The width of the sign of a gradient, and the gap between it and the number, in font sizes."""
 
 _PALE = 0.25
 """How opaque is what a film has not come to."""
@@ -53,10 +53,10 @@ _LOOKS = {
     "faint": ' stroke-dasharray="4 3"',
     "back": ' stroke-dasharray="1 2.6" stroke-linecap="round"',
 }
-"""How the wires are drawn that are no plain line."""
+"""How the lines of edges are drawn that are no plain line."""
 
 LEGEND: dict[str, str] = {**MEANING, **SIGNS}
-"""What the signs mean, in the order of the legend."""
+"""The meanings of the signs, in the order of the legend."""
 
 
 class Moment(NamedTuple):
@@ -188,7 +188,7 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
     present |= {"root"} if any(node["root"] for node in picture["description"]["nodes"]) else set()
     present |= {"mark"} if picture["layout"]["marks"] else set()
     for edge in [one for one in edges if picture["layout"]["edges"][one["id"]]]:
-        present |= {"faint"} if edge["gradient"] is None else {"wire", "back"} if edge["gradient"] else {"wire"}
+        present |= {"faint"} if edge["gradient"] is None else {"value", "back"} if edge["gradient"] else {"value"}
     x = _MARGIN
     y += 10
     if (told := list(_scale(picture, x, y))) != []:
@@ -211,7 +211,7 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
 
 
 def _scale(picture: Picture, x: float, y: float) -> Iterator[str]:
-    """What the colours mean, if the boxes are coloured by an overlay."""
+    """The scale of the colours, if the boxes are coloured by an overlay."""
     for one in picture["description"]["overlays"]:
         if one["key"] == picture["description"]["colour"]:
             yield _text(one["label"], (x, y + 4), 11, "ink")
@@ -239,7 +239,7 @@ def _filled(shape: str, role: str, colour: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """A text, or a sign, as dark as it can be, or as light: what is below it may have a strong colour."""
+    """A text, or a sign, as dark or as light as possible: its background may have a strong colour."""
     dark = re.sub(rf'(fill|stroke)="({"|".join(ink for ink, _ in INKS.values())})"', r'\1="#000000"', text)
     return re.sub(r'class="nbgs-\w+?(-sign)?"', r'class="nbgs-bare\1"', dark)
 
@@ -250,9 +250,9 @@ def loops_over(node: Node) -> bool:
 
 
 def _sample(key: str, x: float, y: float) -> list[str]:
-    if key in WIRES:
+    if key in EDGES:
         line = [[x, y], [x + 8, y], [x + 16, y], [x + 26, y]]
-        return _wire([line if key != "back" else line[::-1]], key)
+        return _line([line if key != "back" else line[::-1]], key)
     box: Box = {"x": x, "y": y - 7, "width": 26, "height": 14}
     if key == "mark":
         return [_rect(box, 7, "mark"), _text("Σ", (x + 13, y + 4), 10, "ink", anchor="middle")]
@@ -274,7 +274,7 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
         yield _rect(layout["scopes"][scope["id"]], 8, "scope")
     for edge in [one for one in description["edges"] if layout["edges"][one["id"]]]:
         yield f"<g>{_title(edge_title(edge))}"
-        yield from _wires(edge, layout)
+        yield from _lines(edge, layout)
         if edge["id"] in layout["labels"]:
             yield from _labels(edge, layout["labels"][edge["id"]], layout["texts"])
         yield "</g>"
@@ -291,7 +291,7 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
 
 
 def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
-    """The graph at a moment of the step: what is still to come is pale, or not drawn."""
+    """The graph at a moment of the step: later parts are pale, or not drawn."""
     description, layout = picture["description"], picture["layout"]
     for scope in [scope for scope in description["scopes"] if scope["id"] in layout["scopes"]]:
         yield _rect(layout["scopes"][scope["id"]], 8, "scope")
@@ -299,8 +299,8 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
     for edge in [one for one in description["edges"] if layout["edges"][one["id"]]]:
         came = edge["id"] in moment.back
         taken = edge["target"] in moment.computed
-        wires = _wires(edge, layout) if came or edge["gradient"] is None else _wires(edge, layout)[:2]
-        yield f'<g opacity="{1 if taken else _PALE}">{"".join(wires)}</g>'
+        lines = _lines(edge, layout) if came or edge["gradient"] is None else _lines(edge, layout)[:2]
+        yield f'<g opacity="{1 if taken else _PALE}">{"".join(lines)}</g>'
     for node in sorted(description["nodes"], key=lambda one: one["row"] is not None):
         known = node["id"] in moment.reached
         rule = node["rule"]
@@ -311,7 +311,7 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
         yield f'<g opacity="{1 if node["id"] in moment.computed else _PALE}">'
         yield from _node(then, box, layout["texts"].get(node["id"]), "")
         if node["id"] in moment.current:
-            colour = WIRES["wire" if moment.forward else "back"][0]
+            colour = EDGES["value" if moment.forward else "back"][0]
             x, y, width, height = map(_n, (box["x"] - 3, box["y"] - 3, box["width"] + 6, box["height"] + 6))
             yield f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="7" fill="none" stroke="{colour}" '
             yield 'stroke-width="3"/>'
@@ -332,7 +332,7 @@ def edge_title(edge: Edge) -> str:
 
 
 def _scope_label(scope: Scope, box: Box, wide: float) -> Iterator[str]:
-    # On a patch of its own, over the wires: they may come in through the label.
+    # On a patch of its own, over the edges, which may come in through the label.
     width = min(wide + 8, box["width"] - 8)
     patch: Box = {"x": box["x"] + 6, "y": box["y"] + 4, "width": width, "height": 16}
     yield _rect(patch, 3, "scope", 0)
@@ -446,22 +446,22 @@ def _octagon(box: Box) -> str:
     return f'<polygon class="nbgs-input" points="{points}" {look}/>'
 
 
-def _wires(edge: Edge, layout: Layout) -> list[str]:
-    """The wire of the value and, beside it in the other direction, that of the gradient."""
+def _lines(edge: Edge, layout: Layout) -> list[str]:
+    """The line of the value and, beside it in the other direction, the line of the gradient."""
     runs, mark = layout["edges"][edge["id"]], layout["marks"].get(edge["id"])
     if edge["gradient"] is None:
-        return _wire(runs, "faint")
+        return _line(runs, "faint")
     stops = [layout["nodes"].get(edge["source"]), *[mark] * (len(runs) - 1), layout["nodes"].get(edge["target"])]
     ended = [(run, sides(run, ends)) for run, ends in zip(runs, pairwise(stops), strict=True)]
     forward = [beside(run, APART, ends) for run, ends in ended]
     if not edge["gradient"]:
-        return _wire([beside(run, 0, ends) for run, ends in ended], "wire")
+        return _line([beside(run, 0, ends) for run, ends in ended], "value")
     back = [beside(run, -APART, ends)[::-1] for run, ends in reversed(ended)]
-    return [*_wire(forward, "wire"), *_wire(back, "back" if edge["mismatch"] is None else "wrong")]
+    return [*_line(forward, "value"), *_line(back, "back" if edge["mismatch"] is None else "wrong")]
 
 
-def _wire(runs: list[list[list[float]]], role: str) -> list[str]:
-    colour, look = WIRES[role][0], _LOOKS.get(role, "")
+def _line(runs: list[list[list[float]]], role: str) -> list[str]:
+    colour, look = EDGES[role][0], _LOOKS.get(role, "")
     points = " ".join(f"{_n(x)},{_n(y)}" for x, y in tip_points(*tip(runs[-1])))
     d = " ".join(map(path, runs))
     return [
@@ -501,7 +501,7 @@ def _marker(x: float, y: float) -> str:
 
 
 def _label(text: str, at: tuple[float, float], role: str, wide: float | None) -> str:
-    """The text of an edge, twice: the outline of the first hides the wires that cross it."""
+    """The text of an edge, twice: the outline of the first hides the edges that cross it."""
     if wide is None:
         words, halo = (_text(text, at, LABEL_SIZE, ink, anchor="middle") for ink in (role, "halo"))
     else:
@@ -560,7 +560,7 @@ def _title(text: str) -> str:
 def _dark_style(*, coloured: bool) -> str:
     rules = [f".nbgs-{role}{{fill:{p.dark_fill};stroke:{p.dark_stroke}}}" for role, p in PAINTS.items()]
     rules += [f".nbgs-{role}{{fill:{dark}}}.nbgs-{role}-sign{{stroke:{dark}}}" for role, (_, dark) in INKS.items()]
-    rules += [f".nbgs-{role}{{stroke:{dark}}}.nbgs-{role}-tip{{fill:{dark}}}" for role, (_, dark) in WIRES.items()]
+    rules += [f".nbgs-{role}{{stroke:{dark}}}.nbgs-{role}-tip{{fill:{dark}}}" for role, (_, dark) in EDGES.items()]
     rules += [f".nbgs-halo{{stroke:{INKS['halo'][1]}}}"]
     rules += [f".nbgs-root-sign{{fill:{PAINTS['root'].dark_stroke}}}"]
     if coloured:

@@ -25,9 +25,8 @@ def text(description: Description, *, rows: int = ROWS) -> str:
         rows: how many nodes, and how many reductions, are listed at most; the last ones are.
 
     Returns:
-        Lines without trailing blanks: the summary, the notes, what was found to be wrong, one row for each node with
-        what it takes and the marks that the picture has at it, the gradients that came back, and the broadcast
-        reductions.
+        Lines without trailing blanks: the summary, the notes, the findings, one row for each node with its inputs and
+        its marks in the picture, the gradients, and the broadcast reductions.
     """
     nodes = description["nodes"]
     lines = [f"{clip(description['name'], 120)}: {clip(description['summary'], 500)}"]
@@ -56,7 +55,7 @@ def text(description: Description, *, rows: int = ROWS) -> str:
 
 
 def _findings(description: Description) -> list[str]:
-    """What is wrong, with the node where it is, and the modules whose gradients vanish or explode."""
+    """The findings, each with its node, and the modules whose gradients vanish or explode."""
     found = [one["text"] + (f" ({one['node']})" if one["node"] else "") for one in description["problems"]]
     found += [one["text"] for one in description["verdicts"] if one["kind"] != "sound"]
     rest = [f"({len(found) - FINDINGS:,} more findings are not listed)"] if len(found) > FINDINGS else []

@@ -63,7 +63,7 @@ _PARTS = ("nodes", "edges")
 """The parts of a description that are sent as columns."""
 
 _SHARED = (*_PARTS, "scopes", "steps", "verdicts")
-"""Of what a first picture has many that are in the whole one too."""
+"""The lists with many entries that the first picture shares with the whole one."""
 
 
 def _travelling(picture: Picture, looks: "_Looks") -> Any:
@@ -101,7 +101,7 @@ def _known_by(one: Any) -> str:
 
 
 def _arrived(travels: Any, looks: list[dict[str, Any]]) -> Picture:
-    """What ``_travelling`` made a picture of, and the widths of its texts."""
+    """The picture from the result of ``_travelling``, and the widths of its texts."""
     description: Any = travels["description"]
     nodes = [_given(node, looks) | {"norms": list(_norms(node["norms"]))} for node in description["nodes"]]
     edges = [edge | {"reduction": _given(edge["reduction"], looks)} for edge in description["edges"]]
@@ -123,7 +123,7 @@ def _records(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
 
 
 _LOOKS = ("value", "gradient", "incoming", "reduced")
-"""What a node or a reduction has that is a look."""
+"""The fields of a node or a reduction that are a look."""
 
 
 class _Looks:
@@ -157,7 +157,7 @@ def _with_norms(hidden: Any, change: Any) -> Any:
 
 
 _BOXES = ("nodes", "labels", "marks", "scopes")
-"""What a layout has boxes of."""
+"""The groups of boxes of a layout."""
 
 
 def _flat(layout: Layout | None) -> Any:
@@ -169,7 +169,7 @@ def _flat(layout: Layout | None) -> Any:
 
 
 def _raised(layout: Any) -> Any:
-    """What ``_flat`` made a layout of."""
+    """The layout from the result of ``_flat``."""
     boxes = {part: {box.pop("id"): box for box in _records(layout[part])} for part in _BOXES}
     return layout | boxes | {"edges": {id: list(map(_run, runs)) for id, runs in layout["edges"].items()}}
 

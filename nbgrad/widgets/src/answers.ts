@@ -5,7 +5,7 @@ import { attribute, flag, html, listen } from "./dom";
 import { type Drawing, spoken } from "./draw";
 import { original } from "./model";
 
-/** What a kernel is told of an answer: its numbers row by row. */
+/** An answer as a kernel gets it: its numbers row by row. */
 export interface Answer {
   name: string;
   shape: number[];
@@ -48,7 +48,7 @@ export class Answers {
     return [form];
   }
 
-  /** What the boxes say: a number that was answered right, and a cross where the last answer was not. */
+  /** The texts of the boxes: a number that was answered right, and a cross where the last answer was wrong. */
   paint(): void {
     const { description, drawing } = this.scene();
     for (const { node, seals } of this.#questions) {
@@ -71,7 +71,7 @@ export class Answers {
   }
 }
 
-/** The numbers in "[1, -2.5]", "1 -2.5" or "1/4"; NaN for what is none. */
+/** The numbers in "[1, -2.5]", "1 -2.5" or "1/4"; NaN for text that is no number. */
 const numbersIn = (text: string): number[] =>
   text.replaceAll("−", "-").replace(/\s*\/\s*/g, "/").split(/[\s,;[\]()]+/).filter(Boolean).map((one) => {
     const [above, below = 1] = one.split("/");
@@ -94,7 +94,7 @@ function reason(question: Question, given: number[]): string {
   for (const [by, what] of [[0.5, "too many"], [2, "missing"]] as const) if (all((x) => x * by)) return `a factor 2 is ${what}: often that of a square, or of a value used twice`;
   if (each((x) => -x).every((one, at) => one || right[at])) return `the sign of ${many - count} of ${many} elements is wrong`;
   if (given.every((x, at) => Array(41).fill(x).some((x, by) => near(question, at, x * (0.98 + by / 1000))))) return "it is nearly right: write more digits";
-  if (many === 1) return "it is not right, also not with another sign or a factor 2";
+  if (many === 1) return "it is wrong by more than its sign or a factor 2";
   return `${count || "none"} of ${many} elements ${count === 1 ? "is" : "are"} right`;
 }
 

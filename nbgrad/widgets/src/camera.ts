@@ -8,11 +8,11 @@ import { flag } from "./dom";
 
 export const READABLE = 0.9; // at this scale the smallest letters are 10 pixels high
 const GLIDE = 200; // milliseconds
-const EDGE = 12; // pixels between what is shown and the edge of the stage
+const EDGE = 12; // pixels between the picture and the edge of the stage
 
 interface Zoomed {
   transform: ZoomTransform;
-  sourceEvent: Event | null; // null where nobody did it by hand
+  sourceEvent: Event | null; // null if no reader did it by hand
 }
 
 export class Camera {
@@ -57,7 +57,7 @@ export class Camera {
     return this.#gliding ?? zoomTransform(this.stage);
   }
 
-  /** Another drawing is shown: the whole of it if it can be read so, else what is around `start`; whether that is a part. */
+  /** Another drawing is shown: the whole of it if it can be read so, else the part around `start`. Returns whether it is a part. */
   look(size: [number, number], start: Box | undefined): boolean {
     this.#size = size;
     this.moved = false;
@@ -122,7 +122,7 @@ export class Camera {
     this.#zoom.scaleBy(select(this.stage), factor, [width / 2, height / 2]);
   }
 
-  /** The stage has another size: what was seen whole still is, else what was in the middle stays there. */
+  /** The stage has another size: a picture that was seen whole still is, otherwise the middle stays in the middle. */
   resized(first: () => void): void {
     const [[width, height], [w, h]] = [this.#room(), this.#seen];
     if (!width || (width === w && height === h)) return;
@@ -132,7 +132,7 @@ export class Camera {
     this.#set(whole ? this.#fitted() : at(was.x + (width - w) / 2, was.y + (height - h) / 2, was.k));
   }
 
-  /** A panel lies over so much of the stage: what was seen whole still is, if the reader waits, and so is `box`. */
+  /** A panel covers so much of the stage: a picture that was seen whole still is, if the reader waits, and so is `box`. */
   beside(covered: [number, number], box: Box | undefined): void {
     const whole = this.#whole();
     this.#covered = covered;
@@ -187,7 +187,7 @@ export class Camera {
     return Math.abs(now.k - fitted.k) + Math.abs(now.x - fitted.x) < 1e-3;
   }
 
-  /** What nothing lies over. */
+  /** The part of the stage that nothing covers. */
   #room(): [number, number] {
     const [right, bottom] = this.#covered;
     const { clientWidth: width, clientHeight: height } = this.stage;

@@ -2,7 +2,7 @@
 
 import type { Kind } from "./description";
 
-/** What each kind of node is, in the order of the legend. */
+/** The meaning of each kind of node, in the order of the legend. */
 export const MEANING: Record<Kind, string> = {
   op: "operation",
   parameter: "parameter",
@@ -14,31 +14,31 @@ export const MEANING: Record<Kind, string> = {
   failed: "raised an error",
 };
 
-/** What a folded box is that stands for a loop, and where there are both. */
+/** The meaning of a folded box for a loop, and the words if there are both. */
 export const FOLDED = {
   loop: "folded loop",
   both: "folded module or loop",
 };
 
-/** What the legend adds where a folded box has a small chart. */
+/** The addition to the legend if a folded box has a small chart. */
 export const BARS = ", bars: gradients of its parameters";
 
-/** What the other signs of the legend mean. */
+/** The meanings of the other signs of the legend. */
 export const SIGNS = {
   root: "backward starts here",
   mark: "broadcast undone: summed",
-  wire: "value, forward",
+  value: "value, forward",
   back: "∇ gradient, backward",
   faint: "no gradient",
 };
 
-/** So far each of the two wires of an edge is from the middle between them. */
+/** So far each of the two lines of an edge is from the middle between them. */
 export const APART = 3;
 
 /** How long an arrow head is. */
 export const TIP_LENGTH = 7;
 
-/** How wide it is to each side of its wire. */
+/** How wide it is to each side of its line. */
 export const TIP_SIDE = 3.2;
 
 /** So much is seen of the boxes behind a folded one. */

@@ -1,4 +1,4 @@
-// Of a large drawing only what is near the window is drawn: browsers draw the rest too, and need a second for it.
+// Only the part of a large drawing near the window is drawn: browsers would draw the rest too, and need a second for it.
 
 import type { ZoomTransform } from "d3-zoom";
 import type { Layout } from "./description";

@@ -36,7 +36,7 @@ export function draw(picture: Picture): Drawing {
     if (!runs?.length) continue;
     const classes = `${edge.gradient === null ? "nbg-none" : ""} ${edge.mismatch ? "nbg-mismatch" : ""}`;
     const group = svg("g", { class: `nbg-edge ${classes}`, "data-edge-id": edge.id, testid: "edge", "aria-hidden": "true" });
-    group.append(svg("title", {}, edgeTitle(edge)), svg("path", { class: "nbg-hit", d: path(runs) }), ...wires(edge, runs, layout));
+    group.append(svg("title", {}, edgeTitle(edge)), svg("path", { class: "nbg-hit", d: path(runs) }), ...edgeLines(edge, runs, layout));
     drawing.edges.set(edge.id, group);
     drawing.layer.append(group);
   }
@@ -75,13 +75,13 @@ export function edgeTitle(edge: Edge): string {
   return `${edge.input || "inputs"}: ${edge.label}${edge.mismatch ? `; ${edge.mismatch}` : gradient}${reduction}`;
 }
 
-function wires(edge: Edge, runs: number[][][], { nodes, marks }: Layout): SVGElement[] {
+function edgeLines(edge: Edge, runs: number[][][], { nodes, marks }: Layout): SVGElement[] {
   const apart = edge.gradient ? APART : 0;
   const mark = marks[edge.id];
   const ends = runs.map((run, at) => sides(run, [at ? mark : nodes[edge.source], at < runs.length - 1 ? mark : nodes[edge.target]]));
   const forward = runs.map((run, at) => beside(run, apart, ends[at]));
   const parts = [
-    svg("path", { class: "nbg-wire", d: path(forward) }),
+    svg("path", { class: "nbg-value", d: path(forward) }),
     svg("polygon", { class: "nbg-tip", points: tip(forward[forward.length - 1] ?? []) }),
   ];
   if (!edge.gradient) return parts;
@@ -122,10 +122,10 @@ const expansion = (reduction: string): string => (reduction.split(": ")[0] ?? ""
 /** Whether a folded node stands for iterations of a loop, which are named by its lines. */
 export const loops = ({ kind, label }: GraphNode): boolean => kind === "folded" && /^(line|iteration) \d/.test(label[0] ?? "");
 
-/** What a box is, in words. */
+/** The kind of a box, in words. */
 export const meaning = (node: GraphNode): string => (loops(node) ? FOLDED.loop : MEANING[node.kind]) + (node.root ? ", the backward starts here" : "");
 
-/** What is read aloud of a box. */
+/** The text of a box for screen readers. */
 export const spoken = (node: GraphNode): string =>
   `${[...linesOf(node), ...(node.rule ? [`gradient ${node.rule}`] : []), ...(node.bars ? [`bars: ${node.bars.text}`] : []), ...node.badges.map((badge) => badge.text)].join(", ")} (${meaning(node)})`;
 

@@ -6,7 +6,7 @@ import { name, original, scopePath, within } from "./model";
 
 export type Point = number[];
 
-/** Of the two ends of a curve whether it is on a level side of a box, or on an upright one. */
+/** For each end of a curve, whether it is on a level side of a box, or on an upright one. */
 type Ends = [boolean | null, boolean | null];
 
 const FLAT = 0.2; // a curve that comes in flatter than this along a side is moved across its direction there too
@@ -55,7 +55,7 @@ export function tip(run: Point[]): string {
 export function folded(base: Picture, closed: Set<string>): Picture {
   const { description, layout } = base;
   const scopes = new Map(description.scopes.map((scope) => [scope.id, scope]));
-  const home = new Map<string, string>(); // of each scope inside a closed one: the outermost of those
+  const home = new Map<string, string>(); // for each scope inside a closed one: the outermost closed scope
   for (const scope of description.scopes) {
     const found = within(scopes, scope.id).find((id) => closed.has(id) && layout.scopes[id]);
     if (found) home.set(scope.id, found);
@@ -64,7 +64,7 @@ export function folded(base: Picture, closed: Set<string>): Picture {
   const where = new Map<string, string>();
   const scopeOf = new Map(description.nodes.map(({ id, scope }) => [id, scope]));
   for (const node of description.nodes) {
-    const found = home.get((node.row === null ? node.scope : scopeOf.get(node.row)) ?? ""); // a row goes with its op
+    const found = home.get((node.row === null ? node.scope : scopeOf.get(node.row)) ?? ""); // a row belongs to its op
     if (found) where.set(node.id, `f-${found}`);
   }
   const nodes: GraphNode[] = [];
@@ -111,7 +111,7 @@ function historyOf({ history }: Description, homes: Map<string, string>): Histor
   return { ...history, loss: history.loss && led(history.loss), charts: history.charts.map(led) };
 }
 
-/** What is inside the folded nodes and is still told of, as nbgrad/widgets/folding/folded.py finds it. */
+/** The parts inside the folded nodes that texts still mention, as nbgrad/widgets/folding/folded.py finds them. */
 function hiddenBy(description: Description, where: Map<string, string>, renamed: Map<string, string>): Hidden {
   const { nodes, edges, hidden } = description;
   const reductions = hidden.reductions.map((one) => ({ ...one, node: where.get(one.node) ?? one.node }));
@@ -124,7 +124,7 @@ function hiddenBy(description: Description, where: Map<string, string>, renamed:
   return { reductions, nodes: inside };
 }
 
-/** What a node is called and found by where it is inside a folded one, whose ops have no norms of their own to show. */
+/** The name and the search text of a node inside a folded one, whose ops have no norms of their own to show. */
 export const told = (description: Description, { id, scope, label, full, about, op, kind, norms }: GraphNode): HiddenNode => ({
   node: id, label: [scopePath(description, scope), full || label[0]].filter(Boolean).join(" › "), words: `${about} ${label.slice(1).join(" ")} ${op ?? ""} ${MEANING[kind]}`,
   norms: kind === "parameter" || kind === "leaf" ? norms : [], many: 1,
@@ -189,9 +189,9 @@ function centred({ width, height }: Box, [[ax = 0, ay = 0] = [], [bx = 0, by = 0
   return { x: (ax + 3 * bx + 3 * cx + dx) / 8 - width / 2, y: (ay + 3 * by + 3 * cy + dy) / 8 - height / 2 };
 }
 
-const [ABOVE, BESIDE] = [26, 10]; // between a frame and what is in it
+const [ABOVE, BESIDE] = [26, 10]; // between a frame and its content
 
-/** Let the frames around folded modules end where what is left in them does. */
+/** Let the frames around folded modules end where their remaining content ends. */
 function tightened(description: Description, layout: Layout, home: Map<string, string>): void {
   const scopes = new Map(description.scopes.map((scope) => [scope.id, scope]));
   const around = new Set([...new Set(home.values())].flatMap((id) => within(scopes, scopes.get(id)?.parent ?? null)));

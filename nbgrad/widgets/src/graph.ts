@@ -21,7 +21,7 @@ interface Model {
   off(event: string, callback: Heard): void;
 }
 
-/** What the host calls: of a change with its own model, which knows whether it still has a line to the kernel; of a message with that. */
+/** The callbacks of the host: for a change it passes its own model, which knows whether the kernel can still be reached; for a message, the message. */
 type Heard = (own?: { comm_live?: boolean; live?: string; supposed?: Supposed & { page: number } }) => void;
 
 function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outputs): () => void {
@@ -95,7 +95,7 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
   };
 }
 
-/** What page_run.ts makes, in a page whose graph can be run again. */
+/** The object that page_run.ts makes, in a page whose graph can be run again. */
 declare global {
   var nbgradRunner: undefined | ((program: unknown, description: Description, answer: (told: Supposed) => void) => Runner);
 }

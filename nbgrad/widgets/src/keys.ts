@@ -1,15 +1,15 @@
-// What the keys do in a view, before the host, which has its own use for them, sees them.
+// The actions of the keys in a view. The view sees a key before the host, which has its own use for it.
 
 import type { Scene } from "./scene";
 import { groupOf, rove, type Tools } from "./toolbar";
 
-/** What has keys of its own, and says whether it had a use for one. */
+/** A part with keys of its own; it says whether it used one. */
 interface Inside {
   readonly root: HTMLElement;
   key(event: KeyboardEvent): boolean;
 }
 
-/** What the keys are pressed in. */
+/** The element in which the keys are pressed. */
 export interface Keyed extends Tools {
   readonly root: HTMLElement;
   readonly scene: Scene;
@@ -70,7 +70,7 @@ export class Keys {
     const here = document.activeElement;
     if (!(here instanceof SVGGElement) || !scene.boxOf(here)) return false;
     const at = ARROWS.indexOf(key);
-    const runs = at < 2 === (scene.picture.direction === "TB"); // the way of the values, or to what is beside
+    const runs = at < 2 === (scene.picture.direction === "TB"); // the way of the values, or to the boxes beside
     if (at >= 0 && !runs) scene.step(here, at % 2 ? 1 : -1);
     else if (at >= 0) scene.along(here, at % 2);
     else if (key === "Enter" || key === " ") this.#enter(here);
@@ -82,7 +82,7 @@ export class Keys {
     return true;
   }
 
-  /** The arrow keys go from button to button of a group; of those of which one is chosen they choose. */
+  /** The arrow keys go from button to button of a group. In a group with one chosen button they choose. */
   #among(key: string, one: Node): boolean {
     const at = ARROWS.indexOf(key);
     if (at < 0 || !(one instanceof HTMLElement)) return false;

@@ -37,7 +37,7 @@ export function scopePath(description: Description, scope: string | null): strin
 export const placeOf = ({ nodes }: Description, scope: string | null): string | null =>
   nodes.find((node) => scope && (node.scope === scope || node.holds.includes(scope)))?.id ?? null;
 
-/** What the cell calls an input of an op; empty if that is no other name, or nothing is known of it. */
+/** The name in the cell of an input of an op; empty if it is the same name, or unknown. */
 export function called(description: Description, id: string, input: string): string {
   const edge = description.edges.find((one) => one.input === input && original(one.target) === original(id));
   const source = edge && nodeOf(description, edge.source);
@@ -46,7 +46,7 @@ export function called(description: Description, id: string, input: string): str
   return whose === input ? "" : whose;
 }
 
-/** What the line says of a step: which it is of those that are drawn and, where some are drawn as one, of all rules that ran. */
+/** The line about a step: its number among the drawn steps and, if some are drawn as one, among all rules that ran. */
 export function stepTitle(steps: Step[], at: number): string {
   const step = steps[at - 1];
   if (!step) return "";

@@ -6,14 +6,14 @@ import { button, html } from "./dom";
 import { map } from "./tensor_plot";
 import type { Supposition } from "./what_if";
 
-/** What only a kernel can do: unfold what is not in the picture, turn it, or look up all numbers of a tensor. */
+/** The actions that need a kernel: unfold a module that is not in the picture, turn the picture, or look up all numbers of a tensor. */
 export interface Kernel {
-  gone: boolean; // it was restarted: nobody knows this picture any more; certain once it was asked
+  gone: boolean; // it was restarted and does not know this picture any more; certain once it was asked
   ask(request: { toggle?: string[]; direction?: string; node?: string; of?: Numbers["of"]; suppose?: object; answer?: Answer }): void;
   suppose(asked: Supposition): void;
 }
 
-/** What a reader sees until the kernel has answered. */
+/** The text until the kernel has answered. */
 export const ASKED = "Asking the kernel. It answers when the running cell has ended; after a restart, run this cell again.";
 
 /** And where it will not answer. */

@@ -136,7 +136,7 @@ function amount(tensor: Tensor, most: number): string {
   return data.length === 1 ? numbers : `[${numbers}]`;
 }
 
-/** What the numbers of a tensor look like, as nbgrad/widgets/description/tensor_summary.py says it. */
+/** The numbers of a tensor as they are shown, as nbgrad/widgets/description/tensor_summary.py writes them. */
 function look(tensor: Tensor): Look {
   const { shape, data } = tensor;
   const sound = data.filter(Number.isFinite);

@@ -5,7 +5,7 @@ import { attribute, flag, svg } from "./dom";
 import { broken, type Drawing, spoken } from "./draw";
 import { original, twinOf } from "./model";
 
-const UNKNOWN = ["∇", "?"].join(" "); // until the walk has come by
+const UNKNOWN = ["∇", "?"].join(" "); // until the walk has reached it
 
 export class Paint {
   readonly #stage: SVGSVGElement;
@@ -36,7 +36,7 @@ export class Paint {
     for (const group of [nodes, edges, marks]) for (const part of group.values()) flag(part, "on", on.has(part));
   }
 
-  /** Let all but these nodes, and what is between them, step back; null shows everything. */
+  /** Dim all but these nodes and the parts between them; null shows everything. */
   only(ids: Set<string> | null): void {
     const { nodes, edges, marks } = this.#drawing;
     const has = (id: string) => ids === null || ids.has(original(id));

@@ -1,4 +1,4 @@
-// What the side panel says about a node, an edge, a reduction, or about all reductions and findings.
+// The texts of the side panel about a node, an edge, a reduction, or about all reductions and findings.
 
 import type { Answers } from "./answers";
 import type { Description, Edge, Node as GraphNode } from "./description";
@@ -11,7 +11,7 @@ import { lookOf } from "./tensor_plot";
 import type { WhatIf } from "./what_if";
 
 export interface Selection {
-  node(id: string, here?: boolean): void; // clicked in the picture, or told of elsewhere
+  node(id: string, here?: boolean): void; // clicked in the picture, or in a list
   edge(id: string): void;
   mark(edge: string, here?: boolean): void;
   focus(id: string, what: "ancestors" | "descendants" | "path"): void;
@@ -19,7 +19,7 @@ export interface Selection {
   copy(text: string): void;
   readonly answers: Answers;
   readonly inquiry: Inquiry;
-  readonly whatIf: WhatIf | null; // where somebody can run the graph again
+  readonly whatIf: WhatIf | null; // if the page or the kernel can run the graph again
 }
 
 export function nodePanel(description: Description, node: GraphNode, select: Selection): Node[] {
@@ -83,7 +83,7 @@ export function formulas(description: Description, id: string, all: { of: string
   return shown.length ? [...shown, ...where(description, id)] : [];
 }
 
-/** What the letters of the formulas stand for: they are those of the op, and the cell may use the same for other things. */
+/** The meanings of the letters in the formulas: these are the letters of the op, and the cell may use the same for other things. */
 function where(description: Description, id: string): Node[] {
   const node = nodeOf(description, id);
   const taken = new Set(description.edges.flatMap(({ input, target }) => (original(target) === original(id) ? [input] : [])));

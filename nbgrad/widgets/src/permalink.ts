@@ -1,15 +1,15 @@
-// Links into an exported page: what stands behind its "#" says what is shown, and follows what the reader chooses.
+// Links into an exported page: the text after "#" says what the page shows, and follows the choices of the reader.
 
 import { button } from "./dom";
 
-/** What a link can say. */
+/** The content of a link. */
 export interface Place {
   node: string | null; // chosen
   step: number; // of the backward, from 1; 0 for none
   folded: string[] | null; // the modules that are folded; null for those that are at first
 }
 
-/** What links lead to. */
+/** The target of links. */
 interface Linked {
   readonly root: HTMLElement;
   readonly place: Place;

@@ -88,7 +88,7 @@ export class Player {
   }
 }
 
-/** What happens in one step, in the order in which it happens. */
+/** The events of one step, in their order. */
 export function stepPanel(description: Description, step: Step): Node[] {
   const node = nodeOf(description, step.node);
   const op = description.ops[node?.op ?? ""];

@@ -2,14 +2,14 @@
 
 const [LEAST, MOST] = [320, 900];
 const LETTERS = 0.9; // smaller than this the drawing is not shown at first
-const BESIDE = 16; // pixels that the window keeps for what is above and below the view
+const BESIDE = 16; // pixels of the window above and below the view
 
 export class Room {
   readonly #watcher: ResizeObserver;
   #scroller: Element | null = null;
 
   constructor(private readonly root: HTMLElement, private readonly body: HTMLElement, private readonly size: () => [number, number], changed: () => void) {
-    // Until it stands somewhere: a host that draws what is in sight alone counts on a height that hardly changes.
+    // Until it is placed: a host that draws only the visible outputs needs a height that hardly changes.
     this.#set(`${Math.min(MOST, Math.max(LEAST, Math.min(this.size()[1] + 40, screen.height - 240)))}px`);
     this.#watcher = new ResizeObserver(() => {
       if (!root.clientWidth) return;
@@ -40,14 +40,14 @@ export class Room {
     }
     const [width, height] = this.size();
     const seen = Math.min(this.#scroller.clientHeight, innerHeight);
-    // A frame that is as high as what is in it, as some hosts have for each output, says nothing of the screen.
+    // Some hosts have a frame for each output that is as high as its content: it says nothing about the screen.
     const whole = self === top ? seen : Math.max(seen, screen.height - 240);
     const room = whole - (root.offsetHeight - body.offsetHeight) - BESIDE;
     const needed = height * Math.min(1, Math.max(LETTERS, body.clientWidth / width)) + 40;
     this.#set(`${Math.round(Math.max(Math.min(needed, room, MOST), Math.min(LEAST, Math.max(160, room))))}px`);
   }
 
-  /** What scrolls the view, and has a height of its own: some parts of a page scroll sideways, and are as high as their content. */
+  /** The element that scrolls the view and has a height of its own: some parts of a page scroll only sideways, and are as high as their content. */
   #scrolling(): Element {
     const high = 1e5;
     this.#set(`${high}px`);

@@ -9,7 +9,7 @@ import { Paint } from "./paint";
 import type { Selection } from "./panel";
 import { Titles } from "./titles";
 
-/** What is done to a drawing, and what it has to know of the view that it is in. */
+/** The actions on a drawing, and the facts about its view that it needs. */
 export interface Touched extends Selection {
   readonly chosen: SVGGElement | null;
   readonly moving: boolean; // by hand, just now
@@ -96,7 +96,7 @@ export class Scene {
     return this.description.edges.find((one) => one.id === id);
   }
 
-  /** What has the focus after another drawing: the same node, the module that it went into, or what came out of it. */
+  /** The element with the focus after another drawing: the same node, the module into which it was folded, or a node that was unfolded from it. */
   heir(old: GraphNode): SVGGElement | undefined {
     const { nodes, scopes } = this.description;
     const known = new Map(scopes.map((scope) => [scope.id, scope]));

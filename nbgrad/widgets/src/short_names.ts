@@ -1,4 +1,4 @@
-// What the sources use most often of the browser, as variables: a minifier shortens variables, and never `Math.max`. See build.mjs.
+// The parts of the browser that the sources use most often, as variables: a minifier shortens variables, and never `Math.max`. See build.mjs.
 
 const { abs, max, min, round, ceil, floor } = Math;
 const { entries, values } = Object;

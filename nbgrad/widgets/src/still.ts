@@ -2,7 +2,7 @@
 
 const STILL = "svg.nbgrad-static, img[src*='nbgrad-static']";
 
-/** What ipyparallel writes above each output of an engine, whose outputs stand among those of others. */
+/** The line that ipyparallel writes above each output of an engine, to tell it from those of others. */
 const LABEL = /^\[output:\d+\]$/;
 
 /** Hide what stands right before an element if it is such a picture and nothing else; the function that shows it again. */
@@ -40,7 +40,7 @@ function hide(elements: Element[]): () => void {
 
 const words = (element: Element): string => (element.textContent ?? "").trim();
 
-/** What a shadow tree is in. */
+/** The element that holds a shadow tree. */
 const hostOf = (one: Element): Element | null => {
   const root = one.getRootNode();
   return root instanceof ShadowRoot ? root.host : null;

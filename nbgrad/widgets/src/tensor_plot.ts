@@ -11,7 +11,7 @@ export function lookOf(title: string, look: Look, ...more: HTMLElement[]): HTMLE
   return html("section", { class: "nbg-look" }, ...parts);
 }
 
-/** What the colours mean: white is zero, and the strongest is as far from it as the number that is farthest. */
+/** The scale of the colours: white is zero, and the strongest colour is the number farthest from zero. */
 function shades({ low, high, cells }: Look): Node[] {
   const size = (text: string) => Math.abs(Number(text)) || 0;
   const far = [low, high, ...cells].reduce((most, one) => (Number.isFinite(size(one)) && size(one) > size(most) ? one : most), "0").replace("-", "");

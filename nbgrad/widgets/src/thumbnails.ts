@@ -5,14 +5,14 @@ import { attribute, html, svg } from "./dom";
 import { type Drawing, spoken } from "./draw";
 import { colour } from "./tensor_plot";
 
-/** What can be drawn in the boxes, by the key under which it is offered beside the colours. */
+/** The pictures for the boxes, by the key in the menu beside the colours. */
 export const THUMBNAILS = { "@value": "values", "@gradient": "gradients" } as const;
 
 type Key = keyof typeof THUMBNAILS;
 
 export const isThumbnail = (key: string): key is Key => key in THUMBNAILS;
 
-/** What is known of the numbers that `key` stands for. */
+/** The known facts about the numbers of `key`. */
 export const lookFor = (node: GraphNode, key: string): Look | null => (key === "@value" ? node.value : key === "@gradient" ? node.gradient : null);
 
 const CELLS = 20_000; // are drawn in all boxes together: of a map that is too large for its share every second one, or third
@@ -103,7 +103,7 @@ function imageOf({ kind, label }: GraphNode, { columns, levels }: Look): Image |
   return { wide, high, first: levels.length > wide * high * (channels === 3 ? 3 : 1), at: (row, column) => `rgb(${of.map((channel) => light(row, column, channel)).join(" ")})` };
 }
 
-/** What the small pictures mean. */
+/** The meaning of the small pictures. */
 export function thumbnailKey(description: Picture["description"], key: Key): HTMLElement {
   const what = THUMBNAILS[key];
   const none = description.nodes.filter((node) => !lookFor(node, key)?.columns && !lookFor(node, key)?.bars.length).length;

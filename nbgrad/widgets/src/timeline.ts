@@ -148,7 +148,7 @@ export class Timeline {
   }
 }
 
-/** What differs between two frames. */
+/** The differences between two frames. */
 export function differencePanel(description: Description, a: number, b: number): Node[] {
   const { frames, differences } = description.history;
   const [from, to] = [frames[a], frames[b]];

@@ -1,4 +1,4 @@
-// What is around the picture: the title, the tools, the legend.
+// The parts around the picture: the title, the tools, the legend.
 
 import { BARS, FOLDED, MEANING, SIGNS } from "./constants";
 import { BADGES, loops } from "./draw";
@@ -9,7 +9,7 @@ import { lookFor, THUMBNAILS } from "./thumbnails";
 
 export type Mode = "forward" | "backward" | "both";
 
-/** What the tools can do. */
+/** The actions of the tools. */
 export interface Tools {
   mode(mode: Mode): void;
   colour(key: string): void;
@@ -26,7 +26,7 @@ export interface Tools {
 
 const plain = (text: string): string => text.replace(/\s+/g, " ");
 
-/** The title, what is wrong first of all, and what else is to be said: an error in red, a finding as it is coloured, the rest in grey. */
+/** The title, then the findings and the notes: an error in red, a finding in its colour, the rest in grey. */
 export function headerOf(description: Description, go: (node: string) => void): HTMLElement {
   const { name, summary, notes, stopped, problems, verdicts } = description;
   const words = html("div", { class: "nbg-words" }, html("strong", {}, name), html("span", {}, summary));
@@ -63,7 +63,7 @@ export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
   return bar;
 }
 
-/** The buttons between which the arrow keys go: Tab goes to one of them, and on to what is after them all. */
+/** The buttons between which the arrow keys go: Tab goes to one of them, and then past all of them. */
 export const groupOf = (one: Element): HTMLElement[] =>
   [...(one.closest(".nbg-group, .nbg-set")?.querySelectorAll("button") ?? [])].filter((button) => !button.hidden);
 
@@ -77,7 +77,7 @@ export function press(bar: HTMLElement, open: Record<string, boolean>): void {
   for (const [name, holds] of Object.entries(open)) attribute(bar.querySelector(`[data-testid=nbgrad-${name}]`), "aria-pressed", holds);
 }
 
-/** Show the tools that a graph has a use for, and how much there is in each; what is chosen and focused stays so. */
+/** Show the tools that a graph has a use for, and how much there is in each. The choice and the focus stay. */
 export function count(bar: HTMLElement, description: Description): void {
   const { nodes, edges, steps, history, overlays, hidden } = description;
   const reductions = [...edges.flatMap(({ reduction }) => reduction ?? []), ...hidden.reductions];
@@ -104,7 +104,7 @@ export function count(bar: HTMLElement, description: Description): void {
   ]);
 }
 
-/** Let one of these be chosen; what was chosen stays so if it is among them. */
+/** Offer a choice of these; the present choice stays if it is among them. */
 export function offer(choice: HTMLSelectElement, options: (readonly [string | number, string])[]): void {
   const { value } = choice;
   choice.replaceChildren(...options.map(([value, label]) => html("option", { value }, label)));
@@ -149,7 +149,7 @@ export function legendOf(description: Description): HTMLElement {
     ...Object.entries({ ...MEANING, folded }).map(([kind, meaning]): [boolean, string, string] => [has(kind), kind, meaning]),
     [nodes.some((node) => node.root), "root", `▲ ${SIGNS.root}`],
     [edges.some((edge) => edge.reduction), "mark", `Σ ${SIGNS.mark}`],
-    [edges.some((edge) => edge.gradient !== null), "came", SIGNS.wire],
+    [edges.some((edge) => edge.gradient !== null), "came", SIGNS.value],
     [came, "back", SIGNS.back],
     [edges.some((edge) => edge.gradient === null), "none", SIGNS.faint],
   ];
@@ -164,7 +164,7 @@ export function legendOf(description: Description): HTMLElement {
   return legend;
 }
 
-/** What the colours of an overlay mean. */
+/** The scale of the colours of an overlay. */
 export function scaleOf(description: Description, key: string): HTMLElement | null {
   const overlay = description.overlays.find((one) => one.key === key);
   if (!overlay) return null;

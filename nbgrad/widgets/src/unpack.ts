@@ -3,7 +3,7 @@
 import type { Look, Picture } from "./description";
 
 type Columns = Record<string, unknown[]>;
-/** What travels is typed where it has been unpacked. */
+/** Packed data have types only after they are unpacked. */
 type Sent = any;
 
 export async function unpack(data: BlobPart): Promise<Picture> {

@@ -1,4 +1,4 @@
-// The live view of one picture: what is drawn of it, what is selected, and what the tools do.
+// The live view of one picture: its drawn part, the selection, and the actions of the tools.
 
 import type { ZoomTransform } from "d3-zoom";
 import { Answers } from "./answers";
@@ -52,17 +52,17 @@ export class View implements Touched, Keyed, Tools {
   #legendScale: HTMLElement | null = null;
   begun = (): void => {}; // it is seen for the first time
   changed = (): void => {}; // what a link to it would say
-  scene!: Scene; // the base with what is folded here
+  scene!: Scene; // the base, folded as the reader chose here
   chosen: SVGGElement | null = null;
   #pathFrom: string | null = null;
   #origin: ZoomTransform | null = null; // where the reader was before being led elsewhere
   readonly #return = button("↩ Back", "Back to where you were", "return", () => this.#goBack());
   #tool: HTMLElement | null = null; // that opened the panel
   #overlaid = "";
-  #sought = ""; // in a module that is to be unfolded
+  #sought = ""; // in a module that will be unfolded
   #asked: string[] = []; // the modules that the kernel was asked to fold or unfold
   #hinting = 0;
-  #waiting = 0; // to move the picture: what was clicked may be clicked once more
+  #waiting = 0; // to move the picture: the box may be clicked once more
 
   private base: Picture;
   #whole: Picture | null; // of which the base is the first picture
@@ -122,7 +122,7 @@ export class View implements Touched, Keyed, Tools {
     this.root.remove();
   }
 
-  /** What stands around the picture. */
+  /** The parts around the picture. */
   #about(): void {
     const { description } = this.base;
     attribute(this.root, "aria-label", `${description.name}: ${description.summary}`);
@@ -145,7 +145,7 @@ export class View implements Touched, Keyed, Tools {
     this.#seek();
   }
 
-  /** The node in the middle of what is seen. */
+  /** The node in the middle of the visible part. */
   #middle(): string {
     const { clientWidth, clientHeight } = this.#stage;
     const [x, y] = this.#camera.place.invert([clientWidth / 2, clientHeight / 2]);
@@ -203,7 +203,7 @@ export class View implements Touched, Keyed, Tools {
       this.#pathFrom = null;
     }
     const panel = nodePanel(description, node, this);
-    if (this.#timeline.earlier) panel.splice(1, 0, html("p", { class: "nbg-finding" }, "What follows is of the last backward."));
+    if (this.#timeline.earlier) panel.splice(1, 0, html("p", { class: "nbg-finding" }, "The numbers below are of the last backward."));
     this.#choose(element, panel);
     if (!here) this.#show(this.scene.box(node.id));
   }
@@ -298,7 +298,7 @@ export class View implements Touched, Keyed, Tools {
     void copied(text, this.root).then((done) => this.#say(done ? `Copied ${what}.` : `This page may not use the clipboard. Copy it from here: ${text}`));
   }
 
-  /** Fold or unfold: here if the picture holds what is needed, else by the kernel. */
+  /** Fold or unfold: here if the picture holds the data for it, else by the kernel. */
   toggle(holds: string[]): void {
     const [first] = holds;
     if (first === undefined) return;
@@ -327,7 +327,7 @@ export class View implements Touched, Keyed, Tools {
     return true;
   }
 
-  /** Another picture, if somebody is there to make one. */
+  /** Another picture, if a kernel can make one. */
   #ask(kernel: Kernel, request: Parameters<Kernel["ask"]>[0]): void {
     kernel.ask(request);
     this.#say(kernel.gone ? GONE : ASKED);
@@ -462,7 +462,7 @@ export class View implements Touched, Keyed, Tools {
     return true;
   }
 
-  /** Go on to what was looked for in a module that is unfolded now. */
+  /** Go on to the node that was searched, in a module that is unfolded now. */
   #seek(): void {
     const query = this.#sought;
     this.#sought = "";
@@ -472,7 +472,7 @@ export class View implements Touched, Keyed, Tools {
   reductions = (): void => this.#list(reductionsPanel);
   findings = (): void => this.#list(findingsPanel);
 
-  /** What a tool lists has the focus, and gives it back. */
+  /** The list of a tool has the focus, and gives it back. */
   #list(panel: typeof findingsPanel): void {
     this.#close();
     this.#open(panel(this.scene.description, this));
@@ -537,7 +537,7 @@ export class View implements Touched, Keyed, Tools {
 
   // --- pan and zoom ---------------------------------------------------------------------------------------
 
-  /** What the picture is to show first. */
+  /** The first content of the picture. */
   #begin(): void {
     this.#firstLook();
     const { opens } = this.#whole ?? this.base;
@@ -582,7 +582,7 @@ export class View implements Touched, Keyed, Tools {
     listen(this.#stage, "pointerdown", () => this.refocus(this.#stage));
   }
 
-  /** Close what is open and light everything: what Escape does. */
+  /** Close the open part and light everything: the action of Escape. */
   leave(): void {
     this.#pathFrom = null;
     this.#forget();

@@ -6,7 +6,7 @@ import { broken, type Drawing, spoken } from "./draw";
 import { name, original } from "./model";
 import { lookOf } from "./tensor_plot";
 
-/** What is asked: the numbers of one node, and those of all others, if these were changed. */
+/** The question: the changed numbers of one node, and those of all other changed nodes. */
 export interface Supposition {
   node: string;
   place: number;
@@ -128,7 +128,7 @@ export class WhatIf {
   #recorded: Element | null = null; // what the panel says of the recording
   readonly #edges = new Map<Element, string>();
 
-  /** One question at a time: what is changed meanwhile is asked when the answer has come, the newest number alone. */
+  /** One question at a time: of numbers that change meanwhile, only the newest is sent, when the answer has come. */
   #ask(): void {
     if (this.#busy) return void (this.#next = true);
     this.#busy = true;
@@ -241,7 +241,7 @@ export class WhatIf {
   }
 }
 
-/** Text in so many lines: what is too long stands in the last one. */
+/** Text in so many lines: the last one holds the rest. */
 function fitted(text: string, lines: number): string[] {
   const all = broken(text);
   return Array.from({ length: lines }, (_, at) => (at < lines - 1 ? all[at] : all.slice(at).join(" ")) ?? "");
@@ -257,7 +257,7 @@ function place(shape: number[], at: number): string {
   return found.length ? `[${found.join(", ")}]` : "";
 }
 
-/** Write into a field; not over what somebody is typing there. */
+/** Write into a field, unless the reader is typing there. */
 function set(field: HTMLInputElement, text: string): void {
   if (document.activeElement === field && field.type === "number") return;
   if (field.value !== text) field.value = text;

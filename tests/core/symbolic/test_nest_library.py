@@ -45,11 +45,11 @@ def test_what_somebody_else_could_have_written_is_not_loaded(folder: Path) -> No
     c_library.build(doubled())
     (made,) = folder.iterdir()
     made.chmod(0o722)
-    with pytest.raises(KernelError, match="could have been written by somebody else: remove it"):
+    with pytest.raises(KernelError, match="could have been written by another user: remove it"):
         c_library.build(doubled())
     made.unlink()
     made.symlink_to(os.devnull)
-    with pytest.raises(KernelError, match="could have been written by somebody else"):
+    with pytest.raises(KernelError, match="could have been written by another user"):
         c_library.build(doubled())
 
 

@@ -119,7 +119,7 @@ def test_the_operators_are_those_of_the_table_in_the_script(tmp_path: Path) -> N
     [
         (lambda x: nn.functional.dropout(x, 0.5), r"HTML: the step \w+ at .*test_page.py:\d+.*random numbers"),
         (lambda x: x.cumprod(0), r"HTML: the step cumprod at .*test_page.py:\d+.*aten.cumprod.* has no translation"),
-        (lambda x: x.to(torch.complex64), r"HTML: .*complex64 has no place in a page"),
+        (lambda x: x.to(torch.complex64), r"HTML: .*complex64 cannot be written to a page"),
     ],
 )
 def test_a_step_without_translation_names_itself(function: Any, message: str, tmp_path: Path) -> None:

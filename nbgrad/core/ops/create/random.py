@@ -32,7 +32,7 @@ def _certain(make: Make):
 
 
 def _drawn(input, p=None):
-    """What torch gives, which has no gradient of the second form, where it is 0 too."""
+    """The result of torch's function. It has no gradient of the second form, not even 0."""
     return torch.bernoulli(input) if p is None else torch.bernoulli(input.detach(), p) + 0 * input
 
 
@@ -47,10 +47,10 @@ def _drawn(input, p=None):
 def bernoulli(input, *, p=None, generator=None):
     """1 with the probabilities that input says, or all with the probability ``p``, else 0.
 
-    Masks are drawn so. A network learns through them by another estimate of the gradient, such as the score function
+    It draws masks. No gradient flows through them: a network needs another estimate of it, such as the score function
     (Williams 1992) or gumbel_softmax.
 
-    Shapes: output as input. Raises RuntimeError for a probability that is none.
+    Shapes: output as input. Raises RuntimeError for a number that is no probability.
     """
     if p is None:
         return torch.bernoulli(input, generator=generator)
@@ -118,7 +118,7 @@ _FILLS = {
     ),
     "cauchy_": ({"median": 0.0, "sigma": 1.0}, "numbers of Cauchy's distribution"),
     "exponential_": ({"lambd": 1.0}, "numbers of the exponential distribution with the rate ``lambd``"),
-    "geometric_": ({"p": Parameter.empty}, "how many tries it takes until what has the probability ``p`` happens"),
+    "geometric_": ({"p": Parameter.empty}, "numbers of tries until an event of probability ``p`` happens"),
     "log_normal_": ({"mean": 1.0, "std": 2.0}, "numbers whose logarithms have that mean and standard deviation"),
     "normal_": ({"mean": 0.0, "std": 1.0}, "normal numbers"),
     "random_": ({}, "integers from the first of two ``limits`` (0) up to the last, without it"),
@@ -151,7 +151,7 @@ for _name, _texts in _FILLS.items():
 
 
 def _saved_draw(kernel, ctx, concentration, generator):
-    """What ``kernel`` draws, saved with the concentrations for the backward."""
+    """The numbers that ``kernel`` draws, saved with the concentrations for the backward."""
     drawn = Tensor(kernel(concentration.data, generator=generator))
     ctx.save_for_backward(concentration, drawn)
     return drawn

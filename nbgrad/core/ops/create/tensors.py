@@ -93,7 +93,7 @@ def _signature(inputs, takes):
 
 
 def _leaf(name, torchs, args, settings):
-    """What torch's function gives, as a leaf."""
+    """The result of torch's function, as a leaf."""
     if settings.pop("out", None) is not None:
         raise NotImplementedError(NO_OUT.format(called=name))
     needs = settings.pop("requires_grad", False)
@@ -131,7 +131,7 @@ def _maker(name, takes, says):
 
 
 def _told(called, takes, args, settings, error):
-    """What is wrong with the arguments that torch refuses, and which there are."""
+    """The reason why torch refuses the arguments, and the arguments that exist."""
     flat = [one for arg in args for one in (arg if isinstance(arg, list | tuple) else [arg])]
     wrong = next((wrong for one in flat if (wrong := no_number(one)) is not None), None)
     if wrong is None and takes == "*size":
@@ -154,7 +154,7 @@ def _maker_like(name, takes, says):
         like = raw_of(input)
         return _leaf(name, lambda *rest, **named: torchs(like, *rest, **named), args, settings)
 
-    doc = f"{says}, of the shape, element type and device of input unless told otherwise; a leaf, a constant to it."
+    doc = f"{says}, with the shape, element type and device of input as defaults; a leaf, no gradient flows to input."
     return named(make, name, _signature(("input",), takes), doc)
 
 
@@ -171,7 +171,7 @@ def _new(name, says):
 def as_tensor(data, dtype=None, device=None):
     """Data as a tensor without a copy where that can be: a tensor is itself, an array of numpy shares its memory.
 
-    What has another element type or another device than asked for is converted; a gradient flows back through that.
+    Data of another element type or device is converted to the requested one; gradients flow through this conversion.
 
     Raises:
         RuntimeError: a CUDA device where there is none.

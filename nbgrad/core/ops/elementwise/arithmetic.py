@@ -68,7 +68,7 @@ def _(g, alpha):
 
 
 class _Error(Plan):
-    """A difference from a constant may be the error of a prediction, which is to be of the target's shape."""
+    """A difference from a constant may be the error of a prediction, which must have the target's shape."""
 
     __slots__ = ()
 
@@ -188,7 +188,7 @@ def _remainders(make: Make):
     samples=_remainders,
 )
 def remainder(input, other):
-    """What a division rounded down leaves, with the sign of the divisor, as Python's ``%``; broadcasting.
+    """The remainder of a division rounded down, with the sign of the divisor, as Python's ``%``; broadcasting.
 
     It wraps angles and positions around; its jumps have no gradient.
 
@@ -216,7 +216,7 @@ def _(g, input, other):
     samples=_remainders,
 )
 def fmod(input, other):
-    """What a division rounded towards 0 leaves, with the sign of the dividend, as C's ``fmod``; broadcasting.
+    """The remainder of a division rounded towards 0, with the sign of the dividend, as C's ``fmod``; broadcasting.
 
     It is the remainder that C libraries and many file formats mean.
 
@@ -397,7 +397,7 @@ def _(g, tensor1, value):
 def addcdiv(input, tensor1, tensor2, *, value=1):
     """A quotient times ``value``, added to the input, elementwise, in one kernel, broadcasting.
 
-    The step of Adam (Kingma and Ba 2014, https://arxiv.org/abs/1412.6980) is one: mean over root of mean square.
+    It computes the step of Adam (Kingma and Ba 2014, https://arxiv.org/abs/1412.6980): mean over root of mean square.
 
     Shapes: input, tensor1 and tensor2 broadcast to the output. Raises RuntimeError where they do not.
     """

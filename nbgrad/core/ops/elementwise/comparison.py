@@ -156,7 +156,7 @@ def _truth(name, what, why, symbol):
         return kernel(input, other)
 
     connect.__name__ = name
-    connect.__doc__ = f"""Whether {what} is true, elementwise, broadcasting; all but 0 counts as true. No gradient.
+    connect.__doc__ = f"""Whether {what}, elementwise, broadcasting; all but 0 counts as true. No gradient.
 
     {why}
 
@@ -165,9 +165,14 @@ def _truth(name, what, why, symbol):
     return _with_twin(op(formula=symbol, broadcasts=True, differentiable=False, inplace=True, samples=_truths)(connect))
 
 
-logical_and = _truth("logical_and", "both", "A causal mask and a padding mask make one mask.", r"a \land b")
-logical_or = _truth("logical_or", "either or both", "Sequences end at a token or at a length.", r"a \lor b")
-logical_xor = _truth("logical_xor", "exactly one", "It finds where two masks differ.", r"a \oplus b")
+logical_and = _truth(
+    "logical_and", "both are true", "It makes one mask of a causal mask and a padding mask.", r"a \land b"
+)
+logical_or = _truth(
+    *("logical_or", "at least one is true"),
+    *("It joins the two conditions that end a sequence: an end token, and a maximum length.", r"a \lor b"),
+)
+logical_xor = _truth("logical_xor", "exactly one is true", "It finds where two masks differ.", r"a \oplus b")
 
 
 @op(formula=r"\lnot x", kernel=torch.logical_not, differentiable=False, inplace=True, samples=at(0.0, -0.0, 1.0, _NAN))
@@ -211,7 +216,7 @@ def _bits(name, symbol, what, why, formula, samples):
         return kernel(input, other)
 
     combine.__name__ = name
-    combine.__doc__ = f"""{what} of whole numbers, elementwise, broadcasting; it has no gradient.
+    combine.__doc__ = f"""{what}, elementwise, broadcasting; it has no gradient.
 
     {why}
 
@@ -229,23 +234,48 @@ def _bits(name, symbol, what, why, formula, samples):
 
 
 bitwise_and = _bits(
-    *("bitwise_and", "and", "The bits that both have", "Of bool tensors it is the logical and: masks are joined by &."),
+    *(
+        "bitwise_and",
+        "and",
+        "The bits that are 1 in both whole numbers",
+        "For bool tensors it is the logical and: masks are joined by &.",
+    ),
     *(r"a \mathbin{\&} b", _whole_or_true),
 )
 bitwise_or = _bits(
-    *("bitwise_or", "or", "The bits that either has", "Of bool tensors it is the logical or: masks are joined by |."),
+    *(
+        "bitwise_or",
+        "or",
+        "The bits that are 1 in at least one of two whole numbers",
+        "For bool tensors it is the logical or: masks are joined by |.",
+    ),
     *(r"a \mathbin{|} b", _whole_or_true),
 )
 bitwise_xor = _bits(
-    *("bitwise_xor", "xor", "The bits that exactly one has", "Hashes of positions are mixed with it."),
+    *(
+        "bitwise_xor",
+        "xor",
+        "The bits that are 1 in exactly one of two whole numbers",
+        "Hashes of positions are mixed with it.",
+    ),
     *(r"a \oplus b", _whole_or_true),
 )
 bitwise_left_shift = _bits(
-    *("bitwise_left_shift", "lshift", "The bits moved to the left", "Small numbers are packed into one with it."),
+    *(
+        "bitwise_left_shift",
+        "lshift",
+        "The bits of whole numbers, moved to the left",
+        "Small numbers are packed into one with it.",
+    ),
     *(r"a \cdot 2^{b}", _whole),
 )
 bitwise_right_shift = _bits(
-    *("bitwise_right_shift", "rshift", "The bits moved to the right", "Packed weights are unpacked with it."),
+    *(
+        "bitwise_right_shift",
+        "rshift",
+        "The bits of whole numbers, moved to the right",
+        "Packed weights are unpacked with it.",
+    ),
     *(r"\lfloor a \cdot 2^{-b} \rfloor", _whole),
 )
 
@@ -266,7 +296,7 @@ def _whole_alone(make: Make):
 def bitwise_not(input):
     """Every bit of whole numbers turned round, elementwise; it has no gradient.
 
-    Of bool tensors it is the logical not: ``~mask``.
+    For bool tensors it is the logical not: ``~mask``.
 
     Shapes: output as input. Raises RuntimeError for floating point numbers.
     """
@@ -274,10 +304,20 @@ def bitwise_not(input):
 
 
 gcd = _bits(
-    *("gcd", None, "The greatest common divisor", "Strides that meet in a convolution are found with it."),
+    *(
+        "gcd",
+        None,
+        "The greatest common divisor of whole numbers",
+        "It tells at which common positions two strides meet.",
+    ),
     *(r"\gcd(a, b)", _whole_pairs),
 )
 lcm = _bits(
-    *("lcm", None, "The least common multiple", "Rhythms of different lengths meet again after it."),
+    *(
+        "lcm",
+        None,
+        "The least common multiple of whole numbers",
+        "Two rhythms of different lengths meet again after it.",
+    ),
     *(r"\operatorname{lcm}(a, b)", _whole_pairs),
 )

@@ -60,7 +60,7 @@ def _(g):
 
 @op(formula=r"z", kernel=torch.resolve_conj, samples=_either, holomorphic=False, view=True)
 def resolve_conj(input):
-    """The same numbers, with a conjugate that was only marked carried out.
+    """The same numbers in memory: carries out a conjugation that was only marked.
 
     Shapes: output as input.
     """
@@ -74,7 +74,7 @@ def _(g):
 
 @op(formula=r"z", kernel=torch.resolve_neg, samples=_either, holomorphic=False, view=True)
 def resolve_neg(input):
-    """The same numbers, with a minus sign that was only marked carried out.
+    """The same numbers in memory: carries out a change of sign that was only marked.
 
     The imaginary part of a conjugate is so marked.
 

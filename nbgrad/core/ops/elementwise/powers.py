@@ -67,7 +67,7 @@ def _(g, out):
 def expm1(input):
     """The exponential minus 1, elementwise, exact also near 0.
 
-    The ELU activation (Clevert et al. 2015, https://arxiv.org/abs/1511.07289) is this for negative numbers.
+    The ELU activation (Clevert et al. 2015, https://arxiv.org/abs/1511.07289) uses it for negative numbers.
 
     Shapes: output as input.
     """
@@ -115,7 +115,7 @@ def _(g, input):
 def log1p(input):
     """Logarithm of 1 plus each element, exact also near 0.
 
-    Counts with a long tail are put in with it, as it leaves 0 at 0.
+    It transforms counts with a long tail before they enter a network: 0 stays 0.
 
     Shapes: output as input.
     """
@@ -371,7 +371,7 @@ _numbers = at(-3.0, -0.75, 0.0, 1.0, 1e-30, 1e30)
 def frexp(x):
     """A number as a mantissa between 1/2 and 1 in size and a power of 2, elementwise.
 
-    Numbers are rounded to fewer bits so. Along the mantissa the exponent is a constant.
+    It helps to round numbers to fewer bits. The gradient of the mantissa treats the exponent as a constant.
 
     Shapes: both outputs as x, the exponent int32.
     """

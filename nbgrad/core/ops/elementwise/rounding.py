@@ -44,7 +44,7 @@ def ceil(input):
 def trunc(input):
     """The whole part, elementwise: rounded towards 0.
 
-    It is what a conversion to an integer does.
+    A conversion to an integer does the same.
 
     Shapes: output as input.
     """
@@ -113,7 +113,7 @@ for _row in (floor, ceil, trunc, round, sign):
 
 @op(formula=r"x - \operatorname{trunc}(x)", kernel=torch.frac, inplace=True, samples=_steps)
 def frac(input):
-    """What is left of each element without its whole part, with the sign of the element.
+    """The fractional part of each element, with the sign of the element.
 
     Positions within a period come from it; between its steps its slope is 1.
 
@@ -188,7 +188,7 @@ def _unusual(make: Make):
 def nan_to_num(input, *, nan=None, posinf=None, neginf=None):
     """NaN becomes 0 or the number ``nan``, infinities the largest and smallest number of the dtype or those given.
 
-    It keeps one bad sample from spoiling a batch. What was replaced gets the gradient 0.
+    It keeps one bad sample from spoiling a batch. Replaced elements get the gradient 0.
 
     Shapes: output as input.
     """

@@ -337,8 +337,8 @@ def _masks(make: Make):
 def masked_fill(input, mask, value):
     """The input with the value, a number or a tensor of one, wherever the mask holds, broadcasting.
 
-    Attention fills the scores of what may not be looked at with -inf before its softmax (Vaswani et al. 2017,
-    https://arxiv.org/abs/1706.03762). What was replaced gets the gradient 0.
+    Attention fills the scores of hidden positions with -inf before its softmax (Vaswani et al. 2017,
+    https://arxiv.org/abs/1706.03762). Replaced elements get the gradient 0.
 
     Shapes: input and mask broadcast to the output. Raises RuntimeError where they do not, or for a value with
     dimensions.

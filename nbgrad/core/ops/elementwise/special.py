@@ -34,7 +34,7 @@ def _(g, input):
 def erfc(input):
     """One minus the error function, elementwise, exact also where that is nearly 0.
 
-    The tails of a normal distribution are this.
+    It gives the tails of a normal distribution.
 
     Shapes: output as input.
     """
@@ -91,7 +91,7 @@ def _(g, input, out):
 
 
 def ndtr(input):
-    """The area under the standard normal curve up to each element; it is recorded as what it is made of."""
+    """The area under the standard normal curve up to each element; it is recorded as the ops that compute it."""
     return (1 + erf(input * math.sqrt(0.5))) * 0.5
 
 
@@ -172,7 +172,7 @@ def _gradients_of_odds(make: Make):
 
 
 def _logit_backward(g, x, eps=None):
-    """What torch differentiates in place of its kernel, for what the kernel takes and as exactly as it computes."""
+    """A function that torch can differentiate in place of its kernel, with the same domain and precision."""
     aten.logit_backward(g.detach(), x.detach(), eps)
     low, high, beyond = (0.0, 1.0, math.nan) if eps is None else (eps, 1 - eps, 0.0)
     wide = x.double()
@@ -245,7 +245,7 @@ def _entropies(make: Make):
 def xlog1py(input, other):
     """The input times the logarithm of 1 plus the other, elementwise, broadcasting; 0 wherever the input is 0.
 
-    The likelihood of failures is this, with minus a probability as the other.
+    With minus a probability as the other, it is the log-likelihood of failures.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """

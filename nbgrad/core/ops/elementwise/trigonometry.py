@@ -33,7 +33,8 @@ def _(g, input):
 def cos(input):
     """Cosine of angles in radians, elementwise.
 
-    Learning rates that fall along a cosine, and rotary positions (Su et al. 2021, https://arxiv.org/abs/2104.09864).
+    Cosine schedules of the learning rate use it, and rotary positions (Su et al. 2021,
+    https://arxiv.org/abs/2104.09864).
 
     Shapes: output as input.
     """
@@ -141,7 +142,7 @@ def _(g, needed, input, other):
 def hypot(input, other):
     """The hypotenuse of two legs, elementwise, broadcasting, computed without overflow.
 
-    Distances in the plane are this. At the origin its gradient is NaN, as torch has it.
+    It gives distances in the plane. At the origin its gradient is NaN, as torch has it.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -210,7 +211,7 @@ def _(g, input):
 def acosh(input):
     """Inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
 
-    The distance of two points in hyperbolic space is one.
+    It gives the distance of two points in hyperbolic space.
 
     Shapes: output as input.
     """
@@ -234,7 +235,7 @@ def _(g, input):
 def atanh(input):
     """Inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN beyond.
 
-    Policies that squash their actions with tanh (Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290) go back by it.
+    Policies that squash their actions with tanh (Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290) invert it so.
 
     Shapes: output as input.
     """

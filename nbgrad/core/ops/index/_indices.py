@@ -33,7 +33,7 @@ def canonical(index: Any) -> Any:
 
 
 def part(one: Any) -> Any:
-    """A part of an index in its one form; torch says of what is none that it is none."""
+    """A part of an index in its one form. An object that is no index stays as it is: torch raises the error."""
     if one is None or one is Ellipsis or type(one) is int:
         return one
     if isinstance(one, slice):
@@ -48,7 +48,7 @@ def part(one: Any) -> Any:
 
 
 def _tensor(one: Any) -> torch.Tensor | None:
-    """What stands for a tensor as one of its own; None for a number, and for what is no part of an index."""
+    """The torch tensor for a tensor, an array or a sequence in an index; None for anything else, such as a number."""
     if isinstance(one, torch.Tensor):
         return mask_or_positions(one)
     if isinstance(one, bool):

@@ -27,7 +27,7 @@ def _fillings(make: Make):
 def fill(input, value):
     """A tensor like the input, every element of which is the value.
 
-    ``x.fill_(0)`` clears a buffer. What was there before gets the gradient 0.
+    ``x.fill_(0)`` clears a buffer. The old values get the gradient 0.
 
     Shapes: value is a number or a tensor without dimensions, output as input. Raises RuntimeError for another value.
     """
@@ -127,7 +127,8 @@ def _assigned(x, value, index):
 def setitem(x, value, *, index):
     """The tensor with the elements at ``index`` replaced; ``x[index] = value`` does it in place.
 
-    Masked filling is one, and so is writing a step's result into a buffer. What was replaced gets the gradient 0.
+    Masked filling uses it, and so does writing the result of a step into a buffer. Replaced elements get the gradient
+    0.
 
     Shapes: value broadcasts to the elements that ``index`` picks, output as x. Raises RuntimeError where it does not,
     IndexError where ``index`` leaves the tensor.
@@ -310,7 +311,7 @@ def _masked_scatters(make: Make):
 def masked_scatter(input, mask, source):
     """Input with the elements where the mask holds replaced by those of source, in order.
 
-    The features of an image take the places that a text keeps for them with it.
+    It puts the features of an image into the places that are reserved for them in a text.
 
     Shapes: input and mask broadcast to the output. Raises RuntimeError where source has fewer elements than the mask
     holds places.
@@ -436,7 +437,7 @@ def _plain(indices):
 
 
 def _told(part):
-    """The name of what is no tensor with positions or truth values of a dimension."""
+    """The name in messages of an index that is no tensor of positions or truth values for a dimension."""
     if not isinstance(part, torch.Tensor):
         return f"one of type {type(part).__name__}"
     return "a single truth value" if not part.ndim and part.dtype in (torch.bool, torch.uint8) else None

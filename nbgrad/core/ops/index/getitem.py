@@ -113,7 +113,7 @@ def _add_at(g, index, shape):
 
 
 def _room(one):
-    """What stands for a part of an index while tensors wait: a slice per dimension that a tensor picks in."""
+    """Placeholders for a part of an index while tensors wait: a slice for each dimension that a tensor picks in."""
     if isinstance(one, torch.Tensor):
         if one.ndim == 0 and one.dtype is torch.bool:
             return (None,)  # a single truth value picks in a new dimension of size 1
@@ -143,7 +143,7 @@ def _getitem(self, index):
 
 
 def indexed(row, args, index):
-    """An index of the first of ``args`` as rows keep it; an error of what is none names the row and its inputs."""
+    """An index of the first of ``args`` as rows keep it; an error about it names the row and its inputs."""
     try:
         return canonical(index)
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
@@ -227,7 +227,8 @@ install("gather", gather)
 def take_along_dim(input, indices, dim=None):
     """Along ``dim``, the elements at the numbers in ``indices``, which broadcasts with input in all other dimensions.
 
-    Without ``dim`` both are taken as one line of elements. It picks by what ``argsort`` and ``argmax`` give.
+    Without ``dim`` both are taken as one line of elements. It picks the elements at the indices that ``argsort`` and
+    ``argmax`` return.
     """
     if dim is None:
         return gather_along(input.reshape(-1), indices.reshape(-1), dim=0)
@@ -280,7 +281,7 @@ def _selections(make: Make):
 def index_select_along(input, index, *, dim):
     """The slices along ``dim`` at the numbers in index.
 
-    An embedding is one. A slice that is picked twice gets both gradients.
+    An embedding looks up its vectors so. A slice that is picked twice gets both gradients.
 
     Shapes: index of one dimension, output as input with the length of index along ``dim``. Raises IndexError where an
     index is out of range.

@@ -163,7 +163,7 @@ def _slice_additions(make: Make):
 def index_add_along(input, index, source, *, dim, alpha=1):
     """Input with ``alpha`` times the slices of source added along ``dim`` at the numbers in index, repeats included.
 
-    The gradient of an embedding is one.
+    The gradient of an embedding is computed so.
 
     Shapes: source as input with the length of index along ``dim``, output as input. Raises RuntimeError where it is
     not, or where an index is out of range.
@@ -432,7 +432,7 @@ def _edges(index):
     ),
 )
 def scatter_reduce_along(input, index, src, *, dim, reduce, include_self=True):
-    """What src sends along ``dim`` to the numbers in index, reduced: "sum", "prod", "mean", "amax" or "amin".
+    """Elements of src, reduced along ``dim`` at the numbers in index: "sum", "prod", "mean", "amax" or "amin".
 
     Graph networks gather their neighbours' messages so (Xu et al. 2019, https://arxiv.org/abs/1810.00826, compare
     sum, mean and max). With ``include_self`` the input's own element takes part, without it only where nothing
@@ -499,7 +499,7 @@ def _slice_reductions(make: Make):
     ),
 )
 def index_reduce_along(input, index, source, *, dim, reduce, include_self=True):
-    """What source sends slice by slice along ``dim`` to the numbers in index, reduced: "prod", "mean", "amax", "amin".
+    """Slices of source, reduced along ``dim`` at the numbers in index: "prod", "mean", "amax" or "amin".
 
     With ``include_self`` the input's own slice takes part, without it only where nothing arrives. Elements that share
     an extreme share its gradient.
@@ -530,22 +530,22 @@ def _(g, input, index, source, out, dim, reduce, include_self):
 
 
 def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
-    """What ``src`` sends along ``dim`` to the numbers in ``index``, reduced into input."""
+    """The input, with the elements of ``src`` reduced into it along ``dim`` at the numbers in ``index``."""
     return scatter_reduce_along(input, index, src, dim=dim, reduce=reduce, include_self=include_self)
 
 
 def _scatter_reduce_(self, dim, index, src, reduce, *, include_self=True):
-    """In place: what ``src`` sends along ``dim`` to the numbers in ``index``, reduced."""
+    """In place: the elements of ``src`` reduced into this tensor along ``dim`` at the numbers in ``index``."""
     return scatter_reduce_along.in_place(self, index, src, dim=dim, reduce=reduce, include_self=include_self)
 
 
 def index_reduce(input, dim, index, source, reduce, *, include_self=True):
-    """What ``source`` sends slice by slice along ``dim`` to the numbers in ``index``, reduced into input."""
+    """The input, with the slices of ``source`` reduced into it along ``dim`` at the numbers in ``index``."""
     return index_reduce_along(input, index, source, dim=dim, reduce=reduce, include_self=include_self)
 
 
 def _index_reduce_(self, dim, index, source, reduce, *, include_self=True):
-    """In place: what ``source`` sends slice by slice along ``dim`` to the numbers in ``index``, reduced."""
+    """In place: the slices of ``source`` reduced into this tensor along ``dim`` at the numbers in ``index``."""
     return index_reduce_along.in_place(self, index, source, dim=dim, reduce=reduce, include_self=include_self)
 
 

@@ -146,8 +146,8 @@ def _with_any_phase(A, any_phase=False):
 def linalg_eig(A, *, any_phase=False):
     """The eigenvalues of square matrices, complex numbers, and their eigenvectors of length 1 as columns.
 
-    The stability of a recurrent network is in the eigenvalues of its step. A loss must not depend on the phases of
-    the eigenvectors, which are left to chance: its backward raises, or with ``any_phase`` takes them as constant.
+    The stability of a recurrent network is in the eigenvalues of its step. A loss must not depend on the phases of the
+    eigenvectors, which are arbitrary: if it does, its backward raises. With ``any_phase`` the phases count as constant.
 
     Shapes: (..., n, n) gives (..., n) and (..., n, n). Raises LinAlgError where it does not converge.
     """
@@ -251,8 +251,8 @@ def _without_the_rest(g, rest, part):
 def _check_rest(rest):
     if bool((rest.abs() > 0).any()):
         raise RuntimeError(
-            "linalg_svd: with full_matrices=True the further singular vectors of a matrix that is not square are any "
-            "basis of what is left, but the loss depends on them: take full_matrices=False"
+            "linalg_svd: with full_matrices=True the additional singular vectors of a matrix that is not square are an "
+            "arbitrary basis of the remaining space, but the loss depends on them: take full_matrices=False"
         )
 
 
@@ -289,7 +289,7 @@ _Svd = namedtuple("_Svd", ("U", "S", "V"))
 
 
 def svd(input, some=True, compute_uv=True):
-    """The singular values of matrices and their singular vectors, both as columns, as torch had it first."""
+    """The singular values and vectors of matrices, as torch's older svd: all vectors are columns."""
     if compute_uv:
         u, s, vh = linalg_svd(input, full_matrices=not some)
         return _Svd(u, s, adjoint(vh))
@@ -340,12 +340,12 @@ def _(g_Q, g_R, Q, R, mode):
         raise RuntimeError("linalg_qr: the mode 'r' computes no Q, which the gradient needs: take 'reduced'")
     if mode == "complete" and rows > columns:
         raise RuntimeError(
-            "linalg_qr: in the mode 'complete' the further columns of Q are any basis of what is left: the gradient is "
-            "not defined, take 'reduced'"
+            "linalg_qr: in the mode 'complete' the additional columns of Q are an arbitrary basis of the remaining "
+            "space: the gradient is not defined, take 'reduced'"
         )
     if rows >= columns:
         return _of_tall(g_Q, g_R, Q, R)
-    # Of a wide matrix the first columns make Q and the others follow: A = Q (R1 | R2).
+    # The first columns of a wide matrix make Q, and the others follow: A = Q (R1 | R2).
     if g_R is None:
         to_others = None
     else:
@@ -400,7 +400,7 @@ def svd_lowrank(A, q=6, niter=2, M=None):
     Large weights are compressed so, and recommendations found (Halko et al. 2011, https://arxiv.org/abs/0909.4061). It
     draws random numbers; each of ``niter`` rounds comes closer.
 
-    Shapes: A (..., m, n), and M, which is taken from it, alike; U (..., m, q), S (..., q) and V (..., n, q).
+    Shapes: A (..., m, n), and M, which is subtracted from A, alike; U (..., m, q), S (..., q) and V (..., n, q).
     """
     q, niter = 6 if q is None else q, 2 if niter is None else niter
     A = A if M is None else A - M
@@ -421,9 +421,9 @@ def pca_lowrank(A, q=None, center=True, niter=2):
     most = min(A.shape[-2:])
     q = min(6, most) if q is None else q
     if not 0 <= q <= most:
-        raise ValueError(f"pca_lowrank: q is to be between 0 and {most}, not {q}")
+        raise ValueError(f"pca_lowrank: q must be between 0 and {most}, not {q}")
     if niter < 0:
-        raise ValueError(f"pca_lowrank: niter is to be 0 or more, not {niter}")
+        raise ValueError(f"pca_lowrank: niter must be 0 or more, not {niter}")
     return svd_lowrank(A - A.mean(-2, True) if center else A, q, niter)
 
 

@@ -68,7 +68,7 @@ def _vectors(make: Make):
 def diag_embed(input, *, offset=0, dim1=-2, dim2=-1):
     """The last dimension as the diagonal of matrices of zeros.
 
-    A covariance that has only variances is one.
+    A covariance matrix without correlations has this form.
 
     Shapes: (..., n) gives (..., n, n), the two at ``dim1`` and ``dim2``, larger by the size of ``offset``.
     """
@@ -142,7 +142,7 @@ def _triangles(make: Make):
 def tril(input, *, diagonal=0):
     """The lower triangle of matrices: 0 above the diagonal, which ``diagonal`` moves up.
 
-    The mask that keeps attention from looking ahead is one.
+    The mask that keeps attention from looking ahead has this form.
 
     Shapes: output as input. Raises RuntimeError where input has fewer than two dimensions.
     """

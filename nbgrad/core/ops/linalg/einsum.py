@@ -85,7 +85,7 @@ def _gradient(g, position, shape, operands, inputs, output, sizes):
     ]
     elsewhere = {*output, *[label for labels, _ in others for label in labels]}
     own = dict(zip(mine, shape, strict=True))
-    # What broadcast is summed, and what was summed of this operand alone is stretched again.
+    # A broadcast is summed, and dimensions that were summed in this operand alone are stretched again.
     found = [label for label in own if label in elsewhere and own[label] == sizes[label]]
     # Factors of several element types are multiplied in that of the output.
     terms = [(output, g), *[(labels, one if one.dtype is g.dtype else one.to(dtype=g.dtype)) for labels, one in others]]
@@ -163,7 +163,7 @@ def einsum(equation, *operands):
 
 
 def _seen(x, labels, output):
-    """What only picks diagonals and changes the order of dimensions: a view, as torch's is."""
+    """The einsum that only picks diagonals and changes the order of dimensions: a view, as torch's is."""
     labels = list(labels)
     for label in output:
         while labels.count(label) > 1:

@@ -86,7 +86,7 @@ def _checked_definite(make: Make):
     reference=_linalg.cholesky_ex,
 )
 def linalg_cholesky_ex(A, *, upper=False, check_errors=False):
-    """The triangular factor of positive definite matrices, and a number that is 0 where there is one.
+    """The triangular factor of positive definite matrices, and a number that is 0 where the factor exists.
 
     Shapes: (..., n, n) gives the same. Raises LinAlgError for another matrix with ``check_errors`` alone.
     """
@@ -255,7 +255,7 @@ def linalg_lu(A, *, pivot=True):
 )
 def _(g_L, g_U, P, L, U, pivot):
     if not pivot:
-        raise NotImplementedError("the gradient of linalg_lu without pivot is not there yet")
+        raise NotImplementedError("the gradient of linalg_lu is not supported with pivot=False: leave it out")
     return _of_factors(g_L, g_U, P, L, U)
 
 
@@ -296,7 +296,7 @@ def linalg_lu_factor_ex(A, *, pivot=True, check_errors=False):
 
 def _of_packed(g, LU, pivots, pivot):
     if not pivot:
-        raise NotImplementedError("the gradient of linalg_lu_factor without pivot is not there yet")
+        raise NotImplementedError("the gradient of linalg_lu_factor is not supported with pivot=False: leave it out")
     k = min(LU.shape[-2:])
     return _of_factors(g[..., :k], g[..., :k, :], *lu_unpack(LU, pivots))
 

@@ -21,7 +21,7 @@ def grouped_mm(mat_a: Any, mat_b: Any, offs: Any = None, bias: Any = None, out_d
     - M x (K) and (K) x N: G x M x N, the gradient of the weights of the first;
     - G x M x K and G x K x N, without ``offs``: G x M x N.
 
-    What lies behind the last group is zero in the result.
+    The part of the result behind the last group is zero.
 
     Raises:
         NotImplementedError: with ``bias``, which torch does not have either, or another ``out_dtype``.
@@ -46,7 +46,7 @@ def grouped_mm(mat_a: Any, mat_b: Any, offs: Any = None, bias: Any = None, out_d
 
 
 def _groups(matrix: Any, sizes: list[int], dim: int) -> list[Any]:
-    """The parts of ``matrix`` along ``dim``, without what lies behind the last one."""
+    """The parts of ``matrix`` along ``dim``, without the elements behind the last part."""
     rest = matrix.shape[dim] - sum(sizes)
     return list(split(matrix, [*sizes, rest], dim=dim))[: len(sizes)]
 

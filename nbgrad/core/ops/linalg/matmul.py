@@ -186,7 +186,7 @@ def _vectors_of_either_kind(make: Make):
     holomorphic=False,
 )
 def vdot(input, other):
-    """Product of two vectors, the first of them conjugated: the length of a complex vector, squared, is real so.
+    """Product of two vectors, the first of them conjugated, so that the product of a vector with itself is real.
 
     Shapes: both (n,), output a single number. Raises RuntimeError for anything else.
     """
@@ -410,7 +410,7 @@ def _matrices(make: Make):
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     """The product of two matrices, added to the input, each with a factor.
 
-    A linear layer with a bias is one, in one kernel.
+    It computes a linear layer with a bias in one kernel.
 
     Shapes: (n, k) and (k, m), input broadcasts to (n, m). Raises RuntimeError where they do not fit.
     """
@@ -453,7 +453,7 @@ def _batches(make: Make):
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """The products of two batches of matrices, pair by pair, added to the input, each with a factor.
 
-    Attention scores with a bias for the distance are one (Press et al. 2022, https://arxiv.org/abs/2108.12409).
+    It computes attention scores with a bias for the distance (Press et al. 2022, https://arxiv.org/abs/2108.12409).
 
     Shapes: (b, n, k) and (b, k, m), input broadcasts to (b, n, m). Raises RuntimeError where they do not fit.
     """
@@ -572,7 +572,7 @@ def _outer(make: Make):
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
     """The outer product of two vectors, added to the input, each with a factor.
 
-    Updates of rank one are what quasi-Newton methods make.
+    Quasi-Newton methods make such updates of rank one.
 
     Shapes: (n,) and (m,), input broadcasts to (n, m). Raises RuntimeError where they do not fit.
     """

@@ -41,7 +41,7 @@ def _square(make: Make):
 def linalg_matrix_exp(A):
     """The exponential of square matrices.
 
-    Of a skew-symmetric matrix it is a rotation, which makes orthogonal weights (Lezcano-Casado and Martinez-Rubio
+    For a skew-symmetric matrix it is a rotation, which makes orthogonal weights (Lezcano-Casado and Martinez-Rubio
     2019, https://arxiv.org/abs/1901.08428). Its derivative is a block of the exponential of a larger matrix (Mathias
     1996).
 
@@ -64,7 +64,7 @@ def linalg_matrix_power(A, n):
     """Square matrices multiplied with themselves n times; for a negative n their inverses."""
     rows, columns = A.shape[-2:]
     if rows != columns:
-        raise RuntimeError(f"linalg_matrix_power takes square matrices, not such of {rows} x {columns}")
+        raise RuntimeError(f"linalg_matrix_power takes square matrices, not matrices of {rows} x {columns}")
     if n == 0:
         return torch.eye(rows, dtype=A.dtype, device=A.device).expand(tuple(A.shape)) + 0 * A
     if n < 0:
@@ -246,7 +246,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
 
     Args:
         input: variables x observations, or the observations of one.
-        correction: what is taken from their number.
+        correction: the number subtracted from the number of observations.
         fweights: how often each observation occurs.
         aweights: how much each one counts.
     """

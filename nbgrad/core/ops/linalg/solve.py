@@ -64,7 +64,7 @@ def _checked(make: Make):
 
 @op(formula=r"A^{-1}", samples=_checked, ranks=range(2, 6), outputs=("inverse", "info"), reference=_linalg.inv_ex)
 def linalg_inv_ex(A, *, check_errors=False):
-    """The inverse of square matrices, and a number that is 0 where there is one.
+    """The inverse of square matrices, and a number that is 0 where the inverse exists.
 
     Solving a system is faster and more exact than multiplying with an inverse.
 
@@ -117,7 +117,7 @@ def _systems(make: Make):
 
 
 def _solved(A, B, left, check_errors):
-    """The solution and what is known of it, with the factors of A, which the rule solves with again."""
+    """The solution and a check of it, with the factors of A, with which the rule solves again."""
     if not is_vector(A.shape, B.shape) and len(B.shape) < 2:
         return (*_linalg.solve_ex(A, B, left=left), None, None)  # raises
     factors, pivots, info = _linalg.lu_factor_ex(A, check_errors=check_errors)
@@ -143,7 +143,7 @@ def _checked_systems(make: Make):
     reference=_linalg.solve_ex,
 )
 def linalg_solve_ex(A, B, *, left=True, check_errors=False):
-    """The solution X of A X = B, or of X A = B, and a number that is 0 where there is one.
+    """The solution X of A X = B, or of X A = B, and a number that is 0 where a solution exists.
 
     Shapes: A (..., n, n), B (..., n, k) or (..., n). Raises LinAlgError for a singular matrix with ``check_errors``
     alone.
@@ -176,7 +176,7 @@ def _solution(A, B, left):
 def linalg_solve(A, B, *, left=True):
     """The solution X of A X = B, or of X A = B without ``left``.
 
-    Newton's method solves one in each step, and so does a Gaussian process for its prediction.
+    Newton's method solves such a system in each step, and a Gaussian process solves one for its prediction.
 
     Shapes: A (..., n, n), B (..., n, k) or (..., n), the batches broadcasting. Raises LinAlgError for a singular A.
     """
@@ -228,7 +228,7 @@ def _triangular(make: Make):
 def linalg_solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     """The solution X of A X = B, or of X A = B without ``left``, for a triangular A, whose other half is not read.
 
-    Whitening with the Cholesky factor of a covariance is one.
+    Whitening with the Cholesky factor of a covariance solves such a system.
 
     Shapes: A (..., n, n), B (..., n, k), the batches broadcasting. Raises RuntimeError where they do not fit.
     """
@@ -251,7 +251,7 @@ triangular_solution = namedtuple("triangular_solution", ("solution", "cloned_coe
 
 
 def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False):
-    """The solution of a triangular system, and a copy of its matrix, as torch had it first."""
+    """The solution of a triangular system, and a copy of its matrix, as torch's older function returns them."""
     matrix, upper_now = (transposed(A), not upper) if transpose else (A, upper)
     solution = linalg_solve_triangular(matrix, input, upper=upper_now, unitriangular=unitriangular)
     return triangular_solution(solution, A.expand(*solution.shape[:-2], *A.shape[-2:]).clone())
@@ -429,7 +429,7 @@ def _ranked(make: Make):
     reference=torch.linalg.matrix_rank,
 )
 def linalg_matrix_rank(A, *, tol=None, hermitian=False, atol=None, rtol=None):
-    """How many singular values of matrices are not 0; which count as 0 is said as for ``linalg_pinv``.
+    """How many singular values of matrices are not 0; the limits are those of ``linalg_pinv``.
 
     Shapes: (..., n, m) gives (...), whole numbers. Raises RuntimeError for fewer than two dimensions.
     """

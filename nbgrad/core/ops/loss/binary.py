@@ -32,7 +32,7 @@ def _answers(make: Make):
     samples=_answers,
 )
 def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
-    """How badly probabilities predict a yes or no: minus the log of the probability given to what is true.
+    """How badly probabilities predict a yes or no: minus the log of the probability of the true answer.
 
     Scores before their sigmoid are better given to binary_cross_entropy_with_logits, which loses no precision. The
     logarithms count as at least -100.

@@ -65,7 +65,7 @@ def _nll(input, target, weight, ignore_index, reduction):
     if input.ndim == 4:
         return aten.nll_loss2d_forward(input, target, weight, code(reduction), ignore_index)
     if target.shape != (wanted := (input.shape[0], *input.shape[2:])):
-        raise ValueError(f"target is to have shape {tuple(wanted)}, not {tuple(target.shape)}")
+        raise ValueError(f"target must have shape {tuple(wanted)}, not {tuple(target.shape)}")
     out, total = aten.nll_loss2d_forward(*_flat(input, target), weight, code(reduction), ignore_index)
     return (out.reshape(target.shape) if reduction == "none" else out), total
 
@@ -184,7 +184,7 @@ def _of_logs(logs, target, weight, ignore_index, reduction, label_smoothing, dim
 
 def _of_probabilities(logs, target, weight, reduction, label_smoothing, dim):
     if target.shape != logs.shape:
-        raise RuntimeError(f"probabilities are to have the shape of the scores, {tuple(logs.shape)}")
+        raise RuntimeError(f"probabilities must have the shape of the scores, {tuple(logs.shape)}")
     code(reduction)
     loss = -(logs * _truth(target, weight, label_smoothing, dim))
     if reduction == "none":
@@ -307,7 +307,7 @@ def _truth(target, weight, label_smoothing, dim):
 
 
 def _share(g, shape, reduction, dim):
-    """What each row of probabilities contributes to the loss, times g, with room for the classes at ``dim``."""
+    """The contribution of each row of probabilities to the loss, times g, with a new dimension ``dim`` for classes."""
     if reduction == "none":
         return unsqueeze(g, dim=dim)
     return g / (prod(shape) / shape[dim]) if reduction == "mean" else g

@@ -44,7 +44,7 @@ def linear_cross_entropy(
         raise RuntimeError(f"linear_cross_entropy takes an input (N, I) or (I,) and weights (C, ..., I), not {shapes}")
     sizes = tuple(linear_weight.shape[:-1])
     if linear_bias is not None and tuple(linear_bias.shape) != sizes:
-        raise RuntimeError(f"linear_cross_entropy: linear_bias is to have the shape {sizes}, not {linear_bias.shape}")
+        raise RuntimeError(f"linear_cross_entropy: linear_bias must have the shape {sizes}, not {linear_bias.shape}")
     if len(sizes) > 1 and input.ndim == 1:
         raise RuntimeError("linear_cross_entropy: weights of several dimensions need a batch of inputs")
     shape = (*input.shape[:-1], *sizes)
@@ -62,7 +62,7 @@ def linear_cross_entropy(
 
 @as_one(torch.nn.functional.kl_div)
 def kl_div(input, target, reduction="mean", log_target=False):
-    """Kullback-Leibler divergence of predicted log probabilities from probabilities: how much the target knows more.
+    """Kullback-Leibler divergence: how far predicted log probabilities are from the probabilities of the target.
 
     Distillation (Hinton et al. 2015, https://arxiv.org/abs/1503.02531) and variational inference minimize it.
     ``input`` holds logarithms; so does ``target`` with ``log_target``.
@@ -72,7 +72,7 @@ def kl_div(input, target, reduction="mean", log_target=False):
     """
     warned("kl_div", input, target)
     if reduction == "mean":
-        warn_here("kl_div: reduction='mean' divides by the number of elements; what the definition has is 'batchmean'")
+        warn_here("kl_div: reduction='mean' divides by the number of elements; the definition is 'batchmean'")
     loss = exp(target) * (target - input) if log_target else xlogy(target, target) - target * input
     if reduction != "batchmean":
         return reduced(loss, reduction)

@@ -15,7 +15,7 @@ from nbgrad.core.ops.shape.views import expand, unsqueeze
 
 @as_one(torch.nn.functional.hinge_embedding_loss)
 def hinge_embedding_loss(input, target, margin=1.0, reduction="mean"):
-    """The input itself where the target is 1, how far it falls short of ``margin`` where the target is -1.
+    """The input itself where the target is 1, max(0, margin - input) where the target is -1.
 
     With a distance as input it brings pairs that belong together near and keeps others apart.
 
@@ -28,20 +28,20 @@ def hinge_embedding_loss(input, target, margin=1.0, reduction="mean"):
 
 @as_one(torch.nn.functional.margin_ranking_loss)
 def margin_ranking_loss(input1, input2, target, margin=0.0, reduction="mean"):
-    """How far input1 falls short of leading input2 by ``margin``, where the target is 1; the reverse where it is -1.
+    """max(0, margin - target * (input1 - input2)): input1 should be larger where target is 1, smaller where -1.
 
     Shapes: inputs and target of one rank, broadcast; output (), or that shape with ``reduction="none"``. Raises
     RuntimeError where the ranks differ.
     """
     if not len(input1.shape) == len(input2.shape) == len(target.shape):
         shapes = ", ".join(str(tuple(one.shape)) for one in (input1, input2, target))
-        raise RuntimeError(f"margin_ranking_loss: inputs and target are to have one rank, not shapes {shapes}")
+        raise RuntimeError(f"margin_ranking_loss: inputs and target must have the same rank, not shapes {shapes}")
     return reduced(clamp_min(-target * (input1 - input2) + margin, 0), reduction)
 
 
 @as_one(torch.nn.functional.cosine_embedding_loss)
 def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction="mean"):
-    """One minus the cosine of two vectors where the target is 1, what exceeds ``margin`` of it where it is -1.
+    """1 minus the cosine of two vectors where the target is 1, max(0, cosine - margin) where the target is -1.
 
     Embeddings of sentences and faces are compared by angle.
 
@@ -58,7 +58,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction="mean"):
 
 @as_one(torch.nn.functional.triplet_margin_loss)
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False, reduction="mean"):
-    """How far a negative example falls short of being ``margin`` farther from an anchor than a positive one.
+    """max(0, margin + distance of anchor and positive example - distance of anchor and negative example).
 
     Face recognition learns its embedding so (Schroff et al. 2015, https://arxiv.org/abs/1503.03832). With ``swap`` the
     negative's distance from the positive counts where it is smaller.
@@ -85,9 +85,9 @@ def triplet_margin_with_distance_loss(
     """
     code(reduction)
     if margin <= 0:
-        raise ValueError(f"margin is to be positive, not {margin}")
+        raise ValueError(f"margin must be positive, not {margin}")
     if not len(anchor.shape) == len(positive.shape) == len(negative.shape):
-        raise RuntimeError("anchor, positive and negative are to have one rank")
+        raise RuntimeError("anchor, positive and negative must have the same rank")
     distance = distance_function or pairwise_distance
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
@@ -242,7 +242,7 @@ def _multilabel_margin(input, target, reduction="mean"):
     policy=torch.nn.functional.multilabel_margin_loss,
 )
 def multilabel_margin_loss(input, target, *, reduction="mean"):
-    """How far the scores of the right classes fall short of leading each of the others by 1.
+    """The sum of max(0, 1 - (right - wrong)) over all pairs of a right and a wrong class, divided by C.
 
     Shapes: input (C,) or (N, C), target alike: the numbers of the right classes, ended by -1. Output (), or (N,) with
     ``reduction="none"``.

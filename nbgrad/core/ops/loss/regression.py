@@ -26,7 +26,7 @@ def code(reduction):
         ValueError: there is no such reduction.
     """
     if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction is to be 'mean', 'sum' or 'none', not {reduction!r}")
+        raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
     return {"none": 0, "mean": 1, "sum": 2}[reduction]
 
 
@@ -45,7 +45,7 @@ def for_g(backward, gradient, *inputs, reduction, **settings):
 
 
 def divided(g, reduction, shape):
-    """What each element of a loss of ``shape`` gets of g, the gradient of its reduction."""
+    """The gradient of each element of a loss of ``shape``, from g, the gradient of its reduction."""
     return g / math.prod(shape) if reduction == "mean" and math.prod(shape) else g
 
 

@@ -362,7 +362,7 @@ def _(gradient, g, x):
     inplace=_nn.gelu_,
 )
 def gelu(input, *, approximate="none"):
-    r"""The input times the probability that a normal variable is below it, elementwise.
+    r"""The input times the probability that a standard normal number is below the input, elementwise.
 
     The activation of BERT, GPT and the vision transformer (Hendrycks and Gimpel 2016,
     https://arxiv.org/abs/1606.08415). ``approximate="tanh"`` is the cheaper formula of GPT-2,
@@ -402,7 +402,7 @@ def _(gradient, g, x, approximate):
         return gradient * g * (exp(x * x * -0.5) * (2 - x * x) * (1 / math.sqrt(2 * math.pi)))
     k, c = math.sqrt(2 / math.pi), 0.044715
     t = tanh(k * (x + c * (x * x * x)))
-    u = k * (1 + 3 * c * (x * x))  # how fast what is in the tanh grows
+    u = k * (1 + 3 * c * (x * x))  # the slope of the argument of tanh
     return gradient * g * ((1 - t * t) * (u - x * t * u * u + 3 * k * c * (x * x)))
 
 

@@ -145,7 +145,7 @@ def _scores(query, key, mask, is_causal, scale):
 
 
 def scale_of(query, scale):
-    """What the products of queries and keys are multiplied by: one over the root of the size of a head."""
+    """The factor of the products of queries and keys: one over the root of the size of a head."""
     return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
 
 
@@ -323,11 +323,11 @@ def scaled_dot_product_attention(
 ):
     """Each query takes a mean of the values, weighted by the softmax of its products with their keys.
 
-    It is what transformers are made of (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762). A mask is True where a
-    key may be seen, or is added to the scores; ``is_causal`` lets no query see a later key. With ``enable_gqa`` several
-    heads of the query share a head of key and value. Where torch's choice is a fused kernel, the row flash_attention
-    runs, else the products one by one: with ``enable_gqa``, for a mask that needs a gradient, and on a GPU with dropout
-    or for heads of no multiple of 8.
+    Transformers are built of it (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762). A mask is True where a key may
+    be seen, or is added to the scores; ``is_causal`` lets no query see a later key. With ``enable_gqa`` several heads
+    of the query share a head of key and value. Where torch's choice is a fused kernel, the row flash_attention runs,
+    else the products one by one: with ``enable_gqa``, for a mask that needs a gradient, and on a GPU with dropout or
+    for heads of no multiple of 8.
 
     Shapes: query (..., L, E), key (..., S, E), value (..., S, Ev), attn_mask broadcasts to (..., L, S); output
     (..., L, Ev). Raises RuntimeError for a mask together with ``is_causal``, and where key and value differ in S.

@@ -116,7 +116,7 @@ def _transposed(rank):
 
     spread_out.__name__ = f"conv_transpose{rank}d"
     spread_out.__doc__ = _DOC.format(
-        what=f"The transposed convolution: what the gradient of conv{rank}d does to its output.",
+        what=f"The transposed convolution: it maps the gradient of conv{rank}d's output to that of its input.",
         why="Generators and decoders make large maps of small ones: each number lays down a copy of the kernel.",
         sizes=_sizes(rank),
         weight=f"(C_in, C_out / groups, {_sizes(rank).lower()})",
@@ -178,7 +178,7 @@ def _by_torch(g, input, weight, **settings):
 def convolution_backward(
     g, input, weight, *, mask, stride=1, padding=0, dilation=1, groups=1, transposed=False, output_padding=0
 ):
-    """Of the gradients of a convolution with regard to input, weight and bias those that ``mask`` asks for.
+    """The gradients of a convolution with respect to input, weight and bias, those that ``mask`` asks for.
 
     One call gives all of them: it is faster than one call for each, and the gradient of the bias is no further pass.
 
@@ -218,7 +218,7 @@ def _(
             None if of_weight is None else convolve(input, of_weight, **again),
             None if of_bias is None else of_bias.reshape((-1,) + (1,) * (len(weight.shape) - 2)).expand(g.shape),
         )
-    if needed[1] and of_weight is not None:  # linear in the weight: input and g change places with what is given
+    if needed[1] and of_weight is not None:  # linear in the weight: the given gradients take the places of input and g
         (to_input,) = convolution_backward(g, input, of_weight, mask=(True, False, False), **backward)
     if needed[2] and of_input is not None:
         (to_weight,) = convolution_backward(g, of_input, weight, mask=(False, True, False), **backward)
@@ -247,7 +247,7 @@ def _kernel(g, input, weight, mask, *settings):
 
 @lru_cache(1024)  # a network has a few layers, and asks at every step
 def _geometry(kernel, stride, padding, dilation, groups, transposed, output_padding):
-    """What the kernel of torch takes; and for "same" with an even kernel, by how much more the end is padded."""
+    """The padding for torch's kernel; and for "same" with an even kernel, by how much more the end is padded."""
     rank = len(kernel)
     beyond: tuple[int, ...] = ()
     if isinstance(padding, str):
@@ -263,7 +263,7 @@ def _padding(padding, dilation, kernel):
 
 
 def _complex(g, input, weight, mask, geometry):
-    """The same of complex numbers, linear in each factor: no kernel knows these."""
+    """The same for complex numbers, linear in each factor: no kernel takes them."""
     real, imaginary = g.real, g.imag
     found = []
     for place, factor in enumerate((weight, input, None)):

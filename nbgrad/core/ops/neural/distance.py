@@ -41,8 +41,8 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     common = torch.result_type(raw_of(x1), raw_of(x2))
     if not differentiable(common):
         raise RuntimeError(
-            f"cosine_similarity of {dtype_name(x1.dtype)} and {dtype_name(x2.dtype)}: one of the two is to be of "
-            "floating point numbers, write .float() on it"
+            f"cosine_similarity of {dtype_name(x1.dtype)} and {dtype_name(x2.dtype)}: one of the two must have "
+            "floating point numbers: write .float() on it"
         )
     x1, x2 = (one.expand(torch.broadcast_shapes(x1.shape, x2.shape)).to(dtype=common) for one in (x1, x2))
     if not -rank <= dim < rank:

@@ -31,7 +31,7 @@ def _noises(make: Make):
 def dropout_row(input, noise):
     """The input times noise drawn before, which is 0 where a number is dropped and makes up for it elsewhere.
 
-    Without knowing which units will be there, a layer learns to rely on none (Srivastava et al. 2014). What is dropped
+    Without knowing which units will be there, a layer learns to rely on none (Srivastava et al. 2014). A dropped number
     gets no gradient.
 
     Shapes: noise broadcasts to input, output as input.
@@ -49,7 +49,7 @@ _ALPHA = 1.7580993408473766
 
 
 def _drop(name, input, p, training, inplace, *, features=0, alpha=False):
-    """What all of them do: noise as torch draws it, so that one seed gives one mask, and the product with it.
+    """The shared part of all dropouts: draw noise as torch does, so that one seed gives one mask, and multiply by it.
 
     ``features`` is how many of the first dimensions have noise of their own; 0 if all have.
     """
@@ -95,7 +95,7 @@ def dropout(input, p=0.5, training=True, inplace=False, train=None):
 
 
 def alpha_dropout(input, p=0.5, training=False, inplace=False, train=None):
-    """Dropout for selu: what is dropped gets the value that selu has far below 0, and mean and variance are kept.
+    """Dropout for selu: a dropped number gets the value that selu has far below 0, and mean and variance are kept.
 
     It belongs to self-normalizing networks (Klambauer et al. 2017, https://arxiv.org/abs/1706.02515).
 
@@ -105,7 +105,7 @@ def alpha_dropout(input, p=0.5, training=False, inplace=False, train=None):
 
 
 def feature_dropout(input, p=0.5, train=True):
-    """Switches whole channels off: neighbouring places of one say the same, so that dropping single ones does little.
+    """Switches whole channels off: neighbours in a channel are alike, so dropping single numbers has little effect.
 
     Shapes: input (N, C, ...), output as input. Raises ValueError for a ``p`` that is no probability.
     """

@@ -274,7 +274,7 @@ def embedding_bag_backward(
     scale_grad_by_freq=False,
     padding_idx=-1,
 ):
-    """Of the gradients of embedding_bag with regard to weight and per_sample_weights those that ``mask`` asks for.
+    """The gradients of embedding_bag with respect to weight and per_sample_weights, those that ``mask`` asks for.
 
     Shapes: g (B, D), output (V, D) and (n,).
     """
@@ -315,7 +315,7 @@ def _(
     padding_idx,
 ):
     if scale_grad_by_freq and mask[0]:
-        raise NotImplementedError("embedding_bag: scale_grad_by_freq has no second-order gradient, nor in torch")
+        raise NotImplementedError("embedding_bag: scale_grad_by_freq has no second-order gradient, as in torch")
     of_weight, of_samples = spread(gradients, mask)
     bags = (input, offsets, offset2bag, bag_size, max_indices)
     settings = {"mode": mode, "padding_idx": padding_idx}
@@ -350,18 +350,19 @@ def embedding_bag(
     """The sum, mean or maximum of rows for each bag, with torch's arguments: see the row embedding_bag.
 
     A matrix of numbers is one bag in each row, without ``offsets``. Raises NotImplementedError for ``sparse=True`` and
-    for ``per_sample_weights`` in another mode than "sum", ValueError for bags that are not said in one way.
+    for ``per_sample_weights`` in another mode than "sum", ValueError if ``offsets`` are missing for a vector of
+    numbers, or given for a matrix.
     """
     if sparse:
         raise NotImplementedError("embedding_bag: sparse=True would make a sparse gradient, which nbgrad does not have")
     if mode not in _MODES:
         raise ValueError(f"embedding_bag: mode {mode!r} is none of {', '.join(_MODES)}")
     if per_sample_weights is not None and mode != "sum":
-        raise NotImplementedError(f"embedding_bag: per_sample_weights go with mode 'sum', not {mode!r}")
+        raise NotImplementedError(f"embedding_bag: per_sample_weights need mode 'sum', not {mode!r}")
     if (offsets is None) != (input.ndim == 2):
         raise ValueError("embedding_bag takes a matrix of numbers, or a vector and offsets")
     if mode == "max" and scale_grad_by_freq:
-        raise ValueError("embedding_bag: scale_grad_by_freq does not go with mode 'max'")
+        raise ValueError("embedding_bag: scale_grad_by_freq does not work with mode 'max'")
     numbers = raw_of(input)
     if numbers.ndim == 2:
         step = max(numbers.shape[1], 1)

@@ -97,7 +97,7 @@ def _backward_by_torch(g, *, size, **settings):
 
 @op(formula=r"\sum_j k(j, i)\, g_j", samples=_shares, ranks=range(3, 6), reference=_backward_by_torch)
 def interpolate_backward(g, *, size, mode="nearest", align_corners=False, scales=None, antialias=False):
-    """What each place of maps of ``size`` gets of g, the gradient of the maps made of them.
+    """The gradient of each place of maps of ``size``, from g, the gradient of the maps made of them.
 
     Shapes: g (N, C, ...), output (N, C, *size).
     """
@@ -413,7 +413,7 @@ def _gradients_by_torch(g, input, grid, *, mask, **settings):
     reference=_gradients_by_torch,
 )
 def grid_sampler_backward(g, input, grid, *, interpolation_mode, padding_mode, align_corners, mask):
-    """Of the gradients of grid_sampler with regard to input and grid those that ``mask`` asks for.
+    """The gradients of grid_sampler with respect to input and grid, those that ``mask`` asks for.
 
     Shapes: g as the output of grid_sampler; the results as input and as grid.
     """
@@ -447,7 +447,7 @@ def _along(v, g, input, grid, *, interpolation_mode, padding_mode, align_corners
     """The gradients of sum(g * the derivative of the sampled image along v) for g, input and grid.
 
     Each output is a sum over the places around it, whose weights are products of one weight for each dimension: taken
-    place by place, so that what is held at once is of the size of the output.
+    place by place, so that no temporary tensor is larger than the output.
     """
     sizes = input.shape[2:]
     rank, flat = len(sizes), input.reshape((*input.shape[:2], prod(sizes)))
@@ -553,7 +553,7 @@ def _bounded(place, slope, size, padding, align):
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """An image read at the places of a grid, with torch's arguments: see the row grid_sampler.
 
-    Raises ValueError for a mode that there is not.
+    Raises ValueError for an unknown mode.
     """
     for name, given, known in (("mode", mode, _MODES), ("padding_mode", padding_mode, _PADDINGS)):
         if given not in known:

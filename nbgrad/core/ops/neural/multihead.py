@@ -42,7 +42,7 @@ def multi_head_attention_forward(
     average_attn_weights=True,
     is_causal=False,
 ):
-    """What ``nn.MultiheadAttention`` computes, as a function of its weights, as ``(output, weights or None)``.
+    """The output of ``nn.MultiheadAttention`` as a function of its weights: ``(output, weights or None)``.
 
     Shapes: query (L, N, E), key (S, N, E) and value (S, N, E), or all three without N; weights (N, L, S). Raises
     AssertionError where weights are missing or a shape does not fit, RuntimeError for a mask that does not.
@@ -52,7 +52,7 @@ def multi_head_attention_forward(
     if embed_dim_to_check % num_heads:
         raise AssertionError(f"embed_dim {embed_dim_to_check} not divisible by num_heads {num_heads}")
     if (bias_k is None) != (bias_v is None):
-        raise AssertionError("of bias_k and bias_v one is set and the other is None")
+        raise AssertionError("of bias_k and bias_v, one is set and the other is None")
     batched = same_ranks(query, key, value)
     if not batched:
         query, key, value = for_each(query, key, value, lambda one: one.unsqueeze(1))
@@ -88,7 +88,7 @@ def same_ranks(query: Any, key: Any, value: Any, fail: Callable[[Exception], Exc
 
 
 def for_each(query: Any, key: Any, value: Any, change: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
-    """Query, key and value changed; what was one tensor stays one."""
+    """Query, key and value changed; if two were one tensor, they stay one."""
     q = change(query)
     k = q if key is query else change(key)
     return q, k, q if value is query else k if value is key else change(value)
@@ -133,7 +133,7 @@ def attended(
     is_causal: bool,
     fail: Callable[[Exception], Exception] = lambda error: error,
 ) -> tuple[Any, Any]:
-    """What the heads find, side by side as (L, N, E), and the weights if they are needed.
+    """The results of the heads, side by side as (L, N, E), and the weights if they are needed.
 
     Args:
         qkv: queries, keys and values of all heads, (L, N, E) and (S, N, E).
@@ -203,7 +203,7 @@ def _added(k, ends, zeros):
 
 
 def _with_ends(k, v, mask, padding, added):
-    """Keys and values with what is added at their end, which no mask hides."""
+    """Keys and values with the additional ones at their end, which no mask hides."""
     if added:
         k, v = (cat([one, *ends], dim=2) for one, ends in zip((k, v), zip(*added, strict=True), strict=True))
         widths = (0, len(added))

@@ -28,8 +28,8 @@ def second_order(given, g, x, weight, dims, eps, centred=True):
     """The gradients of g, x and weight from those of the three results of a normalization's backward.
 
     With B(p) = (p - mean(p) - x̂ mean(p x̂)) / σ, which is the gradient of x̂ = (x - μ) / σ, these results are B(w g),
-    the sum of g x̂ and the sum of g. μ and σ are computed again from x, so that what is made here can be
-    differentiated once more.
+    the sum of g x̂ and the sum of g. μ and σ are computed again from x, so that the results here can be differentiated
+    once more.
 
     Args:
         given: the gradients of the three results, None where none arrived.
@@ -37,7 +37,7 @@ def second_order(given, g, x, weight, dims, eps, centred=True):
         x: of the same shape; its dimensions ``dims`` were normalized.
         weight: broadcasts to x, or None.
         dims: numbers of dimensions.
-        eps: what was added to the variance.
+        eps: the number that was added to the variance.
         centred: whether the mean was taken away; without it σ is the root of the mean square.
     """
     to_x, to_weight, to_bias = given
@@ -69,7 +69,7 @@ def second_order(given, g, x, weight, dims, eps, centred=True):
 
 
 def _by_torch(forward):
-    """What torch's autograd makes of the same: the reference of a backward row."""
+    """The gradient that torch's autograd computes: the reference of a backward row."""
 
     def reference(g, input, *statistics_and_weight, mask, **settings):
         with torch.enable_grad():
@@ -127,7 +127,7 @@ def _layer_again(g, input, mean, rstd, weight=None, *, normalized_shape, eps):
     reference=_by_torch(_layer_again),
 )
 def layer_norm_backward(g, input, mean, rstd, weight=None, *, normalized_shape, eps, mask):
-    """Of the gradients of layer_norm with regard to input, weight and bias those that ``mask`` asks for.
+    """The gradients of layer_norm with respect to input, weight and bias, those that ``mask`` asks for.
 
     Shapes: g as input; the outputs as input, and twice ``normalized_shape``.
     """
@@ -167,7 +167,7 @@ def _rms_again(g, input, rstd, weight=None, *, normalized_shape, eps):
     reference=lambda *args, mask, **settings: _by_torch(_rms_again)(*args, mask=(*mask, False), **settings),
 )
 def rms_norm_backward(g, input, rstd, weight=None, *, normalized_shape, eps, mask):
-    """Of the gradients of rms_norm with regard to input and weight those that ``mask`` asks for.
+    """The gradients of rms_norm with respect to input and weight, those that ``mask`` asks for.
 
     Shapes: g as input; the outputs as input, and ``normalized_shape``.
     """
@@ -227,7 +227,7 @@ def sizes(x):
     reference=_by_torch(_group_again),
 )
 def group_norm_backward(g, input, mean, rstd, weight=None, *, num_groups, eps, mask):
-    """Of the gradients of group_norm with regard to input, weight and bias those that ``mask`` asks for.
+    """The gradients of group_norm with respect to input, weight and bias, those that ``mask`` asks for.
 
     Shapes: g as input (N, C, ...); the outputs as input, and twice (C,).
     """
@@ -298,7 +298,7 @@ def _batch_again(g, input, running_mean, running_var, mean, invstd, weight=None,
     reference=_by_torch(_batch_again),
 )
 def batch_norm_backward(g, input, running_mean, running_var, mean, invstd, weight=None, *, training, eps, mask):
-    """Of the gradients of batch_norm with regard to input, weight and bias those that ``mask`` asks for.
+    """The gradients of batch_norm with respect to input, weight and bias, those that ``mask`` asks for.
 
     Shapes: g as input (N, C, ...); the outputs as input, and twice (C,).
     """
@@ -327,7 +327,7 @@ def _(gradients, needed, g, input, running_mean, running_var, weight, training, 
 
 
 def _fixed(given, g, x, weight, mean, scale):
-    """What ``second_order`` gives, where mean and scale are constants."""
+    """The result of ``second_order`` if mean and scale are constants."""
     to_x, to_weight, to_bias = given
     of_x = of_weight = None
     terms = []
@@ -510,7 +510,7 @@ def _batches(make: Make):
 def batch_norm_row(
     input, running_mean=None, running_var=None, weight=None, bias=None, *, training=False, momentum=0.1, eps=1e-5
 ):
-    """Brings each channel to mean 0 and variance 1, over the batch or by what was seen so far.
+    """Brings each channel to mean 0 and variance 1, by the statistics of the batch or the running ones.
 
     In training each sample's gradient depends on the whole batch, and the running statistics, which evaluation uses,
     move towards those of the batch by ``momentum``, in place; the variance there is that of a sample, with n - 1. It
@@ -522,7 +522,7 @@ def batch_norm_row(
     if not input.numel():  # nothing to learn from: torch's kernel would move the running statistics to NaN
         return input.clone(), input.new_empty(0), input.new_empty(0)
     out, *found = torch.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
-    # Of the type of the parameters: the kernel of the gradient asks for that where the input has half the precision.
+    # In the type of the parameters, which the kernel of the gradient needs if the input has half precision.
     return (out, *(found if training else (one.new_empty(0) for one in found)))
 
 
@@ -552,8 +552,7 @@ def batch_norm(
     """Brings each channel to mean 0 and variance 1, with torch's checks: see the row batch_norm.
 
     Raises ValueError where training sees one value of each channel, which has no variance, or for an eps that is not
-    positive (in evaluation: negative). Which of torch's kernels runs
-    is not for ``cudnn_enabled`` to say.
+    positive (in evaluation: negative). ``cudnn_enabled`` does not choose the kernel of torch that runs.
     """
     if training and input.ndim > 1 and math.prod(input.shape[2:], start=input.shape[0]) == 1:
         raise ValueError(

@@ -84,10 +84,11 @@ _WORTH = 1 << 13
 
 
 def _across_channels(rank, kernel, input, *settings):
-    """What ``kernel`` gives; on a processor of a copy of the input in which the channels of a place lie side by side.
+    """The result of ``kernel``; on a CPU, for a copy of the input in which the channels of a place lie side by side.
 
-    There torch's kernel compares the channels of a place all at once. Of an input whose places lie side by side it
-    compares number by number, and which of two is larger no processor can guess: 3 to 5 times as long.
+    There torch's kernel compares the channels of a place all at once. If the places of an input lie side by side, it
+    compares number by number. No processor can predict which of two numbers is larger, so this takes 3 to 5 times as
+    long.
     """
     side_by_side = _LAYOUTS[rank]
     if (
@@ -168,7 +169,7 @@ max_pool3d_with_indices = _largest(_max_pool3d, 3, "a volume")
 
 
 def _adaptive_largest(rank, what, across=False):
-    """The row of the largest of as many windows as the output is to have; whether ``_across_channels`` is quicker."""
+    """The row for the maximum of each window of an adaptive pooling; ``across``: ``_across_channels`` is quicker."""
     kernel = getattr(_functional, f"adaptive_max_pool{rank}d_with_indices")
     run = partial(_across_channels, rank, kernel) if across else kernel
 
@@ -183,7 +184,8 @@ def _adaptive_largest(rank, what, across=False):
     largest.__name__ = f"adaptive_max_pool{rank}d_with_indices"
     largest.__doc__ = f"""The largest of each of ``output_size`` windows of {what}, and where, as ``(out, indices)``.
 
-    Inputs of any size become outputs of one size, as a linear layer after it wants them. None keeps a size.
+    Inputs of any size become outputs of one size, as a following linear layer needs them. None keeps a size of the
+    input.
 
     Shapes: input (N, C, ...) or (C, ...), both outputs alike with planes of ``output_size``.
     """
@@ -307,7 +309,7 @@ def _kernel_of(rank):
 
 _DOC = """The mean of each window of {what}.
 
-    A map is shrunk by it without losing what moves by less than a window; each place of a window gets the same
+    It shrinks a map: a feature that moves by less than a window still counts. Each place of a window gets the same
     gradient. Windows are ``stride`` apart, by default their own size. Zeros of the padding count, unless
     ``count_include_pad`` is False.{divisor}
 
@@ -406,7 +408,7 @@ def avg_pool_backward(
     count_include_pad=True,
     divisor_override=None,
 ):
-    """What each place of planes of ``size`` gets of g, the gradient of the means of windows.
+    """The gradient of each place of planes of ``size``, from g, the gradient of the means of windows.
 
     It does not read ``x``, their input: a mean has no second derivative, and torch says so with zeros.
 
@@ -432,7 +434,7 @@ def _(gradient, size, kernel_size, stride, padding, ceil_mode, count_include_pad
 
 
 def _adaptive(rank, what):
-    """The row of the mean of as many windows as the output is to have."""
+    """The row for the mean of each window of an adaptive pooling."""
     kernel = getattr(_functional, f"adaptive_avg_pool{rank}d")
 
     def samples(make: Make):
@@ -490,7 +492,7 @@ def _adaptive_by_torch(g, x=None, *, size):
     reference=_adaptive_by_torch,
 )
 def adaptive_avg_pool_backward(g, x=None, *, size):
-    """What each place of planes of ``size`` gets of g, the gradient of the means of as many windows as g has places.
+    """The gradient of each place of planes of ``size``, from g, the gradient of the means, one for each window.
 
     It does not read ``x``, their input: see avg_pool_backward.
 

@@ -43,7 +43,7 @@ def _thresholds(make: Make):
 def threshold(input, *, threshold, value):
     """The input where it exceeds ``threshold``, ``value`` elsewhere.
 
-    Relu is the one with both 0.
+    With 0 for both numbers it is relu.
 
     Shapes: output as input.
     """
@@ -126,7 +126,7 @@ def _slopes(make: Make):
 
 
 def _over_slopes(output, weight):
-    """What is summed for the slope of each channel, or for the one slope of all."""
+    """The sums for the slope of each channel, or for the one slope of all."""
     if weight not in ((), (1,)):
         return for_channels(output, weight)
     return reduction(output, weight) if output != weight else None
@@ -218,7 +218,7 @@ _FIXED = {"lower": 0.25, "upper": 0.25, "training": True}
     method=False,
 )
 def rrelu(input, *, lower=1 / 8, upper=1 / 3, training=False):
-    """A leaky relu whose slope is drawn anew for each element between ``lower`` and ``upper``; else their mean.
+    """A leaky relu whose slope is drawn for each element between ``lower`` and ``upper``; in evaluation, their mean.
 
     The noise regularizes (Xu et al. 2015, https://arxiv.org/abs/1505.00853).
 
@@ -294,7 +294,7 @@ def hardtanh(input, *, min_val=-1.0, max_val=1.0):
     Shapes: output as input. Raises ValueError where min_val exceeds max_val.
     """
     if min_val > max_val:
-        raise ValueError(f"min_val is to be at most max_val, not {min_val} and {max_val}")
+        raise ValueError(f"min_val must be at most max_val, not {min_val} and {max_val}")
     return _nn.hardtanh(input, min_val, max_val)
 
 
@@ -350,7 +350,7 @@ def _(g, input):
 def hardsigmoid(input):
     """The logistic function made of straight pieces: 0 below -3, 1 above 3.
 
-    The gates of MobileNetV3 are such (Howard et al. 2019, https://arxiv.org/abs/1905.02244): no exponential to compute.
+    MobileNetV3 uses it in its gates (Howard et al. 2019, https://arxiv.org/abs/1905.02244): it needs no exponential.
 
     Shapes: output as input.
     """

@@ -36,7 +36,7 @@ SIMPLE: dict[str, tuple[Any, Any]] = {
 """The activations of a network without gates, each with its gradient from what it gave."""
 
 OF_BIASES: dict[str, Sums] = {"b_ih": for_gates, "b_hh": for_gates}
-"""What the rules of recurrent ops sum: a bias is stretched over samples, and over steps."""
+"""The sums in the rules of recurrent ops: a bias is stretched over samples, and over steps."""
 
 
 def own(state):
@@ -95,7 +95,7 @@ def _summed(input, hx, w_ih, w_hh, b_ih, b_hh):
 
 
 _SYMBOLS = {"hx": "h", "w_ih": "W", "w_hh": "U", "b_ih": "b", "b_hh": "c"}
-"""What the formulas call the state, the weights and the biases."""
+"""The symbols of the state, the weights and the biases in the formulas."""
 
 
 def _simple_step(kind, formula):
@@ -197,7 +197,7 @@ def lstm_step(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None):
     b_hh=r"\sum \bar{a}",
 )
 def _(g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, gates, shown):
-    if isinstance(input, Tensor):  # what is saved of the gates knows not where it came from
+    if isinstance(input, Tensor):  # the saved gates have no history
         x, h = _summed(input, hx, w_ih, w_hh, b_ih, b_hh)
         i, f, g, o = (x + h).chunk(4, 1)
         i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
@@ -268,7 +268,7 @@ def gru_step(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     b_hh=r"\sum \bar{e}",
 )
 def _(g, needed, input, hx, w_ih, w_hh, b_ih, b_hh, gates, shown):
-    if isinstance(input, Tensor):  # what is saved of the gates knows not where it came from
+    if isinstance(input, Tensor):  # the saved gates have no history
         *gates, shown = gru_again(input, hx, w_ih, w_hh, b_ih, b_hh)
     else:
         gates = gates.chunk(3, 1)
@@ -431,8 +431,8 @@ def _lstm_again(input, hx, cx, *weights, reverse=False, cudnn=False):
 def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, reverse=False, cudnn=False):
     """One layer of long short-term memory over a whole sequence.
 
-    Gates say what of the cell is forgotten, what is written and what is shown; what is kept is kept by a sum, along
-    which a gradient goes back without vanishing (Hochreiter and Schmidhuber 1997).
+    Gates control the parts of the cell that are forgotten, written and shown; a sum keeps the rest, along which a
+    gradient goes back without vanishing (Hochreiter and Schmidhuber 1997).
 
     Shapes: input (T, N, I), hx and cx (N, H), w_ih (4 H, I), w_hh (4 H, H), biases (4 H,); with w_hr (P, H) hx (N, P)
     and w_hh (4 H, P). Outputs (T, N, H or P), (N, H or P) and (N, H).
@@ -476,7 +476,7 @@ def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out,
     if not isinstance(input, Tensor) and cells.ndim == 1:  # none were kept, as opposed to some without elements
         given = (input, hx, cx, w_ih, w_hh, b_ih, b_hh)
         return *_onednn_gradients(g_out, g_h, g_c, given, (out, h, c, gates), reverse), None
-    if isinstance(input, Tensor):  # what is saved of gates and cells knows not where it came from
+    if isinstance(input, Tensor):  # the saved gates and cells have no history
         gates, cells = _lstm_states(input, hx, cx, out, (w_ih, w_hh, b_ih, b_hh), reverse)
     else:
         gates, cells = gates.unbind(0), list(cells.unbind(0))
@@ -515,7 +515,7 @@ def _onednn_gradients(g_out, g_h, g_c, given, results, reverse):
     arrived = [None if g is None else g.contiguous() for g in (g_out, g_h, g_c)]
     arguments = (input, *weights, hx, cx, out, h, c, *arrived, *settings)
     of_input, of_ih, of_hh, of_b, of_c, of_hx, of_cx = aten.mkldnn_rnn_layer_backward(*arguments, workspace)
-    of_biases = (of_b, of_c) if biased else (None, None)  # what is not asked for is left out by the engine
+    of_biases = (of_b, of_c) if biased else (None, None)  # the engine leaves out gradients that nothing needs
     return of_input, of_hx.reshape_as(hx), of_cx.reshape_as(cx), of_ih, of_hh, *of_biases
 
 
@@ -599,7 +599,7 @@ def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih, b_hh, out, gates, shown, 
         found = gradients_by_cudnn(GRU, arrived, needs, input, (hx, None), weights, out, (gates, shown), reverse)
         return *found[:2], *found[3:]
     before = _before(list(out.unbind(0)), hx, reverse)
-    if isinstance(input, Tensor):  # what is saved of the gates knows not where it came from
+    if isinstance(input, Tensor):  # the saved gates have no history
         *gates, shown = gru_again(input, stack(before), w_ih, w_hh, b_ih, b_hh)
         gates = cat(gates, dim=2)
     gates, shown = gates.unbind(0), shown.unbind(0)

@@ -110,7 +110,7 @@ def _per_layer(name, params, has_biases, count):
     """How many weights each of ``count`` layers has."""
     each, rest = divmod(len(params), count)
     if rest or each != 2 + 2 * has_biases + (each % 2):
-        raise ValueError(f"{name} got {len(params)} weights, which is no number for {count} layers")
+        raise ValueError(f"{name} got {len(params)} weights, which do not fit {count} layers")
     return each
 
 

@@ -40,7 +40,7 @@ def _(g, input_shape, dim):
 def logcumsumexp(input, *, dim):
     """Logarithm of the running sum of exponentials along ``dim``, without overflow.
 
-    Sums of probabilities that are known by their logarithms, as in alignments of speech and text.
+    It sums probabilities that are given as logarithms, as in alignments of speech and text.
 
     Shapes: output as input. Raises IndexError where input has no dimension ``dim``.
     """
@@ -114,7 +114,7 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
     if n < 0:
         raise RuntimeError(f"diff's n must be at least 0, not {n}")
     if n == 0:
-        return input.clone()  # without what is to be joined, as torch has it
+        return input.clone()  # without prepend and append, as torch does
     if prepend is not None or append is not None:
         input = cat([part for part in (prepend, input, append) if part is not None], dim=dim)
     for _ in range(min(n, input.shape[dim])):
@@ -131,7 +131,7 @@ install("diff", diff)
 def gradient(input, *, spacing=None, dim=None, edge_order=1):
     """The slope along each of ``dim``, by differences of the neighbours on both sides, at the ends of one side.
 
-    What a model says of a field is compared with the field's slopes in physics-informed losses.
+    Physics-informed losses compare the slopes of a field with the prediction of a model.
 
     Args:
         input: a function on a grid.

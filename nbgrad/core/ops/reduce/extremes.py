@@ -133,7 +133,7 @@ def _choices(make: Make):
 def value_selecting_reduction_backward(g, indices, *, dim, shape, keepdim):
     """Zeros of ``shape`` with g along ``dim`` at the numbers in indices, none of which occurs twice.
 
-    Shapes: g and indices as what was chosen along ``dim``, output as ``shape``.
+    Shapes: g and indices as the elements chosen along ``dim``, output as ``shape``.
     """
     return aten.value_selecting_reduction_backward(g, dim, indices, shape, keepdim)
 
@@ -187,26 +187,26 @@ max_along = _along(
     r"\max_i x_i",
     """The largest elements along ``dim`` and their indices, as ``(values, indices)``.
 
-    Max pooling is this: the gradient goes to the winner alone, whichever the kernel chose among ties.""",
+    Max pooling takes such maxima. The gradient goes to the winner alone: at a tie, the one that the kernel chose.""",
 )
 min_along = _along(
     "min",
     r"\min_i x_i",
     """The smallest elements along ``dim`` and their indices, as ``(values, indices)``.
 
-    The Chamfer distance of two sets of points takes one; the gradient goes to the winner alone.""",
+    The Chamfer distance of two sets of points takes such minima; the gradient goes to the winner alone.""",
 )
 median_along = _along(
     "median",
     r"\operatorname{median}_i x_i",
     """The medians along ``dim``, the lower of two, and their indices, as ``(values, indices)``.
 
-    It withstands outliers, where a mean does not; the gradient goes to the one element that it is.""",
+    It withstands outliers, where a mean does not; the gradient goes to the median element alone.""",
 )
 nanmedian_along = _along(
     "nanmedian",
     r"\operatorname{median}_i x_i \text{ without NaN}",
-    """The medians along ``dim`` of what is not NaN, and their indices, as ``(values, indices)``.
+    """The medians along ``dim`` of the elements that are not NaN, and their indices, as ``(values, indices)``.
 
     The gradient goes to the one element that it is.""",
 )
@@ -222,14 +222,14 @@ def _modes(make: Make):
 def mode(input, *, dim=-1, keepdim=False):
     """The commonest elements along ``dim``, the smallest of several, and where they are, as ``(values, indices)``.
 
-    A vote of several classifiers is one.
+    It counts the votes of several classifiers.
 
     Shapes: both outputs without ``dim``, or with it as 1 with ``keepdim``. Raises IndexError where ``dim`` is empty.
     """
     return tuple(torch.mode(input, dim, keepdim))
 
 
-# Of all elements: those that are equal to it share the gradient, NaN too.
+# Extremes of all elements: elements equal to the extreme share the gradient, NaN too.
 
 
 def _all_of_them(make: Make):

@@ -26,7 +26,7 @@ def dims_of(dim, rank):
 
 
 def kept(reduced, shape, dim, keepdim):
-    """What a reduction over ``dim`` gave, with the dimensions that it took from ``shape`` as dimensions of size 1."""
+    """The result of a reduction over ``dim``, with the reduced dimensions of ``shape`` as dimensions of size 1."""
     if reduced.shape and not keepdim:
         dims = dims_of(dim, len(shape))
         reduced = reduced.reshape(tuple(1 if d in dims else size for d, size in enumerate(shape)))
@@ -34,7 +34,7 @@ def kept(reduced, shape, dim, keepdim):
 
 
 def stretched(reduced, shape, dim, keepdim):
-    """What a reduction over ``dim`` gave, put back to the ``shape`` that it reduced, without copying."""
+    """The result of a reduction over ``dim``, expanded to the ``shape`` before the reduction, without copying."""
     # torch reads numbers twice as fast as a tuple of them.
     return kept(reduced, shape, dim, keepdim).expand(*shape) if shape else reduced
 
@@ -151,8 +151,8 @@ def _logs(make: Make):
 def logsumexp(input, *, dim, keepdim=False):
     """Logarithm of the sum of exponentials over ``dim`` (a number or a tuple of numbers), without overflow.
 
-    It is a smooth maximum, and what softmax divides by; its gradient is softmax. The normalizer of mixtures of
-    Gaussians and of energy-based models is one.
+    It is a smooth maximum, and the logarithm of the divisor of softmax; its gradient is softmax. It normalizes mixtures
+    of Gaussians and energy-based models.
 
     Shapes: output without ``dim``, or with it as 1 with ``keepdim``.
     """
@@ -209,7 +209,7 @@ def count_nonzero(input, *, dim=None):
 
 
 def _chosen_by_zeros(with_zeros, without, *inputs):
-    """What a rule gives that has a faster way where no element of its last input but one is 0."""
+    """The result of a rule that is faster if its second-to-last input has no element that is 0."""
     x = inputs[-2].data
     if x.is_meta:
         return with_zeros(*inputs)
@@ -303,8 +303,8 @@ def _running(make: Make):
 def cumprod(input, *, dim, dtype=None):
     """The running product along ``dim``.
 
-    The light that is left after each sample of a ray is one in volume rendering (Mildenhall et al. 2020,
-    https://arxiv.org/abs/2003.08934), and so is the signal that is left after each step of a diffusion.
+    In volume rendering it gives the light that is left after each sample of a ray (Mildenhall et al. 2020,
+    https://arxiv.org/abs/2003.08934); in diffusion, the signal that is left after each step.
 
     Shapes: output as input. Raises IndexError where input has no dimension ``dim``.
     """

@@ -135,8 +135,8 @@ def _searches(make: Make):
 def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=False, side=None):
     """The index along the last dimension at which each number keeps the sequence sorted; it has no gradient.
 
-    Drawing from a distribution by its cumulative sum is one. With ``right`` or ``side="right"`` equal numbers are
-    passed. ``sorter`` are indices that sort a sequence that is not.
+    It draws from a distribution by its cumulative sum. With ``right`` or ``side="right"`` the index is after equal
+    numbers, else before them. ``sorter`` are indices that sort a sequence that is not.
 
     Shapes: output as input, whose leading dimensions are those of the sequence, unless that has one dimension. Raises
     RuntimeError where they differ.
@@ -197,7 +197,7 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
     return torch.isin(elements, test_elements, assume_unique=assume_unique, invert=invert)
 
 
-# What has as many elements as the values have it: no rows, as the shape of a row's output follows from shapes alone.
+# The size of these results depends on the values, so they are no rows: the shapes of a row follow from shapes alone.
 
 
 def _wrapped(input, result):
@@ -218,7 +218,7 @@ def argwhere(input):
 
 
 def where(condition, input=None, other=None):
-    """Elements of input where the condition holds, of other elsewhere; of the condition alone, the indices of those.
+    """Elements of input where the condition holds, of other elsewhere; with no input, the indices where it holds.
 
     The indices are a tuple with a tensor for each dimension, as ``nonzero`` with ``as_tuple`` gives them; they have no
     gradient. The condition, input and other broadcast to each other; the gradient goes to the side that was chosen.
@@ -243,7 +243,7 @@ class Unique(Function):
     @staticmethod
     def backward(_ctx, _gradient):
         raise NotImplementedError(
-            "unique() has no gradient, in torch neither: call it on x.detach(), or take the values with "
+            "unique() has no gradient, as in torch: call it on x.detach(), or take the values with "
             "x.gather(...) or x[indices], through which gradients flow"
         )
 

@@ -46,7 +46,7 @@ def _var_slope(g, input, dim, keepdim, correction):
     """The gradient of a variance: the deviations from the mean, scaled."""
     freedom = count_of(input.shape, dim) - correction
     if not input.shape or dim is None:
-        if freedom <= 0:  # a division by 0: what is 0 itself is then nothing
+        if freedom <= 0:  # a division by 0, and 0 / 0 is NaN
             return g * where(input == input.mean(), math.nan, math.inf)
         return 2 / freedom * g * (input - input.mean())
     scale = 2 / freedom if freedom else math.inf
@@ -96,7 +96,7 @@ def _(g, input, out, dim, unbiased, keepdim, correction):
 
 
 def _with_mean(spread, g_mean, shape, dim, keepdim):
-    """The gradient that came by the spread, and that which came by the mean, where there was one."""
+    """The gradient through the spread, plus the gradient through the mean, if there was one."""
     if g_mean is None:
         return spread
     by_mean = stretched(g_mean / (count_of(shape, dim) or 1), shape, dim, keepdim)
@@ -158,16 +158,16 @@ def _(g_std, g_mean, input, std, dim, unbiased, keepdim, correction):
 def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     """The values below which the parts q of the elements lie, of all or along ``dim``; NaN where one is NaN.
 
-    Quantile regression and robust scaling use them. Between two elements ``interpolation`` says what is taken:
-    "linear", "lower", "higher", "midpoint" or "nearest". q is a number or a tensor of numbers from 0 to 1; several
-    make a first dimension of the output.
+    Quantile regression and robust scaling use them. Between two elements ``interpolation`` chooses the value: "linear",
+    "lower", "higher", "midpoint" or "nearest". q is a number or a tensor of numbers from 0 to 1; several make a first
+    dimension of the output.
     """
     return _quantile("quantile", input, q, dim, keepdim, interpolation)
 
 
 @as_one(torch.nanquantile)
 def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
-    """The quantiles of what is not NaN, with the settings of ``quantile``; NaN where there is nothing."""
+    """The quantiles of the elements that are not NaN, with the settings of ``quantile``; NaN if there are none."""
     return _quantile("nanquantile", input, q, dim, keepdim, interpolation)
 
 

@@ -103,7 +103,7 @@ def atleast_2d(*tensors):
 
 
 def atleast_3d(*tensors):
-    """Tensors of fewer than three dimensions with such of size 1 around them; others as they are."""
+    """Tensors of fewer than three dimensions with new ones of size 1 around them; other tensors as they are."""
     return _each(_deep, tensors or ((),))
 
 

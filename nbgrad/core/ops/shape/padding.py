@@ -36,7 +36,7 @@ def _(g, pad):
     return constant_pad_nd(g, pad=tuple(-width for width in pad))
 
 
-# Borders of what is inside: reflected at the edge, or the edge repeated.
+# Borders made of the input: reflected at the edge, or the edge repeated.
 
 _REFLECT = {2: aten.reflection_pad1d, 4: aten.reflection_pad2d, 6: aten.reflection_pad3d}
 _REPLICATE = {2: aten.replication_pad1d, 4: aten.replication_pad2d, 6: aten.replication_pad3d}
@@ -160,13 +160,13 @@ def pad(input, pad, mode="constant", value=None):
     Args:
         input: the tensor.
         pad: the widths before and after, the last dimension first; a negative one cuts off.
-        mode: "constant" for one value; "reflect" for what is inside in reverse order, "replicate" for the edge,
-            "circular" for what is at the other side, around the last one, two or three dimensions.
+        mode: "constant" for one value; "reflect" for the elements next to the edge in reverse order, "replicate" for
+            the edge, "circular" for the elements of the opposite side, around the last one, two or three dimensions.
         value: the value of "constant"; default: 0.
 
     Raises:
         ValueError: a value with another mode than "constant".
-        NotImplementedError: a mode that there is not, or a rank that it does not take.
+        NotImplementedError: the mode is unknown, or does not take this rank.
     """
     pad = tuple(pad)
     if len(pad) % 2 or len(pad) // 2 > len(input.shape):

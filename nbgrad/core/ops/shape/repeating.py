@@ -53,15 +53,16 @@ def tile(input, *repeats, dims=None):
 
 
 def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
-    """Each slice along ``dim`` so many times, one after the other; without ``dim`` each element, as a vector.
+    """Each slice along ``dim``, repeated ``repeats`` times in a row; without ``dim`` each element, as a vector.
 
     Grouped-query attention gives each key to several queries so.
 
     Args:
-        input: the tensor; or alone, numbers of repetitions, for which the indices are given.
+        input: the tensor. If it is the only argument, it holds numbers of repetitions, and the result is the repeated
+            indices.
         repeats: a number, or one for each slice.
         dim: the dimension.
-        output_size: how many there will be, to save a look at the numbers.
+        output_size: the size of the result, if it is known: then the numbers in ``repeats`` need not be read.
     """
     if repeats is None:
         return _indices(input, output_size)

@@ -188,7 +188,7 @@ def _reach(sizes, strides, offset):
 
 @op(formula=r"\sum g \text{ over the elements at the same address}", samples=_backs, reference=_gathered)
 def as_strided_backward(g, *, seen, geometry):
-    """The gradient of ``as_strided``: each place of the memory gets the sum of the gradients of what is seen there.
+    """The gradient of ``as_strided``: each place in memory gets the sum of the gradients of its elements.
 
     Shapes: g as it was seen, output as the tensor that has the memory.
     """
@@ -208,7 +208,7 @@ def _pasted(make: Make):
 
 
 def _pasting(input, src, size, stride, storage_offset, geometry):
-    """In two steps: torch's as_strided_scatter gives as the gradient of input what is that of the places of src."""
+    """In two steps: torch's as_strided_scatter gives input the gradient that belongs to the places of src."""
     copied = torch.empty_strided(input.shape, input.stride(), dtype=input.dtype, device=input.device).copy_(input)
     copied.as_strided(size, stride, storage_offset - input.storage_offset()).copy_(src)
     return copied
@@ -262,7 +262,7 @@ def _copying(name, viewing):
         return tuple(clone(one) for one in given) if isinstance(given, tuple | list) else clone(given)
 
     copied.__name__ = copied.__qualname__ = name
-    copied.__doc__ = f"What ``{name.removesuffix('_copy')}`` gives, in memory of its own."
+    copied.__doc__ = f"The result of ``{name.removesuffix('_copy')}``, in memory of its own."
     copied.__signature__ = signature(viewing)  # type: ignore[attr-defined]  # what help() shows
     return copied
 
@@ -288,12 +288,12 @@ def alias_copy(input):
 
 
 def unsafe_chunk(input, chunks, dim=0):
-    """What ``chunk`` gives, each in memory of its own."""
+    """The parts that ``chunk`` makes, each in memory of its own."""
     return tuple(clone(one) for one in chunk(input, chunks, dim))
 
 
 def unsafe_split(input, split_size_or_sections, dim=0):
-    """What ``split`` gives, each in memory of its own."""
+    """The parts that ``split`` makes, each in memory of its own."""
     return tuple(clone(one) for one in split(input, split_size_or_sections, dim))
 
 

@@ -10,7 +10,7 @@ from nbgrad.core.ops.shape.repeating import roll
 from nbgrad.core.ops.shape.splitting import narrow
 
 _KINDS = {"none": 0, "root": 1, "count": 2}
-"""What a transform is divided by, as torch's kernels number it: nothing, the root of the number of places, or it."""
+"""The divisor of a transform, as torch's kernels number it: 1, the root of the number of places, or that number."""
 
 
 def _complex(make: Make, *shape):
@@ -110,7 +110,7 @@ def fft_r2c(input, *, dim, divisor="none", onesided=True):
 def _(g, input_shape, dim, divisor):
     rank, last = len(input_shape), dim[-1] % len(input_shape)
     missing = input_shape[last] - g.shape[last]
-    if missing:  # what was left out of the output has the gradient 0
+    if missing:  # the part left out of the output has the gradient 0
         g = pad(g, (0, 0) * (rank - 1 - last) + (0, missing))
     return real(fft_c2c(g, dim=dim, divisor=divisor, forward=False))
 
@@ -182,7 +182,7 @@ def _sized(input, dims, sizes):
 
 
 def _dims(input, s, dim):
-    """The dimensions as non-negative numbers, and the size that each is to have or None."""
+    """The dimensions as non-negative numbers, and the wanted size of each, or None."""
     s, dim = ((one,) if isinstance(one, int) else one for one in (s, dim))
     if dim is None:
         dim = range(input.ndim) if s is None else range(input.ndim - len(s), input.ndim)

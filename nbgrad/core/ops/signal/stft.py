@@ -26,22 +26,25 @@ def stft(
 ):
     """The Fourier transform of the frames of a signal: a spectrogram is its size.
 
-    Speech is heard by networks so, and the loss of a vocoder compares spectrograms.
+    Networks for speech take spectrograms as input, and the loss of a vocoder compares them.
 
     Args:
         input: signals (T,) or (N, T).
         n_fft: how long a frame is.
-        hop_length: how far the next one is; default: a quarter of ``n_fft``.
+        hop_length: the distance between the starts of two frames; default: a quarter of ``n_fft``.
         win_length: how long the window is; default: ``n_fft``.
-        window: what each frame is multiplied with; default: ones.
-        center: whether a frame has its place in its middle: then the signal is padded at both ends, by ``pad_mode``.
+        window: the numbers that each frame is multiplied by; default: ones.
+        center: whether the position of a frame is its middle, not its start. Then the signal is padded at both ends, by
+            ``pad_mode``.
         pad_mode: as ``pad`` takes it.
-        normalized: whether it is divided by the root of ``n_fft``.
-        onesided: whether only the half of it that says everything is given; default: of real signals.
-        return_complex: whether the result is complex, or has a last dimension of the two parts.
-        align_to_window: without ``center``, whether windows and not frames lie where hops lead.
+        normalized: whether the transform is divided by the root of ``n_fft``.
+        onesided: whether only the first half of the frequencies is returned, which determines the other half; default:
+            True for real signals.
+        return_complex: whether the result is complex; if not, real and imaginary part are the last dimension.
+        align_to_window: without ``center``, whether the windows start at multiples of ``hop_length``, instead of the
+            frames.
 
-    Returns (..., frequencies, frames). Raises RuntimeError where sizes do not fit, or ``return_complex`` is not said of
+    Returns (..., frequencies, frames). Raises RuntimeError where sizes do not fit, or ``return_complex`` is missing for
     a real signal.
     """
     if center and align_to_window is not None:
@@ -57,19 +60,19 @@ def stft(
         raise RuntimeError("stft of a real signal needs return_complex: True, or False for both parts as numbers")
     if center:
         around = (n_fft // 2, n_fft // 2)
-        # Only tensors of more dimensions are padded by what is inside.
+        # Only tensors of more dimensions can be padded with their own elements.
         extended = input.reshape((1,) * (3 - input.ndim) + tuple(input.shape))
         input = pad(extended, around, pad_mode).reshape((*input.shape[:-1], -1))
     _check("stft", n_fft, hop, length, window)
     if not 0 < n_fft <= input.shape[-1]:
-        raise RuntimeError(f"stft: n_fft is to be between 1 and the signal's {input.shape[-1]} places, not {n_fft}")
+        raise RuntimeError(f"stft: n_fft must be between 1 and the signal's {input.shape[-1]} places, not {n_fft}")
     frames = unfold(input, dimension=-1, size=n_fft, step=hop)
     if window is not None or length < n_fft:
         frames = frames * _window(window, n_fft, length, input)
     divisor = "root" if normalized else "none"
     if wide:
         if onesided:
-            raise RuntimeError("stft of complex numbers has no half that says everything: leave onesided out")
+            raise RuntimeError("stft of complex numbers needs all frequencies: leave onesided out")
         spectrum = fft_c2c(_complex(frames), dim=(frames.ndim - 1,), divisor=divisor, forward=True)
     else:
         spectrum = fft_r2c(frames, dim=(frames.ndim - 1,), divisor=divisor, onesided=onesided is not False)
@@ -89,10 +92,10 @@ def istft(
     length=None,
     return_complex=False,
 ):
-    """The signal that has the frames whose Fourier transforms are given, where they overlap the best between them.
+    """The signal whose frames have the given Fourier transforms; where frames overlap, the best fit to all of them.
 
     Griffin and Lim 1984 showed that this is the signal with the nearest spectrogram. Arguments are those of ``stft``;
-    ``length`` says how long the signal is to be, ``return_complex`` that it is complex.
+    ``length`` is the length of the signal, and ``return_complex`` says that it is complex.
 
     Shapes: (..., frequencies, frames) gives (T,) or (N, T). Raises RuntimeError where sizes do not fit, or windows
     leave a place with nothing.
@@ -137,11 +140,11 @@ def _check_overlap(weight):
 
 def _check(name, n_fft, hop, length, window):
     if hop < 1:
-        raise RuntimeError(f"{name}: hop_length is to be 1 or more, not {hop}")
+        raise RuntimeError(f"{name}: hop_length must be 1 or more, not {hop}")
     if not 0 < length <= n_fft:
-        raise RuntimeError(f"{name}: win_length is to be between 1 and n_fft={n_fft}, not {length}")
+        raise RuntimeError(f"{name}: win_length must be between 1 and n_fft={n_fft}, not {length}")
     if window is not None and tuple(window.shape) != (length,):
-        raise RuntimeError(f"{name}: the window is to have the shape ({length},), not {tuple(window.shape)}")
+        raise RuntimeError(f"{name}: the window must have the shape ({length},), not {tuple(window.shape)}")
 
 
 def _window(window, n_fft, length, like):

@@ -71,7 +71,7 @@ def load(path: str | os.PathLike[str]) -> Program:
 
 
 class _Refused(Exception):
-    """What the file asks for is not done; the message says why."""
+    """A request of the file that is refused; the message says why."""
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[str, dict[str, torch.Tensor]]:
@@ -83,7 +83,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[str, dict[str, torch.Tensor]]:
             "a program is read by the package safetensors, which is not installed. Run: pip install safetensors",
             name=error.name,
         ) from None
-    with open(path, "rb"):  # noqa: PTH123  # says what is wrong with the path
+    with open(path, "rb"):  # noqa: PTH123  # raises an error about the path
         pass
     try:
         with safe_open(path, framework="pt") as file:
@@ -185,7 +185,7 @@ class _Reading:
             raise _Refused(str(error.args[0])) from None
         kwargs = self._part(one["kwargs"])
         if type(kwargs) is not dict or not all(map(_is_name, kwargs)) or one["phase"] not in _PHASES:
-            raise ValueError(f"the step {one['function']} has other settings than a step has")
+            raise ValueError(f"the step {one['function']} has settings that no step can have")
         return ProgramStep(
             function,
             self._part(one["args"]),

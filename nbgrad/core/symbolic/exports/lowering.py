@@ -51,7 +51,7 @@ def untranslated(what: str, step: ProgramStep | None, reason: str) -> Untranslat
     """The error for a step.
 
     Args:
-        what: what is written, as "ONNX".
+        what: the name of the format, as "ONNX".
         step: the step.
         reason: why it cannot be written, as a clause.
     """

@@ -121,7 +121,7 @@ def _compare(form: Lowered, model: bytes, inputs: list[torch.Tensor]) -> None:
 
 
 def _run(form: Lowered, inputs: list[torch.Tensor], seed: int) -> list[torch.Tensor]:
-    """What the model has to return: what leaves the program, and what it has changed.
+    """The outputs of the model: those of the program, and the tensors that it has changed.
 
     If ``seed`` is not 0, the last digits of all floats that go in are changed at random.
     """

@@ -28,7 +28,7 @@ def _type(dtype: torch.dtype) -> int:
 
     name = _TYPES.get(dtype)
     if name is None:
-        raise Untranslated(f"{dtype} has no place in the models that are written")
+        raise Untranslated(f"{dtype} cannot be written to an ONNX model")
     number: int = getattr(onnx.TensorProto, name)
     return number
 

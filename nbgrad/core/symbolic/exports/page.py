@@ -123,7 +123,7 @@ def _refusal(name: str, target: Any, node: fx.Node, args: list[Any]) -> str | No
     made = node.meta["val"]
     for one in made if isinstance(made, list | tuple) else [made]:
         if one is not None and one.dtype not in _DTYPES:
-            return f"{one.dtype} has no place in a page"
+            return f"{one.dtype} cannot be written to a page"
         if (name.startswith("logical") and one.dtype is not torch.bool) or target._overloadname == "dtype":
             return "bits of numbers have no translation"
     if name in ("index", "index_put"):
@@ -154,7 +154,7 @@ def _line(step: ProgramStep) -> str:
 
 def _kind(one: torch.Tensor) -> dict[str, Any]:
     if one.dtype not in _DTYPES:
-        raise untranslated("HTML", None, f"{one.dtype} has no place in a page")
+        raise untranslated("HTML", None, f"{one.dtype} cannot be written to a page")
     return {"shape": list(one.shape), "dtype": str(one.dtype).removeprefix("torch.")}
 
 

@@ -25,7 +25,7 @@ VERSION = 1
 """The version of the format."""
 
 _ROW = "the row "
-"""What an error calls the run of a row, whose arguments are there to be read and not to be run."""
+"""The name in errors for the run of a row, whose arguments are only read and never run."""
 
 _NAMED = {torch.dtype: "dtype", torch.device: "device", torch.layout: "layout", torch.memory_format: "memory_format"}
 

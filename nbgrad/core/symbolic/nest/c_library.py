@@ -46,7 +46,7 @@ def compiler() -> tuple[str, ...] | None:
 
 
 def build(kernel: Kernel) -> Run:
-    """Compile a kernel, or load what was compiled before; seconds for a large one.
+    """Compile a kernel, or load one that was compiled before; a large one takes seconds.
 
     The cache directory is ``$XDG_CACHE_HOME/nbgrad``, by default ``~/.cache/nbgrad``. Only files of this user's, which
     no other user can write, are loaded.
@@ -160,7 +160,7 @@ def cache() -> Path:
     """The directory of compiled kernels, which only this user can read and write; it is made where it is missing.
 
     Raises:
-        KernelError: where it belongs to somebody else.
+        KernelError: it belongs to another user.
     """
     home = os.environ.get("XDG_CACHE_HOME", "")
     folder = Path(home if os.path.isabs(home) else Path("~/.cache").expanduser(), "nbgrad", "nests")  # noqa: PTH117
@@ -180,7 +180,7 @@ def _own(path: Path) -> bool:
     except FileNotFoundError:
         return False
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o022:
-        raise KernelError(f"{path} could have been written by somebody else: remove it")
+        raise KernelError(f"{path} could have been written by another user: remove it")
     return True
 
 
@@ -195,7 +195,7 @@ def _native(command: tuple[str, ...]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _version(command: tuple[str, ...]) -> str:
-    """What the compiler says of itself, and for which processor it compiles."""
+    """The version text of the compiler, and the processor for which it compiles."""
     shown = subprocess.run(
         [*command, *_native(command), "-dM", "-E", "-x", "c", "/dev/null"],
         capture_output=True,

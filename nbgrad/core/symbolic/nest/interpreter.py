@@ -55,7 +55,7 @@ def scheduled(plan: Schedule) -> Run:
 
 
 def replace(run: Run, library: ctypes.CDLL) -> None:
-    """Let what was compiled of a schedule run from now on where the interpreter has run it."""
+    """Let the compiled code of a schedule run from now on, in place of the interpreter."""
     run.use(ctypes.cast(library.run, ctypes.c_void_p).value)  # type: ignore[attr-defined]
 
 

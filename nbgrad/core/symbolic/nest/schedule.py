@@ -1,4 +1,4 @@
-"""Arranges a kernel in loop nests: what is computed together, block by block, and where every number is meanwhile.
+"""Arranges a kernel in loop nests: the steps computed together, block by block, and the place of every number.
 
 A nest has one iteration space, cut into rows and columns. Its steps run one after the other over a block of rows and
 columns that fits the first cache, then over the next block. A number is *full* (one for each element of the block), one
@@ -65,7 +65,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Register:
-    """What a step reads or writes.
+    """A memory that a step reads or writes.
 
     Attributes:
         kind: how many numbers it has for a block.
@@ -205,7 +205,7 @@ class _OpenNest:
     by_row: dict[int, int] = field(default_factory=dict)
     """The numbers a row that were reduced or computed here, and behind which dimension the columns begin."""
     used: bool = False
-    """Whether a step uses what was reduced in the same nest: then blocks have whole rows."""
+    """Whether a step uses the result of a reduction in the same nest: then blocks have whole rows."""
 
     def mask(self, natural: Shape) -> tuple[int, ...]:
         """The dimensions of this nest along which a value varies."""

@@ -76,7 +76,7 @@ class _Algebra:
         self._names = ELEMENTWISE if reassociate else ROUNDED
 
     def passed(self) -> Passed[Any]:
-        """What the pass gives."""
+        """The result of the pass."""
         steps: list[ProgramStep] = []
         for value in (*self._listing.inputs, *self._listing.captured):
             self._see(value)
@@ -150,7 +150,7 @@ class _Algebra:
         return self._roots.get(id(value), value)
 
     def _undone(self, step: ProgramStep) -> Value | None:
-        """``-(-x)``, and ``exp(log(x))`` for what is not negative."""
+        """``-(-x)``, and ``exp(log(x))`` for an x that is not negative."""
         name = canonical(step)
         inner = self._made.get(id(step.args[0]))
         if inner is None or inner.kwargs or not self._still(step.args[0]):

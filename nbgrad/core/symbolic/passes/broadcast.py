@@ -63,7 +63,7 @@ class _Sinking:
         self._whole = self._needed_whole()
 
     def passed(self) -> Passed[Any]:
-        """What the pass gives."""
+        """The result of the pass."""
         for step in self._listing.steps:
             self._visit(step)
         live = {id(value) for value in self._listing.leaving()}
@@ -309,7 +309,7 @@ class _Merging:
         self._dropped: set[int] = set()
 
     def passed(self) -> Passed[Any]:
-        """What the pass gives."""
+        """The result of the pass."""
         steps, notes = list[ProgramStep](), list[Note]()
         for step in self._listing.steps:
             of = sum_of(step)

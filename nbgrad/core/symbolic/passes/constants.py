@@ -68,7 +68,7 @@ def _foldable(step: ProgramStep, fixed: set[int]) -> bool:
 
 
 def _numbers(step: ProgramStep) -> torch.Tensor | None:
-    """The numbers of a result; None where torch does not give what was traced."""
+    """The numbers of a result; None if torch gives another form than the traced one."""
     function: Callable[..., Any] = step.function
     try:
         with torch.no_grad():

@@ -36,7 +36,7 @@ class _Contraction:
         self._subtracted: Counter[int] = Counter()
 
     def passed(self) -> Passed[Any]:
-        """What the pass gives."""
+        """The result of the pass."""
         for step in self._listing.steps:
             self._see(step)
         dropped: set[int] = set()
@@ -54,7 +54,7 @@ class _Contraction:
         return Passed(self._listing.with_steps([one for one in steps if id(one) not in dropped]), notes)
 
     def _see(self, step: ProgramStep) -> None:
-        """Remember products, and what is subtracted from them."""
+        """Remember products, and the values subtracted from them."""
         if not _plain(step):
             return
         name, result = canonical(step), step.result

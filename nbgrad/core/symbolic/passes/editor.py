@@ -64,7 +64,7 @@ class Editor:
             args: its arguments.
             kwargs: its arguments with names.
             like: the step that it stands for.
-            result: an earlier value that it is to make; by default it makes a new one.
+            result: an earlier value that it makes; default: a new one.
             view_of: the argument whose memory the result shares.
 
         Returns:

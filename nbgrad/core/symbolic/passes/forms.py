@@ -91,7 +91,7 @@ def _family(step: ProgramStep) -> int:  # noqa: PLR0911  # a return for each rea
 
 
 class Form(NamedTuple):
-    """What a tensor is like without its numbers."""
+    """The form of a tensor, without its numbers."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...] | None
@@ -165,7 +165,7 @@ class Sum(NamedTuple):
     """A sum over dimensions.
 
     Attributes:
-        of: what is summed.
+        of: the summed value.
         dims: the dimensions, from 0, in order.
         keepdim: whether they stay, with size 1.
     """

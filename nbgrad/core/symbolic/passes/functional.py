@@ -20,7 +20,7 @@ _IN_PLACE: dict[str, Callable[..., Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     f"{name}_": function for name in _IN_PLACE for function in [getattr(torch, name, None)] if function is not None
 }
-"""What each method in place computes."""
+"""The function that each in-place method computes."""
 
 _MORE: dict[str, Callable[..., Any]] = {"addcmul": torch.Tensor.addcmul_}
 """Methods in place of functions with settings."""

@@ -56,7 +56,7 @@ class _Scattered:
 
     Attributes:
         steps: in order; the last one makes the gradient.
-        gradient, indices: what is added, and where.
+        gradient, indices: the numbers to add, and their places.
         pool: the step of the pooling.
     """
 
@@ -89,7 +89,7 @@ class _Layout:
         self._written -= {one.steps[-1].result.storage for one in self._scattered.values()}  # by these steps alone
 
     def passed(self) -> Passed[Any]:
-        """What the pass gives."""
+        """The result of the pass."""
         for step in self._listing.steps:
             if id(step) in self._waiting:
                 continue
@@ -146,7 +146,7 @@ class _Layout:
         return twin
 
     def _result(self, value: Value) -> Value:
-        """What a step makes in the place of an image: its twin."""
+        """The result of a step in another layout, its twin."""
         if _has_channels_last(value):
             return value
         form = Form(value.shape, strides_of(value.shape), value.dtype)
@@ -180,7 +180,7 @@ class _Layout:
             self._need(value, step)
         row = step.row
         if row is not None and any(id(one) in self._missing for one in leaves((row.args, row.settings))):
-            step = replace(step, row=None)  # a call of the row would name what is not there
+            step = replace(step, row=None)  # a call of the row would name values that do not exist
         self._steps.append(step)
 
     def _rewritten(self, step: ProgramStep) -> bool:

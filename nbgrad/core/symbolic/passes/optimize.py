@@ -55,7 +55,7 @@ def optimized(listing: L, level: str) -> Passed[L]:
 
 
 def stages(listing: L, level: str) -> Iterator[Passed[L]]:
-    """What each pass gives that changes something, one after the other: its listing, and its notes alone.
+    """The result of each pass that changes something, in order: its listing, and its own notes.
 
     Raises:
         ValueError: there is no such level.

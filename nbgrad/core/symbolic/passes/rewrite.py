@@ -1,4 +1,4 @@
-"""What passes share: the note of what one did, and what a step's memory allows."""
+"""Shared parts of the passes: the note about a rewrite, and checks of the memory that a step reads and writes."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,12 +46,12 @@ class Note:
 
     @property
     def made(self) -> tuple[str, ...]:
-        """The names of what the step before made or changed."""
+        """The names of the values that the replaced step made or changed."""
         return tuple(_names(self._step))
 
     @property
     def stands(self) -> tuple[str, ...]:
-        """The names of what stands for it: results of the steps after, or other values."""
+        """The names of the values that replace them: results of the steps after, or other values."""
         return tuple(name for one in self._after for name in _names(one))
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Passed(Generic[L]):
-    """What a pass gives: the listing after it, and a note for each rewrite."""
+    """The result of a pass: the listing after it, and a note for each rewrite."""
 
     listing: L
     notes: list[Note]

@@ -116,7 +116,7 @@ class _Accesses:
 
 
 def _pairs(step: ProgramStep) -> list[tuple[Value, Value]] | None:
-    """The targets of an addition in place, each with what is added to it; None for another step."""
+    """The targets of an addition in place, each with its addend; None for another step."""
     if step.name not in _ADDITIONS or len(step.args) != 2 or not set(step.kwargs) <= {"alpha"}:
         return None
     targets, added = step.args
