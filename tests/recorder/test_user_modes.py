@@ -9,6 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import nbgrad
+from nbgrad.core.backend.function_mode import mute
 
 seen: list[str] = []
 
@@ -117,6 +118,18 @@ def test_a_subclass_hears_the_program_alone(program: Callable[[Any], None], watc
     with nbgrad.AutogradGraph(watch=watch) as graph:
         assert calls(program, Logged) == expected
     assert graph.rx.num_nodes()
+
+
+def test_modes_are_on_again_after_a_graph_that_an_interrupt_left_muted() -> None:
+    with nbgrad.AutogradGraph():
+        guard = mute(True)  # the interrupt comes before this is undone
+    assert guard is not None
+    assert torch._C._is_torch_function_enabled()
+    with torch._C.DisableTorchFunctionSubclass():
+        with nbgrad.AutogradGraph():
+            pass
+        assert not torch._C._is_torch_function_enabled(), "the user has switched subclasses off"
+    assert torch._C._is_torch_function_enabled()
 
 
 def test_a_default_device_and_a_graph_go_together() -> None:

@@ -55,11 +55,18 @@ _CALLS = TorchCalls()
 
 
 class _Thread(local):
-    """The backward of torch's that runs in this thread, and whether a compiled region took our mode off."""
+    """Of this thread.
+
+    Attributes:
+        walk: the backward of torch's that runs.
+        lifted: whether a compiled region took our mode off.
+        functions: torch's state of modes and subclasses before the first graph; None while no graph is open.
+    """
 
     def __init__(self) -> None:
         self.walk: TorchBackward | None = None
         self.lifted = False
+        self.functions: Any = None
 
 
 _thread = _Thread()
@@ -121,6 +128,7 @@ def follow() -> int:
             _install()
     if not _stacked():
         _thread.walk = None
+        _thread.functions = torch._C._get_torch_function_state()
         _push(_CALLS)
     QUIET.since()
     return thread
@@ -153,6 +161,9 @@ def _settle(count: int) -> None:
         take_off()
         _thread.walk = None
         _stepping.discard(get_ident())
+        if _thread.functions is not None:  # an interrupt may have hit the recorder while it was muted
+            torch._C._set_torch_function_state(_thread.functions)
+            _thread.functions = None
     with _torch.lock:
         while follows() > count:
             _torch.open.remove(get_ident())
