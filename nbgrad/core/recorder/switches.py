@@ -40,6 +40,7 @@ from nbgrad.core.tensor.filled import Filled
 
 _length = torch._C._len_torch_function_stack
 _push = torch._C._push_on_torch_function_stack
+_C: Any = torch._C  # some of its functions are missing in torch's stubs
 _MODULE: Any = torch.nn.Module
 _AUTOGRAD: Any = torch.autograd
 _HOOKS: Any = _HookMixin
@@ -128,7 +129,7 @@ def follow() -> int:
             _install()
     if not _stacked():
         _thread.walk = None
-        _thread.functions = torch._C._get_torch_function_state()
+        _thread.functions = _C._get_torch_function_state()
         _push(_CALLS)
     QUIET.since()
     return thread
@@ -162,7 +163,7 @@ def _settle(count: int) -> None:
         _thread.walk = None
         _stepping.discard(get_ident())
         if _thread.functions is not None:  # an interrupt may have hit the recorder while it was muted
-            torch._C._set_torch_function_state(_thread.functions)
+            _C._set_torch_function_state(_thread.functions)
             _thread.functions = None
     with _torch.lock:
         while follows() > count:
