@@ -13,9 +13,9 @@ from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.optim.optimizer import Optimizer, Params, Tensors, raw
 
 SEVERAL, CACHED = 6, 1 << 17
-"""Torch's foreach kernels are faster than a loop on a CPU from so many parameters on, and up to so many elements: the
-results between two kernels must stay in the cache. Measured on one thread: 0.6 of the loop's time within these limits,
-up to 1.9 outside."""
+"""The least number of parameters, and the largest number of elements, for which torch's foreach kernels are faster than
+a loop on a CPU: the results between two kernels must stay in the cache. Measured on one thread: 0.6 of the loop's time
+within these limits, up to 1.9 outside."""
 
 
 class TorchOptimizer(Optimizer):

@@ -24,7 +24,7 @@ class _CellRun(NamedTuple):
 
 
 PAGES = 4
-"""Views of so many pages stay open for a cell: a reloaded page is a new one, and does not say that it is the same."""
+"""The number of pages whose views stay open for a cell: a reloaded page does not say that it is the same page."""
 
 _last: dict[str, dict[str, _CellRun]] = {}
 """The last run of each cell that displayed a view, by the page that asked for it, the newest last."""

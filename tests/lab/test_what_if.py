@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from tests.lab.harness import LabServer, NotebookPage
 from tests.lab.test_view import written
@@ -26,12 +26,18 @@ loss.backward()"""
 CHECK = """print("w is", w.data.tolist(), "grad", w.grad.data[0].tolist())"""
 
 
-def test_a_slider_beside_its_kernel(lab: NotebookPage, lab_server: LabServer, tmp_path: Path) -> None:
-    sources = ["%load_ext nbgrad\nimport nbgrad, torch", SMALL, CHECK]
-    lab.open(lab_server.add(written(tmp_path / "what_if.ipynb", *sources)))
+def view_of(lab: NotebookPage, lab_server: LabServer, path: Path, *sources: str) -> Locator:
+    """The picture of a notebook of these cells, which runs in the page."""
+    lab.open(lab_server.add(written(path, *sources)))
     lab.page.evaluate("() => { jupyterapp.commands.execute('notebook:run-all-cells'); }")
     view = lab.page.get_by_test_id("nbgrad-view")
     expect(view).to_be_visible(timeout=60_000)
+    return view
+
+
+def test_a_slider_beside_its_kernel(lab: NotebookPage, lab_server: LabServer, tmp_path: Path) -> None:
+    sources = ["%load_ext nbgrad\nimport nbgrad, torch", SMALL, CHECK]
+    view = view_of(lab, lab_server, tmp_path / "what_if.ipynb", *sources)
     leaf = view.locator('[data-testid=nbgrad-node][aria-label^="w,"]')
     root = view.locator(".nbg-root .nbg-line").last
     first = root.text_content() or ""
@@ -62,10 +68,7 @@ def test_a_slider_beside_its_kernel(lab: NotebookPage, lab_server: LabServer, tm
 
 def test_a_question_that_a_restart_overtakes(lab: NotebookPage, lab_server: LabServer, tmp_path: Path) -> None:
     """The kernel is busy, so the question is on its way when the kernel ends, and gets no answer from it."""
-    lab.open(lab_server.add(written(tmp_path / "overtaken.ipynb", "%load_ext nbgrad\nimport nbgrad", SMALL)))
-    lab.page.evaluate("() => { jupyterapp.commands.execute('notebook:run-all-cells'); }")
-    view = lab.page.get_by_test_id("nbgrad-view")
-    expect(view).to_be_visible(timeout=60_000)
+    view = view_of(lab, lab_server, tmp_path / "overtaken.ipynb", "%load_ext nbgrad\nimport nbgrad", SMALL)
     view.locator('[data-testid=nbgrad-node][aria-label^="w,"]').click()
     part = view.get_by_test_id("nbgrad-what-if")
     field = part.get_by_role("spinbutton", name="w[1, 1]", exact=True)
@@ -79,10 +82,7 @@ def test_a_question_that_a_restart_overtakes(lab: NotebookPage, lab_server: LabS
 
 
 def test_a_graph_of_torchs(lab: NotebookPage, lab_server: LabServer, tmp_path: Path) -> None:
-    lab.open(lab_server.add(written(tmp_path / "torchs.ipynb", "%load_ext nbgrad\nimport nbgrad, torch", TORCH)))
-    lab.page.evaluate("() => { jupyterapp.commands.execute('notebook:run-all-cells'); }")
-    view = lab.page.get_by_test_id("nbgrad-view")
-    expect(view).to_be_visible(timeout=60_000)
+    view = view_of(lab, lab_server, tmp_path / "torchs.ipynb", "%load_ext nbgrad\nimport nbgrad, torch", TORCH)
     root = view.locator(".nbg-root .nbg-line").last
     first = root.text_content() or ""
     view.locator('[data-testid=nbgrad-node][aria-label^="data,"]').click()

@@ -26,7 +26,7 @@ FRAMES = 36
 """The default for the number of frames that a graph keeps."""
 
 WEIGHTS = 4
-"""In about one of so many frames the weights are measured too, because they change slowly."""
+"""The weights are measured in about one of this number of frames, because they change slowly."""
 
 STEPS = 2
 """After about one of so many frames, once ``AT_FIRST`` backwards have had theirs, the step is measured too: that takes

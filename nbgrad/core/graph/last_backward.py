@@ -460,7 +460,7 @@ class FrameRecorder:
         self.reductions: dict[tuple[int, int], Reduction] = {}
 
     def gradient(self, seq: int, gradient: Any, size: int, leaf: bool = False) -> None:
-        """The gradient of the result of ``seq``, or of the ``leaf`` that it is, arrived: so many bytes."""
+        """Keep the ``gradient`` that arrived for the result of ``seq``, or for the ``leaf``; ``size`` is in bytes."""
         self._kept.keep(seq, _GRADIENT, raw_of(gradient), size, 0, leaf)
 
     def result(self, seq: int, result: int, gradient: Any, size: int) -> None:

@@ -69,7 +69,7 @@ def look(stats: Stats) -> Look:
 
 
 def amount(stats: Stats, most: int = 1) -> str:
-    """A gradient in a few words: its numbers, with their signs, if there are at most so many."""
+    """A gradient in a few words: its numbers, with their signs, if there are at most ``most``."""
     values = stats.array
     if values is None or not 0 < values.size <= most or values.dtype.kind not in "fiubc":
         return f"norm {number(stats.norm)}"

@@ -15,7 +15,7 @@ from nbgrad.widgets.folding.repeats import Run, iterates, loops_of, twins
 from nbgrad.widgets.folding.size import extent
 
 LOOK = 60
-"""Up to so many boxes are all drawn at first; a tensor that is drawn once per use counts as often."""
+"""The most boxes that are all drawn at first; a tensor that is drawn once per use counts once per use."""
 
 _OPEN = 2  # so many repetitions of a run are left open at most, for something to see
 _FEW = 8  # a picture that tells of fewer nodes than this after folding says less than a part of the whole graph

@@ -24,7 +24,7 @@ READ = 10.0
 """How high they have to be on the screen, to be read."""
 
 _MOST = 6  # columns
-_CUTS = 4  # so many may be cut at one place
+_CUTS = 4  # the most edges that may be cut at one place
 _GAP = 30.0  # between two columns
 _LANE = 11.0  # from one edge to the next that is led to the next column
 _TURN = 10.0  # the radius of its corners

@@ -52,7 +52,7 @@ _LABELLED = 400
 """With more edges than this there is no room made for their labels: graphviz would need a second more for it."""
 
 _PATIENCE = 4
-"""If a reader asks for more than NODES nodes, the layout may take so many times as long."""
+"""The factor of the time limit of the layout if a reader asks for more than NODES nodes."""
 
 _TURNED = 120
 """With more nodes than this there is no second layout, although its letters might be larger."""

@@ -241,7 +241,7 @@ export class WhatIf {
   }
 }
 
-/** Text in so many lines: the last one holds the rest. */
+/** The text in at most that many `lines`: the last line holds the rest. */
 function fitted(text: string, lines: number): string[] {
   const all = broken(text);
   return Array.from({ length: lines }, (_, at) => (at < lines - 1 ? all[at] : all.slice(at).join(" ")) ?? "");
