@@ -130,7 +130,7 @@ class Optimizer(torch.optim.Optimizer):
                 param.grad = param.grad.detach()
                 grads.append(param.grad.data)
         if grads:
-            torch._foreach_zero_(grads)
+            unheard(torch._foreach_zero_, grads)
 
     @restoring
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -159,14 +159,17 @@ class Optimizer(torch.optim.Optimizer):
                 if tracer is not None and not tracer.sees_into(self):
                     tracer.write_update(self, params, grads, group)
                     continue
-                self._observed(params, partial(self.update, params, self._dense(grads), group))
+                self._observed(params, partial(self._update, params, grads, group))
         for observer in current().observers if idle else ():
-            observer.on_idle_step(params_of(self), self._event)
+            unheard(observer.on_idle_step, params_of(self), self._event)
         return loss
 
     def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:
         """Change the data of ``params`` in place by their gradients ``grads``, with the settings of ``group``."""
         raise NotImplementedError(f'{type(self).__name__} has no "update": define it to say how parameters change')
+
+    def _update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:
+        self.update(params, self._dense(grads), group)
 
     def _dense(self, grads: list[torch.Tensor]) -> list[torch.Tensor]:
         if any([grad.layout is not torch.strided for grad in grads]):  # noqa: C419  # in half the time of a generator
@@ -179,10 +182,10 @@ class Optimizer(torch.optim.Optimizer):
         """Run ``change``, which changes the data of ``params``, and notify observers of its beginning and end."""
         observers = current().observers
         for observer in observers:
-            observer.on_step_begin(params, evaluates)
+            unheard(observer.on_step_begin, params, evaluates)
         result = change() if evaluates else unheard(change)  # one that evaluates runs the user's code
         for observer in observers:
-            observer.on_step_end(params, self._event)
+            unheard(observer.on_step_end, params, self._event)
         return result
 
     def state_dict(self) -> dict[str, Any]:

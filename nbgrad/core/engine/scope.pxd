@@ -1,4 +1,5 @@
 cimport cython
+from nbgrad.core.backend.function_mode cimport lift, put_back
 from nbgrad.core.engine.call_site cimport user_place
 from nbgrad.core.engine.place cimport Place
 from nbgrad.core.engine.state cimport Scope, State
@@ -13,16 +14,17 @@ cdef class ModuleScope(Scope):
 @cython.final
 cdef class _Placed:
     cdef object above
+    cdef bint alone
     cdef object forward
     cdef object kind
     cdef object label
     cdef object module
 
-@cython.locals(given=State, after=State, outer=Scope)
+@cython.locals(given=State, after=State, outer=Scope, placed=_Placed, own=bint, lifted=bint)
 cpdef object called(object module, State state, object run, tuple args, dict kwargs, object then=*)
 
-@cython.locals(placed=_Placed, scope=ModuleScope, known=Place)
-cdef ModuleScope _entered(object module, Scope outer, object run)
+@cython.locals(scope=ModuleScope, known=Place)
+cdef ModuleScope _entered(_Placed placed, Scope outer, bint own)
 
 cdef dict _known
 

@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from nbgrad.core.backend.below_autograd import is_own
+from nbgrad.core.backend.function_mode import lift, put_back
 from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.state import Scope, State, Switch, current, set_state
 
@@ -112,15 +113,21 @@ def called(
     given = state
     if state.thread != get_ident():
         set_state(state := state.replaced())
-    outer = state.scope
+    outer, lifted = state.scope, False
     try:
         try:
-            state.scope = _entered(module, outer, run)
+            placed = _placed(module, outer)
+            # With hooks, or with a forward of its own, the module runs something else.
+            own = placed.forward is not None and getattr(run, "__func__", None) is placed.forward
+            state.scope = _entered(placed, outer, own)
+            lifted = own and placed.alone and lift()
             result = run(*args, **kwargs) if kwargs else run(*args)
             if then is not None:
                 then(result)
             return result
         finally:
+            if lifted:
+                put_back()
             state.scope = outer
             after = current()  # set_grad_enabled(...) may have been called inside
             if after is not given:
@@ -132,17 +139,15 @@ def called(
         raise
 
 
-def _entered(module: Any, outer: Scope | None, run: Callable[..., Any]) -> ModuleScope:
-    """The scope of a call of ``module`` in that of ``outer``."""
-    placed = _placed(module, outer)
+def _entered(placed: "_Placed", outer: Scope | None, own: bool) -> ModuleScope:
+    """The scope of a call in that of ``outer``; ``own``: whether it runs only code of nbgrad's."""
     scope = ModuleScope.__new__(ModuleScope)
     scope.module = placed.module
     scope.label = placed.label
     scope.kind = placed.kind
     scope.parent = outer
     scope.place = None
-    # With hooks, or with a forward of its own, the module runs something else.
-    if placed.forward is not None and getattr(run, "__func__", None) is placed.forward:
+    if own:
         known = outer.place if outer is not None else None
         scope.place = known if known is not None else user_place()
     return scope
@@ -165,9 +170,10 @@ class _Placed:
         kind: the facts about its class.
         forward: the function that a call runs, if it is nbgrad's own, and runs only code of nbgrad and of the modules
             that it calls.
+        alone: whether ``forward`` calls no other module, and so runs no code of the user's.
     """
 
-    __slots__ = ("above", "forward", "kind", "label", "module")
+    __slots__ = ("above", "alone", "forward", "kind", "label", "module")
 
     def __init__(self, module: Any, above: "ref[Any] | None") -> None:
         self.module = ref(module)
@@ -176,6 +182,7 @@ class _Placed:
         self.kind = _kind(type(module))
         forward: Callable[..., Any] | None = getattr(type(module), "forward", None)  # that of a ScriptModule has none
         self.forward = forward if forward is not None and is_own(forward) and not module._runs_functions else None
+        self.alone = self.forward is not None and is_own(type(module)) and not any(True for _ in module.children())
 
 
 _known: dict[int, _Placed] = {}

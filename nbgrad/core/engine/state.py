@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar, cast
 import torch
 
 from nbgrad.core.backend.autocast import Settings, any_enabled, set_back
+from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.place import Place
@@ -398,17 +399,17 @@ def set_state(state: State) -> None:
 def tell_changed(changed: "Sequence[torch.Tensor]", what: str) -> None:
     """Notify observers that ``what`` has changed the data of each tensor in ``changed``."""
     for observer in _STATE.get().observers:
-        observer.on_change(changed, what)
+        unheard(observer.on_change, changed, what)
 
 
 def tell_detached(tensor: TensorBase, detached: TensorBase, what: str) -> None:
     """Notify observers that ``what`` has cut ``detached`` from the graph of ``tensor``."""
     for observer in _STATE.get().observers:
-        observer.on_detach(tensor, detached, what)
+        unheard(observer.on_detach, tensor, detached, what)
 
 
 def tell_read(tensor: TensorBase, what: str) -> None:
     """Notify observers that ``what`` gave the values of ``tensor`` without its history, if it has one."""
     if tensor._needs_grad:
         for observer in _STATE.get().observers:
-            observer.on_read(tensor, what)
+            unheard(observer.on_read, tensor, what)

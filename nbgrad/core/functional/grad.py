@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.engine.backward import Inputs, backward as accumulate, gradients
+from nbgrad.core.backend.function_mode import unheard
+from nbgrad.core.engine.backward import Inputs, Roots, backward as accumulate, gradients
 from nbgrad.core.engine.node import Leaf
 from nbgrad.core.functional.gradient_edge import GradientEdge, held, several
 from nbgrad.core.ops.shape.joining import stack
@@ -34,7 +35,7 @@ def backward(
     """
     ends = several(tensors)
     seeds = _seeds(grad_tensors, len(ends))
-    roots = [(end.origin, seed(end, start, create_graph=create_graph)) for end, start in zip(ends, seeds, strict=True)]
+    roots = _roots(ends, seeds, create_graph=create_graph)
     retain = create_graph if retain_graph is None else retain_graph
     accumulate(roots, None if inputs is None else _accumulating(inputs), retain_graph=retain, create_graph=create_graph)
 
@@ -91,7 +92,7 @@ def grad(
         settings = {"create_graph": create_graph, "allow_unused": allow_unused, "materialize_grads": materialize_grads}
         return _for_each(ends, wanted, seeds, retain_graph=retain, **settings)
     _check_inputs(wanted)
-    roots = [(end.origin, seed(end, start, create_graph=create_graph)) for end, start in zip(ends, seeds, strict=True)]
+    roots = _roots(ends, seeds, create_graph=create_graph)
     origins = [tensor.origin for tensor in wanted]
     found = gradients(roots, origins, retain_graph=retain, create_graph=create_graph)
     results: list[Tensor | None] = []
@@ -107,6 +108,12 @@ def grad(
             )
         results.append(gradient if gradient is None or isinstance(gradient, Tensor) else Tensor(gradient))
     return tuple(results)
+
+
+def _roots(ends: list[Tensor], seeds: Sequence[Any], *, create_graph: bool) -> Roots:
+    """Where a backward starts: the origin of each of ``ends``, and its gradient there."""
+    pairs = zip(ends, seeds, strict=True)
+    return [(end.origin, unheard(seed, end, start, create_graph=create_graph)) for end, start in pairs]
 
 
 def _accumulating(inputs: Any) -> list[Tensor]:

@@ -13,6 +13,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.backend.below_autograd import inferring
+from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.backend.torch_guards import check_asker, check_cut
 from nbgrad.core.engine import backward_errors
 from nbgrad.core.engine.backward import Inputs, backward
@@ -193,7 +194,7 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
             RuntimeError: this tensor needs no gradient, is not a scalar and no ``gradient`` is given, its graph was
                 freed by an earlier backward, or a saved value was changed in place.
         """
-        roots = [(self.origin, seed(self, gradient, create_graph=create_graph))]
+        roots = [(self.origin, unheard(seed, self, gradient, create_graph=create_graph))]
         retain = create_graph if retain_graph is None else retain_graph
         backward(roots, entered_leaves(inputs), retain_graph=retain, create_graph=create_graph)
 
@@ -284,7 +285,7 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
         """The same memory as a tensor without history: no gradient flows through it."""
         if self._needs_grad:
             check_cut("detach", current().grad_enabled)
-        detached = Tensor(self._data.detach())
+        detached = Tensor(unheard(self._data.detach))
         tell_detached(self, detached, "detach()")
         return detached
 
