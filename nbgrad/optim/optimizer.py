@@ -168,7 +168,7 @@ class Optimizer(torch.optim.Optimizer):
         """Change the data of ``params`` in place by their gradients ``grads``, with the settings of ``group``."""
         raise NotImplementedError(f'{type(self).__name__} has no "update": define it to say how parameters change')
 
-    def _update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:
+    def _update(self, params: list[Tensor], grads: list[torch.Tensor], group: dict[str, Any]) -> None:
         self.update(params, self._dense(grads), group)
 
     def _dense(self, grads: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -11,10 +11,19 @@ import nbgrad
 from nbgrad import nn
 from nbgrad.core.backend.function_mode import put_back, recorder, take_off
 from nbgrad.core.recorder.calls import TorchCalls
+from tests.nn.block_rows import ROWS, tensors
+from tests.nn.loss_rows import LOSSES
+from tests.nn.test_blocks import flat
 from tests.recorder.test_user_modes import name
 
 PROFILER = {"_record_function_enter_new", "_record_function_exit._RecordFunction"}
 """Torch's own, around each step of an optimizer."""
+
+
+CALLING = ("Triplet", "AdaptiveLogSoftmax", "LinearCrossEntropy")
+"""These blocks call a function or a module, which may be the user's: the recorder stays."""
+
+BLOCKS = {name: row for name, row in {**ROWS, **LOSSES}.items() if not name.startswith(CALLING)}
 
 
 class Counting(TorchCalls):
@@ -116,6 +125,20 @@ def test_the_recorder_sees_nothing_of_the_own_engine(program: Callable[[], Calla
         run()
     assert graph.records
     assert [one for one in seen if one not in PROFILER] == []
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", BLOCKS)
+def test_the_recorder_sees_nothing_of_a_block(name: str) -> None:
+    row = BLOCKS[name]
+    block = row.make(nn).double()
+    inputs = [nbgrad.tensor(one, requires_grad=one.requires_grad) for one in tensors(row.inputs[-1])]
+    with nbgrad.AutogradGraph(watch=False), counted() as seen:
+        results = flat(block(*inputs))
+        learned = [one.sum() for one in results if one.requires_grad]
+        if learned:
+            nbgrad.backward(learned)
+    assert seen == []
 
 
 def test_the_recorder_sees_torch_inside_of_a_hook() -> None:
