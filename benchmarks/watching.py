@@ -119,7 +119,7 @@ RECORDED_TRAINING.contenders = {
     "as in a %%autograd cell": partial(training, torch, watch=True),
 }
 
-IMAGES, SIDE, PASSES = 8, 64, 12
+IMAGES, SIDE, PASSES = 8, 64, 60
 
 
 class Residual(torch.nn.Module):
