@@ -201,6 +201,10 @@ ENDED = {
         "h = x * 2\ndef f(h):\n    return h * 2 + z\nf(h)",
         "NameError: {} (line 6 of the cell, `return h * 2 + z`)",
     ),
+    "in a compiled library": (
+        "h = x * 2\nimport numpy\nnumpy.random.default_rng().integers(5, 1)",
+        "ValueError: low >= high (line 6 of the cell, `numpy.random.default_rng().integers(5, 1)`)",
+    ),
 }
 """Cells that something else than an op ends, with what is said of it; {} stands for the error's own words."""
 

@@ -10,6 +10,7 @@ import re
 import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.machinery import ExtensionFileLoader
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -23,8 +24,17 @@ from nbgrad.core.engine.torch_origins import TENSORS
 from nbgrad.core.suggestions import nearest
 from nbgrad.core.tensor.tensor import Tensor
 
-LIBRARIES = (*NOT_THE_USERS, sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "<frozen ")
+_LIBRARIES = (*NOT_THE_USERS, sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "<frozen ")
 """The beginnings of the file names of code that is not the user's."""
+
+
+def is_library(frame: FrameType) -> bool:
+    """Whether ``frame`` runs code of a library.
+
+    The file name of compiled code is the one that its compiler was given: it does not say where the library is.
+    """
+    compiled = isinstance(frame.f_globals.get("__loader__"), ExtensionFileLoader)
+    return compiled or frame.f_code.co_filename.startswith(_LIBRARIES)
 
 
 def advice(error: BaseException) -> str | None:
@@ -83,7 +93,7 @@ def _raised(error: BaseException) -> tuple[FrameType, int] | None:
         return None
     while trace.tb_next is not None:
         trace = trace.tb_next
-    return None if trace.tb_frame.f_code.co_filename.startswith(LIBRARIES) else (trace.tb_frame, trace.tb_lasti)
+    return None if is_library(trace.tb_frame) else (trace.tb_frame, trace.tb_lasti)
 
 
 # A missing attribute.

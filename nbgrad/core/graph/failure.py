@@ -5,7 +5,7 @@ from typing import NamedTuple, Self
 
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.tensor_data import words_of
-from nbgrad.core.graph.advice import LIBRARIES, advise
+from nbgrad.core.graph.advice import advise, is_library
 from nbgrad.core.graph.record import Failure
 
 
@@ -39,8 +39,7 @@ def _raised_at(trace: TracebackType | None) -> Place | None:
     """The innermost line of code that belongs to no library."""
     found = None
     while trace is not None:
-        code = trace.tb_frame.f_code
-        if not code.co_filename.startswith(LIBRARIES):
-            found = Place(code, trace.tb_lasti)
+        if not is_library(trace.tb_frame):
+            found = Place(trace.tb_frame.f_code, trace.tb_lasti)
         trace = trace.tb_next
     return found
