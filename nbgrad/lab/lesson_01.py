@@ -48,10 +48,10 @@ def _by_hand(answer: Any) -> Deviation | None:
     start, loss = START, _loss(**START)
     for name, wrong, kind, text in (
         ("f", loss, "numbers", "that is L itself: f gets the other factor"),
-        ("c", right["c"] / start["f"], "factor", "it lacks the factor f, which the product hands on with its gradient"),
-        ("a", right["a"] / start["f"], "factor", "it lacks the factor f: e has a gradient already, and a gets a "
+        ("c", right["c"] / start["f"], "factor", "the factor f is missing: d = e + c gets the gradient of L times f"),
+        ("a", right["a"] / start["f"], "factor", "the factor f is missing: e has a gradient already, and a gets a "
          "multiple of that"),
-        ("b", right["b"] / start["f"], "factor", "it lacks the factor f: e has a gradient already, and b gets a "
+        ("b", right["b"] / start["f"], "factor", "the factor f is missing: e has a gradient already, and b gets a "
          "multiple of that"),
     ):  # fmt: skip
         if is_near(given[name], wrong):
@@ -157,7 +157,7 @@ def _rises(answer: Any) -> Deviation | None:
             "times its gradient",
         )
     if length > RATE * 1.001:
-        return Deviation("factor", f"the step is too long: a slope holds nearby. Take a rate of {RATE} or less")
+        return Deviation("factor", f"the step is too long: a slope is right only nearby. Take a rate of {RATE} or less")
     return None if after > before else Deviation("numbers", f"L did not rise: it was {before:g} and is {after:g}")
 
 

@@ -127,12 +127,12 @@ def _about_cut(slope: float, at: float) -> Deviation | None:
     if abs(slope - own["mul"] - own["exp"]) < 1e-6:
         return Deviation("offset", "all paths are still there: the gradient is what it was")
     if abs(slope - own["exp"]) < 1e-6:
-        return Deviation("order", "the other path is cut: the one through exp should be")
+        return Deviation("order", "the wrong path is cut: cut the one through exp")
     if abs(slope - own["mul"] / 2 - own["exp"]) < 1e-6:
-        return Deviation("order", "one of the two paths through mul is cut: the one through exp should be")
+        return Deviation("order", "one of the two paths through mul is cut: cut the one through exp instead")
     if abs(slope - own["mul"] / 2) < 1e-6:
-        return Deviation("factor", "one of the two paths through mul is cut besides: they should stay")
-    return Deviation("numbers", "the gradient is neither that of all paths nor that of those which should stay")
+        return Deviation("factor", "one of the two paths through mul is cut, too: both should stay")
+    return Deviation("numbers", "the gradient is wrong: it has to be that of the two paths through mul")
 
 
 _PARTS: dict[str, Callable[[Tensor], Tensor]] = {"mul": lambda t: t * t, "exp": exp}

@@ -180,8 +180,8 @@ def _checker(answer: Any) -> Deviation | None:
         if said is right:
             continue
         if right:
-            return Deviation("rounding", f"it refuses {text}, which is right: two numbers by nudging never agree "
-                f"in the "
+            return Deviation("rounding", f"it refuses {text}, which is right: a nudged slope never agrees with a "
+                f"formula in the "
                              "last digits. Allow an error in proportion to the slope")  # fmt: skip
         if text.startswith(("abs", "max")):
             return Deviation("element", f"it accepts {text}, which is wrong for half of all x: draw random points "
@@ -205,8 +205,8 @@ EXERCISES = (
         (
             "Look at __add__: what does it give to Value(...) besides the data?",
             "The rules are those of exercise 2.2: a product gives g times the other factor.",
-            "tanh has one parent, so (self,), and its rule gives a tuple of one: (g * slope,). Compute the value "
-            "first.",
+            "tanh has one parent, so parents is (self,). Its rule gives a tuple of one: (g * slope,). Compute the "
+            "value first.",
         ),
     ),
     Exercise(

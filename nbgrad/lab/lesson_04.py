@@ -59,14 +59,14 @@ def _mark(answer: Any, shape: tuple[int, ...], own: tuple[int, ...]) -> Deviatio
     if said == right:
         return None
     if not said:
-        return Deviation("zero", "its gradient has the shape of x, and has to get its own: it has to be summed")
+        return Deviation("zero", "its gradient arrives with the shape of x: sum it to the shape of this input")
     if said == set(range(len(shape))) - right:
         return Deviation("order", "these are the dimensions that stay: the others are summed")
     if said < right:
         return Deviation("element", "a dimension is missing: it was stretched along more than these")
     if said > right:
-        return Deviation("element", "a dimension is too many: along one of these it has its own values")
-    return Deviation("numbers", "it was stretched along others: write the shapes below each other, right-aligned")
+        return Deviation("element", "one of these dimensions is too many: along it this input has its own values")
+    return Deviation("numbers", "it was stretched along other dimensions: write the two shapes right-aligned")
 
 
 def _one_less(answer: Any) -> tuple[int, ...] | None:
@@ -126,8 +126,8 @@ def _about_sums(got: Any, case: Case) -> Deviation | None:
     if gradient.numel() > 1 and own and is_near(got, gradient.data.sum()):
         return Deviation(
             "shape",
-            "a sum over dimensions is too many: all numbers are added up. sum with an empty tuple of dimensions does "
-            "that too",
+            "all numbers are added up: sum over the stretched dimensions only. sum with an empty tuple of dimensions "
+            "adds all up, too",
         )
     terms = gradient.numel() // max(1, prod(own))
     try:
@@ -194,10 +194,10 @@ def _history(answer: Any) -> Deviation | None:
             (slope,) = grad(loss, [prediction], allow_unused=True)
         if slope is None:
             text = "the number is right, but no gradient reaches prediction"
-            return Deviation("zero", f"{case.said}: {text}: item, float and detach leave the number alone")
+            return Deviation("zero", f"{case.said}: {text}: item, float and detach drop its history")
         (right,) = grad(((prediction.squeeze(-1) - target) ** 2).mean(), [prediction])
         if (found := difference(slope, right)) is not None:
-            return Deviation(found.kind, f"{case.said}: the number is right, but its gradient by prediction is not")
+            return Deviation(found.kind, f"{case.said}: the number is right, but the gradient of prediction is not")
     return None
 
 

@@ -137,9 +137,9 @@ def _accumulates(answer: Any) -> Deviation | None:
         return Deviation("zero", f"{said} never calls the model")
     size = _COUNT // _CHUNKS
     if max(watched.seen) > size:
-        return Deviation("shape", f"the model got {max(watched.seen)} images at once: with {_CHUNKS} chunks of "
-            f"{_COUNT} "
-                         f"it may be {size}")  # fmt: skip
+        return Deviation("shape", f"the model got {max(watched.seen)} images at once: cut {_COUNT} images into "
+            f"{_CHUNKS} chunks "
+                         f"of {size}")  # fmt: skip
     if any(difference(one, old) for one, old in zip(net.parameters(), _network().parameters(), strict=True)):
         return Deviation("offset", "the parameters have moved: accumulate leaves gradients in .grad, and makes no step")
     found = _of_gradient(_flat(net), images, labels)
@@ -179,11 +179,11 @@ def _of_gradient(got: torch.Tensor, images: Tensor, labels: Tensor) -> Deviation
             f"its own "
                          "images, and their sum is not the mean over all")  # fmt: skip
     if difference(got, mean * _COUNT) is None:
-        return Deviation("factor", "the gradient is that of a sum over all images: the loss is their mean")
+        return Deviation("factor", "the gradient is that of a sum over all images: the loss has to be a mean over them")
     for count, what in ((_COUNT, "all images"), (size, "the images of a chunk")):
         if difference(got, mean * _CHUNKS / count) is None:
             text = (
-                f"each loss is divided by the number of {what}: it is a mean already, so divide by that of the chunks"
+                f"each loss is divided by the number of {what}: it is a mean already, so divide by the number of chunks"
             )
             return Deviation("factor", text)
     if difference(got, mean / _CHUNKS) is None:
@@ -237,13 +237,13 @@ def _repaired(answer: Any) -> Deviation | None:
         before = _loss(net, images, labels)
         if (found := _raised(lambda: losses.append(answer(net, optimizer, images, labels)), said)) is not None:
             early = "UnboundLocalError" in found.text
-            text = f"{found}. This line comes before the one that makes it" if early else found.text
+            text = f"{found}. A line uses this name before another line sets it" if early else found.text
             return Deviation(found.kind, text)
         if losses[-1] is None:
             return Deviation("type", f"{said} gives None: it has to return the loss")
         if (found := difference(losses[-1], before)) is not None and len(losses) == 1:
             after = difference(losses[-1], _loss(net, images, labels)) is None
-            text = "it is that of the parameters after the step: return the one that backward was called on"
+            text = "it is the loss after the step: return the loss that backward was called on"
             said = "the loss that it returns is not the cross entropy of the batch"
             return Deviation("shifted" if after else found.kind, f"{said}: {text if after else found}")
     got = torch.cat([numbers_of(one).flatten() for one in net.parameters()])
@@ -253,7 +253,7 @@ def _repaired(answer: Any) -> Deviation | None:
         if difference(got, _trained(lines)) is None:
             return Deviation(kind, text)
     return Deviation(
-        "numbers", "after three steps the parameters are not those of forward, loss, zero_grad, backward, step"
+        "numbers", "after three steps the parameters are not those of the loop forward, loss, zero_grad, backward, step"
     )
 
 

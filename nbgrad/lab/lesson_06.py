@@ -56,7 +56,7 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
         (p / count, "offset", "that is softmax alone: at the right class a 1 is subtracted"),
         ((scores - y) / count, "numbers", "it takes the scores for probabilities: softmax is missing"),
         ((p - labels[:, None]) / count, "numbers", "the label is subtracted: it says at which class to subtract 1"),
-        ((p - 1) / count, "numbers", "a 1 is subtracted at every class: only at the right one it has to be"),
+        ((p - 1) / count, "numbers", "a 1 is subtracted at every class: subtract it only at the right one"),
         ((scores.softmax(0) - y) / count, "numbers", "softmax runs over the rows: it has to run over the classes, "
          "dimension 1"),
         ((scores.log_softmax(1) - y) / count, "numbers", "it has the logarithm of softmax: softmax itself is needed"),
@@ -64,7 +64,7 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
          "of a row"),
         ((scores.exp() - y) / count, "numbers", "that is exp alone: softmax divides it by its sum over the row"),
         ((scores.exp() / scores.exp().sum() - y) / count, "numbers", "the sum is over all rows: each row has its own"),
-        (-y / p / count, "numbers", "that is the gradient by the probabilities: go on through softmax, to the scores"),
+        (-y / p / count, "numbers", "that is the gradient of the probabilities: go on through softmax, to the scores"),
         ((p - y) / scores.shape[1], "factor", "it is divided by the number of classes: the mean is over the rows"),
     ):  # fmt: skip
         if is_near(got, wrong):
@@ -119,9 +119,7 @@ def _cut_off(value: float, each: torch.Tensor) -> str:
     """The explanation of a loss that is finite because something in it was limited."""
     if value > 0.5 * float(each.mean()):
         return ""
-    return (
-        "it is far too small, as if something was limited: nothing may be added to a probability, and no score cut off"
-    )
+    return "it is far too small, as if something was limited: add nothing to a probability, and cut off no scores"
 
 
 def _stable(answer: Any) -> Deviation | None:
@@ -157,7 +155,7 @@ def _floors(answer: Any) -> Deviation | None:
         return difference(answer, right)
     guess = float(torch.tensor(float(CLASSES)).log())
     for wrong, kind, text in (
-        (0.0, "zero", "that is the smallest loss of scores without a limit: probabilities cannot be larger than 1"),
+        (0.0, "zero", "scores without a limit can reach this loss: here the scores are probabilities, at most 1"),
         (
             guess,
             "numbers",

@@ -43,7 +43,7 @@ def _about_part(
     if name == "scores" and is_near(given[name], right[name] * len(arguments[1])):
         return Deviation("factor", "the loss is a mean over the rows: divide by their number")
     if name == "pre" and is_near(given[name], right["h"]):
-        return Deviation("numbers", "it is that of h: the slope of tanh is missing")
+        return Deviation("numbers", "it is the gradient of h: the slope of tanh is missing")
     if name in ("b1", "b2") and is_near(given[name], right[{"b1": "pre", "b2": "scores"}[name]]):
         return Deviation("shape", "a bias was stretched over the rows: its gradient is the sum over them")
     return None
@@ -77,8 +77,8 @@ def _about_norm(got: Any, case: Case) -> Deviation | None:
     normal = (x - x.mean(0)) / deviation
     unbiased = (x.var(0, unbiased=True) + _EPS).sqrt()
     slips = (
-        (d / deviation, "numbers", "that holds if mean and deviation were constants: both depend on x, which gives two "
-         "more terms"),
+        (d / deviation, "numbers", "that would be right if mean and deviation were constants: both depend on x, which "
+         "gives two more terms"),
         ((d - d.mean(0)) / deviation, "numbers", "the path through the deviation is missing: the term with the "
             "mean of g "
          "times the normalized x"),
@@ -166,7 +166,7 @@ EXERCISES = (
         (
             "Which of the three uses of x are left, if mean and var are constants?",
             "Only the difference. What does each row of y depend on now?",
-            "A product with two constants: gamma, and one divided by the deviation.",
+            "Multiply g by two constants: by gamma, and by 1 / deviation.",
         ),
     ),
 )

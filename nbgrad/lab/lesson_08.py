@@ -42,10 +42,10 @@ def _about_left(got: Any, case: Case) -> Deviation | None:
         return Deviation("shifted", "it is what one layer less leaves: the first layer multiplies, too")
     for wrong, kind, text in (
         (0.5**layers, "numbers", "it takes the value of a sigmoid at 0: the gradient is multiplied by its slope there"),
-        (1 / case.right, "factor", "it grows with the number of layers: what is left is less after each of them"),
+        (1 / case.right, "factor", "it grows with the number of layers: less is left after each of them"),
         (slope * layers, "numbers", "the slopes of layers in a row are multiplied, and not added"),
         (slope / layers, "numbers", "it is divided by the number of layers: each layer multiplies once more"),
-        (0.5 ** (layers + 1), "numbers", "h alone stands before the power: parentheses are missing around the slope, "
+        (0.5 ** (layers + 1), "numbers", "the power belongs to the whole slope: parentheses are missing around it, "
          "(h * (1 - h))"),
         (_in_a_row(layers), "numbers", "that is the share for x = 0, where only the first sigmoid is at its "
          "steepest. The largest share is asked for: each sigmoid at its steepest"),
@@ -204,7 +204,7 @@ def _after_steps(net: Module, images: Tensor, labels: Tensor, size: float) -> De
     if losses[-1] > losses[0] + 1:
         text = "what the blocks add is still too large, or changes too much in a step"
         scores = f"The scores of the fresh network have the size {size:.2g}"
-        return Deviation("numbers", f"in twenty steps the loss rises, and has to fall: {text}. {scores}")
+        return Deviation("numbers", f"in twenty steps the loss rises, but it has to fall: {text}. {scores}")
     return None
 
 
@@ -246,14 +246,14 @@ def _about_gain(got: Any, case: Case) -> Deviation | None:
     if case.said.endswith("(the identity)"):
         return Deviation(
             "factor",
-            "the identity changes nothing, so no factor is needed. Are the numbers normal ones, of nbgrad.randn? Those "
+            "the identity changes nothing, so no factor is needed. Do the numbers come from nbgrad.randn? Those "
             "of rand have another mean square",
         )
     square, variance = _moments(case.arguments[0])
     for wrong, kind, text in (
-        (variance**-0.5, "offset", "it is made of the variance: a layer's inputs need not have the mean 0, and the "
+        (variance**-0.5, "offset", "it uses the variance: a layer's inputs need not have the mean 0, and the "
          "mean counts too. Take the mean of the squares"),
-        (square**0.5, "factor", "it is turned around: an activation that makes values smaller needs a larger gain"),
+        (square**0.5, "factor", "it is upside down: an activation that makes values smaller needs a larger gain"),
         (1 / square, "factor", "a square root is missing: the mean square is in squared units"),
         (square, "factor", "that is the mean square itself: which factor brings it back to 1?"),
     ):  # fmt: skip
@@ -265,7 +265,7 @@ def _about_gain(got: Any, case: Case) -> Deviation | None:
 def _measured(answer: Any) -> Deviation | None:
     found = FunctionJudge(_gains, "gain(activation)", _about_gain, rtol=_CLOSE)(answer)
     if found is not None and found.kind == "raised" and "numpy.ndarray" in found.text:
-        return Deviation("raised", f"{found}. Make the numbers with nbgrad.randn: the activation gives what it gets")
+        return Deviation("raised", f"{found}. Make the numbers with nbgrad.randn: the activation needs a tensor")
     if found is None or found.kind == "rounding":
         counts: list[int] = []
 
@@ -311,7 +311,8 @@ EXERCISES = (
     Exercise(
         "8.3",
         "Measure the gain",
-        "An activation makes the mean square of normal numbers smaller. Larger weights make up for that. Write "
+        "An activation makes the mean square of normally distributed numbers smaller. Larger weights make up for "
+        "that. Write "
         "gain(activation): the factor by which the weights have to be larger. Measure it: give the activation "
         "100,000 normal numbers or more, as nbgrad.randn makes them, and compute the mean square of its results. An "
         "answer may be off by ",

@@ -103,8 +103,8 @@ _WRONG_MOMENTUM: tuple[tuple[Update, str, str], ...] = (
     (lambda w, g, v: (w + LR * (BETA * v + g), BETA * v + g), "sign", "it goes along the gradient: a step goes "
         "against it"),
     (lambda w, g, v: (w - LR * (BETA * v + (1 - BETA) * g), BETA * v + (1 - BETA) * g), "factor", "the gradient "
-        "comes in "
-     "with 1 - beta: here it comes in whole"),
+        "is multiplied "
+     "by 1 - beta: add it as it is"),
     (lambda w, g, v: (w - LR * v, BETA * v + g), "shifted", "it steps with the old velocity: update v first"),
     (lambda w, g, v: (w - LR * (v + g), v + g), "factor", "the velocity never fades: beta is missing"),
     (lambda w, g, v: (w - (BETA * v + g), BETA * v + g), "factor", "the learning rate is missing"),
@@ -220,7 +220,7 @@ def _about_updates(got: Any, case: Case) -> Deviation | None:
     if numbers_of(got).dtype is not torch.bool:
         return None
     if not case.right:
-        return Deviation("factor", "no update is as large as the weight itself: that is not too large")
+        return Deviation("factor", "no update is as large as the weight itself: the rate is not too large")
     return Deviation("element", "one update is larger than the weight itself: it destroys what the weight had learned, "
                      "whatever the other updates and the loss are")  # fmt: skip
 

@@ -112,8 +112,8 @@ def _about_move(got: Any, case: Case) -> Deviation | None:
     data = images.data
     slips = (
         (data, "zero", "nothing has moved"),
-        (data.roll((down, right), (2, 3)), "row", "what leaves on one side comes in on the other: there has to be 0"),
-        (_shifted(data, -right, -down), "sign", "it moves to the other side"),
+        (data.roll((down, right), (2, 3)), "row", "what leaves on one side comes in on the other: set it to 0 there"),
+        (_shifted(data, -right, -down), "sign", "it moves in the opposite direction"),
         (
             _shifted(data, down, right),
             "transposed",
@@ -166,7 +166,7 @@ EXERCISES = (
                 "torch.roll moves pixels that leave the image to the other side. What do you have to do with these "
                 "pixels?"
             ),
-            "nn.functional.pad(images, (left, right, top, bottom)) adds zeros, and negative numbers cut off.",
+            "nn.functional.pad(images, (left, right, top, bottom)) adds zeros, and a negative number cuts pixels off.",
             "Moving to the right by k: add k columns on the left, and cut k off on the right.",
         ),
     ),

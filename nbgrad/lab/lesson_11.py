@@ -41,10 +41,10 @@ def _about_decay(got: Any, case: Case) -> Deviation | None:
         ([of_w, of_start], "order", "the two have changed places: first the gradient of h0"),
         ([of_start, of_w / steps], "factor", "that of w is the share of one step: w is used in each of them, and the "
          "shares add up"),
-        ([w ** (steps - 1), of_w], "shifted", "that of h0 is one step too short"),
+        ([w ** (steps - 1), of_w], "shifted", "the gradient of h0 has one factor w too few"),
         ([w * steps, of_w], "numbers", "that of h0 adds the steps: factors in a row multiply"),
         ([of_start * start, of_w], "numbers", "that of h0 is the value of the last h: its slope is asked for"),
-        ([of_start, steps * w ** (steps - 1)], "factor", "that of w lacks h0"),
+        ([of_start, steps * w ** (steps - 1)], "factor", "the gradient of w lacks the factor h0"),
     )  # fmt: skip
     return slip(got, slips)
 
@@ -132,7 +132,7 @@ def _about_clip(got: Any, case: Case) -> Deviation | None:
         (parts * limit / norm, "factor", "short gradients become longer: only those above the limit are changed"),
         (parts.clamp(-limit, limit), "numbers", "each number is cut off by itself: that turns the direction. Multiply "
          "all by one factor"),
-        (parts * (limit / own).clamp(max=1), "row", "each tensor is clipped by its own norm: the norm is that of all "
+        (parts * (limit / own).clamp(max=1), "row", "each tensor is clipped by its own norm: take the norm of all "
          "together"),
         (parts * min(1.0, limit / norm**2), "factor", "it divides by the square of the norm: take the root of the "
             "sum of "
@@ -156,7 +156,7 @@ EXERCISES = (
             "Write the last h as a formula, for 2 and for 3 steps.",
             "It is w ** steps * h0. The derivative with respect to h0 is easy.",
             (
-                "For the derivative with respect to w, the power comes down as a factor. This factor is the number of "
+                "For the derivative with respect to w, the exponent becomes a factor. This factor is the number of "
                 "steps, because each step uses w once."
             ),
         ),

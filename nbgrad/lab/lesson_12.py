@@ -101,7 +101,7 @@ def _about_mask(got: Any, case: Case) -> Deviation | None:
         (scores.softmax(1).masked_fill(future, 0), "factor", "it masks after softmax: the rows no longer have the "
             "sum 1"),
         (scores.masked_fill(future, 0).softmax(1), "numbers", "a score of 0 is not forbidden: exp(0) is 1. Softmax "
-            "makes 0 of minus infinity"),
+            "turns minus infinity into 0"),
         (scores.masked_fill(future.T, inf).softmax(1), "transposed", "it forbids the past: row i may look at the "
             "columns "
          "up to i"),
@@ -160,9 +160,9 @@ def _about_pairs(name: str, got: torch.Tensor, right: torch.Tensor) -> Deviation
     if got.ndim == 2 and len(got) == right.shape[1] + 1:
         return Deviation("shape", f"there is one row too many: the last window has no next code ({len(got)} rows)")
     if name == "targets" and is_near(got, right[0]):
-        return Deviation("shifted", "they are the inputs: the network would only have to copy. Each is the next code")
+        return Deviation("shifted", "they are the inputs: the network would only copy. A target is the next code")
     if name == "targets" and got.ndim == 1 and is_near(got, right[1][:, -1]):
-        return Deviation("shape", "it is the next code after the window alone: every place of the window has a target")
+        return Deviation("shape", "only the code after the window is there: every place of the window has a target")
     return None
 
 
@@ -235,13 +235,14 @@ EXERCISES = (
     Exercise(
         "12.2",
         "Why the root of the width",
-        "A query and a key have normal numbers, as nbgrad.randn makes them; their score is the sum of the products. "
+        "Queries and keys have normally distributed numbers (nbgrad.randn); their score is the sum of the products. "
         "Write size_of_score(width): the typical size of a score, which is the root of the mean of the squares of many "
         f"scores. Measure it with 20,000 pairs or more, or work it out. An answer may be off by {_CLOSE:.0%}.",
         FunctionJudge(_sizes, "size_of_score(width)", _about_size, rtol=_CLOSE),
         (
             "How large is one product of two normal numbers? Compute the mean of its square.",
-            "The squares of sums of independent numbers with the mean 0 add up: what is the mean square of the score?",
+            "For independent numbers with the mean 0, the mean square of a sum is the sum of the mean squares. What is "
+            "the mean square of the score?",
             "To measure it: q = nbgrad.randn(20_000, width), the same for k, and (q * k).sum(1) are 20,000 scores.",
         ),
     ),
@@ -253,7 +254,7 @@ EXERCISES = (
         FunctionJudge(_masks, "causal(scores)", _about_mask),
         (
             "Mask before softmax, so that the rest has the sum 1.",
-            "exp of which score is 0?",
+            "For which score is exp(score) 0?",
             "nbgrad.ones(n, n).triu(1).bool() is True right of the diagonal; scores.masked_fill(mask, value) fills it.",
         ),
     ),

@@ -44,7 +44,7 @@ def _diagnosed(answer: Any) -> Deviation | None:
             if one < other and said[one] in has[other] and said[other] in has[one]:
                 return Deviation("order", f"the diagnoses of {one} and {other} have changed places")
     if len(set(said.values())) == 1:
-        return Deviation("numbers", "every patient got one diagnosis: they have different faults")
+        return Deviation("numbers", "every patient got the same diagnosis: they have different faults")
     kind = "element" if len(wrong) == 1 else "numbers"
     text = (
         f"{len(wrong)} of {len(letters)} {'is' if len(wrong) == 1 else 'are'} wrong: look again at {', '.join(wrong)}"
@@ -119,7 +119,7 @@ def _silent(answer: Any) -> Deviation | None:
             given = answer(net)
         except Exception as error:  # whatever the student's function raises is the answer's fault
             told = raised(f"silent of {text}", error)
-            more = ". A .grad that is None has no numbers: ask for that first"
+            more = ". A .grad that is None has no numbers: check for None first"
             return Deviation("raised", f"{told}{more}") if isinstance(error, AttributeError) else told
         if not isinstance(given, list | tuple | set):
             why = "does the function end with return?" if given is None else f"it gives {kind_of(given)}"
@@ -145,8 +145,8 @@ def _of_names(given: set[Any], right: list[str], net: Any) -> Deviation | None:
     if given == set(right) | frozen:
         return Deviation("element", "a parameter that is frozen, with requires_grad=False, is meant to get none")
     if given - set(right) and not set(right) - given:
-        text = "some of these learn: a gradient counts as none where every number of it is 0, and not where some are, "
-        return Deviation("element", f"{text}or where their sum is")
+        text = "some of these learn: a gradient counts as none only if all its numbers are 0. It is one if some are "
+        return Deviation("element", f"{text}not 0, even if their sum is 0")
     missing, many = set(right) - given, given - set(right)
     counts = ((len(missing), "missing"), (len(many), "too many"))
     text = ", and ".join(f"{count} {'is' if count == 1 else 'are'} {what}" for count, what in counts if count)
@@ -207,12 +207,12 @@ def _about_place(text: str, given: int | None, right: int | None, count: int) ->
     if right is None:
         return Deviation("type", f"{text} has no bad layer: None is expected")
     if given is None:
-        what = "it says that there is none. Does each layer get the result of the one before it?"
+        what = "the function says that no layer is bad. Does each layer get the result of the one before it?"
         what = "one number that is NaN is enough" if "one number" in text else what
         what = "Inf counts, and not NaN alone" if "infinity" in text else what
         return Deviation("not finite", f"{text}: {what}")
     if "one number" in text and given > right:
-        return Deviation("element", f"{text}: one number that is NaN is enough, and one layer later all are")
+        return Deviation("element", f"{text}: one number that is NaN is enough. One layer later all numbers are NaN")
     if given == right + 1:
         return Deviation("shifted", f"{text}: it is one layer too far: layers are counted from 0")
     if given == count - 1:

@@ -47,11 +47,11 @@ def _about_newton(got: Any, case: Case) -> Deviation | None:
     at = float(numbers_of(x))
     value, slope, second = _derivatives(curve, at)
     for wrong, kind, text in (
-        (at + slope / second, "sign", "it goes uphill: the step is taken away"),
+        (at + slope / second, "sign", "it goes uphill: subtract the step"),
         (at - slope, "factor", "that is a gradient step: divide the slope by the second derivative"),
         (at - value / slope, "numbers", "that looks for a place where the function is 0: here its slope has to be 0"),
         (slope / second, "offset", "that is the length of the step: give the new x"),
-        (at - second / slope, "numbers", "it is turned around: the slope is divided by the second derivative"),
+        (at - second / slope, "numbers", "the fraction is upside down: divide the slope by the second derivative"),
         (at - slope * second, "factor", "it multiplies by the second derivative: divide"),
     ):
         if is_near(got, wrong) and abs(wrong - case.right) > 1e-3:
@@ -93,12 +93,12 @@ def _about_hessian(got: Any, case: Case) -> Deviation | None:
     leaf = tensor(x.data.clone(), requires_grad=True)
     (slope,) = grad(surface(leaf), [leaf])
     slips = (
-        (right.sum(0), "shape", "that is the gradient of the sum of all slopes, one number for each row: derive "
+        (right.sum(0), "shape", "that is the gradient of the sum of all slopes, one number for each row: differentiate "
             "each slope "
          "by itself"),
-        (right.diagonal(), "shape", "that is the diagonal alone: each slope is derived by every number of x"),
-        (right.diagonal().diag(), "element", "only the diagonal is there: each slope is derived by every number of x"),
-        (slope, "shape", "that is the gradient: it has to be derived once more"),
+        (right.diagonal(), "shape", "that is the diagonal alone: differentiate each slope by every number of x"),
+        (right.diagonal().diag(), "element", "only the diagonal is there: differentiate each slope by all of x"),
+        (slope, "shape", "that is the gradient: differentiate it once more"),
         (torch.outer(numbers_of(slope), numbers_of(slope)), "numbers", "that is the gradient times itself, which is "
          "something else"),
     )  # fmt: skip
@@ -141,7 +141,7 @@ def _about_backward(own: Any, g: torch.Tensor, x: torch.Tensor) -> Deviation | N
         (x.tanh(), "factor", "the incoming gradient g is missing"),
         (g / x.cosh(), "numbers", "that is the slope of log at cosh(x): the slope of cosh is missing"),
         (g * x.sinh(), "numbers", "that is the slope of cosh: the slope of log is missing"),
-        (g * (1 - x.tanh() ** 2), "numbers", "that is derived once too often"),
+        (g * (1 - x.tanh() ** 2), "numbers", "that is differentiated once too often"),
     )
     return slip(own, slips)
 

@@ -175,7 +175,7 @@ def _hook(answer: Any) -> Deviation | None:
     if own:
         return raised("attach(net, all_reduce, size), or its hook,", own[0])
     if errors:
-        return Deviation("order", "the processes wait for one another: each has to send the same tensors, as often")
+        return Deviation("order", "the processes wait for one another: all have to send the same tensors equally often")
     if not calls:
         return Deviation("numbers", "nothing was sent: a hook has to call all_reduce during the backward")
     alone = [_two_steps(rank, lambda _: None) for rank in range(PROCESSES)]
@@ -198,7 +198,7 @@ def _about_average(got: torch.Tensor | None, alone: Sequence[Any], rank: int) ->
     if found is None:
         return None
     slips = (
-        (alone[rank], "numbers", "it is that of one process still: nothing of the others came in"),
+        (alone[rank], "numbers", "it is still the gradient of one process: nothing of the others came in"),
         (total, "factor", "it is the sum over all processes: divide by size"),
         (alone[rank] / PROCESSES, "factor", "it is that of one process, divided: nothing of the others came in"),
         (total / PROCESSES**2, "factor", "it is divided twice"),
@@ -307,7 +307,7 @@ EXERCISES = (
         "for each part, the gradient of the mean over its rows. sizes is a list of the numbers of rows of the parts.",
         FunctionJudge(_combinations, "combined(gradients, sizes)", _about_combination),
         (
-            "From a mean you get to a sum: how many rows are in it?",
+            "The mean times the number of rows is a sum. How many rows does each part have?",
             "The sum over all rows is the sum over the parts of size * gradient.",
             "Divide that by sum(sizes).",
         ),
@@ -337,7 +337,7 @@ EXERCISES = (
         "size.",
         _accumulation,
         (
-            "In the block of with net.no_sync(): a backward sends no gradients. The forward belongs inside, too.",
+            "Inside a with block of net.no_sync() a backward sends no gradients. The forward belongs inside, too.",
             "All parts but the last are parts[:-1]. The last one comes after the with block.",
             "The mean over all parts is the sum of loss / len(parts).",
         ),

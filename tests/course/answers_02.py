@@ -72,8 +72,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "2.3": [
         (lambda t: t * t + t.exp(), "offset", "all paths are still there"),
         (lambda t: t.detach() * t + t.exp(), "order", "one of the two paths through mul is cut"),
-        (lambda t: (t * t).detach() + t.exp(), "order", "the other path is cut"),
-        (lambda t: t.detach() * t + t.detach().exp(), "factor", "one of the two paths through mul is cut besides"),
+        (lambda t: (t * t).detach() + t.exp(), "order", "the wrong path is cut"),
+        (lambda t: t.detach() * t + t.detach().exp(), "factor", "one of the two paths through mul is cut, too"),
         (lambda t: (t * t + t.exp()).detach(), "zero", "every path is cut"),
         (lambda t: t * t, "factor", "the value of the loss has to stay what it was"),
         (math.exp, "type", "cut(t) has to give a tensor"),

@@ -101,8 +101,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (steps("sfzb"), "shifted", "step comes before backward"),
         (steps("zfbss"), "factor", "it steps twice with one gradient"),
         (lambda *four: print(steps("zfbs")(*four)), "type", "it has to return the loss"),
-        (steps("zfbsf"), "shifted", "it is that of the parameters after the step"),
+        (steps("zfbsf"), "shifted", "it is the loss after the step"),
         (steps("zbfs"), "raised", "raised AttributeError"),
-        (backward_first, "raised", "'loss' where it is not associated with a value. This line comes before the one"),
+        (backward_first, "raised", "'loss' where it is not associated with a value. A line uses this name before"),
     ],
 }

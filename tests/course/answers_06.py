@@ -105,7 +105,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ),
     ],
     "6.3": [
-        (0.0, "zero", "that is the smallest loss of scores without a limit"),
+        (0.0, "zero", "scores without a limit can reach this loss"),
         (math.log(10), "numbers", "that is the loss of a guess"),
         (-FLOOR, "sign", "a loss is minus the logarithm"),
         (math.exp(-FLOOR), "numbers", "that is the probability after the second softmax"),

@@ -100,8 +100,12 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda layers: 1 - 0.25**layers, "offset", "kept(1): that is the share that is lost"),
         (lambda layers: 0.25 ** min(layers, 7), "numbers", "kept(12): it is right for few layers only"),
         (lambda layers: 0.25, "numbers", "kept(3): it is what one sigmoid leaves: it has to depend on the number"),
-        (lambda layers: 0.5 * (1 - 0.5) ** layers, "numbers", "kept(3): h alone stands before the power: parentheses"),
-        (in_a_row, "numbers", "kept(3): that is what is left from x = 0"),
+        (
+            lambda layers: 0.5 * (1 - 0.5) ** layers,
+            "numbers",
+            "kept(3): the power belongs to the whole slope: parentheses",
+        ),
+        (in_a_row, "numbers", "kept(3): that is the share for x = 0"),
         (0.25, "type", "a function is expected, kept(layers)"),
     ],
     "8.2": [
@@ -115,7 +119,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (
             normalized_after,
             "numbers",
-            "the loss rises, and has to fall: what the blocks add is still too large",
+            "the loss rises, but it has to fall: what the blocks add is still too large",
         ),
         (lambda layers: deep(layers, lambda body: Around(body, 0.0)), "zero", "layers get no gradient at all"),
         (lambda layers: deep(layers, body=(lambda: nn.LayerNorm(32),), last=3), "shape", "(64, 10) is expected"),
@@ -123,15 +127,15 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (normalized(50), "type", "a function that makes the network is expected"),
     ],
     "8.3": [
-        (lambda activation: gain(activation, variance=True), "offset", "gain(relu): it is made of the variance"),
-        (lambda activation: gain(activation, 0.5), "factor", "gain(relu): it is turned around"),
+        (lambda activation: gain(activation, variance=True), "offset", "gain(relu): it uses the variance"),
+        (lambda activation: gain(activation, 0.5), "factor", "gain(relu): it is upside down"),
         (lambda activation: gain(activation, -1), "factor", "gain(relu): a square root is missing"),
         (lambda activation: gain(activation, 1), "factor", "gain(relu): that is the mean square itself"),
         (lambda activation: print(), "type", "gives None"),
         (
             lambda activation: (activation(nbgrad.rand(200_000)) ** 2).mean().item() ** -0.5,
             "factor",
-            "gain(the identity): the identity changes nothing, so no factor is needed. Are the numbers normal ones",
+            "gain(the identity): the identity changes nothing, so no factor is needed. Do the numbers come from",
         ),
         (few, "numbers", "gain is measured on 1,000 numbers, where chance moves it: 100,000 or more are asked for"),
         (

@@ -44,7 +44,7 @@ RIGHT: dict[str, list[Any]] = {
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "9.2": [
         (lambda w, g, v: momentum(w, g, v, lr=-0.1), "sign", "it goes along the gradient"),
-        (lambda w, g, v: momentum(w, g, v, own=0.1), "factor", "the gradient comes in with 1 - beta"),
+        (lambda w, g, v: momentum(w, g, v, own=0.1), "factor", "the gradient is multiplied by 1 - beta"),
         (lambda w, g, v: (w - 0.1 * v, 0.9 * v + g), "shifted", "it steps with the old velocity"),
         (lambda w, g, v: (w - 0.1 * g, v), "numbers", "that is plain SGD"),
         (lambda w, g, v: momentum(w, g, v, beta=1.0), "factor", "the velocity never fades"),
@@ -71,8 +71,12 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda graph: max(updates(graph)) > 1e-3, "factor", "with a rate of 0.05: no update is as large"),
         (lambda graph: False, "element", "with a rate of 1: one update is larger"),
         (lambda graph: median(updates(graph)) > 1, "element", "one update is larger than the weight itself"),
-        (lambda graph: updates(graph)[0] > 1, "element", "but for one step with 2: one update is larger"),
-        (lambda graph: graph.history[-1].loss > graph.history[0].loss, "element", "whatever the other updates are"),
+        (lambda graph: updates(graph)[0] > 1, "element", "except for one step with a rate of 2: one update is larger"),
+        (
+            lambda graph: graph.history[-1].loss > graph.history[0].loss,
+            "element",
+            "whatever the other updates and the loss are",
+        ),
         (lambda graph: max(updates(graph)), "dtype", "where True or False is expected"),
         (lambda graph: max(frame.parameters[0].update for frame in graph.history), "raised", "raised TypeError"),
     ],

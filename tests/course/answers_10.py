@@ -72,7 +72,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     ],
     "10.1": [
         (lambda images, right, down: images.roll((down, right), (2, 3)), "row", "comes in on the other"),
-        (lambda images, right, down: moved(images, -right, -down), "sign", "it moves to the other side"),
+        (lambda images, right, down: moved(images, -right, -down), "sign", "it moves in the opposite direction"),
         (lambda images, right, down: moved(images, down, right), "transposed", "right and down have changed places"),
         (lambda images, right, down: moved(images, right, 0), "zero", "moved(images, 0, 2): nothing has moved"),
         (lambda images, right, down: F.pad(images, (right, 0, down, 0)), "shape", "it has shape"),

@@ -114,7 +114,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (
             lambda codes, length: (pairs(codes, length)[0], pairs(codes, length)[1][:, -1]),
             "shape",
-            "after the window alone",
+            "only the code after the window is there",
         ),
         (lambda codes, length: pairs(codes, length, shift=0, more=1), "shape", "there is one row too many"),
         (lambda codes, length: pairs(codes, length)[0], "type", "has to give two tensors"),

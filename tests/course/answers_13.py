@@ -79,7 +79,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (DIAGNOSES | {"a": "no step", "l": "accumulated gradients"}, "order", "the diagnoses of a and l"),
         (DIAGNOSES | {"h": "vanishing"}, "element", "1 of 12 is wrong: look again at h"),
         (DIAGNOSES | {"h": "vanishing", "b": "nan"}, "numbers", "2 of 12 are wrong: look again at b, h"),
-        (dict.fromkeys(DIAGNOSES, "nan"), "numbers", "every patient got one diagnosis"),
+        (dict.fromkeys(DIAGNOSES, "nan"), "numbers", "every patient got the same diagnosis"),
         (DIAGNOSES | {"a": "tired"}, "type", "'tired' is no diagnosis"),
         (DIAGNOSES | {"b": "no_optimizer"}, "type", "did you mean no optimizer?"),
         (
@@ -118,7 +118,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (
             lambda net: [name for name, one in net.named_parameters() if not one.grad.any()],
             "raised",
-            "ask for that first",
+            "check for None first",
         ),
     ],
     "13.3": [
