@@ -13,7 +13,7 @@ import torch
 
 from nbgrad.core.backend.autocast import switched_off
 from nbgrad.core.backend.below_autograd import below_autograd, outside
-from nbgrad.core.backend.function_mode import lift, put_back
+from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.engine import backward_errors
 from nbgrad.core.engine.broadcast import Reduction, reduction, sum_to
 from nbgrad.core.engine.call_site import user_place
@@ -47,76 +47,52 @@ Inputs: TypeAlias = TensorBase | Sequence[TensorBase]
 @restoring
 def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, create_graph: bool) -> None:
     """Add to the ``.grad`` of every leaf below ``roots``, or of ``inputs`` alone, the gradient from the seeds."""
-    recorded = lift()
-    try:
-        # A gradient that the user holds must not become a ``.grad``.
-        taken = {memory_of(seed if isinstance(seed, torch.Tensor) else seed.data) for _, seed in roots}
-        wanted = None if inputs is None else _retaining([inputs] if isinstance(inputs, TensorBase) else list(inputs))
-        walk = Walk(wanted, retain_graph=retain_graph, create_graph=create_graph)
-        reducers: list[Reducer] = []
-        walk.reducers = reducers
-        walk.hurried = bool(REDUCERS) and in_a_hurry()
-        with Switch(grad_enabled=create_graph, walking=walk), switched_off():
-            try:
-                walk.run(roots)
-                for reducer in reducers:
-                    reducer.wait()
-                _accumulate(walk, taken, recorded)
-                for reducer in reducers:
-                    reducer.end()
-            except BaseException as error:
-                for reducer in reducers:
-                    reducer.abandon(error)
-                raise
-        for observer in walk.observers:
-            observer.on_backward_end()
-    finally:
-        if recorded:
-            put_back()
+    # A gradient that the user holds must not become a ``.grad``.
+    taken = {unheard(memory_of, seed if isinstance(seed, torch.Tensor) else seed.data) for _, seed in roots}
+    wanted = None if inputs is None else _retaining([inputs] if isinstance(inputs, TensorBase) else list(inputs))
+    walk = Walk(wanted, retain_graph=retain_graph, create_graph=create_graph)
+    reducers: list[Reducer] = []
+    walk.reducers = reducers
+    walk.hurried = bool(REDUCERS) and in_a_hurry()
+    with Switch(grad_enabled=create_graph, walking=walk), switched_off():
+        try:
+            unheard(walk.run, roots)
+            for reducer in reducers:
+                reducer.wait()
+            taken |= walk.shown
+            for leaf, gradient in walk.leaves:
+                tensor = leaf.ref()
+                if tensor is not None and tensor._needs_grad:
+                    unheard(_accumulate, leaf, tensor, gradient, taken, create_graph)
+                    if leaf.hooks is not None:  # the user's, which are recorded
+                        run_accumulated(leaf.hooks.accumulated, tensor)
+            for reducer in reducers:
+                reducer.end()
+        except BaseException as error:
+            for reducer in reducers:
+                reducer.abandon(error)
+            raise
+    for observer in walk.observers:
+        unheard(observer.on_backward_end)
 
 
-def _accumulate(walk: "Walk", taken: set[int], recorded: bool) -> None:
-    """Write the ``.grad`` of each leaf that the walk found.
-
-    Args:
-        walk: has ended.
-        taken: addresses of memory that no ``.grad`` may share.
-        recorded: whether the recorder of torch's functions was taken off. Hooks of the user's run with it.
-    """
-    taken |= walk.shown
-    for leaf, gradient in walk.leaves:
-        tensor = leaf.ref()
-        if tensor is None or not tensor._needs_grad:
-            continue
-        if leaf.shape != (now := tensor._data.shape):
-            raise backward_errors.replaced(leaf.shape, now)
-        hooks = leaf.hooks
-        reducer, number = (None if hooks is None else hooks.reducer) or (None, 0)
-        if reducer is None or not reducer.put(number, tensor):
-            tensor.accumulate(gradient, taken, create_graph=walk.create_graph)
-        if hooks is not None and hooks.accumulated:
-            if recorded:
-                put_back()
-            try:
-                run_accumulated(hooks.accumulated, tensor)
-            finally:
-                if recorded:
-                    lift()
+def _accumulate(leaf: Leaf, tensor: Any, gradient: Any, taken: set[int], create_graph: bool) -> None:
+    """Write the ``.grad`` of a leaf: its reducer writes it, or the gradient is added unchanged."""
+    if leaf.shape != (now := tensor._data.shape):
+        raise backward_errors.replaced(leaf.shape, now)
+    reducer, number = (None if leaf.hooks is None else leaf.hooks.reducer) or (None, 0)
+    if reducer is None or not reducer.put(number, tensor):
+        tensor.accumulate(gradient, taken, create_graph=create_graph)
 
 
 @restoring
 def gradients(roots: Roots, wanted: list[Origin], *, retain_graph: bool, create_graph: bool) -> dict[Origin, Any]:
     """The gradient of each of ``wanted``, by origin. An origin that no path reaches is missing."""
     walk = Walk(set(wanted), retain_graph=retain_graph, create_graph=create_graph)
-    recorded = lift()
-    try:
-        with Switch(grad_enabled=create_graph, walking=walk), switched_off():
-            walk.run(roots)
-        for observer in walk.observers:
-            observer.on_backward_end()
-    finally:
-        if recorded:
-            put_back()
+    with Switch(grad_enabled=create_graph, walking=walk), switched_off():
+        unheard(walk.run, roots)
+    for observer in walk.observers:
+        unheard(observer.on_backward_end)
     return walk.found
 
 
