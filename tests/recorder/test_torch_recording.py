@@ -25,7 +25,7 @@ from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.core.recorder.backwards import TAPS, Passing
 from nbgrad.widgets.describe import describe
 from tests.core import opdb
-from tests.recorder.torch_programs import PROGRAMS, Gradients, Program
+from tests.recorder.torch_programs import PROGRAMS, Gradients, Program, function
 
 
 def replaced() -> tuple[Any, ...]:
@@ -248,6 +248,29 @@ def chain() -> None:
 def test_no_node_of_a_chain_has_a_hook() -> None:
     assert hooked_by(chain) == (0, 21)  # what arrives is told by twenty links and their sum
     assert hooked_by(chain, CarefulGraph)[0] == 23
+
+
+def pictures(order: torch.memory_format) -> None:
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten())
+    x = torch.randn(2, 1, 6, 6).to(memory_format=order)
+    torch.nn.Sequential(net, torch.nn.Linear(8, 3))(x).sum().backward()
+
+
+def test_an_op_that_is_one_node_of_torchs_needs_no_hook_though_the_table_does_not_have_it() -> None:
+    run = partial(pictures, torch.contiguous_format)
+    assert hooked_by(run) == (0, 6)
+    assert hooked_by(run, CarefulGraph)[0] > 6
+    few, all_of_them = both(run)
+    assert few == all_of_them
+    assert "'max_pool2d'" in few
+    assert "'flatten'" in few
+
+
+@pytest.mark.parametrize("program", [partial(pictures, torch.channels_last), function])
+def test_an_op_that_is_several_nodes_of_torchs_or_a_rule_of_the_users_has_hooks(program: Callable[[], Any]) -> None:
+    assert hooked_by(program)[0] > 0  # here flatten copies before it views
+    few, all_of_them = both(program)
+    assert few == all_of_them
 
 
 def again(leaf: torch.Tensor) -> None:

@@ -65,6 +65,7 @@ cdef class Node(Vertex):
     cdef public Py_ssize_t outputs
     cdef public object place
     cdef public object changed
+    cdef public bint direct
     cdef public Py_ssize_t tapped
 
 @cython.final

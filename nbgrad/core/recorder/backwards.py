@@ -373,7 +373,7 @@ class TorchBackward:
         node: Node = hook.owner if hook.outputs is None else hook.outputs
         if kind is Node and (hook.source is None or self._doubtful(node)):
             return True
-        if type(node.op) is Unlisted:
+        if type(node.op) is Unlisted and not node.direct:
             return True
         target = hook.target
         while target is not None:

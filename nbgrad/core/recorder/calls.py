@@ -17,8 +17,8 @@ from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
 from nbgrad.core.recorder.foreseen import tap
-from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, called, tensors_in, unlisted
-from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, origin_in
+from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, Unlisted, called, tensors_in, unlisted
+from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, is_direct, origin_in
 from nbgrad.core.tensor.filled import Filled
 
 _records = torch.is_grad_enabled
@@ -177,6 +177,7 @@ def _called(
     node.op = op
     node.settings = {**op.defaults, **settings} if settings else op.defaults
     node.hooks = node.plan = node.saved = None  # type: ignore[assignment]  # its rule is torch's
+    node.direct = False
     node.tapped = 0
     node.device = None
     node.edges = _edges(inputs, state)  # before the call, which may change them in place
@@ -235,6 +236,8 @@ def _one(node: Node, out: Any, follows: bool) -> bool:
     node.seq = next_seq()
     node.shape = out.shape
     node.dtype = out.dtype_too if _COMPILED else out.dtype  # which the look at the shape has seen
+    if type(node.op) is Unlisted:
+        node.direct = is_direct(made, node.edges)
     if number == 0:
         metadata[KEY] = node
         if follows:

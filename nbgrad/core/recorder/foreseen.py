@@ -96,7 +96,8 @@ class Passage:
 class Foreseen:
     """A backward of torch's that needs no hook.
 
-    All its ops belong to rows of the op table and have one output each: such an op gives each of its inputs a gradient.
+    All its ops have one output each, and give each of their inputs a gradient: they belong to rows of the op table, or
+    are a single node of torch's graph each.
     No leaf has a ``.grad`` before it. If the observers need the gradients themselves, three more conditions hold: every
     node is tapped, no hook of the user's may change a gradient, and every op that gives a gradient to a tensor with
     several gradients passes its own on unchanged.
@@ -159,7 +160,7 @@ class Foreseen:
     def _goes_on_from(self, node: Node) -> bool:
         """Add the inputs of ``node``. Return False if its rule may do more than give each of them a gradient."""
         op: OpInfo = node.op
-        if node.outputs or type(op) is Unlisted:
+        if node.outputs or (type(op) is Unlisted and not node.direct):
             return False
         if self.follows and (not node.tapped or node.seq <= self.quiet):
             return False

@@ -11,7 +11,7 @@ from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, next_seq
 from nbgrad.core.engine.observer import torch_followers
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import State, outwards
-from nbgrad.core.engine.torch_origins import KEY, leaf_of, owner_of
+from nbgrad.core.engine.torch_origins import KEY, leaf_of, node_of, owner_of
 from nbgrad.core.recorder.functions import unlisted
 
 _functions: Any = torch._C._functions
@@ -97,6 +97,7 @@ def _adopt(made: Any, state: State, name: str, out: torch.Tensor | None) -> None
     node.settings = node.op.defaults
     node.edges = edges
     node.hooks = node.plan = node.saved = None  # type: ignore[assignment]  # its rule is torch's
+    node.direct = _is_torchs(made)  # it has the edges of torch's node
     node.tapped = 0
     node.place = None  # type: ignore[assignment]  # its line is not known
     node.seq = next_seq()
@@ -108,6 +109,39 @@ def _adopt(made: Any, state: State, name: str, out: torch.Tensor | None) -> None
     )
     for observer in torch_followers(state.observers):
         observer.on_torch_record(node, (), out)
+
+
+def is_direct(made: Any, edges: list[Any]) -> bool:
+    """Whether torch's node ``made`` is the whole op: it gives a gradient to each of the ``edges``, and to no other."""
+    if not _is_torchs(made):
+        return False
+    wanted = [origin for origin in edges if origin is not None]
+    nexts = [(after, number) for after, number in made.next_functions if after is not None]
+    if len(wanted) != len(nexts):
+        return False
+    for origin, (after, number) in zip(wanted, nexts, strict=True):
+        found = leaf_of(after.variable) if type(after) is ACCUMULATES else node_of(after, number)
+        if found is not origin:
+            return False
+    return True
+
+
+def _is_torchs(made: Any) -> bool:
+    """Whether torch's own C++ runs at ``made``, which leaves none of its edges out; a ``Function`` may.
+
+    Torch makes the classes of these nodes from its list of derivatives, and numbers them.
+    """
+    kind = type(made)
+    known = _TORCHS.get(kind)
+    if known is None:
+        known = _TORCHS[kind] = _NUMBERED.fullmatch(kind.__name__) is not None
+    return known
+
+
+_TORCHS: dict[type, bool] = {}
+"""For each class of torch's nodes that was met, the answer of ``_is_torchs``."""
+
+_NUMBERED = re.compile(r"[A-Za-z0-9_]*Backward[0-9]+")
 
 
 def _op(name: str, count: int, several: bool) -> OpInfo:
