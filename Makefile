@@ -1,6 +1,6 @@
 # `make lab` and `make test` are all that a newcomer needs; `make` alone lists the rest.
 
-# The checks start hundreds of processes: what one has compiled the next ones read, whatever the shell says.
+# The checks start hundreds of processes: later ones use the bytecode of earlier ones, even if the shell forbids it.
 unexport PYTHONDONTWRITEBYTECODE
 # Another environment may be active: IPython would warn of it in every shell that a test opens.
 unexport VIRTUAL_ENV
@@ -14,27 +14,27 @@ endif
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
-# What a lab needs and no more: no checkers and no tests.
+# The stamp of an environment with only the packages that a lab needs, without checkers and tests.
 LAB := $(VENV)/.lab
-# Where all is installed, a lab needs nothing else.
+# If everything is installed, a lab needs nothing else.
 READY = $(if $(wildcard $(STAMP)),$(STAMP),$(LAB))
-# An environment beside it with other people's packages. It sees what .venv has.
+# An environment beside .venv, with other people's packages. It also sees the packages of .venv.
 MODELS := .venv-models
-# Another one, for what is built and tested with packages that a lab does not need: the site, graders, marimo, engines.
+# Another such environment, with packages for builds and tests that a lab does not need: site, graders, marimo, engines.
 MORE := .venv-more
 TOUR := notebooks/00_tour.ipynb
 VIEW := nbgrad/widgets
 BUILD := build
 CORE := nbgrad/core
-# Written last where the core is compiled in place.
+# This file is written last when the core is compiled in place.
 COMPILED := $(CORE)/compiled.json
 DECLARED := $(wildcard $(CORE)/*/*.pxd)
 WRITTEN_IN_C := $(wildcard $(CORE)/*/*/*.[ch])
-# In how many processes the core is compiled and the tests run.
+# The number of processes that compile the core, and of those that run the tests.
 JOBS ?= 2
-# In how many the tests in a browser run: they wait half of their time, for a kernel or for a page.
+# The number of processes for tests in a browser: half of the time they wait for a kernel or a page.
 WAITING = $(shell echo $$((3 * $(JOBS) / 2)))
-# For which Pythons `make wheels` builds: those that are there.
+# `make wheels` builds for those of these Pythons that are installed.
 PYTHONS ?= python3.11 python3.12 python3.13
 # Extra flags for JupyterLab, such as LAB_FLAGS=--no-browser; PYTHON and CHROMIUM are read the same way by the scripts.
 LAB_FLAGS ?=
@@ -55,7 +55,7 @@ setup: $(STAMP) ## make .venv and install nbgrad into it (PYTHON=... picks the i
 
 compile: $(COMPILED) ## compile the core in place, if there is a C compiler
 
-# Without a compiler this file is not made: then there is nothing that it could be about.
+# Without a compiler this file is not made, and nothing is compiled.
 $(COMPILED): setup.py $(CORE)/compilation.py $(DECLARED) $(DECLARED:.pxd=.py) $(WRITTEN_IN_C) | setup
 	$(call step,compile,$(PY) setup.py --quiet build_ext --inplace --force --parallel $(JOBS))
 
@@ -63,7 +63,7 @@ lab: $(READY) ## open JupyterLab on the tour
 	@$(PY) -m jupyterlab $(ROOT_FLAG) --LabApp.default_url=/lab/tree/$(TOUR) $(LAB_FLAGS)
 
 demo: $(READY) ## run the tour without a screen and write one self-contained HTML page
-	@$(PY) tools/demo.py $(TOUR) $(BUILD)/tour.html
+	@$(PY) -m tools.demo $(TOUR) $(BUILD)/tour.html
 
 pages: $(READY) ## write every lesson as one HTML page that needs no kernel: build/pages/student and build/pages/solutions (LESSONS='04 08' names some)
 	@$(STILL) $(PY) -m tools.pages $(BUILD)/pages/student $(LESSONS)
@@ -72,9 +72,9 @@ pages: $(READY) ## write every lesson as one HTML page that needs no kernel: bui
 kit: site ## write build/kit, all that computers without a network need, with the documents: docs/teaching.md
 	@$(STILL) $(PY) -m tools.kit $(BUILD)/kit --docs $(BUILD)/site
 
-# A stamp is younger than the two files that say what to install: then there is nothing to do. pip would write the
-# bytecode of 11,000 modules one by one, and that of tests which nobody runs. A template that is no Python has none.
-# JupyterLab would ask in its first minute whether it may fetch news.
+# If a stamp is younger than the two files that say what to install, there is nothing to do. compileall runs here because
+# pip would write the bytecode of 11,000 modules one by one, also of tests which nobody runs. A template that is no Python
+# file gets no bytecode. JupyterLab would ask in its first minute whether it may fetch news.
 $(STAMP) $(LAB): pyproject.toml constraints.txt
 	@python=$$(tools/find_python.sh) || exit 1; \
 	[ -x $(PY) ] || { echo "making $(VENV) with $$("$$python" -V)"; "$$python" -m venv $(VENV); } || exit 1; \
@@ -119,7 +119,7 @@ opdb: setup ## compare with torch's own op database, every sample: build/opdb.md
 sweep: setup ## run random cases of all kinds for half an hour (SWEEP_FLAGS='--minutes 5 indices' changes that)
 	@$(PY) -m tools.sweep $(SWEEP_FLAGS)
 
-# Which peers there are is the table's to say: one that does not install here stands in it as such.
+# The table of the benchmarks says which peers there are: it names those that do not install here.
 bench: setup ## time nbgrad next to torch and other engines, as ratios: build/bench.md (BENCH_FLAGS=... names cases)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]" \
 		|| echo "not every peer installs here: the table names those that are missing"
@@ -149,13 +149,13 @@ lint: setup ## ruff, and the direction of imports
 types: setup ## mypy --strict
 	$(call step,types,$(PY) -m mypy)
 
-# Each of these keeps one processor busy: checks, and what later ones install.
+# Each of these keeps one processor busy: some check, and some install what later targets need.
 together: setup
 	@$(MAKE) --no-print-directory -j $(JOBS) TOGETHER=1 types frontend $(BUILD)/minimum/installed.txt $(MODELS)/.small $(MORE)/.installed
 
-# Of the tests marked `sampled` or `rotated` a part runs. What a second run of the tests could find is less: it takes some
-# cases of a sixth of them. Which ones the commit says: tests/sampling.py. `make whole` takes them all, one difference at a
-# time.
+# A part of the tests marked `sampled` or `rotated` runs; the commit chooses which: tests/sampling.py. A second run of the
+# tests finds less, so it takes only some cases of a sixth of the test functions. `make whole` takes all cases, and changes
+# one thing at a time.
 unit: setup compile ## the tests that need no browser: on the compiled core; some on the plain one and as other processors run them
 	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser" --sampled)
 	$(call step,unit (plain core and older processor),NBGRAD_COMPILED=0 $(OLDER) $(UNIT) -m $(AGAIN) $(SOME))
@@ -174,17 +174,17 @@ whole: tools setup compile ## the same with every case each time, the declared m
 # nbval is for the notebooks, and takes seconds to import in every process.
 TESTS = -m pytest -q -p no:nbval --dist loadscope -n $(JOBS)
 UNIT = $(PY) $(TESTS)
-# Where there is no compiler the core is plain.
+# Without a compiler the core is plain Python.
 FIRST = $(shell [ -e $(COMPILED) ] && echo 1 || echo 0)
-# The sources, the packages and the pages are the same each time: their tests run once.
+# The tests of sources, packages and pages have the same result each time: they run once.
 AGAIN := "not browser and not once"
 SOME := --functions 6 --sample 48
 # The tests whose numbers depend on the kernels that a processor gets.
 KERNELS := tests/core/test_rows.py tests/core/test_autocast.py tests/core/test_gemm.py tests/core/test_recurrent.py \
 	tests/core/test_attention.py tests/core/test_convolution.py tests/core/test_pooling.py tests/core/test_linalg.py \
 	tests/core/test_normalization.py tests/core/test_engine.py tests/nn/test_training.py tests/nn/test_blocks.py tests/optim
-# torch, MKL and oneDNN without AVX: a sum is then taken in another order, and a number that a test or a lesson shows would
-# be another one on the reader's computer, or on the teacher's.
+# torch, MKL and oneDNN without AVX: sums are then taken in another order. So a number that a test or a lesson shows would
+# be different on the computer of a reader or a teacher.
 OLDER := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41
 AVX2 := ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=2
 
@@ -210,7 +210,7 @@ $(VIEW)/node_modules/.package-lock.json: $(VIEW)/package.json $(VIEW)/package-lo
 	$(call step,npm ci,npm ci --prefix $(VIEW) --silent)
 	@touch $@
 
-# A bar of tqdm says how long something took, which no two runs have in common.
+# A tqdm bar shows a time, which differs from run to run.
 STILL := TQDM_DISABLE=1
 
 notebooks: setup ## run the lessons: the solutions, whose outputs have to be the saved ones, and one in TURNS of the student's copies
@@ -221,16 +221,16 @@ notebooks: setup ## run the lessons: the solutions, whose outputs have to be the
 NBVAL = $(PY) -m pytest -q --nbval-current-env --nbval-sanitize-with=tests/nbval.cfg --nbval-cell-timeout=60 \
 	--dist loadfile -n $(JOBS)
 COMPARED = $(NBVAL) --nbval
-# A student's copy has no outputs to compare with: every cell of it has to run.
+# A student's copy has no saved outputs to compare with, so the check is only that every cell runs.
 UNANSWERED = $(NBVAL) --nbval-lax
-# What runs a second time takes turns by the commit.
+# A second run takes some of the notebooks; the commit says which.
 TURNS := 3
 turn = $$($(PY) -m tests.sampling $(TURNS) $(1)/*.ipynb)
 
 more: setup $(MORE)/.installed ## what needs packages of their own: the site with saved pictures, graded hand-ins, marimo, ipyparallel, accelerate (MORE_TURNS= runs all)
 	$(call step,site and graders and marimo and engines,$(MORE)/bin/python $(TESTS) -n $(WAITING) -m more $(MORE_TURNS) $(IN_MORE))
 
-# They wait for kernels half of their time. Graders, engines and processes take turns by the commit.
+# These tests wait for kernels half of their time. The commit says which graders, engines and processes run.
 MORE_TURNS ?= --sampled
 IN_MORE := tests/test_site.py tests/course/test_grading.py tests/test_marimo.py tests/test_engines.py \
 	tests/nn/parallel/test_accelerate.py

@@ -6,6 +6,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from tools.cells import run
 from tools.demo import build, remote_references, to_page
 
 pytestmark = pytest.mark.once
@@ -62,3 +63,10 @@ def test_what_loads_nothing_is_left_alone() -> None:
 
 def test_the_page_of_an_empty_notebook_is_a_page() -> None:
     assert "<title>nbgrad</title>" in to_page(new_notebook())
+
+
+def test_a_kernel_takes_no_port(tmp_path: Path) -> None:
+    """Another process may take a port between the choice of it and its use."""
+    notebook = new_notebook(cells=[new_code_cell("from ipykernel.connect import *\nprint(get_connection_info())")])
+    run(notebook, tmp_path, timeout=60, keeps_widgets=False)
+    assert '"transport": "ipc"' in notebook.cells[0].outputs[0].text

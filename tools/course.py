@@ -28,12 +28,12 @@ import time
 from pathlib import Path
 
 import nbformat
-from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from nbgrad.core.files import replace_file
 from nbgrad.lab.exercise import find
+from tools.cells import run
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "notebooks" / "source"
@@ -91,7 +91,7 @@ def _texts(text: str) -> list[NotebookNode]:
 
 
 def exercise_text(number: str) -> str:
-    """The title of an exercise, what to do, and the hints, each folded into the one before."""
+    """The title of an exercise, its task, and its hints. Each hint is folded inside the hint before it."""
     exercise = find(number)
     hints = ""
     for step, hint in reversed(list(enumerate(exercise.hints, 1))):
@@ -101,7 +101,7 @@ def exercise_text(number: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A sentence of ``nbgrad.lab`` as Markdown: a star, an underscore or a bracket in it is meant as it stands."""
+    """A sentence of ``nbgrad.lab`` as Markdown. Its stars, underscores and brackets are escaped."""
     return re.sub(r"([*_\[\]<>#`$])", r"\\\1", text)
 
 
@@ -140,35 +140,16 @@ def _grading(kind: str, number: str) -> dict[str, object]:
     return {"schema_version": 3, "grade_id": f"{kind}-{number.replace('.', '-')}", **own, **points}
 
 
-def run(notebook: NotebookNode, folder: Path) -> None:
-    """Run every cell and keep the outputs in the notebook.
-
-    Raises:
-        nbclient.exceptions.CellExecutionError: a cell failed that is not meant to.
-    """
-    client = NotebookClient(
-        notebook,
-        timeout=120,
-        kernel_name="python3",
-        store_widget_state=False,
-        record_timing=False,
-        resources={"metadata": {"path": folder}},
-        extra_arguments=["--log-level=ERROR"],  # the kernel else warns that it talks over loopback
-    )
-    client.execute()
-    notebook.metadata = nbformat.from_dict(METADATA)
-
-
 def write(source: Path, how: str = "run") -> None:
     """Write the student's copy of a lesson, and the solutions.
 
     Args:
         source: of the lesson.
-        how: the outputs of the solutions come about: "run" runs every cell, "text" keeps the saved outputs, "none"
+        how: where the outputs of the solutions come from: "run" runs every cell, "text" keeps the saved outputs, "none"
             writes no solutions.
 
     Raises:
-        ValueError: the saved outputs shall be kept, and the code has changed.
+        ValueError: ``how`` is "text", but the code has changed since the outputs were saved.
     """
     text = source.read_text("utf-8")
     solved, target = build(text, solved=True), SOLUTIONS / f"{source.stem}.ipynb"
@@ -176,7 +157,8 @@ def write(source: Path, how: str = "run") -> None:
         keep_outputs(solved, nbformat.read(target, as_version=4))
     _save(build(text, solved=False), STUDENT / f"{source.stem}.ipynb")
     if how == "run":
-        run(solved, SOLUTIONS)
+        run(solved, SOLUTIONS, timeout=120, keeps_widgets=False)
+        solved.metadata = nbformat.from_dict(METADATA)
     if how != "none":
         _save(solved, target)
 
@@ -185,7 +167,7 @@ def keep_outputs(notebook: NotebookNode, saved: NotebookNode) -> None:
     """Give the cells of a notebook the outputs that were saved with the same cells.
 
     Raises:
-        ValueError: their code is not the same.
+        ValueError: the code of a cell differs from the code that was saved.
     """
     new, old = ([cell for cell in one.cells if cell.cell_type == "code"] for one in (notebook, saved))
     if [cell.source for cell in new] != [cell.source for cell in old]:

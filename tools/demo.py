@@ -1,6 +1,6 @@
 """Run a notebook without a screen and write it as one HTML page that needs nothing else, not even a network.
 
-    python tools/demo.py notebooks/00_tour.ipynb build/tour.html
+    python -m tools.demo notebooks/00_tour.ipynb build/tour.html
 
 Every view that a cell displayed stays alive in the page: its picture is taken from the widget's state and handed to the
 same front end that draws it in JupyterLab. Formulas in the text become MathML, which browsers draw by themselves.
@@ -18,7 +18,6 @@ from typing import Any
 import nbformat
 from jinja2 import DictLoader
 from latex2mathml.converter import convert
-from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
@@ -27,6 +26,7 @@ from nbformat.v4 import new_output
 from nbgrad.core.files import replace_file
 from nbgrad.widgets.render.html_page import fragment, runtime
 from nbgrad.widgets.render.wire_format import unpacked
+from tools.cells import run
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
@@ -62,20 +62,8 @@ def markdown_to_html(source: str) -> str:
     return MarkdownWithMath(renderer=MathMLRenderer(escape=False)).render(source)
 
 
-def run(notebook: NotebookNode, folder: Path) -> None:
-    """Run every cell, in the environment of this process; the widgets' state is kept in the notebook in memory."""
-    NotebookClient(
-        notebook,
-        timeout=300,
-        kernel_name="python3",
-        store_widget_state=True,
-        resources={"metadata": {"path": folder}},
-        extra_arguments=["--log-level=ERROR"],  # the kernel else warns that it talks over loopback
-    ).execute()
-
-
 def make_views_live(notebook: NotebookNode) -> int:
-    """Replace each graph view, and the still picture that stands before it, by a live one; return how many."""
+    """Replace each graph view, and the still picture before it, by one live view. Return the number of views."""
     states = notebook.metadata.pop("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
     views = 0
     for cell in notebook.cells:
@@ -87,7 +75,7 @@ def make_views_live(notebook: NotebookNode) -> int:
                 outputs.append(output)
                 continue
             if outputs and "image/svg+xml" in outputs[-1].get("data", {}):
-                outputs.pop()  # the fragment brings its own, for readers without scripts
+                outputs.pop()  # the fragment has its own still picture, for readers without scripts
             outputs.append(
                 new_output("display_data", data={"text/html": fragment(unpacked(b64decode(buffers[0]["data"])))})
             )
@@ -146,7 +134,7 @@ class _References(HTMLParser):
 
 
 def remote_references(html: str) -> list[str]:
-    """Return every address that the page would load from a network; a plain link is none."""
+    """Return every address that the page would load from a network. A plain link does not count: it loads nothing."""
     parser = _References()
     parser.feed(html)
     parser.close()
@@ -161,7 +149,7 @@ def build(source: Path, target: Path) -> dict[str, Any]:
         ValueError: the page would load something from a network.
     """
     notebook = nbformat.read(source, as_version=4)
-    run(notebook, source.parent)
+    run(notebook, source.parent, timeout=300, keeps_widgets=True)
     views = make_views_live(notebook)
     write(notebook, target)
     return {"views": views, "kilobytes": target.stat().st_size // 1000}

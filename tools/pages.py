@@ -20,13 +20,14 @@ from nbformat import NotebookNode
 
 from nbgrad.core.files import replace_file
 from tools import course, demo
+from tools.cells import run
 
 ROOT = course.ROOT
 KEPT = ROOT / "build" / "lessons"
 """The folder of lessons that ran before."""
 
 _DRAWN = ("nbgrad/widgets", "nbgrad/core/graph")
-"""What a picture of a graph depends on, besides the lesson."""
+"""The sources that a picture of a graph depends on, besides the lesson."""
 
 _LINK = re.compile(r"(\]\((?:[\w./-]*/)?[\w-]+)\.ipynb(?=[)#])")
 
@@ -51,7 +52,7 @@ _INDEX = """<!DOCTYPE html>
 
 
 def ran(lesson: Path, kept: Path = KEPT) -> NotebookNode:
-    """A lesson with its outputs and live graphs: as it was kept, or after a run.
+    """A lesson with its outputs and live graphs: from the folder ``kept``, or from a new run.
 
     Args:
         lesson: the notebook.
@@ -63,7 +64,7 @@ def ran(lesson: Path, kept: Path = KEPT) -> NotebookNode:
         return nbformat.read(file, as_version=4)  # type: ignore[no-any-return]
     notebook = nbformat.read(lesson, as_version=4)
     print(f"running {lesson.relative_to(ROOT) if lesson.is_relative_to(ROOT) else lesson}", flush=True)
-    demo.run(notebook, lesson.parent)
+    run(notebook, lesson.parent, timeout=300, keeps_widgets=True)
     demo.make_views_live(notebook)
     notebook.metadata = nbformat.from_dict(course.METADATA)
     kept.mkdir(parents=True, exist_ok=True)
