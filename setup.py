@@ -20,10 +20,11 @@ from setuptools.command.build_py import build_py
 
 CORE = Path("nbgrad", "core")
 ROOT = Path(__file__).parent.resolve()
-# Of what is written in C: the same bits on every processor, hence no fused multiply-adds; square roots without errno.
+# For modules written in C. Without fused multiply-adds every processor computes the same bits; sqrt sets no errno.
 FLAGS_OF_C = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi"]
 
-# Python's own flags are most often -O3 -g. Measured, that makes nothing faster, and takes three times as long.
+# Python's own flags are usually -O3 -g. Measured, they make nothing faster, but the compilation takes three times as
+# long.
 FLAGS = ["-O2", "-g0"]
 # More compilers than this take more memory than a small machine has.
 MOST = 4
@@ -31,16 +32,16 @@ MOST = 4
 # Versions of Cython that translate the core wrongly, each with what goes wrong.
 BROKEN = {"3.3.0": "the loop of a comprehension over an attribute reads memory that nothing was written to"}
 
-# How a source is fingerprinted is nbgrad's own to say: the package compares when it is imported.
+# nbgrad itself says how a source is fingerprinted: the package compares fingerprints when it is imported.
 _spec = importlib.util.spec_from_file_location("compilation", ROOT / CORE / "compilation.py")
 compilation = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(compilation)
 
 
 def extensions():
-    """What is to be compiled: nothing where Cython or a compiler is missing, and then the wheel is for any machine."""
+    """The modules to compile. Without Cython or a compiler there are none, and the wheel fits any machine."""
     try:
-        from Cython import __version__  # it may be missing
+        from Cython import __version__  # Cython may be missing
         from Cython.Build import cythonize
         from Cython.Compiler.Nodes import CClassDefNode
     except ImportError:
@@ -60,17 +61,17 @@ def extensions():
         else:
             modules.append(Extension(f"nbgrad.core.{name}", [first]))
     keep_directives(CClassDefNode)
-    # Annotations stay what they are in Python: said to people and to mypy, not to the compiler. How something is copied
-    # and pickled the classes say themselves.
+    # As in Python, annotations are for people and mypy: Cython ignores them. The classes themselves define how they are
+    # copied and pickled.
     directives = {"annotation_typing": False, "auto_pickle": False}
     made = [*cythonize(modules, build_dir="build/cython", compiler_directives=directives, quiet=True), *written_in_c]
     for extension in made:
-        extension.optional = True  # cythonize() drops it: a compiler that fails after all must not fail the install
+        extension.optional = True  # cythonize() drops it: without it a failing compiler would fail the installation
     return made
 
 
 def keep_directives(node):
-    """Have Cython keep what a ``.pxd`` says of a class: where a ``.py`` defines the class it forgets it."""
+    """Make Cython keep a class's directives from its ``.pxd``: it forgets them where a ``.py`` defines the class."""
     analyse = node.analyse_declarations
 
     def analyse_declarations(self, env):
@@ -95,14 +96,14 @@ def compiles():
         command.ensure_finalized()
         try:
             command.run()
-        except Exception as error:  # whatever it is: the package works without
+        except Exception as error:  # after any error the package works as plain Python
             sys.stderr.write(f"nbgrad: {error}\n")
             return False
         return True
 
 
 class BuildAndSign(build_ext):
-    """Compiles all or nothing, and writes down of which sources, so that a change after that is noticed."""
+    """Compiles all modules or none. It records fingerprints of the sources, so that a later change is noticed."""
 
     def finalize_options(self):
         super().finalize_options()
@@ -113,7 +114,7 @@ class BuildAndSign(build_ext):
         # The longest first: at the end no compiler runs alone for long.
         self.extensions.sort(key=lambda extension: -sum(Path(source).stat().st_size for source in extension.sources))
         if self.compiler.compiler_type == "unix":
-            # What stands last counts: the user's own flags.
+            # Later flags win, so the user's own flags come last.
             own = shlex.split(os.environ.get("CFLAGS", ""))
             for extension in self.extensions:
                 written_in_c = (ROOT / extension.sources[0]).is_relative_to(ROOT / CORE)
@@ -129,7 +130,7 @@ class BuildAndSign(build_ext):
             made = [folder / Path(self.get_ext_filename(one.name)).relative_to(CORE) for one in self.extensions]
             if made and all(file.exists() for file in made):
                 compilation.sign(ROOT / CORE, folder)
-            else:  # they know each other's memory layout
+            else:  # the modules depend on each other's memory layout
                 for file in made:
                     file.unlink(missing_ok=True)
 

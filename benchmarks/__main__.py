@@ -33,7 +33,7 @@ def measure(cases: list[Case], threads: int, rounds: int, turn: int, device: str
 
 
 def in_processes(cases: list[Case], threads: int, rounds: int, processes: int, device: str) -> dict[str, Any]:
-    """The same with the rounds dealt out to several processes: in each the contenders have other places in memory."""
+    """The same with the rounds in several processes: each process has the contenders at other places in memory."""
     turns = range(min(processes, rounds))
     parts = [in_a_process(cases, threads, len(range(turn, rounds, processes)), turn, device) for turn in turns]
     whole = {}
@@ -48,7 +48,7 @@ def in_processes(cases: list[Case], threads: int, rounds: int, processes: int, d
 
 
 def in_a_process(cases: list[Case], threads: int, rounds: int, turn: int, device: str) -> dict[str, Any]:
-    """What one process measures that has so many threads from its beginning, whoever's they are."""
+    """The measurements of one process. From its start all its libraries have ``threads`` threads."""
     # numpy's and jax's pools are as large as the processors that the process may use when they start.
     processors = sorted(os.sched_getaffinity(0))[:threads] if hasattr(os, "sched_getaffinity") else []
     job = ["--child", str(threads), str(turn), "--rounds", str(rounds), "--device", device]
@@ -62,7 +62,7 @@ def in_a_process(cases: list[Case], threads: int, rounds: int, turn: int, device
 
 
 def names(cases: list[Case]) -> list[str]:
-    """Their short names."""
+    """The short names of the cases."""
     return [case.name for case in cases]
 
 
@@ -121,9 +121,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _is_usual(table: str, case: Case | None, device: str) -> bool:
-    """Whether the table is made if the command names none."""
+    """Whether this table is made when the command names no table."""
     if device == "cuda":
-        return table not in ("start", "view", "distributed")  # none runs a kernel there
+        return table not in ("start", "view", "distributed")  # these tables run no kernel on a GPU
     return table != "kernels" if case is None else not case.large
 
 

@@ -13,7 +13,7 @@ from benchmarks.timing import Contender, beginning, in_turns, limit
 CASES: "list[Case]" = []
 
 PEERS = ("autograd", "mygrad", "micrograd", "tinygrad", "jax", "jax.jit")
-"""Who is measured beside torch, on the processor."""
+"""The libraries that are measured beside torch, on the processor."""
 
 
 @dataclass
@@ -23,11 +23,11 @@ class Case:
     Attributes:
         name: a short one, for the command line.
         title: what is done, in words.
-        ops: the time is divided by this and given per op, or whatever ``per`` says; 1 for the whole.
-        per: what it is given per.
+        ops: the time is divided by this number, and given per op, or per ``per``; 1 gives the time of the whole.
+        per: the unit that the time is given for.
         reference: the contender that the others are compared with.
-        contenders: by name, what makes each.
-        absent: who is not there by name, and why.
+        contenders: by name, the function that makes each contender.
+        absent: by name, the libraries that cannot run the case, and why.
         tolerance: by how much numbers in float32 may differ.
         first: seconds that a contender's first call may take, which for a compiler is its compilation.
         large: whether it is for a GPU alone: a step takes minutes on a processor.
@@ -57,9 +57,9 @@ class Case:
         return decorate
 
     def ready(self, turn: int = 0, device: str = "cpu") -> tuple[dict[str, Contender], dict[str, str]]:
-        """The contenders that can run here, each after its first call, and of every other the reason why it cannot.
+        """Return the contenders that can run here, after one call of each, and for every other one the reason.
 
-        They are made one after the other, beginning with another one in every ``turn``: what is made first has the
+        They are made one after the other, and each ``turn`` begins with another one. The one that is made first has the
         first place in memory, which alone can be worth a tenth of a kernel's time.
         """
         made: dict[str, Contender] = {}
@@ -85,7 +85,7 @@ class Case:
     def times(
         self, rounds: int, least: float = 0.02, turn: int = 0, device: str = "cpu"
     ) -> tuple[dict[str, list[float]], dict[str, str]]:
-        """The seconds per op of each round, and who cannot run and why."""
+        """The seconds per op of each round, and for each contender that cannot run the reason."""
         made, absent = self.ready(turn, device)
         times = in_turns(made, rounds=rounds, least=least)
         return {name: [seconds / self.ops for seconds in taken] for name, taken in times.items()}, absent

@@ -28,7 +28,7 @@ def arithmetic(a: Any, b: Any) -> Any:
 
 
 def summed_arithmetic(a: Any, b: Any) -> Any:
-    """One number of it."""
+    """The same with one number as the result."""
     return arithmetic(a, b).sum()
 
 
@@ -42,7 +42,7 @@ SMALL.contenders["micrograd"] = partial(libraries.whole, libraries.micrograd, ar
 
 
 def outer_sums(a: Any, b: Any) -> Any:
-    """200 broadcasting sums, each added up."""
+    """200 sums of broadcast tensors, added up to one number."""
     total = a + b
     for _ in range(199):
         total = total + (a + b)
@@ -76,7 +76,7 @@ BIAS.absent["micrograd"] = SCALARS.format(400 * 32 * 64)
 
 
 def rows(x: Any, b: Any) -> Any:
-    """Each row times the same, and the sum of them."""
+    """Each row times ``b``, and the sum of all products."""
     total = b
     for row in x:
         total = total + row * b
@@ -95,7 +95,7 @@ LENGTH = 100_000
 
 
 def deep(a: Any, b: Any) -> Any:
-    """So many sums, one after the other."""
+    """A chain of ``LENGTH`` additions."""
     for _ in range(LENGTH):
         a = a + b
     return a

@@ -26,7 +26,7 @@ class Memory(NamedTuple):
     """What a process holds, in MiB.
 
     Attributes:
-        pss: its own pages, and its share of those that others have too.
+        pss: the pages that it alone has, and its share of the pages that other processes have too.
         own: pages that no other process has.
     """
 
@@ -35,7 +35,7 @@ class Memory(NamedTuple):
 
 
 class Seat(NamedTuple):
-    """One kernel, in seconds since it was asked for.
+    """One kernel. Times are in seconds after the request for the kernel.
 
     Attributes:
         process: the number of the kernel's process.
@@ -111,7 +111,7 @@ async def take_seat(manager: Any, cells: Sequence[str], limit: float) -> Seat:
                 slowest = max(slowest, now - before)
             elif drawn:
                 picture = now - begin
-        # The number that the kernel itself gives: a provisioner may have started it by way of another process.
+        # The kernel itself gives its process id: a provisioner may have started it through another process.
         process = await _asked(client, "__import__('os').getpid()", limit)
         return Seat(int(process), ready, picture, monotonic() - begin, slowest)
     finally:
@@ -124,9 +124,9 @@ async def _asked(client: Any, expression: str, limit: float) -> str:
 
 
 async def hold(count: int, cells: Sequence[str], *, kernel: str, apart: float, limit: float) -> Class:
-    """Start ``count`` kernels, ``apart`` seconds one after the other, and end all when all have ended the lesson."""
+    """Start ``count`` kernels, one every ``apart`` seconds. End them when all have completed the lesson."""
     with TemporaryDirectory() as folder:
-        # Sockets with names: a port may be taken between the moment when Jupyter chooses it and that of its use.
+        # The kernels use named sockets: another program could take a port after Jupyter has chosen it.
         names = [f"{folder}/{number}" for number in range(count)]
         managers = [AsyncKernelManager(kernel_name=kernel, transport="ipc", ip=name) for name in names]
         return await _hold(managers, cells, apart, limit)

@@ -41,21 +41,21 @@ STEPS: dict[str, tuple[Callable[[Any], Step], str]] = {
     **{name: NETWORKS[name] for name in ("cnn", "transformer")},
 }
 CAP = 0.25
-"""MiB of a bucket: so that these small networks have several."""
+"""The size of a bucket in MiB: small, so that even these small networks have several buckets."""
 
 
 class Journey(NamedTuple):
-    """One bucket of a backward, in seconds from its beginning: when it was sent, and when its average had arrived."""
+    """One bucket of a backward: when it was sent, and when its average arrived, in seconds after the backward began."""
 
     sent: float
     arrived: float
 
 
 class Trace(NamedTuple):
-    """One backward of nbgrad's.
+    """One backward of nbgrad. Times are in seconds after it began.
 
     Attributes:
-        computed: when the last rule had run.
+        computed: when the last gradient rule had run.
         ended: when ``backward()`` returned.
         journeys: those of the buckets.
     """
@@ -66,14 +66,14 @@ class Trace(NamedTuple):
 
     @property
     def hidden(self) -> float:
-        """The share of the time with a bucket on its way in which the backward was still computing."""
+        """Of the time in which a bucket was on its way, the share in which the backward was still computing."""
         travelling = union(self.journeys)
         before = union([Journey(one.sent, min(one.arrived, self.computed)) for one in self.journeys])
         return before / travelling if travelling else 1.0
 
 
 def union(journeys: list[Journey]) -> float:
-    """For how long at least one of them was on its way."""
+    """For how many seconds at least one bucket was on its way."""
     total, until = 0.0, 0.0
     for one in sorted(journeys):
         total += max(0.0, one.arrived - max(one.sent, until))
@@ -82,7 +82,7 @@ def union(journeys: list[Journey]) -> float:
 
 
 def wrapped(make: Callable[[Any], Step], library: Any) -> Step:
-    """The step, with its model in the library's wrapper."""
+    """The step of ``make``. Its model is in the DistributedDataParallel of the library."""
     step = make(library)
     step.model = library.nn.parallel.DistributedDataParallel(step.model, bucket_cap_mb=CAP)
     return step

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tools.check_tools import chromium
 
-# When the first box is in the document, and when the frame with it is painted.
+# Record when the first box is in the document, and when the frame with this box is painted.
 WATCH = """new MutationObserver((_, observer) => {
     if (!document.querySelector(".nbg-node")) return;
     observer.disconnect();

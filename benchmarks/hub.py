@@ -30,7 +30,7 @@ from benchmarks.classroom import LESSON, PICTURE, code_cells, memory_of
 
 CONFIG = Path(__file__).parents[1] / "hub" / "jupyterhub_config.py"
 LIMIT = 300.0
-"""Seconds that nothing may take longer than."""
+"""The longest time in seconds that anything may take."""
 
 
 class Visit(NamedTuple):
@@ -85,7 +85,7 @@ def running_hub(folder: Path, config: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def wait_for(ready: Callable[[], bool], failed: Callable[[], bool], log: Path) -> None:
-    """Return when ``ready``; raise with the log if it ``failed`` or the time is over."""
+    """Return once ``ready()`` is true. Raise with the log if ``failed()`` is true or the time is over."""
     until = monotonic() + LIMIT
     while True:
         try:
@@ -117,7 +117,7 @@ def spawned(url: str, name: str, session: requests.Session) -> None:
         answer = session.get(f"{url}/user/{name}/api/status", timeout=LIMIT)
         if answer.ok and "kernels" in answer.text[:1000]:
             return
-        page = session.get(f"{url}/user/{name}/lab", timeout=LIMIT)  # by way of the hub, which gives it the cookie
+        page = session.get(f"{url}/user/{name}/lab", timeout=LIMIT)  # through the hub, which sets the cookie
         if page.status_code >= 500 or monotonic() > until:
             raise RuntimeError(f"the server of {name} did not start: {page.status_code} {answer.text[:1000]}")
         sleep(0.2)

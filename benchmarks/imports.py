@@ -1,4 +1,4 @@
-"""How long it takes until one can begin: each time in a process of its own."""
+"""How long a user waits before the first line of a program can run: each time in a new process."""
 
 import json
 import os
@@ -28,11 +28,11 @@ print(json.dumps(times))
 def times(rounds: int) -> dict[str, list[float]]:
     """Seconds of each part, round by round."""
     taken: dict[str, list[float]] = {}
-    # A shell may forbid Python to keep what it has compiled: then it would compile every module of nbgrad each time.
+    # The shell may forbid Python to write bytecode. Then every process would compile all modules of nbgrad again.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     for _ in range(rounds + 1):
         command = [sys.executable, "-c", PROGRAM]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         for what, seconds in json.loads(done.stdout.splitlines()[-1]).items():
             taken.setdefault(what, []).append(seconds)
-    return {what: seconds[1:] for what, seconds in taken.items()}  # the first has read the files from the disk
+    return {what: seconds[1:] for what, seconds in taken.items()}  # the first round reads the files from the disk

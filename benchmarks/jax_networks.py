@@ -92,7 +92,7 @@ def lstm(p: Any, x: Any) -> Any:
 
 
 def descended(rate: float) -> tuple[Callable[[Any], Any], Callable[[Any, Any, Any], Any]]:
-    """Plain gradient descent: what makes its state, and what updates parameters and state."""
+    """Plain gradient descent: a function that makes its state, and one that updates the parameters and the state."""
     import jax
 
     return lambda _: None, lambda p, g, state: (jax.tree.map(lambda p, g: p - rate * g, p, g), state)
@@ -125,7 +125,7 @@ def step_of(
     import torch
 
     jax = libraries.jax()
-    # A copy of its own for each: the step gives the memory of the old parameters to the new ones.
+    # Each step has its own copy: jax reuses the memory of the old parameters for the new ones.
     held = {name: jax.numpy.array(value.numpy()) for name, value in make(torch).model.state_dict().items()}
     data = [jax.numpy.asarray(array) for array in arrays()]
     state_of, update = optimizer
@@ -169,7 +169,7 @@ LOSSES: dict[str, tuple[Callable[..., Any], Callable[[], list[Any]]]] = {
 
 
 def contender(name: str, make: Callable[[Any], networks.Step]) -> Contender:
-    """The step of a case of the programs."""
+    """The step in jax for a case of benchmarks/programs.py."""
     loss, arrays = LOSSES[name]
     optimizer = adam(mlp.RATE) if name.endswith("adam") else descended(networks.RATE)
     return step_of(make, loss, arrays, optimizer)

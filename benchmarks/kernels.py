@@ -16,7 +16,7 @@ from benchmarks.timing import Contender, finished, time_of
 TITLE = "kernels of a call"
 BOTH = ("torch", "nbgrad")
 LONG = ("deep", "rows")
-"""Cases of which a profile would have hundreds of thousands of lines, or one row after another."""
+"""Cases that are not profiled: a profile would have hundreds of thousands of lines, or one row after another."""
 
 
 class Profile(NamedTuple):
@@ -39,7 +39,7 @@ Profiles = dict[str, dict[str, Profile]]
 
 
 def profile(contender: Contender, device: str) -> Profile:
-    """That of the third call."""
+    """The profile of the third call."""
     for _ in range(2):
         contender.once()
     prepared = contender.prepare() if contender.prepare is not None else None
@@ -61,7 +61,7 @@ def profile(contender: Contender, device: str) -> Profile:
 
 
 def _is_kernel(event: Any, device: str) -> bool:
-    """Whether it is what the device ran, not what led to it or stands around it."""
+    """Whether the event is a kernel, and not something that led to it or that encloses it."""
     if device == "cuda":
         return event.device_type == DeviceType.CUDA and not getattr(event, "is_user_annotation", False)
     outer = event.cpu_parent
@@ -69,7 +69,7 @@ def _is_kernel(event: Any, device: str) -> bool:
 
 
 def profiles(cases: list[Case], device: str = "cpu") -> Profiles:
-    """Those of torch and nbgrad in each of ``cases`` that both take part in."""
+    """The profiles of torch and nbgrad, for each case of ``cases`` that has both."""
     found: Profiles = {}
     for case in cases:
         if case.name not in LONG and case.contenders.keys() >= set(BOTH):

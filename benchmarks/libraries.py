@@ -92,7 +92,7 @@ def jax_eager(loss: Loss, arrays: Arrays) -> Halves:
 
 
 def jax_jit(loss: Loss, arrays: Arrays) -> Halves:
-    """Jax, forward and backward compiled to one program, which is what its second half runs."""
+    """Jax, forward and backward compiled to one program. The second half runs all of it, the first half nothing."""
     library = jax()
     inputs = [library.numpy.asarray(array) for array in arrays]
     compiled = library.jit(library.grad(loss, argnums=tuple(range(len(arrays)))))
@@ -100,7 +100,7 @@ def jax_jit(loss: Loss, arrays: Arrays) -> Halves:
 
 
 def tinygrad(loss: Loss, arrays: Arrays) -> Halves:
-    """Tinygrad: lazy, so that the second half runs all of it; on a CPU it compiles with clang."""
+    """Tinygrad. It is lazy, so the second half runs the forward too. On a CPU it compiles with clang."""
     from tinygrad import Device, Tensor
 
     leaves = [Tensor(array) for array in arrays]
@@ -146,12 +146,12 @@ ALL = {
 
 
 def whole(make: Callable[[Loss, Arrays], Halves], loss: Loss, arrays: Arrays) -> Contender:
-    """Forward and backward, both timed."""
+    """A contender that times the forward and the backward."""
     forward, backward = make(loss, arrays)
     return Contender(lambda _: backward(forward()))
 
 
 def backward_alone(make: Callable[[Loss, Arrays], Halves], loss: Loss, arrays: Arrays) -> Contender:
-    """The forward is prepared, the backward timed."""
+    """A contender that times only the backward: the forward runs before."""
     forward, backward = make(loss, arrays)
     return Contender(backward, forward)

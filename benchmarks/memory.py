@@ -14,11 +14,11 @@ TITLE = "peak memory of a step"
 
 
 class Peak(NamedTuple):
-    """Bytes of tensors above those that were there before the step.
+    """The memory of tensors in bytes, beyond that of the tensors that were there before the step.
 
     Attributes:
-        highest: the most that there was at a time.
-        kept: what the forward left for the backward: the activations; None for a program, which has no such halves.
+        highest: the largest amount at any time.
+        kept: what the forward leaves for the backward: the activations. None for a program, which has no such halves.
     """
 
     highest: int
@@ -29,10 +29,10 @@ Peaks = dict[str, dict[str, Peak]]
 
 
 def allocations(run: Callable[[], Any], device: str = "cpu") -> list[int]:
-    """How many bytes of tensors there are, more than before, after each time that some come or go.
+    """How many bytes of tensors there are, beyond those before, after each allocation and each release.
 
-    torch's allocator is asked, which gives memory to both libraries. That of a GPU tells the most that there were and
-    those in the end.
+    The numbers come from torch's allocator, which serves both libraries. The allocator of a GPU gives only the largest
+    amount and the amount at the end.
     """
     if device == "cuda":
         finished()
@@ -42,9 +42,9 @@ def allocations(run: Callable[[], Any], device: str = "cpu") -> list[int]:
         finished()
         return [torch.cuda.max_memory_allocated() - before, torch.cuda.memory_allocated() - before]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the profiler's, about what it cannot do beside another one
+        warnings.simplefilter("ignore")  # the profiler warns of what it cannot do beside another profiler
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-            held = run()  # until the profiler has stopped
+            held = run()  # the result stays alive until the profiler has stopped
     del held
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
     now, levels = 0, [0]
@@ -55,12 +55,12 @@ def allocations(run: Callable[[], Any], device: str = "cpu") -> list[int]:
 
 
 def peak(library: Any, name: str, device: str = "cpu") -> Peak:
-    """That of a step of a network, after two steps that make what stays."""
+    """The peak of one step of a network. Two earlier steps make the tensors that stay."""
     with torch.device(device):
         step = NETWORKS[name][0](library)
     for _ in range(2):
         step()
-    step.zero_grad()  # what is freed is counted only if it was made while the profiler looked on
+    step.zero_grad()  # the profiler counts a release only if it saw the allocation
     kept = allocations(step.forward, device)[-1]
     return Peak(max(allocations(step, device)), kept)
 
@@ -70,7 +70,7 @@ BUDGETS = {"program": None, "program of 0.9 of its peak": 0.9}
 
 
 def program_peak(name: str, budget: float | None, device: str = "cpu") -> Peak:
-    """That of a step as a program, which drops its gradients at the end."""
+    """The peak of a step that runs as a program and drops its gradients at the end."""
     with torch.device(device):
         step = NETWORKS[name][0](nbgrad)
         run = nbgrad.compile(step.cleared_after, backend="replay", budget=budget)
@@ -80,7 +80,7 @@ def program_peak(name: str, budget: float | None, device: str = "cpu") -> Peak:
 
 
 def peaks(device: str = "cpu") -> Peaks:
-    """Those of every network, by its name and who runs it; of the large ones on a GPU alone, and not as programs."""
+    """The peaks by network and by who runs it. Large networks are measured only on a GPU, and not as programs."""
     names = [name for name in NETWORKS if device != "cpu" or name not in LARGE]
     found = {name: {"torch": peak(torch, name, device), "nbgrad": peak(nbgrad, name, device)} for name in names}
     for name in set(names) - set(LARGE):

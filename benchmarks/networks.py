@@ -26,11 +26,11 @@ def classes(library: Any, number: int, *shape: int) -> Any:
 
 
 class Step:
-    """A step of gradient descent; the model has the same weights whatever library it is of, and on every device.
+    """A step of gradient descent. The model has the same weights in both libraries and on every device.
 
     Args:
         library: torch or nbgrad.
-        model: of it.
+        model: a module of this library.
         loss: takes the model.
         optimizer: takes the parameters; default: plain SGD.
     """
@@ -62,7 +62,7 @@ class Step:
         return loss
 
     def cleared_after(self) -> Any:
-        """A step that drops its gradients at the end, so that a program need not keep them."""
+        """A step that drops its gradients at the end. A program of this step need not return them."""
         loss = self.forward()
         loss.backward()
         self._optimizer.step()
@@ -114,13 +114,13 @@ GPT2_SMALL = Size(layers=12, heads=12, width=768, words=50257, batch=8, context=
 
 
 def gpt2(library: Any, size: Size = GPT2_SMALL) -> Step:
-    """GPT-2 without dropout, the matrix products in bfloat16 by autocast, AdamW."""
+    """GPT-2 without dropout, with AdamW. Autocast runs the matrix products in bfloat16."""
     nn, functional = library.nn, library.nn.functional
     Module: Any = nn.Module  # noqa: N806  # a class
     width, heads = size.width, size.heads
 
     class Block(Module):  # type: ignore[misc]  # whichever library's
-        """Attention to what came before, and two linear layers, each beside the path."""
+        """Causal attention and two linear layers, each with a skip connection."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -137,7 +137,7 @@ def gpt2(library: Any, size: Size = GPT2_SMALL) -> Step:
             return x + self.narrow(functional.gelu(self.wide(self.ln_2(x)), approximate="tanh"))
 
     class GPT(Module):  # type: ignore[misc]  # whichever library's
-        """Words and their places, the blocks, and the words again as the last layer."""
+        """Embeddings of tokens and positions, the blocks, and a last layer that shares the token embedding."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -33,7 +33,7 @@ BEGIN = """() => {
 }"""
 END = "() => { window.moved.on = false; return window.moved.spans.slice(2); }"
 
-# A point of the picture with a node under it, or with nothing.
+# A point of the picture with a node under it if ``over`` is true, else without one.
 POINT = """over => {
     const { left, top, width, height } = document.querySelector(".nbg-stage").getBoundingClientRect();
     const nodes = [...document.querySelectorAll(".nbg-node")].map(node => node.getBoundingClientRect());
@@ -48,7 +48,7 @@ POINT = """over => {
     throw new Error("no such point");
 }"""
 
-# How far the node that is nearest to the middle is from it.
+# The distance from the middle to the node that is nearest to it.
 ASIDE = """() => {
     const { left, top, width, height } = document.querySelector(".nbg-stage").getBoundingClientRect();
     const boxes = [...document.querySelectorAll(".nbg-node")].map(node => node.getBoundingClientRect());
@@ -65,7 +65,7 @@ SEEN = """() => {
 
 
 class Moved(NamedTuple):
-    """What was done to the picture, how many nodes could be seen, and the milliseconds between its frames."""
+    """A movement of the picture: its name, the number of visible nodes, and the milliseconds between frames."""
 
     what: str
     seen: int
@@ -78,7 +78,7 @@ class Moved(NamedTuple):
 
 
 def parallel(chains: int = 24) -> Description:
-    """So many chains of 30 ops side by side, each in a module, with 10 leaves each."""
+    """``chains`` chains of 30 ops side by side. Each is in a scope and has 10 leaves."""
     with AutogradGraph("parallel") as graph:
         start = nbgrad.tensor(torch.rand(8, 8), requires_grad=True)
         ends = []
@@ -131,7 +131,7 @@ def measured(description: Description, events: int = 60) -> list[Moved]:
     with shown(description) as tab:
         for closer in (1.0, 2.7, 7.5):
             for over, (name, move) in product((False, True), MOVES.items()):
-                tab.wait_for_timeout(500)  # until the wheel before it is said to rest: till then no node is found
+                tab.wait_for_timeout(500)  # until the last wheel event counts as over: before, no node is found
                 x, y = tab.evaluate(POINT, over)
                 tab.mouse.move(x, y)
                 tab.wait_for_timeout(100)

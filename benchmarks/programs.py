@@ -62,10 +62,10 @@ BACKENDS = ("replay", "fused", "c", "inductor", *(["cudagraph"] if torch.cuda.is
 
 
 FUSED = ("fused", "c")
-"""The backends on which functions are measured at the level "reassociate" too, which changes the order of sums."""
+"""The backends whose functions are also measured at the level "reassociate", which changes the order of sums."""
 
 WHOLE = ("replay", "c")
-"""The same for training steps, whose convolutions get another layout at that level."""
+"""The same for training steps. At that level convolutions also get another memory layout."""
 
 
 def backends() -> list[str]:
@@ -136,7 +136,7 @@ def torch_step_compiled(make: Callable[[Any], networks.Step]) -> Contender:
 
 
 for name, (make, title) in STEPS.items():
-    # The first steps of the contenders are counted differently: losses agree as long as they do not move far.
+    # Each contender counts its first steps differently. Their losses agree only as long as the parameters move little.
     case = Case(name, f"{title}: a whole step as a program", tolerance=5e-2, first=COMPILERS)
     case.contenders["torch"] = partial(networks.stepping, make, torch)
     case.contenders["torch.compile"] = partial(torch_step_compiled, make)

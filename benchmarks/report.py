@@ -18,7 +18,7 @@ Absent = dict[str, str]
 
 
 def versions() -> dict[str, str]:
-    """Of everything that was measured; "not installed" where that is so."""
+    """The versions of everything that was measured, or "not installed"."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -34,7 +34,7 @@ def device_name(device: str) -> str | None:
 
 
 def section(title: str, per: str, reference: str, times: Times, absent: Absent) -> str:
-    """One case as a table: who, how long, how much that varies, and how many times the reference's time."""
+    """One case as a table: each contender, its time, the spread of the times, and the ratio to the reference's time."""
     lines = [
         f"### {title}",
         "",
@@ -59,7 +59,7 @@ def section(title: str, per: str, reference: str, times: Times, absent: Absent) 
 
 
 def overview(cases: list[Case], measured: dict[int, dict[str, Any]]) -> str:
-    """The ratios of all cases that nbgrad takes part in beside others, a row each; those of the peers by size."""
+    """The ratios of all cases in which nbgrad and others run: a row each, with the peers sorted by their ratios."""
     threads = list(measured)
     names = [f"nbgrad, {number} thread{'s' if number > 1 else ''}" for number in threads]
     lines = [f"| times torch's time | {' | '.join(names)} | the others, {names[0].partition(', ')[2]} |"]
@@ -76,7 +76,7 @@ def overview(cases: list[Case], measured: dict[int, dict[str, Any]]) -> str:
 
 
 def compared(reference: str, times: Times) -> dict[str, Any]:
-    """How many times the reference's time the others take; nothing where it did not run."""
+    """The ratio of each contender's time to the reference's time. Empty if the reference did not run."""
     if reference not in times:
         return {}
     spreads = {name: ratios(taken, times[reference]) for name, taken in times.items() if name != reference}
@@ -91,15 +91,15 @@ class Report:
     """What one run measured.
 
     Attributes:
-        cases: whose times were taken.
+        cases: the cases that were timed.
         rounds: how many turns each contender had.
         measured: by the number of threads and the name of a case, the times of each contender and who was absent.
         starting: the times of the parts of a start.
         peaks: the memory of a step.
         profiles: what a call asks of the device.
-        pictures: of each graph what it takes to show it.
+        pictures: for each graph the time and the size of its picture.
         together: the steps of two processes, and what their backwards hide.
-        device: the name of that; None for the processor.
+        device: the name of the GPU; None for the processor.
     """
 
     cases: list[Case]

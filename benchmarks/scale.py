@@ -21,13 +21,13 @@ Times = NDArray[np.float64]
 MEBIBYTE = 1 << 20
 
 MOST_PIECES = 256
-"""Of a message in a tree."""
+"""The largest number of pieces of a message in a tree."""
 
 # Messages.
 
 
 class Link(NamedTuple):
-    """What one process sends over.
+    """The connection over which one process sends.
 
     Attributes:
         bandwidth: bytes a second, in each direction at once.
@@ -56,8 +56,8 @@ def ring(starts: Times, size: float, link: Link) -> Times:
 def _rounds(starts: Times, count: int, cost: float) -> Times:
     """When each process of a ring has passed on ``count`` parts, each of which takes ``cost`` seconds.
 
-    A process passes a part on when it has the one before. So its time is that of the latest of ``count`` neighbours,
-    which are all processes here, plus the cost of all parts.
+    A process passes a part on when it has the part before. So its time is that of the latest among its ``count`` left
+    neighbours, plus the cost of all parts. Here these neighbours are all processes of the ring.
     """
     return np.broadcast_to(starts.max(axis=-1, keepdims=True) + count * cost, starts.shape)
 
@@ -124,7 +124,7 @@ class Cluster:
 
     @property
     def processes(self) -> int:
-        """One for each GPU."""
+        """The number of processes: one for each GPU."""
         return self.nodes * self.per_node
 
     def all_reduce(self, starts: Times, size: float) -> Times:
@@ -263,8 +263,8 @@ def sent(size: float, processes: int, ways: int = 2) -> float:
     Args:
         size: bytes.
         processes: how many.
-        ways: how often each part goes round: 2 for an all-reduce, 3 for sharded parameters, which are collected for the
-            forward and for the backward, and whose gradients are added up once.
+        ways: how often each part goes round: 2 for an all-reduce, 3 for sharded parameters. Those are collected once
+            for the forward and once for the backward, and their gradients are added up once.
     """
     return ways * (processes - 1) / processes * size
 
@@ -277,7 +277,7 @@ class Held(NamedTuple):
 
 
 def held(parameters: float, processes: int) -> Held:
-    """With a copy in each process, and with a shard in each.
+    """The bytes with a copy of the parameters in each process, and with a shard in each process.
 
     A parameter takes 16 bytes: itself, its gradient and the two averages of Adam. With shards, two layers of some 64
     are whole at a time; this counts a thirtieth of all parameters and gradients, 8 bytes each.
@@ -328,22 +328,22 @@ class Room:
         return np.array(found)
 
     def mean_wait(self, students: int) -> float:
-        """The mean of ``waits`` in the long run, by the formula for a number of machines and of repairers."""
+        """The mean of ``waits`` in the long run, by the formula of the machine-repairman model."""
         running = np.arange(students + 1)
         working = np.minimum(running, self.processors)
         began = (students - running[1:] + 1) / self.think
         logs = np.concatenate([[0.0], np.cumsum(np.log(began * self.cell / working[1:]))])
         chances = np.exp(logs - logs.max())
-        ended = (chances * working).sum() / chances.sum() / self.cell  # a second
+        ended = (chances * working).sum() / chances.sum() / self.cell  # cells that end in a second
         return float(students / ended - self.think)
 
     def seats(self, limit: float, most: int = 4096) -> int:
-        """For how many students 19 of 20 cells end within ``limit`` seconds; 0 if not even for one."""
+        """The largest number of students for whom 19 of 20 cells end within ``limit`` seconds, or 0."""
         fits, fails = 0, most + 1
         while fails - fits > 1:
             students = (fits + fails) // 2
             cells = self.waits(students, max(4000, 4 * students))
-            if np.quantile(cells[students:], 0.95) <= limit:  # they all begin at one time
+            if np.quantile(cells[students:], 0.95) <= limit:  # without the first cells: they all begin together
                 fits = students
             else:
                 fails = students

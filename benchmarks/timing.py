@@ -20,14 +20,14 @@ UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def finished() -> None:
-    """Wait for the GPU, where one was used: its kernels run on after the calls that start them have returned."""
+    """Wait for the GPU if one was used: its kernels still run after the calls that started them have returned."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
 
 
 @dataclass(frozen=True)
 class Contender:
-    """What is timed, until a GPU has done its part too.
+    """A call that is timed. On a GPU the time ends when its kernels have ended.
 
     Attributes:
         run: the call; it gets what ``prepare`` has made, and returns the numbers that all contenders must agree on.
@@ -42,7 +42,7 @@ class Contender:
         return self.run(self.prepare() if self.prepare is not None else None)
 
     def time(self, calls: int) -> float:
-        """The seconds of one call, from ``calls`` in a row."""
+        """The mean seconds of one call, over ``calls`` calls in a row."""
         if self.prepare is None:
             finished()
             begin = perf_counter()
@@ -64,14 +64,14 @@ class Contender:
 def in_turns(contenders: Mapping[str, Contender], *, rounds: int, least: float = 0.02) -> dict[str, list[float]]:
     """The seconds of a call, one number for each round and contender.
 
-    In every round each contender makes as many calls as take it about ``least`` seconds; who begins goes round. No call
-    of one contender runs in the middle of another's: a graph that is open replaces functions of torch's for all. The
-    garbage collector stays on, as it is for users, but runs before each turn: no library pays for another's garbage.
+    In every round each contender makes as many calls as take about ``least`` seconds; each round begins with another
+    contender. The calls of two contenders never overlap: an open graph replaces functions of torch for everyone. The
+    garbage collector stays on, as for users, but runs before each turn: no library pays for another's garbage.
     """
     calls = {name: max(1, round(least / contender.time(1))) for name, contender in contenders.items()}
     times: dict[str, list[float]] = {name: [] for name in contenders}
     gc.collect()
-    gc.freeze()  # the objects of a dozen imported libraries are not looked through each time
+    gc.freeze()  # the collector need not look through the objects of a dozen imported libraries each time
     try:
         for number in range(rounds):
             for name in beginning(number, contenders):
@@ -91,7 +91,7 @@ def beginning(number: int, names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Spread:
-    """The median of several numbers, and the range of the half of them around it."""
+    """The median of several numbers, and the first and the third quartile."""
 
     middle: float
     low: float
@@ -99,28 +99,28 @@ class Spread:
 
     @classmethod
     def of(cls, numbers: list[float]) -> "Spread":
-        """That of at least two numbers."""
+        """The spread of at least two numbers."""
         low, _, high = quantiles(numbers, n=4, method="inclusive")
         return cls(median(numbers), low, high)
 
 
 def ratios(times: list[float], reference: list[float]) -> Spread:
-    """How many times as long, round by round: what slows a whole round down is in both and cancels."""
+    """The ratio of the times, round by round: what slows a whole round down cancels."""
     return Spread.of([mine / theirs for mine, theirs in zip(times, reference, strict=True)])
 
 
 def time_of(seconds: float) -> str:
-    """Three digits and a unit."""
+    """The time with three digits and a unit."""
     scale, unit = next((pair for pair in UNITS if seconds >= pair[0]), UNITS[-1])
     return f"{seconds / scale:.3g} {unit}"
 
 
 @contextmanager
 def limit(seconds: int) -> Iterator[None]:
-    """Interrupt Python code that takes longer.
+    """Interrupt Python code that takes longer than ``seconds``.
 
     Raises:
-        TimeoutError: it did.
+        TimeoutError: the code took longer.
     """
 
     def interrupt(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""How long a reader waits for the picture: from the end of a cell until everything that the live one needs is sent."""
+"""How long a reader waits for the picture: from the end of a cell until all data of the live picture have been sent."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,18 +27,18 @@ TITLE = "from the end of a cell to its picture"
 
 
 class Sent(NamedTuple):
-    """What one graph takes.
+    """The times and sizes of showing one graph.
 
     Attributes:
         ops: how many it has.
-        seconds: to close it, outline it, fold it, lay it out, and send both pictures; of each round.
-        busy: seconds until the kernel is free again: the PNG is sent too, and the graph put away.
+        seconds: the seconds of each round to close the graph, outline it, fold it, lay it out, and send both pictures.
+        busy: the seconds until the kernel is free again. It then has also sent the PNG and put the graph away.
         payload: bytes of the live picture, deflated as it is sent.
         output: bytes of everything that the notebook keeps.
         kept: bytes that the kernel keeps to lay the picture out again.
-        unfold: seconds until a module that the reader unfolds is sent; none where nothing is folded.
-        later: the same in a view that others were used after.
-        unfolded: how many nodes are drawn then.
+        unfold: the seconds until a module that the reader unfolds is sent. Empty if nothing is folded.
+        later: the same after other views were used, so that the view has to load its graph again.
+        unfolded: how many nodes are drawn after the unfolding.
     """
 
     ops: int
@@ -151,7 +151,7 @@ GRAPHS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 class Kept(view.GraphView):
-    """The live picture, of which ``show`` lets go."""
+    """A live view that this module can reach: ``show`` keeps no reference to it."""
 
     last: "Kept"
 
@@ -161,21 +161,21 @@ class Kept(view.GraphView):
 
     @property
     def size(self) -> int:
-        """How many bytes of the graph it keeps."""
+        """The number of bytes of the graph that the view keeps."""
         assert self._kept is not None
         return len(self._kept)
 
     def forget(self) -> None:
-        """What happens when another view is used."""
+        """Drop the outline, as the view does when another view is used."""
         self._outline = None
 
 
 class Page:
-    """What a kernel sends its outputs to.
+    """The page that gets the outputs of the kernel.
 
     Attributes:
         outputs: what is there.
-        at: when the last of them came; one that replaces another is not counted.
+        at: when the last output came. An update of an output does not count.
     """
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ class Page:
         return self
 
     def update(self, data: dict[str, Any], **_: Any) -> None:
-        """The still picture comes again, with its PNG."""
+        """Take the still picture again, this time with its PNG."""
         assert "image/png" in data
         self.outputs[0] = data
 
@@ -204,7 +204,7 @@ def _ended(graph: AutogradGraph, variables: Any) -> Outline:
 
 
 def sent(run: Callable[[], Any], rounds: int = 5) -> Sent:
-    """Run a cell and show its graph as a notebook does, so many times, and unfold the first module that is folded."""
+    """``rounds`` times: run a cell, show its graph as a notebook does, and unfold the first folded module."""
     seconds, busy, drawn, payload, kept, ops = [], [], 0, 0, 0, 0
     unfold, later = list[float](), list[float]()
     page = Page()
@@ -217,7 +217,7 @@ def sent(run: Callable[[], Any], rounds: int = 5) -> Sent:
         ):
             graph = AutogradGraph("cell")
             graph.__enter__()
-            variables = run()  # a cell's stay
+            variables = run()  # the variables of a cell stay alive
             begin = perf_counter()
             described = _ended(graph, variables)
             busy.append(perf_counter() - begin)
@@ -232,7 +232,7 @@ def sent(run: Callable[[], Any], rounds: int = 5) -> Sent:
                 widget.request = {"toggle": [first_folded], "count": 1}
                 taken.append(perf_counter() - begin)
                 drawn = len(unpacked(widget.picture)["description"]["nodes"])
-                widget.request = {"toggle": [first_folded], "count": 2}  # folded again
+                widget.request = {"toggle": [first_folded], "count": 2}  # fold it again
                 widget.forget()
         widget.close()
         del variables
@@ -241,7 +241,7 @@ def sent(run: Callable[[], Any], rounds: int = 5) -> Sent:
 
 
 def all_sent(rounds: int) -> Pictures:
-    """Those of every graph, after one that starts the engine."""
+    """The measurements of every graph. A small graph before them starts graphviz."""
     sent(partial(large, 1, 3), 1)
     return {name: sent(run, rounds) for name, (run, _) in GRAPHS.items()}
 

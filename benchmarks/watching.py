@@ -1,4 +1,4 @@
-"""What it costs to be seen: the same program without a graph and inside one."""
+"""What recording costs: the same program outside of a graph and inside one."""
 
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -34,7 +34,7 @@ class EmptyMode(TorchFunctionMode):
 
 
 def graph_of(watch: bool | str | None, history: int = FRAMES) -> AbstractContextManager[Any]:
-    """A graph; for None none, for ``EMPTY`` an empty mode."""
+    """A graph. For None there is no graph, and for ``EMPTY`` an empty mode."""
     if watch == EMPTY:
         return EmptyMode()
     return nullcontext() if watch is None else AutogradGraph(watch=bool(watch), history=history)
@@ -46,7 +46,7 @@ def graph_of(watch: bool | str | None, history: int = FRAMES) -> AbstractContext
 def training(
     library: Any = nbgrad, *, watch: bool | str | None, history: int = FRAMES, steps: int = STEPS
 ) -> Contender:
-    """A loop without a graph (None), or in one: as ``%%autograd`` has it where ``watch`` is True."""
+    """A loop without a graph if ``watch`` is None, otherwise inside one. True watches as ``%%autograd`` does."""
     step = like_torch(library)
 
     def loop(_: Any) -> Any:
@@ -72,7 +72,7 @@ CHAINS, LINKS = 200, 100
 
 
 def chains(*, watch: bool | str | None) -> Contender:
-    """Chains of products and sums of 8 x 8 tensors of torch's, without a graph (None) or in one."""
+    """Chains of products and sums of 8 x 8 torch tensors, inside a graph, or without one if ``watch`` is None."""
     w, b = (torch.from_numpy(drawn(8, 8)).requires_grad_() for _ in range(2))
     c = torch.from_numpy(drawn(8, 8))
 
@@ -185,7 +185,7 @@ RECORDED_RESNET.contenders = {
 
 
 def forward(*, graph: bool) -> Contender:
-    """The 200 small ops, forward alone, and their facts kept or not."""
+    """The forward of the 200 small ops, inside a graph, which keeps their facts, or without a graph."""
     a, b = (nbgrad.tensor(array, requires_grad=True) for array in (drawn(16, around=1.0), drawn(16)))
 
     def run(_: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How fast other numbers follow a slider: in a page without a kernel, and the answers of a kernel alone.
+"""How fast the numbers in a picture follow a slider: in a page without a kernel, and for the answers of a kernel alone.
 
 python -m benchmarks.what_if
 """
@@ -27,7 +27,7 @@ OPS = 300
 """What a page may have at most."""
 
 TURNS = 120
-"""So many times the slider is moved."""
+"""How many times the slider is moved."""
 
 WATCH = """() => {
     window.told = 0;
@@ -37,11 +37,11 @@ WATCH = """() => {
 
 
 class Turned(NamedTuple):
-    """What followed the slider.
+    """How often the page followed the slider.
 
     Attributes:
         frames: frames a second.
-        runs: runs of the graph a second, all of whose numbers were drawn.
+        runs: the number of times a second that the graph was computed again and all its numbers were drawn.
     """
 
     frames: float
@@ -55,7 +55,7 @@ def graph(ops: int = OPS) -> AutogradGraph:
     with AutogradGraph("slider") as made:
         h = w
         for at in range(ops - 1):
-            h = h.sin() if at.bit_count() % 2 else h * 1.01  # no loop: nothing comes three times in a row
+            h = h.sin() if at.bit_count() % 2 else h * 1.01  # no three ops repeat, so nothing is folded as a loop
         loss = h.sum()
         loss.backward()
     made.kept = loss  # type: ignore[attr-defined]  # the graph holds no tensor
@@ -97,7 +97,7 @@ def page_follows(made: AutogradGraph, turns: int = TURNS) -> Turned:
 
 
 def kernel_answers(made: AutogradGraph, turns: int = TURNS) -> list[float]:
-    """The seconds that a kernel takes for each answer, until it is text that travels."""
+    """The seconds that a kernel takes for each answer, including its encoding as text."""
     described, what_if = describe(made), WhatIf(rerun_of(made))
     (leaf,) = [node["id"] for node in described["nodes"] if node["kind"] == "leaf"]
     found = []
@@ -108,7 +108,7 @@ def kernel_answers(made: AutogradGraph, turns: int = TURNS) -> list[float]:
         json.dumps(told)
         found.append(perf_counter() - begin)
         assert not told["said"], told["said"]
-    return found[1:]  # the first one also runs the graph without a change
+    return found[1:]  # the first answer also includes a run of the graph without a change
 
 
 def main() -> None:

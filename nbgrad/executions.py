@@ -1,4 +1,4 @@
-"""Which run of a cell the code belongs to that runs now, and when that run ends.
+"""The run of a cell to which the running code belongs, and its end.
 
 IPython's events say that some cell ended, but not which one: cells run inside cells, in threads, in tasks and on other
 subshells of the kernel; an empty cell ends without having begun, and a notebook run by ``%run`` has no events at all.
@@ -26,7 +26,7 @@ class Execution:
 
     Attributes:
         parent: the run in which this one was started, if that had not ended.
-        recorded: what ends with it, the last that began first; each has a method ``ended``.
+        recorded: the objects whose method ``ended`` is called at its end, in reverse order.
         over: whether it has ended.
     """
 
@@ -42,7 +42,7 @@ _innermost: ContextVar[Execution | None] = ContextVar("nbgrad.execution", defaul
 
 
 def current() -> Execution | None:
-    """The run of a cell that the code belongs to which runs now; a thread that a cell starts belongs to none."""
+    """The run of a cell to which the running code belongs. A thread that a cell starts belongs to none."""
     execution = _innermost.get()
     while execution is not None and execution.over:
         execution = execution.parent

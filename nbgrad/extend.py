@@ -55,7 +55,7 @@ OPS: Mapping[str, Op] = MappingProxyType(_OPS)
 class observe(Switch):  # noqa: N801  # it is used as a function, as no_grad is
     """A context manager and decorator inside which the engine calls the methods of observers.
 
-    Observers that are already there stay. It holds in the thread or task that entered it alone.
+    Observers that are already there stay. It holds only in the thread or task that entered it.
 
     Args:
         observers: objects of subclasses of ``Observer``; they are called in this order.

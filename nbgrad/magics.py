@@ -49,7 +49,10 @@ class Session:
         return self.recording.graph
 
     def is_for(self, line: CodeType | None) -> bool:
-        """Whether what ``line`` records stands for it: ``%%timeit`` runs a line again; or every cell is recorded."""
+        """Whether a session that ``line`` begins replaces this one.
+
+        It does if the line runs again, as in ``%%timeit``; or if every cell is recorded, and nothing was recorded yet.
+        """
         return line is self.line or (self.line is None and not self.graph.records)
 
     def close(self, error: BaseException | None = None) -> None:
@@ -149,7 +152,7 @@ class AutogradMagics(Magics):
             self.shell.show_usage_error(UsageError(f"%autograd on: {error}. This cell is not recorded."))
 
     def end_cell(self, result: ExecutionResult | None) -> None:
-        """A cell has ended, and what else is shown of it was: show its graph."""
+        """A cell has ended, and its other outputs are shown: show its graph."""
         for session in [] if result is None else self.waiting.pop(result, []):
             session.present()
 
@@ -255,7 +258,7 @@ class AutogradMagics(Magics):
 
 
 def _open_sessions() -> Iterator[Session]:
-    """Those of the cells that the code belongs to which runs now, the innermost first."""
+    """The open sessions of the cells to which the running code belongs, the innermost first."""
     execution = executions.current()
     while execution is not None:
         yield from [session for session in reversed(execution.recorded) if not session.graph.closed]
@@ -299,8 +302,8 @@ def _begun(options: str, body: list[str]) -> list[str]:
     return [begin, *body]
 
 
-# A terminal asks whether the text so far is a complete cell. It must see the magic there, which goes on to an empty
-# line: of the call that stands for it, it would take the first line for a whole cell.
+# A terminal asks whether the text so far is a complete cell. It must see the magic, whose cell ends at an empty line.
+# If it saw the call that replaces the magic, it would take the first line for a complete cell.
 rewrite.has_side_effects = True  # type: ignore[attr-defined]
 
 

@@ -68,7 +68,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
         )
 
     def _begin(self) -> None:
-        # Not left again: when the graph closes it brings back the state from before, and theirs lies on top of that.
+        # The switches need not be left: when the graph closes, it restores the state from before it, without them.
         switches: list[AbstractContextManager[Any]] = []
         if self.anomaly:
             switches.append(detect_anomaly())
@@ -77,7 +77,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
         for switch in switches:
             switch.__enter__()
 
-    @uncollected  # until the reader has the picture: it would look through all of the graph
+    @uncollected  # the collector waits until the reader has the picture: it would look through all of the graph
     def _end(self, error: BaseException | None) -> None:
         self.graph.close(tensors_in_sight(user_frame(), modules=True), error)
         if sys.is_finalizing():  # nothing that draws can be imported any more
@@ -85,7 +85,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
                 late = f"nbgrad: {self.save} was not written: its block was still open when Python ended"
                 sys.stderr.write(f"{late}. Close the generator that holds it\n")
             return
-        for problem in self.present():  # raised, it would take what the block computed, or stand for what it raised
+        for problem in self.present():  # an error would hide the block's results, or its own error
             warn_here(f"{problem}. The graph still exists: graph.save(...) writes it to another file")
 
     def present(self) -> list[str]:

@@ -80,7 +80,7 @@ _LETTERS = {"font-size": "11", "fill": "currentColor", "text-anchor": "middle"}
 
 
 def _shade(level: str) -> dict[str, str]:
-    """The look of a cell; NaN and Inf stand out by a dashed outline, which no colour is needed to see."""
+    """The look of a cell. NaN and Inf have a dashed outline, which readers see without colour too."""
     if level in "ni":
         return {"fill": "none", "stroke": "currentColor", "stroke-dasharray": "2 2"}
     step = ord(level) - ord("A") - _LEVELS

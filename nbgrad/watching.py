@@ -37,10 +37,10 @@ Model = Module | torch.nn.Module
 _watches: "WeakKeyDictionary[Model, Watch]" = WeakKeyDictionary()
 
 _OPTIONS = ("name", "depth", "nodes", "direction", "history", "budget")
-"""Those of ``nbgrad.record`` that a picture has which is drawn again and again."""
+"""The options of ``nbgrad.record`` that a picture can have if it is drawn again and again."""
 
 _TOLD = 0.12
-"""So many seconds at least are between two lines that say how the training goes: it takes no picture to say that."""
+"""The least seconds between two lines that say how the training goes. A line needs no picture, so it can come often."""
 
 _SHARE = 20
 """A picture, or a line, that took a second to make is followed by at least so many seconds without one."""
@@ -51,14 +51,15 @@ class Watch(Observer):
 
     Every cell is recorded in one graph. The picture is drawn again in place after a backward, but not more often than
     asked for, and never for more than a twentieth of the time. A line above it says the step, its loss and the norm of
-    the gradients as they come, up to eight times a second and for no more than another twentieth. When a cell ends it
-    shows the last backward, and where an op or a backward of the model ended it by an error, that too, until the next
-    backward through the model. It also ends where the model does, or another watch of it begins.
+    the gradients as they come, up to eight times a second and for no more than another twentieth. When a cell ends,
+    the picture shows the last backward. If an error of an op or a backward of the model ended the cell, it shows that
+    too, until the next backward through the model. The watch also ends when the model is deleted, or when another watch
+    of the model begins.
 
     Args:
         model: only backwards that reach a parameter of it are shown.
         every: the least number of seconds between two pictures.
-        options: ``name``, ``depth``, ``direction``, ``history``, ``budget`` as in ``nbgrad.record``.
+        options: ``name``, ``depth``, ``nodes``, ``direction``, ``history``, ``budget`` as in ``nbgrad.record``.
 
     Attributes:
         graph: the recorded graph; ``graph.history`` has the norms of all backwards so far.
@@ -180,7 +181,7 @@ class Watch(Observer):
         self._keep(last=False)
 
     def _is_ours(self, error: BaseException) -> bool:
-        """Whether an op raised it that was given a parameter of the model, or what came of one, or a backward did."""
+        """Whether ``error`` came from an op or a backward that used a parameter of the model, or what came of one."""
         failure, model = self.graph.failure(error), self._model()
         if failure is None or model is None:
             return False
@@ -199,7 +200,7 @@ class Watch(Observer):
         return True
 
     def on_backward_end(self) -> None:
-        """Draw what the graph, which hears of it first, has just recorded; later if the last picture is too new."""
+        """Draw the backward that has ended: the graph has recorded it by now. Later if the last picture is too new."""
         if self.graph.closed:
             return
         self._waiting = True
@@ -247,7 +248,7 @@ class Watch(Observer):
             )
 
     def _variables(self) -> dict[str, Any]:
-        """The notebook's; in marimo those of the cell, whose names the backward has given already."""
+        """The variables of the notebook. None in marimo: the backward has named the tensors after those of the cell."""
         return {} if self._shell is None else dict(self._shell.user_ns)
 
     def _draw(self, variables: dict[str, Any]) -> None:

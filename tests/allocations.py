@@ -7,11 +7,11 @@ from torch.profiler import ProfilerActivity, profile
 
 from nbgrad.core.backend.allocator import keep_freed
 
-keep_freed()  # it would take a block when the first op is recorded, which may be in what is counted
+keep_freed()  # otherwise the first recorded op would allocate a block, perhaps while something is counted
 
 
 def torch_blocks(run: Callable[[], object], *, least: int) -> list[int]:
-    """The sizes in bytes of the blocks of ``least`` bytes or more that torch's allocator gives while ``run`` runs."""
+    """The sizes in bytes of the blocks, of at least ``least`` bytes, that torch's allocator gives during ``run``."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         run()
     assert seen.profiler is not None
@@ -21,7 +21,7 @@ def torch_blocks(run: Callable[[], object], *, least: int) -> list[int]:
 
 
 def python_peak(run: Callable[[], object]) -> int:
-    """The bytes of Python's and numpy's objects that ``run`` makes, at the moment when most of them exist."""
+    """The peak in bytes of the Python and numpy objects that ``run`` makes."""
     tracemalloc.start()
     try:
         run()

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
     from xdist.workermanage import WorkerController
 
-# The tests run in as many processes as there are cores, and their tensors are small: a second thread only waits for the
-# first. Said before anything imports torch, and so to the processes that tests start too.
+# There are as many test processes as cores, and the tensors in tests are small: a second thread would only wait for the
+# first. This is set before anything imports torch, so the processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 FUNCTION = pytest.StashKey[tuple[str, int]]()
@@ -52,7 +52,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With ``-m browser`` leave every file that has no such test: to import them all takes half a minute."""
+    """With ``-m browser``, skip every file without a browser test: to import all files takes half a minute."""
     if config.getoption("markexpr") != "browser" or collection_path.suffix != ".py":
         return None
     return True if "mark.browser" not in collection_path.read_text(encoding="utf-8") else None
@@ -60,7 +60,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect tens of thousands of tests, none of which is garbage, without looking for any: an eighth of the time."""
+    """Collect the tests without the garbage collector: none of them is garbage. This saves an eighth of the time."""
     gc.disable()
     try:
         return (yield)
@@ -82,7 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             files[item.nodeid.partition("::")[0]].append(item)
         else:
             functions[item.nodeid.partition("[")[0]].append(item)
-    if config.getoption("markexpr") != "more":  # who asks for them does not want them skipped
+    if config.getoption("markexpr") != "more":  # whoever asks for these tests does not want them skipped
         skip_what_is_not_installed(items)
     waiting = set(waiting_functions(list(functions), config.option))
     left = [item for name in waiting for item in functions.pop(name)]
@@ -105,7 +105,7 @@ def skip_what_is_not_installed(items: list[pytest.Item]) -> None:
 
 
 def waiting_functions(names: list[str], options: argparse.Namespace) -> Iterator[str]:
-    """The test functions of which no case runs."""
+    """The test functions that do not run at all."""
     files: defaultdict[str, list[str]] = defaultdict(list)
     for name in names:
         files[name.partition("::")[0]].append(name)
@@ -115,7 +115,7 @@ def waiting_functions(names: list[str], options: argparse.Namespace) -> Iterator
 
 
 def left_out(function: str, cases: list[pytest.Item], options: argparse.Namespace) -> list[pytest.Item]:
-    """The cases of a test function that do not run."""
+    """The cases of a test function that are left out."""
     mark = cases[0].get_closest_marker("sampled") if options.sampled else None
     one_in = max(options.sample, mark.args[0] if mark else 1)
     if one_in == 1:
@@ -125,11 +125,11 @@ def left_out(function: str, cases: list[pytest.Item], options: argparse.Namespac
 
 
 def not_their_turn(file: str, tests: list[pytest.Item], options: argparse.Namespace) -> list[pytest.Item]:
-    """The tests marked ``rotated`` of a file that do not run."""
+    """The tests of a file that are marked ``rotated`` and are left out."""
     if options.sample == 1 and not options.sampled:
         return []
     left: list[pytest.Item] = []
-    # The tests that need one thing, which takes long to make, count as one.
+    # Tests that share something that takes long to make count as one.
     together: defaultdict[int, defaultdict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for test in tests:
         mark = test.get_closest_marker("rotated")
@@ -145,17 +145,17 @@ def not_their_turn(file: str, tests: list[pytest.Item], options: argparse.Namesp
 def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling | None":
     """With ``--dist loadscope``, send the cases of a test function to one process, all at once.
 
-    The tests of a module that makes something once for all of them, as a wheel, go to one process too. Such groups and
-    those of many cases go first, so that at the end no process waits long for another one. The groups are read from the
-    files here, because the marks of xdist 3.8 have no effect with pytest 9.2.
+    If a module makes something once for all of its tests, such as a wheel, its tests also go to one process. Such
+    groups and those with many cases go first, so that at the end no process waits long for another. The groups are
+    read from the files here, because the marks of xdist 3.8 have no effect with pytest 9.2.
     """
     if config.getoption("dist") != "loadscope":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
     class Functions(LoadScopeScheduling):
-        # Of tens of thousands of tests xdist's own methods search the place of each, and count all that are done after
-        # each: that takes a part of a core that a test could have.
+        # xdist's own methods search for the place of each of tens of thousands of tests, and after each test they count
+        # all tests that are done. That takes processor time from the tests.
         def __init__(self) -> None:
             super().__init__(config, log)
             self.places: dict[str, int] = {}
@@ -200,10 +200,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Before the first case of a test function, have the collector forget all that is there.
+    """Before the first case of a test function, the collector freezes all existing objects.
 
-    It is what was imported, or cached, and stays to the end. Many tests call the collector, which would look at each of
-    a million objects every time. Some of it does become garbage: now and then the collector looks at all again.
+    These objects were imported or cached, and stay to the end. Many tests call the collector, which would look at each
+    of a million objects every time. A few of them do become garbage: now and then the collector looks at all again.
     """
     function = item.nodeid.partition("[")[0]
     last, number = item.config.stash.get(FUNCTION, ("", 0))
@@ -216,7 +216,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Let go of what wasmtime compiled while its modules are there: what was frozen outlives them at the exit."""
+    """Drop what wasmtime compiled before Python exits: frozen objects would outlive the modules that they need."""
     for module, cached in (
         ("nbgrad.widgets.layout.graphviz_wasm", "_host"),
         ("nbgrad.widgets.render.png", "_compiled"),

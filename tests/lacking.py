@@ -1,6 +1,6 @@
-"""What torch has not, or has wrong, in versions that nbgrad works with: there a case has no reference.
+"""Parts that supported torch versions lack or have wrong. A test case then has no reference to compare with.
 
-Each is asked of torch itself, and of nothing else.
+Each answer comes only from torch itself.
 """
 
 import re
@@ -16,11 +16,11 @@ import torch
 from torch.nn import functional
 from torch.nn.utils import prune
 
-# Reasons, empty where torch has all.
+# The functions return a reason, or an empty text if torch has everything.
 
 
 def absent(module: ModuleType, name: str, settings: Iterable[str] = ()) -> str:
-    """What of torch's ``name`` and its arguments ``settings`` this torch has not; empty if it has all."""
+    """Why this torch lacks ``name`` or one of its arguments ``settings``; empty if it has all of them."""
     if not hasattr(module, name):
         return f"torch {torch.__version__} has no {module.__name__}.{name}"
     known = signature(getattr(module, name)).parameters if settings else {}
@@ -31,13 +31,13 @@ def absent(module: ModuleType, name: str, settings: Iterable[str] = ()) -> str:
 
 
 def unsaid(kind: type, message: str) -> str:
-    """Why torch's class cannot raise the error of this message; empty if it stands in its source."""
+    """Why torch's class cannot raise an error with this message; empty if the message is in its source."""
     known = message in getsource(kind)
     return "" if known else f"{kind.__name__} of torch {torch.__version__} has no error that says {message!r}"
 
 
 def _unless(reason: str, has: Callable[[], Any]) -> Callable[[], str]:
-    """A question whose answer is ``reason`` where ``has`` is false or raises: torch has not what it asks for."""
+    """A function that returns ``reason`` if ``has`` is false or raises, because torch then lacks something."""
 
     def ask() -> str:
         try:
@@ -50,7 +50,7 @@ def _unless(reason: str, has: Callable[[], Any]) -> Callable[[], str]:
 
 
 def case(*values: Any, reason: str, called: str | None = None) -> Any:
-    """A case of a test, skipped for the ``reason`` that torch has nothing to compare with; empty if it has."""
+    """A test case. It is skipped for ``reason`` if torch has nothing to compare with; ``reason`` is empty if it has."""
     return pytest.param(*values, id=called, marks=[pytest.mark.skip(reason=reason)] if reason else [])
 
 
@@ -102,12 +102,12 @@ def _with_a_device(make: Callable[[], torch.Tensor]) -> bool:
 
 
 def _quiet(old: Callable[..., Any], *args: Any) -> Any:
-    with warnings.catch_warnings(action="ignore"):  # that the name is old
+    with warnings.catch_warnings(action="ignore"):  # the warning says that the name is old
         return old(*args)
 
 
 class _NoLists(torch.Tensor):
-    """A tensor that takes no list for an index."""
+    """A tensor that refuses a list as an index."""
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(index, list):
@@ -203,17 +203,17 @@ LACKING: dict[str, Callable[[], str]] = {
         "torch's zeros for an input that is not used need a gradient", _unused_need_no_gradient
     ),
 }
-"""What a torch may lack, and the question that says why this one does."""
+"""The things that a torch may lack. Each has a function that says why this torch lacks it."""
 
 
 @cache
 def lacks(what: str) -> str:
-    """Why there is nothing to compare with; empty where there is."""
+    """Why there is nothing to compare with; empty if there is something."""
     return LACKING[what]()
 
 
 def need(what: str) -> None:
-    """Leave the test out where torch lacks that."""
+    """Skip the test if torch lacks ``what``."""
     if reason := lacks(what):
         pytest.skip(reason)
 
@@ -231,7 +231,7 @@ LATER = {
         for rank in (1, 2, 3)
     },
 }
-"""The arguments that classes have taken since after torch 2.6."""
+"""Arguments that classes got after torch 2.6."""
 
 _NORMS: dict[str, tuple[int, ...]] = {
     "LayerNorm": (2,),
@@ -241,11 +241,11 @@ _NORMS: dict[str, tuple[int, ...]] = {
 
 
 class _Missing(Exception):
-    """torch has no such class, or that no such argument."""
+    """This torch has no such class, or its class has no such argument."""
 
 
 class _Asked:
-    """A module of torch's that raises ``_Missing`` for a class or an argument that it has not."""
+    """One of torch's modules. It raises ``_Missing`` for a class or an argument that this torch lacks."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
@@ -264,7 +264,7 @@ class _Asked:
 
 
 def rows(table: Mapping[str, Any]) -> list[Any]:
-    """The names of rows with a ``make`` of a module of blocks, as cases of a test that makes them of torch's too."""
+    """The names of ``table`` as test cases. A row's ``make`` builds a block of either library; a test builds both."""
     return [case(name, reason=_missing(one.make)) for name, one in table.items()]
 
 
@@ -277,7 +277,7 @@ def _missing(make: Callable[[Any], Any]) -> str:
 
 
 def parameters(kind: Any, torchs: Any) -> list[tuple[Any, ...]]:
-    """Names, kinds and defaults of what ``kind`` takes, without the one of ``LATER`` that ``torchs`` does not take."""
+    """Names, kinds and defaults of the parameters of ``kind``, without the one of ``LATER`` that ``torchs`` lacks."""
     known = signature(torchs).parameters
     found = []
     for one in signature(kind).parameters.values():
@@ -291,6 +291,6 @@ _SILENT = [kind for kind, args in _NORMS.items() if "bias=" not in repr(getattr(
 
 
 def printed(block: Any) -> str:
-    """The repr of a block of ours, without the bias of the norms for which this torch does not print it."""
+    """The repr of one of our blocks. If this torch does not print the bias of its norms, ours is removed too."""
     kinds = "|".join(_SILENT)
     return re.sub(rf"\b((?:Lazy)?(?:{kinds})\(.*?), bias=(?:True|False)", r"\1", repr(block)) if kinds else repr(block)

@@ -10,28 +10,28 @@ from zlib import crc32
 
 
 def chosen(function: str, cases: int, one_in: int, turn: int) -> set[int]:
-    """The positions of the cases of a test function that run, of ``cases`` in all.
+    """The positions, out of ``cases``, of the cases of a test function that run.
 
-    The first case always runs. The others are cut into groups of ``one_in``, and one case of each group runs: a whole
-    sample is spread over all cases. The place in the group is another one from group to group, so that parameters which
-    alternate do not all have the same value. ``one_in`` turns that follow each other run each case once.
+    The first case always runs. The others are cut into groups of ``one_in``, and one case of each group runs. So a
+    sample is spread over all cases. The place in the group changes from group to group: otherwise parameters that
+    alternate would all have the same value. Any ``one_in`` successive turns run each case once.
     """
     positions = {start + (turn + crc32(f"{function} {start}".encode())) % one_in for start in range(1, cases, one_in)}
     return {0} | {position for position in positions if position < cases}
 
 
 def rotated(group: str, tests: int, one_in: int, turn: int) -> set[int]:
-    """The same for a group of long tests, of which none runs always.
+    """The same for a group of long tests. Here no test runs always.
 
-    The tests are cut into groups of ``one_in``, and one of each group runs. ``one_in`` turns that follow each other run
-    each test once.
+    The tests are cut into groups of ``one_in``, and one of each group runs. Any ``one_in`` successive turns run each
+    test once.
     """
     positions = {start + (turn + crc32(f"{group} {start}".encode())) % one_in for start in range(0, tests, one_in)}
     return {position for position in positions if position < tests}
 
 
 def turn_of_commit(root: Path) -> int:
-    """A number that is the same in every run of a commit, and most often another one for the next commit.
+    """A number that is the same in every run of a commit. The next commit usually has another number.
 
     Without git, as in an unpacked source distribution, it is 0.
     """

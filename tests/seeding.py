@@ -4,10 +4,10 @@ import torch
 
 
 def seed_only_what_is_there() -> None:
-    """From now on in this process, a seed goes to the kinds of device that torch finds here.
+    """Let a seed reach only the kinds of device that torch finds here, from now on in this process.
 
-    ``torch.manual_seed`` seeds every kind of device. For each that has not started it keeps the seed with the text of
-    the whole stack; to write that three times takes longer than most tests that seed.
+    ``torch.manual_seed`` seeds every kind of device. For each kind that has not started, it stores the seed with the
+    text of the whole stack. To write three such texts takes longer than most tests that seed.
     """
     for library in (torch.cuda, torch.xpu, torch.mtia):
         if not library.is_available():

@@ -1,4 +1,4 @@
-"""The mistakes of beginners in cells: the error that Python raises for each is followed by what to do about it."""
+"""Beginners' mistakes in cells: after Python's own error nbgrad prints what to do about it."""
 
 import re
 import textwrap

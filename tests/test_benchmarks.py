@@ -1,4 +1,4 @@
-"""Every case of the benchmarks runs, and its contenders compute the same numbers: that makes a ratio honest."""
+"""Every case of the benchmarks runs, and its contenders compute the same numbers: only then is a ratio fair."""
 
 import json
 import time
@@ -34,14 +34,14 @@ from benchmarks.timing import Contender, Spread, in_turns, limit, ratios
 pytestmark = pytest.mark.once
 
 NOT_HERE = ("ModuleNotFoundError", "RuntimeError: no usable devices")
-"""A peer is not installed (the tests do not ask for any), or tinygrad finds no clang."""
+"""Allowed reasons for an absent contender: a peer is not installed (the tests need none), or tinygrad has no clang."""
 
 NETWORKS = [case for case in cases.CASES if case.name in networks.NETWORKS and not case.large]
 CASES = [chains.SMALL, chains.BROADCAST, chains.BIAS, chains.ROWS, chains.DEEP, mlp.MLP, *NETWORKS]
 
 
 def check(case: Case) -> set[str]:
-    """The contenders of a case that run here agree, in three calls one after another; their names."""
+    """The contenders that run here agree in three successive calls. Returns their names."""
     made, absent = case.ready()
     unexpected = {
         name: reason
@@ -59,7 +59,7 @@ def check(case: Case) -> set[str]:
     return set(made)
 
 
-@pytest.mark.filterwarnings("ignore")  # those of the peers are no concern of ours
+@pytest.mark.filterwarnings("ignore")  # warnings of the peers do not matter here
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_contenders_compute_the_same_numbers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chains, "LENGTH", 2000)
@@ -72,7 +72,7 @@ def test_contenders_compute_the_same_numbers(case: Case, monkeypatch: pytest.Mon
 def test_everything_is_on_the_device_that_is_asked_for(
     case: Case, library: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tensor on the processor would not mix with those on the other device."""
+    """No tensor stays on the processor: it could not be used with those on the other device."""
     monkeypatch.setattr(chains, "LENGTH", 200)
     made = case.made(library.__name__, "meta")
     found = made.once()
@@ -272,14 +272,14 @@ def test_contenders_take_turns_and_the_first_one_changes() -> None:
         return Contender(lambda _: turns.append(name), lambda: None)
 
     in_turns({name: contender(name) for name in "abc"}, rounds=3, least=0.0)
-    assert "".join(turns) == "abc" + "abc" + "bca" + "cab"  # the first three say how long a call takes
+    assert "".join(turns) == "abc" + "abc" + "bca" + "cab"  # the first three calls measure how long one call takes
 
 
 @pytest.mark.parametrize("make", [watching.training, watching.chains, watching.images])
 def test_no_graph_is_open_while_another_contender_runs(
     make: Callable[..., Contender], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would make the plain program slower: torch calls the mode of a graph in whatever thread has it."""
+    """An open graph would slow the plain program down: torch calls the graph's mode in every thread that has it."""
     for name, short in (("STEPS", 2), ("CHAINS", 2), ("PASSES", 1), ("IMAGES", 2), ("SIDE", 32)):
         monkeypatch.setattr(watching, name, short)
     torchs = torch.nn.Module.__call__

@@ -1,4 +1,4 @@
-"""The pages of the docs run: their python blocks, in order, one namespace for a page, and print what the page says."""
+"""The Python blocks of each page of the docs run in order, in one namespace, and print what the page says."""
 
 import contextlib
 import io
@@ -54,20 +54,20 @@ def run(path: Path) -> None:
                 exec(code, namespace)
             if block.printed is not None:
                 assert trimmed(out.getvalue()) == trimmed(block.printed), f"{path.name}, the block at line {block.line}"
-    finally:  # a row of a page's own is not one that other tests are to check
+    finally:  # other tests must not see the rows that a page makes
         OPS.clear()
         OPS.update(table)
 
 
 def trimmed(text: str) -> list[str]:
-    """The lines without what an editor strips: blanks at their ends, and empty lines at the end of the text."""
+    """The lines without spaces at their ends, and without empty lines at the end of the text: editors remove these."""
     return [line.rstrip() for line in text.rstrip().splitlines()]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_page_runs_and_prints_what_it_says(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(DOCS.parent)  # places in messages are named from there
-    # A page runs as a script; tqdm takes this module, which other tests import, for the kernel of a notebook.
+    monkeypatch.chdir(DOCS.parent)  # messages name places relative to this folder
+    # A page runs as a script. tqdm would take it for a notebook if this module were loaded, as other tests do.
     monkeypatch.delitem(sys.modules, "ipykernel.zmqshell", raising=False)
     text = path.read_text(encoding="utf-8")
     assert blocks(text), f"{path.name} has no python block: show how it is used"
@@ -187,4 +187,4 @@ def test_a_row_that_a_page_makes_is_gone_afterwards(tmp_path: Path) -> None:
     )
     run(page)
     assert "row_of_a_page" not in OPS
-    run(page)  # would be refused if it were there
+    run(page)  # the row would be refused if it still existed

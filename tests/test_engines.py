@@ -74,7 +74,7 @@ def errors(cell: NotebookNode) -> str:
 
 @pytest.mark.parametrize("at", [2, 3, 10])
 def test_one_picture_stands_for_all_ranks(ran: NotebookNode, at: int) -> None:
-    """It is the one of the page, one after it, and one after the engines have met again."""
+    """This holds for the page's picture, for a later one, and for one after the engines have joined a new group."""
     cell = ran.cells[at]
     assert not errors(cell)
     still, live = [data for data in shown(cell) if not data["text/plain"].startswith(("[output:", "%px:"))]

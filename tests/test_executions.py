@@ -1,4 +1,4 @@
-"""A graph belongs to one run of a cell and ends with it, whoever runs cells meanwhile and however."""
+"""A graph belongs to one run of a cell and ends with it, whoever else runs cells meanwhile, and in whatever way."""
 
 import signal
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ X = "import nbgrad\nx = nbgrad.tensor(1.0, requires_grad=True)\n"
 
 
 def seen(shell: InteractiveShell, *cells: str) -> list[str]:
-    """The first words of everything that cells display."""
+    """The first words of each output that the cells display."""
     with capture_output() as captured:
         for cell in cells:
             shell.run_cell(cell)
@@ -54,7 +54,7 @@ HOSTS = {
 def test_what_runs_inside_a_recorded_cell_does_not_end_it(shell: InteractiveShell, name: str) -> None:
     inside, pictures = HOSTS[name]
     found = seen(shell, recorded("outer", f"a = x * 2\n{inside}\nd = a * 4"))
-    outer = 2 + sum(int(picture.split()[1]) for picture in pictures)  # as a with block has the ops of one inside it
+    outer = 2 + sum(int(picture.split()[1]) for picture in pictures)  # the outer graph has the inner ops too
     assert found == [*pictures, f"outer: {outer} ops"]
 
 
@@ -102,7 +102,7 @@ def test_where_no_cell_runs_nothing_is_recorded_and_the_message_says_what_to_do(
 
 def test_the_graph_stands_below_what_others_show_at_the_end_of_the_cell(shell: InteractiveShell) -> None:
     shown = lambda: shell.display_pub.publish({"text/plain": "a plot"})  # noqa: E731
-    shell.events.register("post_execute", shown)  # as matplotlib's figures in a notebook
+    shell.events.register("post_execute", shown)  # matplotlib shows its figures in this way
     try:
         assert seen(shell, recorded("below", "a = x * 2")) == ["a plot", "below: 1 op"]
     finally:
@@ -132,7 +132,7 @@ def test_another_who_follows_cells_stays_when_we_go(one_shell: InteractiveShell)
     assert "run_cell_async" not in vars(one_shell)
 
 
-# Over the protocol, where cells of subshells run at the same time, and widgets call when no cell runs.
+# Over the kernel protocol: cells of subshells run at the same time, and widgets call when no cell runs.
 
 
 @contextmanager

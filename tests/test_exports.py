@@ -1,4 +1,4 @@
-"""The functions that nbgrad has are those of the op table that torch has, and editors are told the truth about them."""
+"""nbgrad exports exactly those functions of the op table that torch has too, and editors see their true signatures."""
 
 import ast
 import inspect
@@ -55,7 +55,7 @@ nbgrad.conv5d  # type: ignore[attr-defined]
 
 
 def held(module: ModuleType) -> set[str]:
-    """What of the table a module has: rows, twins, and functions that choose a row or are made of rows."""
+    """The names in a module that come from the table: rows, twins, and functions that choose a row or use rows."""
     return set(write_functions.of_table(module))
 
 
@@ -64,7 +64,7 @@ def test_the_stubs_are_what_the_table_gives() -> None:
     need("linear_cross_entropy")
     listed = re.search(r"^torch==(\d+\.\d+)", (write.ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
     assert listed is not None
-    this = ".".join(torch.__version__.split(".")[:2])  # a newer torch may give the same page, but for its own number
+    this = ".".join(torch.__version__.split(".")[:2])  # with a newer torch only the version may differ
     changes = [
         line
         for path, made in write.made().items()
@@ -89,7 +89,7 @@ def test_a_stub_names_what_the_module_has(module: ModuleType) -> None:
 
 def test_every_row_that_torch_has_is_exported() -> None:
     there = {name for name in OPS if callable(getattr(torch, name, None)) and not name.endswith("_backward")}
-    # A function is traced as a program by the same name: it is a function of its own, which calls the row for a matrix.
+    # The function that traces programs is also called trace. For a matrix it calls the row.
     assert there - held(nbgrad) == {"trace"}
     assert float(nbgrad.trace(nbgrad.eye(3))) == 3.0
 
@@ -133,12 +133,12 @@ def test_two_functions_of_one_name_are_an_error(tmp_path: Path, monkeypatch: pyt
 def test_a_function_of_nn_takes_what_torchs_does(name: str) -> None:
     torchs = parameters(getattr(torch.nn.functional, name))
     if torchs is None or "args" in torchs:
-        return  # written in C, or chosen by an argument: it does not say what it takes
+        return  # it is written in C, or an argument chooses it: its signature is unknown
     value = getattr(nbgrad.nn.functional, name)
     ours = parameters(value)
     assert ours is not None
-    first = len(value.inputs) if isinstance(value, Op) else 0  # a row takes its inputs by torch's other names too
-    old = {"size_average", "reduce", "_stacklevel"}  # taken too, but not in torch's places
+    first = len(value.inputs) if isinstance(value, Op) else 0  # a row also accepts torch's other names of its inputs
+    old = {"size_average", "reduce", "_stacklevel"}  # nbgrad accepts these, but not in torch's positions
     theirs = [one for one in torchs if one not in old]
     assert [one for one in ours if one not in old][first : len(theirs)] == theirs[first:]
     assert isinstance(value, Op) or ({*torchs} & {"size_average", "reduce"}) <= {*ours}

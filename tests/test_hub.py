@@ -1,4 +1,4 @@
-"""The configurations of ``hub/``: both are read as JupyterHub does, and refuse what would let anyone in."""
+"""The two configurations of ``hub/``, read as JupyterHub reads them. They refuse settings that would let anyone in."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def test_docker_needs_admins_and_has_limits(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_image_is_built_from_the_project_alone() -> None:
-    """What `docker build` takes along: all that the build of a wheel and the image read, and no built file."""
+    """`docker build` gets all files that the wheel and the image need, and no built file."""
     lines = (HUB.parent / ".dockerignore").read_text().splitlines()
     taken = {line[1:] for line in lines if line.startswith("!")}
     read = {"nbgrad", "notebooks", "pyproject.toml", "setup.py", "README.md", "LICENSE", "constraints.txt"}
@@ -121,7 +121,7 @@ def test_the_hub_and_its_image_have_one_version_of_jupyterhub() -> None:
 
 
 def test_the_proxy_and_containers_reach_the_hub_under_their_own_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a container knows the name that Docker gives this computer: the proxy, which is outside, does not."""
+    """Only containers know the name that Docker gives this computer. The proxy runs outside of them and does not."""
     monkeypatch.setenv("HUB_ADMINS", "teacher")
     c = read("jupyterhub_docker.py")
     assert c.JupyterHub.hub_connect_ip == "127.0.0.1"

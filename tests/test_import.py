@@ -38,7 +38,7 @@ assert "nbgrad.optim.adam" in sys.modules and "nbgrad.widgets.view" in sys.modul
 
 
 def seen(more: str = "pass") -> str:
-    """The kernels that run while every module is imported, and then ``more``."""
+    """The kernels that run during the import of every module, and then during ``more``."""
     program = [sys.executable, "-W", "ignore", "-c", COUNTING.replace("MORE", more)]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""What tools/start.py does on a computer without a network: here with a kit whose packages do nothing but to tell."""
+"""What tools/start.py does on a computer without a network. The kit here has packages that only report their calls."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ TELLS = "import sys; print('ran', {name!r}, *sys.argv[1:])\n"
 
 @pytest.fixture
 def kit(tmp_path: Path) -> Path:
-    """A kit of one wheel, which has the modules that are run, and two lessons."""
+    """A kit with two lessons and one wheel, which has all modules that start.py runs."""
     folder = tmp_path / "kit"
     (folder / "wheels").mkdir(parents=True)
     (folder / "notebooks").mkdir()
@@ -44,7 +44,7 @@ def kit(tmp_path: Path) -> Path:
 
 def start(kit: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(kit / "start.py"), "--folder", str(kit.parent / "home"), *arguments]
-    # The wheel's modules are to be seen, not those of the tree that is tested.
+    # Python must see the wheel's modules, not those of the tested source tree.
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=own)
 
@@ -78,7 +78,7 @@ def test_a_kit_for_other_computers_says_so(kit: Path) -> None:
     assert "Linux x86_64, Python 3.11" in refused.stderr
     assert "Traceback" not in refused.stderr
 
-    assert not (kit.parent / "home" / ".venv" / "complete").exists()  # so it is tried again
+    assert not (kit.parent / "home" / ".venv" / "complete").exists()  # so the next start tries again
 
 
 @pytest.mark.rotated(6)

@@ -41,7 +41,7 @@ def test_an_engine_that_imports_the_notebook_is_caught(tmp_path: Path) -> None:
 
 
 def circles(imports: dict[str, set[str]]) -> list[list[str]]:
-    """The modules that import each other, each circle sorted."""
+    """The circles of modules that import each other. Each circle is sorted."""
     graph = rustworkx.PyDiGraph()
     at = {module: graph.add_node(module) for module in imports}
     graph.add_edges_from_no_data([(at[one], at[other]) for one in imports for other in imports[one]])

@@ -206,7 +206,7 @@ ENDED = {
         "ValueError: low >= high (line 6 of the cell, `numpy.random.default_rng().integers(5, 1)`)",
     ),
 }
-"""Cells that something else than an op ends, with what is said of it; {} stands for the error's own words."""
+"""Cells that end with an error outside of any op, and the message; {} stands for the error's own words."""
 
 
 @pytest.mark.parametrize("name", ENDED)
@@ -373,7 +373,7 @@ def test_whatever_ends_the_line_the_cell_runs_once_or_is_refused(
 ) -> None:
     run(shell, "%autograd config --view text")
     shell.user_ns["runs"] = 0
-    with capture_output() as shown:  # no history, whose database takes no lone surrogate
+    with capture_output() as shown:  # without history: its database accepts no lone surrogates
         result = shell.run_cell(f"{outer}%%autograd {ending}\nruns += 1\n{PRODUCT}")
     assert not isinstance(result.error_in_exec, RecursionError)
     if outer == "":
@@ -396,7 +396,7 @@ def test_a_magic_called_by_hand_with_any_line_comes_to_an_end(shell: Interactive
 @pytest.mark.parametrize("above", ["# a note\n", "#| echo: false\n", "\n# %% part\n", "x = 1\n", "%%time\n# a note\n"])
 def test_a_line_above_the_magic_is_refused_with_what_to_do(shell: InteractiveShell, above: str) -> None:
     result, shown = run(shell, f"{above}%%autograd --view text\nran = True")
-    assert not result.success or above.startswith("%%time")  # the one of IPython 8 prints an error and goes on
+    assert not result.success or above.startswith("%%time")  # %%time of IPython 8 prints an error and goes on
     said = "UsageError: %%autograd has to be the first line of the cell: move what stands above it, comments and #|"
     assert said in shown.stdout + shown.stderr
     assert "ran" not in shell.user_ns
@@ -424,7 +424,7 @@ shell.run_cell("%unload_ext nbgrad").raise_error()
 
 
 def test_an_ipython_without_matchers_has_all_but_completions() -> None:
-    """IPython 7, which Google's Colab runs."""
+    """Google's Colab runs this version, IPython 7."""
     done = subprocess.run([sys.executable, "-c", OLD_IPYTHON], capture_output=True, text=True, check=True, timeout=120)
     assert "old: " in done.stdout, done.stdout
 

@@ -1,4 +1,4 @@
-"""The options of the magic and of ``nbgrad.record``: one table, and every one of them does what it says in both."""
+"""The options of the magic and of ``nbgrad.record`` come from one table. Each option works in both as it says."""
 
 import re
 import shlex
@@ -71,7 +71,7 @@ def opened(captured: Any) -> str:
 
 
 def both(shell: InteractiveShell, option: str) -> list[tuple[ExecutionResult, Any, nbgrad.AutogradGraph | None]]:
-    """What an option, written as in a cell, does there and as an argument of ``record``."""
+    """The effects of an option, given as in a cell: first in a cell, then as an argument of ``record``."""
     word, *value = shlex.split(option)
     name = word.removeprefix("--").removeprefix("no-").replace("-", "_")
     field = next(field for field in TABLE if field.name == name)

@@ -1,4 +1,4 @@
-"""The wheel holds what a user needs and nothing else; compiled where a compiler is, it works plain where none is."""
+"""The wheel holds what a user needs and nothing else. With a compiler it is compiled, and without one plain Python."""
 
 import json
 import os
@@ -40,16 +40,16 @@ print(nbgrad.compiled(), table.__file__.endswith(".py"), compilation.why_not())
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what is built, because setuptools writes beside the sources."""
+    """A copy of the sources of the wheel: setuptools writes next to its sources."""
     copy = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     shutil.copytree(ROOT / "nbgrad", copy / "nbgrad", ignore=BUILT, symlinks=True)
     shutil.copytree(ROOT / "notebooks", copy / "notebooks")
-    # What Cython has translated for the environment it does not translate again, where it is newer than its source.
+    # Cython's output for the environment is copied: Cython does not translate again what is newer than its source.
     if (ROOT / "build" / "cython").is_dir():
         shutil.copytree(ROOT / "build" / "cython", copy / "build" / "cython")
-    # What npm leaves behind on a developer's machine, Python files included.
+    # npm leaves such files behind on a developer's machine, Python files among them.
     stray = copy / "nbgrad" / "widgets" / "node_modules" / "tool"
     stray.mkdir(parents=True)
     for name in ("__init__.py", "index.js"):
@@ -76,7 +76,7 @@ def test_a_cython_that_translates_the_core_wrongly_compiles_nothing(source: Path
 
 @pytest.fixture(scope="module")
 def plain(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel as it is built where no compiler works."""
+    """The wheel that is built without a working compiler."""
     return build(source, tmp_path_factory.mktemp("plain"), CC="false", CXX="false")
 
 
@@ -90,7 +90,7 @@ def compiled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(compiled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder into which the compiled wheel is installed."""
+    """The folder with the installed compiled wheel."""
     return install(compiled, tmp_path_factory.mktemp("installed"))
 
 
@@ -122,14 +122,14 @@ def pip(*arguments: object, **variables: str) -> None:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """This process's, without what it says about compiling."""
+    """This process's environment, without variables about compiling."""
     mine = {name: value for name, value in os.environ.items() if name not in {"NBGRAD_COMPILED", "PYTHONPATH"}}
     return {**mine, **variables}
 
 
 def run(site: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The program, with the package that is installed there."""
-    # -P: the folder that the test happens to run in is not searched, so the sources cannot stand in for the wheel.
+    """Run the program with the package in the folder ``site``."""
+    # -P: Python does not search the folder of the test, so the sources cannot stand in for the wheel.
     command = [sys.executable, "-P", "-c", PROGRAM, str(site)]
     return subprocess.run(
         command, cwd=site, env=environment(**variables), capture_output=True, text=True, check=False, timeout=120
@@ -137,7 +137,7 @@ def run(site: Path, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def answer(result: subprocess.CompletedProcess[str], site: Path) -> str:
-    """What the program says of the core, where everything else is right."""
+    """The program's statement about the core. Everything else must be right."""
     assert result.returncode == 0, result.stderr
     place, gradient, core = result.stdout.splitlines()
     assert place.startswith(str(site))
@@ -146,7 +146,7 @@ def answer(result: subprocess.CompletedProcess[str], site: Path) -> str:
 
 
 def wanted() -> set[str]:
-    """Every module, what editors read of it, what the build reads of it, the view's bundle, and the lessons."""
+    """Every module, the stubs for editors, the files for the build, the bundle of the view, and the lessons."""
     sources = ROOT / "nbgrad"
     files = {path for path in sources.rglob("*.*") if path.suffix in {".py", ".pyi", ".pxd", ".c", ".h", ".js"}}
     files = {path for path in files if "node_modules" not in path.parts}
@@ -197,7 +197,7 @@ def test_a_package_index_gets_no_link_that_leads_nowhere_and_both_licences(plain
 
 @pytest.mark.rotated(6)
 def test_the_tests_run_from_the_source_distribution(tmp_path: Path) -> None:
-    """They find their helpers, their data and the scripts that they test."""
+    """The tests find their helpers, their data and the scripts under test."""
     copy = tmp_path / "project"
     left = shutil.ignore_patterns(
         ".*", "build", "dist", "*.egg-info", "node_modules", "__pycache__", "*.so", "compiled.json"

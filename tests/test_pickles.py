@@ -15,7 +15,7 @@ from nbgrad import nn, optim
 from nbgrad.nn import functional
 
 FILES = sorted(Path(__file__).with_name("pickles").glob("*.pickle.xz"))
-"""By version: what was pickled by its name, as bytes."""
+"""The files, one for each version. Each maps a name to the pickled bytes."""
 
 
 def written(kind: str) -> list[Any]:
@@ -69,7 +69,7 @@ def test_tensors_and_parameters_are_read() -> None:
 
 
 def public() -> Iterator[Any]:
-    """Every function that users have, once."""
+    """Every public function, once."""
     seen = set()
     for place in (nbgrad, functional, nbgrad.linalg, nbgrad.fft, nbgrad.special):
         for name, value in vars(place).items():

@@ -97,7 +97,7 @@ def test_every_source_file_that_a_document_names_is_there(files: list[Path]) -> 
 
 
 def lost(text: str, names: list[str]) -> list[str]:
-    """The sources and folders that a text names by a part of their paths, of which there are none."""
+    """The sources and folders that a text names by a part of their paths, but that do not exist."""
     mentions = re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|pyi|pxd|ts|css|mjs)|(?:[\w-]+/)+)`", text)
     tried = [(mention, "/" + mention) for mention in mentions if not mention.startswith(("build/", "dist/"))]
     return [
@@ -208,9 +208,9 @@ COMPREHENSIONS = {"listcomp", "setcomp", "dictcomp"}
 
 
 def hidden_names(code: str) -> Iterable[str]:
-    """What one comprehension of a function binds and another one takes from outside of that function.
+    """Names that one comprehension of a function binds, and that another one takes from outside of the function.
 
-    CPython 3.12 runs comprehensions as part of the function, and 3.12.1 then takes the two for one name.
+    CPython 3.12 runs comprehensions as a part of the function. CPython 3.12.1 then confuses two such names.
     """
     tables = [symtable.symtable(code, "", "exec")]
     for table in tables:
@@ -231,11 +231,11 @@ def inlined_in(table: symtable.SymbolTable) -> list[symtable.SymbolTable]:
 
 
 SAME_NAME = {
-    # The classes of nbgrad/widgets/description/schema.py are what a page gets of the core's classes of these names.
+    # In nbgrad/widgets/description/schema.py, these are the parts of the core's classes that a page gets.
     *("Frame", "History", "Node", "Reduction", "Scope"),
-    "CTCLoss",  # the block, and the function of the user's kind that it runs
+    "CTCLoss",  # the block, and the Function that the block runs
 }
-"""Classes of one name in two files that mean one thing."""
+"""Names that two classes in two files may share, because both mean the same thing."""
 
 
 def test_no_two_classes_of_one_name_mean_different_things() -> None:

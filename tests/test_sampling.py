@@ -1,4 +1,4 @@
-"""A part of the cases runs: the same ones in every run of a commit, all of them in turns, and never none."""
+"""Only a part of the cases runs: the same one in all runs of a commit, each case in some turn, and never none."""
 
 import subprocess
 import sys

@@ -65,7 +65,7 @@ def test_a_tree_of_one_piece_goes_up_and_down() -> None:
 
 
 def test_without_latency_neither_is_faster_than_the_link() -> None:
-    """Each byte leaves a process twice, but for the part that it ends up with."""
+    """A process sends each byte twice, except for the part that it keeps in the end."""
     free = Link(1e9, 0.0)
     for processes in (2, 64, 1023):
         least = sent(SIZE, processes) / free.bandwidth

@@ -64,7 +64,7 @@ def test_the_reference_names_public_things_that_are_described() -> None:
 
 def test_the_reference_has_every_public_name_of_the_package() -> None:
     listed = {name for part in reference.PAGES["nbgrad"][1] for name in part.names}
-    others = {"suggesting"}  # how modules answer for names that they lack
+    others = {"suggesting"}  # modules use it to answer for missing names
     assert set(reference.public(nbgrad)) - listed <= others
     assert listed <= set(vars(nbgrad))
 

@@ -1,4 +1,4 @@
-"""A few cases of every sweep, in ``make test`` a fifth of them; ``make sweep`` runs others for as long as one likes."""
+"""A few cases of every sweep; ``make test`` runs a fifth of them. ``make sweep`` runs more cases for any time."""
 
 from importlib import import_module
 from random import Random

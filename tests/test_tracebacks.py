@@ -1,4 +1,4 @@
-"""Tracebacks in a notebook: the user's own lines, and not what nbgrad does between and below them."""
+"""Tracebacks in a notebook show the user's own lines, and not nbgrad's lines between and below them."""
 
 import re
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def test_an_error_of_nbgrad_shows_the_line_that_caused_it_alone(
 
 
 def stopped_in(package: str) -> Callable[..., None]:
-    """A function that stands for one of ``package``, in which the user presses the stop button."""
+    """A function of a module ``package``. The user presses the stop button while it runs."""
     namespace: dict[str, Any] = {"__name__": package}
     exec("def stop(*_, **__):\n    raise KeyboardInterrupt", namespace)
     stop: Callable[..., None] = namespace["stop"]

@@ -1,4 +1,4 @@
-"""Kernels that are forks of a warm process: they behave as others do, share its memory, and none is left behind."""
+"""Kernels that are forked from a warm process: they work as usual, share its memory, and none stays behind."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def warm(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[Any, Any]]]:
-    """Two kernels with their clients, from a warm process of their own."""
+    """Two kernels and their clients. Both kernels come from one new warm process."""
     folder = tmp_path_factory.mktemp("warm")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))  # where the warm process listens

@@ -1,4 +1,4 @@
-"""How much work a call is, by lines of nbgrad that run: the same number on a slow or busy processor."""
+"""The work of a call, as the number of nbgrad's lines that run. It is the same on a slow or busy processor."""
 
 import gc
 import sys
@@ -13,7 +13,7 @@ FOLDER = str(Path(nbgrad.__file__).parent)
 
 
 def lines(run: Callable[[], object]) -> int:
-    """Return how many lines of nbgrad's ``run`` runs, not those of tests and libraries; each turn of a loop counts."""
+    """Return how many lines of nbgrad run in ``run()``, without tests and libraries. Each round of a loop counts."""
     count = 0
 
     def inside(frame: FrameType, event: str, argument: Any) -> Any:

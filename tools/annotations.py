@@ -1,4 +1,4 @@
-"""What the parameters of the op table take, for the stub files: by name, because the table's functions are bare."""
+"""The types of the op table's parameters, by name, for the stub files: the functions there have no annotations."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -265,7 +265,10 @@ TYPES = {
     "fill_value": FLOAT,
     "win_length": "int | None",
 }
-"""What another parameter takes, by its name; a default of True, 1, 1.0 or a string says it for those that lack here."""
+"""The types of other parameters, by name.
+
+A parameter that is not here gets its type from its default: True, 1, 1.0 or a string.
+"""
 
 _ALONG = "int | Sequence[int]"
 _ALL = "int | Sequence[int] | None"
@@ -362,7 +365,7 @@ EXCEPTIONS = {
     ("cartesian_prod", "tensors"): "Array",
     ("meshgrid", "tensors"): "Array | Sequence[Array]",
 }
-"""Where a function's parameter takes something else than others of that name."""
+"""The types of parameters that differ from the type of their name in ``TYPES``."""
 
 PAIR = "tuple[Tensor, Tensor]"
 MANY = "tuple[Tensor, ...]"
@@ -381,10 +384,10 @@ RETURNS = {
     "lu": MANY,
     "multi_head_attention_forward": "tuple[Tensor, Tensor | None]",
 }
-"""What a function that is no row gives, where that is not one tensor."""
+"""What functions return that are not rows, if that is not a single tensor."""
 
 NO_NUMBERS = {"copy", "dist", "matmul", "maximum"}
-"""Rows that broadcast, where a number is an error."""
+"""Rows that broadcast, but for which a Python number as an operand is an error."""
 
 
 class Parameters(NamedTuple):
@@ -395,12 +398,12 @@ class Parameters(NamedTuple):
 
 
 def behind(function: Any) -> Any:
-    """The row that a row, its in-place twin or a function made for it stands for; a function of its own as it is."""
+    """The row of an in-place twin. A row or any other function is returned as it is."""
     return function.row if isinstance(function, InPlace) else function
 
 
 def meant(name: str, function: Any) -> Any:
-    """The function that says what another one takes, which hands on whatever it is given: that of squeeze_, squeeze."""
+    """The function whose signature counts. If ``function`` hands its arguments on, as squeeze_ does: squeeze."""
     kinds = {one.kind for one in inspect.signature(function).parameters.values()}
     return vars(ops)[name.removesuffix("_")] if Parameter.VAR_KEYWORD in kinds else function
 
@@ -421,7 +424,7 @@ def tuple_name(fields: tuple[str, ...]) -> str:
 
 
 def several() -> list[tuple[str, ...]]:
-    """The names of the outputs of all rows that give a named tuple."""
+    """The field names of every named tuple that a row returns."""
     return sorted({fields_of(row) for row in map(behind, vars(ops).values()) if isinstance(row, Op) and row.returns})
 
 
@@ -438,7 +441,7 @@ def tuples() -> Iterator[str]:
 
 
 def parameters(name: str, function: Callable[..., Any], *, method: bool) -> Parameters:
-    """What a function takes, the settings of a row also by position, as torch and nbgrad have it.
+    """The parameters of a function. The settings of a row can also be passed by position, as in torch and nbgrad.
 
     Args:
         name: what it is called.
@@ -446,7 +449,7 @@ def parameters(name: str, function: Callable[..., Any], *, method: bool) -> Para
         method: whether the first parameter is the tensor whose method it is.
     """
     row = behind(function)
-    # A row's own name says what its settings are; it may be called otherwise, and be an in-place twin.
+    # The settings go by the row's own name: ``name`` may be another name of the row, or its in-place twin.
     own = row.name.removesuffix("_") if isinstance(row, Op) else name.removesuffix("_")
     parts, unknown, required_after = [], [], False
     given = [*inspect.signature(function).parameters.values()]
@@ -478,7 +481,7 @@ _STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def _listed(one: Parameter) -> Parameter:
-    """A row's list of tensors as torch has it: one argument."""
+    """The parameter as in torch's signature: a row's ``*tensors`` is one argument, a list."""
     return one.replace(kind=Parameter.POSITIONAL_OR_KEYWORD) if one.kind is Parameter.VAR_POSITIONAL else one
 
 
@@ -541,7 +544,7 @@ WAYS = {
     "tile": [("*repeats: int | Sequence[int]", "Tensor"), ("*, dims: Sequence[int]", "Tensor")],
     "zero_": [("", "Tensor")],
 }
-"""Functions that choose what they do by how they are called: what each way takes after the tensor, and gives."""
+"""Functions with several signatures: the parameters after the tensor, and the return type, for each signature."""
 
 METHODS = {
     "view": [
@@ -549,11 +552,11 @@ METHODS = {
     ],
     "where": [("condition: Tensor | torch.Tensor, other: Operand", "Tensor")],
 }
-"""Such methods whose function has another order of arguments."""
+"""Functions of that kind whose method takes its arguments in another order."""
 
 
 def ways(name: str, function: Any, *, method: bool) -> tuple[list[tuple[str, str]], list[str]]:
-    """The parameter lists of a function with what it gives, one for each way to call it; and what has no type."""
+    """For each way to call a function its parameter list and return type; and the parameters that have no type."""
     if name in CREATED and not method:
         return [(takes, "Tensor") for takes in CREATED[name]], []
     chosen = WAYS | METHODS if method else WAYS

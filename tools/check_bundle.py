@@ -9,11 +9,11 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "nbgrad"
 WIDGETS = PACKAGE / "widgets"
 KERNELS = Path("core", "symbolic", "exports")
-"""Where the kernels of pages are, and the script that is built of them."""
+"""The folder with the kernels of exported pages, and with the script that is built from them."""
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return the bytes of every file that is built in a copy of the package, by its path there."""
+    """Return the bytes of every built file in a copy of the package, by the path of the file there."""
     built = [*(folder / "widgets" / "static").glob("*.*"), folder / KERNELS / "kernels.js"]
     return {str(path.relative_to(folder)): path.read_bytes() for path in built if path.is_file()}
 

@@ -28,7 +28,7 @@ def missing_packages() -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print what is missing; fail when something is, unless only its name was asked for."""
+    """Print what is missing, and fail if anything is. With ``--packages``, print only the names and succeed."""
     packages = missing_packages()
     if "--packages" in arguments:
         print(*packages)

@@ -1,4 +1,7 @@
-"""What the functions that make tensors take, for the stubs: they hand everything on to torch's, which say nothing."""
+"""The parameters of functions that create tensors, for the stubs.
+
+These functions hand all arguments on to torch's functions, which have no signatures.
+"""
 
 _KIND = "dtype: torch.dtype | None = None, device: torch.device | str | int | None = None, requires_grad: bool = False"
 _DRAWN = f"generator: torch.Generator | None = None, {_KIND}"
@@ -56,4 +59,4 @@ CREATED = {
     "zeros": [f"{_SIZE}, {_KIND}"],
     "zeros_like": [f"input: Array, *, {_LIKE}"],
 }
-"""The parameters of each, once for each way to call it."""
+"""For each function its parameter lists: one for each way to call it."""

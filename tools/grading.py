@@ -33,7 +33,7 @@ _HIDDEN = re.compile(r"^### BEGIN HIDDEN TESTS\n(?P<test>.*?)^### END HIDDEN TES
 
 
 def for_nbgrader(text: str) -> NotebookNode:
-    """The source notebook of a lesson for nbgrader: the solutions without outputs, in which nothing is compared."""
+    """The source notebook of a lesson for nbgrader: the solutions without outputs and without the ``proof`` cells."""
     notebook = course.build(text, solved=True)
     notebook.cells = [cell for cell in notebook.cells if "proof" not in cell.metadata.get("tags", [])]
     return notebook

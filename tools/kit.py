@@ -3,9 +3,9 @@
     python -m tools.kit build/kit                     the packages, and the lessons as notebooks and as pages
     python -m tools.kit build/kit --docs build/site   and the documents, as ``make site`` built them
 
-It needs a network and nbgrad's environment, on a computer of the same system and Python version as those that the kit
-is for: which packages there are depends on both. Of several kinds of computers, make it on one of each, into the same
-folder.
+It needs a network and nbgrad's environment. Run it on a computer with the same system and Python version as those that
+use the kit: which packages there are depends on both. For several kinds of computers, run it on one computer of each
+kind, with the same folder as the target.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def make(target: Path, docs: Path | None = None) -> None:
         subprocess.CalledProcessError: a package cannot be built or fetched, which pip has said.
     """
     wheels = target / "wheels"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]  # it says what it fetches
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]  # pip prints what it downloads
     for old in wheels.glob(f"nbgrad-*{tag()}*.whl"):
         old.unlink()
     subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), str(ROOT)], check=True)
@@ -76,9 +76,9 @@ def make(target: Path, docs: Path | None = None) -> None:
 
 
 def kind() -> str:
-    """What this computer is, as far as packages differ: system, processor and version of Python.
+    """The kind of this computer, as far as packages differ by it: system, processor and version of Python.
 
-    A package may need a late release of a version, and pip took those that this one can use.
+    The Python version is a minimum: some packages need a late patch release, and pip chose those that fit this one.
     """
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return f"{platform.system()} {platform.machine()}, Python {version} from {platform.python_version()} on"

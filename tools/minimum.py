@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == text:
         return 0
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
-    # What is said on the way compares with the environment, which this folder is to differ from.
+    # pip's messages on the way compare with the environment, but this folder is meant to differ from the environment.
     done = subprocess.run([*command, "--target", folder, *wanted], capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stderr)

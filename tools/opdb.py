@@ -38,11 +38,11 @@ TABLE = Path("build/opdb.md")
 
 
 class Broken(Result):
-    """What came of a case that did not end: it is no statement about any sample."""
+    """The result of a case that did not finish. It says nothing about any sample."""
 
 
 Work = tuple[str, int | None, int | None]
-"""What ``check`` is called with: a case, at most how many samples, only which sample."""
+"""The arguments of ``check``: a case, the largest number of samples, and the only sample to run."""
 
 
 def run(
@@ -53,7 +53,7 @@ def run(
     function: Callable[..., Result] = check,
     ready: Callable[[], None] | None = None,
 ) -> Iterator[Result]:
-    """Run ``function(*arguments)`` for each of ``work`` in processes of their own, and give the results in order.
+    """Run ``function(*arguments)`` for each item of ``work``, in separate processes. Yield the results in order.
 
     Args:
         work: the arguments.
@@ -76,7 +76,7 @@ def run(
 
 
 def prepare() -> None:
-    """Make a process ready: one thread each, and torch's op database, which takes seconds to import."""
+    """Make a process ready: set torch to one thread, and import torch's op database, which takes seconds."""
     warnings.simplefilter("ignore")  # torch's samples use what torch deprecates
     torch.set_num_threads(1)
     seed_only_what_is_there()
@@ -114,7 +114,7 @@ def report(results: list[Result], skipped: Iterable[str]) -> str:
 
 
 def summary(results: list[Result]) -> list[str]:
-    """One line for float64, and one for complex128."""
+    """One line about the cases in float64, and one about the cases in complex128."""
     real = [result.agrees for result in results if not result.case.endswith(COMPLEX)]
     wide = [result.agrees for result in results if result.case.endswith(COMPLEX)]
     return [
@@ -136,7 +136,7 @@ def row(name: str, real: Result | None, wide: Result | None) -> list[str]:
 
 
 def missing(results: list[Result]) -> list[list[str]]:
-    """What keeps entries from agreeing, by how many it keeps."""
+    """The reasons why entries do not agree, the most frequent first."""
     kept = defaultdict(set)
     for result in results:
         for _, reason in result.reasons:
@@ -157,7 +157,7 @@ PATTERNS = {
 
 
 def kind(reason: str) -> str:
-    """What a reason amounts to, without what is particular to one sample."""
+    """The kind of a reason: its text without the details of one sample."""
     for pattern, text in PATTERNS.items():
         if found := re.search(pattern, reason):
             return text.format(*found.groups())
@@ -179,10 +179,10 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def chosen(patterns: list[str]) -> list[str]:
-    """The cases by these names: of an entry, of a function with all its variants, or with wildcards.
+    """The cases that these patterns name: an entry, a function with all its variants, or a name with wildcards.
 
     Raises:
-        SystemExit: there is none by one of the names.
+        SystemExit: a pattern matches no case.
     """
     known = cases()
     if not patterns:

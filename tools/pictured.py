@@ -13,14 +13,14 @@ from nbgrad.widgets.description.schema import Description
 
 
 class Block(nn.Module):
-    """Two layers and a way around them."""
+    """Two layers and a skip connection around them."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.wide, self.back = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
     def forward(self, x: nbgrad.Tensor) -> nbgrad.Tensor:
-        """What comes through the layers is added to what went in."""
+        """Add the input to the output of the two layers."""
         through: nbgrad.Tensor = self.back(self.wide(x).tanh())
         return x + through
 
@@ -48,7 +48,7 @@ class TorchBlock(torch.nn.Module):
         self.bn2 = torch.nn.BatchNorm2d(channels)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Two convolutions and a way around them."""
+        """Two convolutions and a skip connection around them."""
         through = torch.relu(self.bn1(self.conv1(x)))
         return torch.relu(self.bn2(self.conv2(through)) + x)
 
@@ -80,7 +80,7 @@ def own_model() -> Description:
 
 
 def trained(steps: int, blocks: int, *, adam: bool = False) -> Description:
-    """A residual network that learned for so many steps, the second half of them with a tenth of the rate."""
+    """A residual network after ``steps`` steps. The second half of the steps has a tenth of the learning rate."""
     nbgrad.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 8), *[Block(8) for _ in range(blocks)], nn.Linear(8, 3))
     points = torch.randn(256, 4)

@@ -26,7 +26,7 @@ from zipfile import ZipFile
 KIT = Path(__file__).resolve().parent
 OLDEST = (3, 11)
 SHARED = ("notebooks", "pages", "docs", "start.py", "kinds.txt", "README.txt")
-"""What a shared installation has of the kit; its packages are installed."""
+"""The files of the kit that a shared installation copies. Not the packages: they are already installed."""
 
 
 def python_of(folder: Path) -> Path:
@@ -35,7 +35,7 @@ def python_of(folder: Path) -> Path:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether the environment in ``folder`` is there, and all of it."""
+    """Whether the environment in ``folder`` exists and is complete."""
     return (folder / ".venv" / "complete").exists()
 
 
@@ -75,12 +75,12 @@ def unpacked_size(wheel: Path) -> int:
 
 
 class Progress:
-    """Says how much of a folder is there while something fills it: each tenth on a line.
+    """Prints how much of a folder is there while it is filled: a line for each tenth.
 
     Args:
         folder: what is filled.
         whole: how many bytes are to come.
-        poll: so many seconds lie between two looks.
+        poll: the seconds between two looks at the folder.
 
     Attributes:
         said: how many tenths it has said.
@@ -109,7 +109,7 @@ class Progress:
 
 
 def size_of(folder: Path) -> int:
-    """How many bytes the files of a folder have; one that goes while it is looked at has none."""
+    """How many bytes the files of a folder have. A file that disappears during the count is left out."""
     size = 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -134,7 +134,7 @@ def share(folder: Path) -> None:
     python = install(folder)
     print("compiling, so that no user has to", flush=True)
     compiled = [str(python), "-m", "compileall", "-qq", "-j", "0", "-x", "/tests/", str(folder / ".venv")]
-    subprocess.run(compiled, check=False)  # a template that is no Python fails, and is never imported
+    subprocess.run(compiled, check=False)  # a template that is not valid Python fails; nobody imports it
     for name in SHARED:
         if (KIT / name).is_dir():
             shutil.copytree(KIT / name, folder / name, dirs_exist_ok=True)
@@ -156,12 +156,12 @@ def protect(path: Path) -> None:
 
 
 def copy_lessons(folder: Path) -> Path:
-    """Put the lessons into ``folder``, next to what was changed there, and return where they are."""
+    """Put the lessons into ``folder`` and return their folder. A notebook that is already there stays as it is."""
     lessons = folder / "notebooks"
     lessons.mkdir(exist_ok=True)
     for lesson in sorted((KIT / "notebooks").glob("*.ipynb")):
         if not (lessons / lesson.name).exists():
-            shutil.copyfile(lesson, lessons / lesson.name)  # not its mode: a shared one may not be written to
+            shutil.copyfile(lesson, lessons / lesson.name)  # without its mode: in a shared installation it is read-only
     return lessons
 
 

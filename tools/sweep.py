@@ -26,7 +26,7 @@ from tests.seeding import seed_only_what_is_there
 
 FOLDER = Path(__file__).parents[1] / "tests" / "sweeps"
 GRACE = 120.0
-"""How many seconds a process may take longer than it was given before it counts as hanging."""
+"""How many seconds after its own time limit a process counts as hanging."""
 
 
 class Failure(NamedTuple):
@@ -38,7 +38,7 @@ class Failure(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a number of cases of one sweep came to."""
+    """The results of some cases of one sweep."""
 
     sweep: str
     cases: int
@@ -51,7 +51,7 @@ def names() -> list[str]:
 
 
 def run(sweep: str, seed: int, *, cases: int | None = None, seconds: float = float("inf")) -> Outcome:
-    """Run a sweep from one seed on, until so many cases or seconds are over, and go on after a failure."""
+    """Run the cases of a sweep from ``seed`` on, up to a number of cases or seconds. A failure does not end the run."""
     check = import_module(f"tests.sweeps.{sweep}").check
     end = monotonic() + seconds
     done, failures = 0, []
@@ -62,7 +62,7 @@ def run(sweep: str, seed: int, *, cases: int | None = None, seconds: float = flo
         done += 1
         try:
             check(Random(number))
-        except Exception:  # whatever it is, it is what the case came to
+        except Exception:  # any error at all is the result of the case
             failures.append(Failure(sweep, number, traceback.format_exc()))
     return Outcome(sweep, done, failures)
 
@@ -75,7 +75,7 @@ def prepare() -> None:
 
 
 def run_all(sweeps: list[str], seed: int, *, seconds: float, cases: int | None, jobs: int = 2) -> list[Outcome]:
-    """Run sweeps side by side, each in a process of its own; one that dies or hangs is a failure of its own."""
+    """Run sweeps side by side, each in its own process. A process that dies or hangs counts as a failure."""
     with ProcessPool(jobs, max_tasks=1, initializer=prepare, context=get_context("spawn")) as pool:
         settings = {"cases": cases, "seconds": seconds}
         begun = [

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-os.environ["NBGRAD_COMPILED"] = "0"  # of compiled functions Python cannot tell what they were made of
+os.environ["NBGRAD_COMPILED"] = "0"  # Python cannot see the signatures behind compiled functions
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the table of this checkout, also where nbgrad is not installed
 
@@ -13,13 +13,13 @@ from tools import write_functions, write_methods, write_ops, write_parity, write
 
 
 def made() -> dict[Path, str]:
-    """Every file with what is to stand in it."""
+    """Every generated file with its new text."""
     pages = {module.PAGE: module.page() for module in (write_ops, write_parity)}
     return {write_methods.STUB: write_methods.stub(), **write_functions.stubs(), **pages, **write_view.made()}
 
 
 def main() -> None:
-    """Write what differs, and name what cannot be written well."""
+    """Write the files whose text changed. Name the parameters that have no type."""
     if nbgrad.compiled():  # compiled functions do not say what they call
         sys.exit("the stubs are made from the plain core: run make write, or NBGRAD_COMPILED=0 python tools/write.py")
     for path, text in made().items():

@@ -1,6 +1,6 @@
-"""Write the stub files of the functions, what type checkers and editors read of ``nbgrad.conv2d``, from the op table.
+"""Write the stub files of the functions from the op table: type checkers and editors read ``nbgrad.conv2d`` there.
 
-One file holds the signatures, that of the package of the op table; those of torch's modules name what they have of it.
+One stub, that of the op table's package, holds the signatures. The stubs of torch's modules import their names from it.
 Run it after a change of the table, with all that is made from it: python tools/write.py
 """
 
@@ -36,7 +36,7 @@ def stubs() -> dict[Path, str]:
 
 
 def unknown() -> list[str]:
-    """Parameters without a type: add it to tools/annotations.py."""
+    """The parameters without a type: add their types to tools/annotations.py."""
     return table()[1]
 
 
@@ -46,7 +46,7 @@ def path_of(module: ModuleType) -> Path:
 
 
 def of_table(module: ModuleType) -> dict[str, Any]:
-    """What a module has of the op table, by name."""
+    """The names in a module that come from the op table, with their values."""
     return {
         name: value
         for name, value in sorted(vars(module).items())
@@ -55,7 +55,7 @@ def of_table(module: ModuleType) -> dict[str, Any]:
 
 
 def table() -> tuple[str, list[str]]:
-    """The signatures of all functions of the table, and what has no type yet."""
+    """The signatures of all functions of the table, and the parameters that have no type yet."""
     missing: list[str] = []
     kinds = "".join(f"    {name},\n" for name in ["Array", "Number", "Operand", *map(tuple_name, several())])
     doc = f'"""The functions of the op table. {MADE}"""\n'
@@ -67,7 +67,7 @@ def table() -> tuple[str, list[str]]:
 
 
 def contents(module: ModuleType) -> str:
-    """The names that a module has: those of the table from there, others with their signature."""
+    """The stub of a module. It imports the names of the op table, and gives every other name its signature."""
     first = (module.__doc__ or "").split("\n")[0]
     held = of_table(module)
     known = {id(value): name for name, value in of_table(ops).items()}

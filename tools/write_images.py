@@ -23,12 +23,12 @@ IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
 
 def found(tab: Page, name: str) -> Locator:
-    """What has this name for tests."""
+    """The element that has this test id."""
     return tab.get_by_test_id(f"nbgrad-{name}")
 
 
 def stepping(tab: Page) -> Locator:
-    """The step in which the first of two paths comes to where they meet."""
+    """Go to the step at which the first of two paths reaches the point where they meet."""
     found(tab, "steps").click()
     while "path 1 of 2 that meet here" not in found(tab, "details").inner_text():
         found(tab, "next").click()
@@ -57,7 +57,7 @@ LOOKS: dict[str, Callable[[Page], Locator]] = {
     "history": compared,
     "updates": updates,
 }
-"""What of each picture is written, after the buttons that show it."""
+"""For each picture the element that is written; the function first presses the buttons that show it."""
 
 
 @contextmanager

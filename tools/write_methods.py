@@ -39,7 +39,7 @@ def stub() -> str:
 
 
 def unknown() -> list[str]:
-    """Parameters without a type: add it to tools/annotations.py."""
+    """The parameters without a type: add their types to tools/annotations.py."""
     return text()[1]
 
 
@@ -62,12 +62,12 @@ def formatted(source: str, path: Path) -> str:
 
 
 def functions(kind: type) -> list[tuple[str, FunctionType]]:
-    """What is a method in the class itself, by name."""
+    """The methods that a class itself defines, by name."""
     return [(name, value) for name, value in sorted(vars(kind).items()) if isinstance(value, FunctionType)]
 
 
 def method(name: str, value: Any, missing: list[str]) -> Iterator[str]:
-    """The text of one method, once for each way to call it; of a property; nothing for what is neither."""
+    """The stub text of a method, once for each way to call it, or of a property. Other values have none."""
     if isinstance(value, property):
         yield f"    @property\n{written(name, 'self', 'Tensor', first(value.__doc__))}"
     if not isinstance(value, FunctionType):
@@ -83,14 +83,14 @@ def method(name: str, value: Any, missing: list[str]) -> Iterator[str]:
 
 
 def first(doc: str | None) -> str:
-    """The first line of a docstring: what a method is for stands whole where its function is."""
+    """The first line of a docstring. The whole docstring stands at the function itself."""
     return inspect.cleandoc(doc or "").split("\n")[0]
 
 
 def operator(name: str, function: FunctionType) -> str:
     """The text of a Python operator."""
     operands = len(inspect.signature(function).parameters) - 1
-    if name in {"__eq__", "__ne__"}:  # of anything else than a tensor or a number Python itself says that it differs
+    if name in {"__eq__", "__ne__"}:  # Python answers for operands that are neither tensors nor numbers: they differ
         return f"    def {name}(self, other: Any) -> Tensor: ...  # type: ignore[override]\n"
     kind = "Array" if "matmul" in name else "Operand"
     return f"    def {name}(self{f', other: {kind}' * operands}) -> Tensor: ...\n"

@@ -65,7 +65,7 @@ def folder(package: ModuleType) -> str:
 
 
 def group(module: ModuleType) -> str:
-    """One module: its rows as a table, and by name what else it has."""
+    """One module: its rows as a table, and its other names as lists."""
     path = module.__name__.removeprefix(f"{ops.__name__}.").replace(".", "/")
     level, name = "#" * (2 + path.count("/")), path.rpartition("/")[2]
     held = [row for row in OPS.values() if row.forward.__module__ == module.__name__]
@@ -84,7 +84,7 @@ def group(module: ModuleType) -> str:
 
 
 def shown(rows: list[Op]) -> list[Op]:
-    """Rows that somebody calls: not those that only the gradient of another one is."""
+    """Rows that users call: not the rows that are only the gradient of another row."""
     return [row for row in rows if not row.name.endswith("_backward")]
 
 
@@ -98,7 +98,7 @@ def functions(module: ModuleType) -> list[str]:
 
 
 def aliases(module: ModuleType) -> list[str]:
-    """Other names of rows, with the row's own."""
+    """The other names of rows, each followed by the row's own name."""
     rows = {name: row for name, row in vars(module).items() if isinstance(row, Op) and name not in OPS}
     return [f"{name} ({row.name})" for name, row in rows.items() if vars(ops).get(name) is row]
 

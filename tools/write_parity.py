@@ -25,7 +25,7 @@ MODULES: dict[ModuleType, ModuleType] = {
     torch.optim.lr_scheduler: optim.lr_scheduler,
     torch.optim.swa_utils: optim.swa_utils,
 }
-"""torch's modules, each with ours."""
+"""torch's modules, each with nbgrad's module of the same purpose."""
 
 MISSING = {
     "Container": "torch has deprecated it: `Module` does the same",
@@ -96,7 +96,7 @@ def names(module: ModuleType) -> list[str]:
 
 
 def extra() -> list[str]:
-    """The modules of ours that torch.nn has not."""
+    """The modules that nbgrad.nn has and torch.nn does not have."""
     return [
         name
         for name, value in vars(nn).items()

@@ -26,7 +26,7 @@ PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(No
 
 
 def made() -> dict[Path, str]:
-    """Every file with what is to stand in it."""
+    """Every generated file with its new text."""
     return {
         SOURCES / "description.ts": interfaces(),
         SOURCES / "constants.ts": constants(),

@@ -100,7 +100,7 @@ def sources(core: Path, module: str) -> list[Path]:
 def modules(core: Path) -> list[str]:
     """The modules that can be compiled, by their names below ``nbgrad.core``, as ``engine.node``."""
     found = []
-    for folder, _, files in os.walk(core):  # each import asks, and a glob of pathlib's takes longer
+    for folder, _, files in os.walk(core):  # it runs at each import, and pathlib's glob is slower
         rooms = Path(folder).relative_to(core).parts
         found += [".".join([*rooms, name.rpartition(".")[0]]) for name in files if name.endswith((".pxd", ".c"))]
     return sorted(found)

@@ -9,8 +9,8 @@ from pathlib import Path
 from stat import S_IMODE, S_ISREG
 
 _NOT_REPLACED = (EACCES, EPERM, EBUSY, EXDEV)
-"""The errors of a system that cannot replace a file, but may let it be written: its folder takes no new file, it is
-itself the place where a file of another system stands, or it belongs to someone else in a folder for all."""
+"""The errors of a system that cannot replace a file, but may let it be written: its folder takes no new file, another
+file system is mounted at its path, or it belongs to someone else in a folder for all."""
 
 
 def replace_file(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:

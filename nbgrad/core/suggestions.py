@@ -9,7 +9,7 @@ from typing import Any
 
 def nearest(given: str, known: Iterable[str]) -> str:
     """A question after the one of ``known`` that ``given`` may have been meant to be; empty if there is none."""
-    names = sorted(known, key=lambda name: name[:1] == given[:1])  # of Tensor and tensor, the one written as given
+    names = sorted(known, key=lambda name: name[:1] == given[:1])  # of Tensor and tensor, the one with its first letter
     plain = {name.lower().lstrip("-"): name for name in names}
     found = get_close_matches(given.lower().lstrip("-"), plain, n=1)
     return f"; did you mean {plain[found[0]]}?" if found else ""

@@ -50,7 +50,7 @@ class Outcome:
 
 
 def _sentence(reason: str) -> str:
-    """A reason with the one mark at its end: a question and ``...`` have theirs."""
+    """The reason, with a period added if no punctuation mark is at its end."""
     return reason if reason.endswith((".", "?", "!")) else f"{reason}."
 
 
@@ -63,7 +63,8 @@ def check(number: str | float, answer: Any) -> Outcome:
             function, a graph.
 
     Returns:
-        An ``Outcome``, true where the answer is right. As the last line of a cell it is shown.
+        An ``Outcome``, which is true if the answer is right. A notebook displays it if the call is the last line of a
+        cell.
 
     Raises:
         KeyError: there is no such exercise.
@@ -82,11 +83,11 @@ def check(number: str | float, answer: Any) -> Outcome:
 
 
 def unanswered(answer: Any) -> str:
-    """Where the ``...`` of an exercise is still to be replaced; empty where it is not.
+    """A sentence that says which ``...`` of an exercise must still be replaced. It is empty if none must be.
 
     Args:
-        answer: ``...`` itself, a list, tuple or dict that has one, a function with nothing else in it, or a class that
-            has such a function.
+        answer: any answer. These are not answered yet: ``...`` itself, a list, tuple or dict that contains ``...``, a
+            function that does nothing, and a class with such a function.
     """
     parts = answer.values() if isinstance(answer, Mapping) else answer if isinstance(answer, list | tuple) else ()
     if answer is ... or any(part is ... for part in parts):

@@ -1,6 +1,6 @@
 """The patients of lesson 13: twelve small trainings, each with one fault, recorded so that they can be examined.
 
-The fault is not written down anywhere: what a patient has is what the findings of its graph say.
+The fault is not written down anywhere: the findings of a patient's graph say what it is.
 """
 
 import inspect
@@ -63,7 +63,7 @@ class Patient:
         frames = list(self.graph.history)
         for at, row in enumerate(frames[-1].parameters if frames else ()):
             gradient = "no gradient" if row.gradient is None else f"gradient {row.gradient:.1e}"
-            # The history has the updates of some of the steps: the last one that it has.
+            # The history has the updates of only some steps. The last of these is shown.
             updates = [one.parameters[at].update for one in frames if len(one.parameters) > at]
             known = [update for update in updates if update is not None]
             update = f"update {known[-1]:.1e} of its size" if known else "no update"
@@ -86,7 +86,7 @@ def admit(name: str) -> Patient:
     if name not in _TRAININGS:
         raise KeyError(f"there is no patient {name!r}, only {', '.join(_TRAININGS)}")
     before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)  # no training may depend on the last digit of a processor
+    torch.set_default_dtype(torch.float64)  # no training may depend on how a processor rounds
     try:
         return _recorded(name)
     finally:
@@ -105,7 +105,7 @@ def _recorded(name: str) -> Patient:
 
 
 def _fit(optimizer: Any, loss_of: Callable[[], Any], steps: int = 20) -> Trained:
-    """The loop that is right, on the loss that ``loss_of`` computes anew in each step."""
+    """A correct training loop. ``loss_of`` computes the loss anew in each step."""
     losses = []
     for _ in range(steps):
         loss = loss_of()

@@ -18,7 +18,7 @@ class Exercise:
     """One exercise.
 
     Attributes:
-        number: of the lesson and of the exercise in it, as "4.2".
+        number: the number of the lesson, a point, and the number of the exercise in the lesson, as "4.2".
         title: a few words.
         task: what to do, and in which form the answer is expected.
         judge: takes an answer, and gives how it is wrong; None where it is right.
@@ -37,7 +37,10 @@ class Exercise:
     def __post_init__(self) -> None:
         lesson, _, place = self.number.partition(".")
         if not (lesson.isdecimal() and place.isdecimal()):
-            raise ValueError(f"{self.number!r}: the number of an exercise is that of its lesson and its own, as '4.2'")
+            raise ValueError(
+                f"{self.number!r}: the number of an exercise is the number of its lesson, a point, and a number in "
+                "this lesson, as '4.2'"
+            )
 
 
 _added: dict[str, Exercise] = {}

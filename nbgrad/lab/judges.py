@@ -70,7 +70,7 @@ class NumbersJudge:
 class ValuesJudge:
     """Judges several values with names: a dict, or a graph's gradients.
 
-    A list is refused, also with the right numbers: the cells below read the values by their names.
+    A list is refused, even if its numbers are right: later cells of the notebook read the values by their names.
 
     Attributes:
         right: computes the right values, by name; it is called when an answer is checked.
@@ -98,7 +98,7 @@ class ValuesJudge:
         return Deviation(found.kind, f"the {self.what} of {name}: {found}{more}")
 
     def _whole(self, given: Mapping[str, Any], right: Mapping[str, Any]) -> Deviation | None:
-        """The fault that all of them share: the sign, a factor, their order."""
+        """The fault that all values share: the sign, a factor, their order. None if they share none."""
         try:
             values = [[float(numbers_of(one[name])) for name in right] for one in (given, right)]
         except (TypeError, ValueError, RuntimeError):
@@ -108,7 +108,7 @@ class ValuesJudge:
 
 
 def named(answer: Any, names: Sequence[str], what: str) -> "dict[str, Any] | Deviation":
-    """The values of an answer by ``names``, or the fault of its form."""
+    """The values of an answer, by name; or a ``Deviation`` if the answer does not have the expected form."""
     listed = ", ".join(names)
     if isinstance(answer, AutogradGraph) and what == "gradient":
         found = {record.name: record.gradient for record in answer.records if record.gradient is not None}
@@ -122,7 +122,7 @@ def named(answer: Any, names: Sequence[str], what: str) -> "dict[str, Any] | Dev
 
 
 def in_order(answer: Any, names: Sequence[str], expected: str) -> "list[Any] | Deviation":
-    """The values of a dict in the order of ``names``, or of a list as it is; or the fault of the form."""
+    """The values of a dict in the order of ``names``, or a list as it is; else a ``Deviation`` that says why not."""
     if isinstance(answer, Mapping):
         return _lacking(answer, names) or [answer[name] for name in names]
     if isinstance(answer, Sequence) and not isinstance(answer, str):
@@ -155,7 +155,7 @@ class FunctionJudge:
     """Judges a function by what it gives for some arguments.
 
     Attributes:
-        cases: makes them; it is called when an answer is checked.
+        cases: makes the calls to judge; it is called when an answer is checked.
         form: how the function is written, as "unbroadcast(gradient, shape)".
         explain: says more of a wrong result, where it can: it gets the function's result and the case.
     """
@@ -170,7 +170,7 @@ class FunctionJudge:
             return _no_function(self.form)
         for case in self.cases():
             try:
-                with catch_warnings(action="ignore"):  # of shapes that do not pair, for one: the reason says more
+                with catch_warnings(action="ignore"):  # such as one about shapes: the reason says more
                     got = answer(*case.arguments)
             except Exception as error:  # whatever the student's function raises is the answer's fault
                 return raised(case.said, error)
@@ -203,8 +203,8 @@ class GradientsJudge:
         case: makes the arguments, and the right gradients in the order in which they are judged; it is called when an
             answer is checked.
         form: how the function is written, as "by_hand(g, x, weight)".
-        explain: says more of a wrong gradient, where it can: it gets its name, all that the function gave, all that is
-            right, and the arguments.
+        explain: says more about a wrong gradient, if it can. Its arguments are the name of this gradient, all gradients
+            that the function returned, all right gradients, and the arguments of the function.
     """
 
     case: Callable[[], tuple[tuple[Tensor, ...], dict[str, Any]]]
@@ -251,7 +251,7 @@ def slip(got: Any, slips: Iterable[tuple[Any, str, str]]) -> Deviation | None:
 
 
 def slope_of(value: Tensor, x: Tensor) -> Tensor:
-    """The gradient of ``value`` by ``x``, with a history, so that it can be derived again.
+    """The gradient of ``value`` with respect to ``x``, with a history, so that it can be differentiated again.
 
     Raises:
         ValueError: ``value`` does not depend on ``x``.

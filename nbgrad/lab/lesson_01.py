@@ -88,7 +88,8 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
     curve, at = case.arguments
     value, right = float(numbers_of(curve(at))), float(case.right)
     if difference(got, value) is None:
-        return Deviation("numbers", "that is the value of the function there: compare it with the value beside it")
+        text = "that is the value of the function there: compare it with the value at a point close by"
+        return Deviation("numbers", text)
     try:
         found = float(numbers_of(got))
     except (NoNumbers, RuntimeError, ValueError):
@@ -97,7 +98,8 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
         text = "it is 0, as if nothing moved. Rounding leaves nothing of a nudge like 1e-20: take about 0.0001"
         return Deviation("zero", text)
     if curve is not _square and difference(found, 2 * at) is None:
-        return Deviation("numbers", "it is 2 * x, which is the slope of x * x alone: it has to come from the function")
+        text = "it is 2 * x, which is the slope of x * x alone: compute the slope of the given function"
+        return Deviation("numbers", text)
     ratio = found / right if right else 1.0
     if (wrong := _about_distance(ratio)) is not None:
         return wrong
@@ -190,7 +192,8 @@ EXERCISES = (
     Exercise(
         "1.2",
         "A slope by nudging",
-        "Write slope(function, x): how fast function(x) changes at x, from two of its values that lie close together.",
+        "Write slope(function, x): how fast function(x) changes at x. Compute it from two values of the function, at "
+        "points that lie close together.",
         FunctionJudge(_nudges, "slope(function, x)", _about_slope),
         (
             "Move x by a small number h, and see how much the value changes.",
@@ -205,8 +208,8 @@ EXERCISES = (
         f"{RATE} or less. Give the four new values, as a dict.",
         _rises,
         (
-            "A gradient says by how much L rises, if its value grows by a little. In which direction do you move a "
-            "value whose gradient is negative?",
+            "The gradient of a value says how much L rises if the value grows a little. In which direction do you move "
+            "a value whose gradient is negative?",
             "The new value is the old one plus the rate times the gradient, for each of the four.",
             "Take the gradients of 1.1 and a rate of 0.01. Learning goes the other way: it wants the loss to fall.",
         ),

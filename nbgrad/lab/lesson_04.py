@@ -53,7 +53,7 @@ def _mark(answer: Any, shape: tuple[int, ...], own: tuple[int, ...]) -> Deviatio
     if outside := [dim for dim in dims if not -len(shape) <= dim < len(shape)]:
         sizes = tuple(dims) == own  # a shape in the place of dimensions
         counted = ": dimensions are counted from 0" if outside == [len(shape)] else ""
-        counted = ": that is its shape, and dimensions are asked for" if sizes else counted
+        counted = ": that is the shape of this input, and dimensions are asked for" if sizes else counted
         return Deviation("shape", f"x has {len(shape)} dimensions, and none with the number {outside[0]}{counted}")
     said, right = {dim % len(shape) for dim in dims}, set(_sums(shape, own))
     if said == right:
@@ -63,10 +63,10 @@ def _mark(answer: Any, shape: tuple[int, ...], own: tuple[int, ...]) -> Deviatio
     if said == set(range(len(shape))) - right:
         return Deviation("order", "these are the dimensions that stay: the others are summed")
     if said < right:
-        return Deviation("element", "a dimension is missing: it was stretched along more than these")
+        return Deviation("element", "a dimension is missing: this input was stretched along more than these")
     if said > right:
         return Deviation("element", "one of these dimensions is too many: along it this input has its own values")
-    return Deviation("numbers", "it was stretched along other dimensions: write the two shapes right-aligned")
+    return Deviation("numbers", "this input was stretched along other dimensions: write the two shapes right-aligned")
 
 
 def _one_less(answer: Any) -> tuple[int, ...] | None:

@@ -172,7 +172,8 @@ def _of_network(net: Module, images: Tensor, scores: Tensor, labels: Tensor, ben
     if not _goes_around(net, images, inner):
         return Deviation(
             "element",
-            "as a test the weights of the layers were set to 0, and nothing of the image arrived: keep a way around",
+            "as a test the weights of the layers were set to 0, and nothing of the image reached the scores: keep a "
+            "way around each layer",
         )
     return _after_steps(net, images, labels, _size_of(scores))
 
@@ -204,7 +205,7 @@ def _after_steps(net: Module, images: Tensor, labels: Tensor, size: float) -> De
     if losses[-1] > losses[0] + 1:
         text = "what the blocks add is still too large, or changes too much in a step"
         scores = f"The scores of the fresh network have the size {size:.2g}"
-        return Deviation("numbers", f"in twenty steps the loss rises, but it has to fall: {text}. {scores}")
+        return Deviation("numbers", f"in twenty steps the loss rises by more than 1: {text}. {scores}")
     return None
 
 
@@ -290,7 +291,7 @@ EXERCISES = (
         (
             "Each sigmoid multiplies the gradient by its slope. Where is a sigmoid steepest?",
             "With h = sigmoid(x) the slope is h * (1 - h). For which h between 0 and 1 is that largest?",
-            "Factors in a row multiply: a power of the number of layers.",
+            "Factors in a row multiply. Equal factors give a power, and its exponent is the number of layers.",
         ),
     ),
     Exercise(
@@ -298,8 +299,8 @@ EXERCISES = (
         "Fifty layers",
         f"Write deep_cured(layers): a network that takes images of 64 numbers and gives 10 scores. The argument is the "
         f"number of its layers of nn.Linear({_WIDTH}, {_WIDTH}) and ReLU, each with a way around it. With {_LAYERS} "
-        "layers its values may not explode, each layer has to get a gradient, and in twenty steps of SGD with lr=0.01 "
-        "and momentum=0.9 the loss may neither rise nor end in NaN.",
+        "layers its values must not explode, each layer has to get a gradient, and in twenty steps of SGD with lr=0.01 "
+        "and momentum=0.9 the loss must neither rise by more than 1 nor end in NaN.",
         _cured,
         (
             "x + f(x) is larger than x. By how much, after fifty times? Print the size of the values after each block.",
@@ -315,7 +316,7 @@ EXERCISES = (
         "that. Write "
         "gain(activation): the factor by which the weights have to be larger. Measure it: give the activation "
         "100,000 normal numbers or more, as nbgrad.randn makes them, and compute the mean square of its results. An "
-        "answer may be off by ",
+        f"answer may be off by {_CLOSE:.0%}.",
         _measured,
         (
             "Normal numbers have the mean square 1. Which mean square do they have after the activation?",

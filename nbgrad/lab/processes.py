@@ -41,16 +41,16 @@ if __name__ == "__main__":
 """
 
 _LOOPBACK = {"linux": "lo", "darwin": "lo0"}
-"""The network inside of the computer, by platform: no other network is needed."""
+"""The name of the loopback interface, by platform: the processes need no other network."""
 
 LIMIT = 120.0
 """Seconds after which processes that still run are ended."""
 
 SAID = 6
-"""So many lines of what a process wrote at its end are in the message: its error, and where it was raised."""
+"""How many of the last lines that a process wrote are in the message: its error, and where it was raised."""
 
 GRACE = 10.0
-"""Seconds that the others have to end by themselves, once one has failed."""
+"""After one process has failed, the others get this many seconds to end by themselves."""
 
 
 class Finished(NamedTuple):
@@ -94,7 +94,7 @@ def run(main: Callable[[], object], *others: Callable[..., Any], size: int = 2) 
     """Run ``main()`` in processes of one group, and print what they print, rank by rank, when all have ended.
 
     Args:
-        main: what each process calls; ``torch.distributed.get_rank()`` says which one it is in.
+        main: what each process calls; there ``torch.distributed.get_rank()`` returns the rank of the process.
         others: the functions that ``main`` needs, and those that they need.
         size: how many processes.
 
@@ -124,7 +124,7 @@ def run(main: Callable[[], object], *others: Callable[..., Any], size: int = 2) 
 
 
 def _started(stack: ExitStack, folder: Path, rank: int, size: int) -> "subprocess.Popen[bytes]":
-    """Start one process; it ends with the stack, whatever it does."""
+    """Start one process. It is killed when ``stack`` closes, if it still runs."""
     numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "OMP_NUM_THREADS": 1}
     environment = {**os.environ, **{name: str(value) for name, value in numbers.items()}}
     environment["MEETING"] = f"{(folder / 'meeting').as_uri()}?rank={rank}&world_size={size}"
@@ -141,7 +141,11 @@ def _started(stack: ExitStack, folder: Path, rank: int, size: int) -> "subproces
 
 
 def _ended(started: "list[subprocess.Popen[bytes]]") -> bool:
-    """Wait until all have ended, or one has failed and the others had time to hear of it; whether that was in time."""
+    """Wait until all processes have ended, or one has failed and the others have had ``GRACE`` seconds to end.
+
+    Returns:
+        False if none has failed and some still run after ``LIMIT`` seconds.
+    """
     until = monotonic() + LIMIT
     failed = False
     while any(one.poll() is None for one in started) and monotonic() < until:

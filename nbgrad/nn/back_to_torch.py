@@ -1,4 +1,4 @@
-"""A module of torch's is made of a converted one: with copies of all that a forward may change."""
+"""A torch module is made from a converted one, with copies of everything that a forward may change."""
 
 import copy
 from collections import deque
@@ -55,7 +55,7 @@ class StructureCopy:
         self._kept: list[Any] = []  # or another object might get the id of one that is gone
 
     def remember(self, value: Any, made: Any) -> Any:
-        """``made`` stands in the place of ``value`` wherever that is found."""
+        """Let ``made`` replace ``value`` wherever ``value`` is found."""
         self._made[id(value)] = made
         self._kept.append(value)
         return made
@@ -94,7 +94,7 @@ class StructureCopy:
         return self._object(value)
 
     def _group(self, value: Any) -> Any:
-        """A tuple or a set, which cannot change; one of a class of the user's, which may be made of something else."""
+        """A tuple or set; itself if no part is replaced. A user's tuple class is not called: its arguments may vary."""
         parts = [self(one) for one in value]
         if all(made is one for made, one in zip(parts, value, strict=True)):
             return value
@@ -149,7 +149,7 @@ def copied(value: Any) -> torch.Tensor:
 
 
 def holds_meta(value: Any) -> bool:
-    """Whether a tensor in it has no numbers."""
+    """Whether a tensor in ``value`` is on the meta device, without numbers."""
     found: list[bool] = []
     StructureCopy(lambda one: found.append(raw(one).is_meta))(value)
     return any(found)
@@ -190,7 +190,7 @@ class Twins(StructureCopy):
         return super().__call__(value)
 
     def block(self, value: Any) -> Any:
-        """A module of torch's with what one of ours holds."""
+        """A torch module with everything that our module ``value`` holds."""
         kind: Any = vars(type(value)).get("_torch_class")
         if kind is None:
             self.unknown = value if isinstance(value, Module) else self.unknown

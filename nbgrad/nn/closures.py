@@ -1,7 +1,7 @@
 """Functions that hold modules: in the variables of functions around them, in their defaults and in their attributes.
 
-A module may keep such a function as an attribute, as one that wraps a method of it. Its copy needs a copy of the
-function, or that would run the first module.
+A module may keep such a function as an attribute, such as a wrapper of one of its methods. A copy of the module needs
+a copy of the function: else the function would run the first module.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,11 +10,11 @@ from types import CellType, FunctionType, MethodType
 from typing import Any
 
 _MOST = 1000
-"""In how many objects a module is looked for."""
+"""The most objects in which a module is looked for."""
 
 
 class ClosureCopy:
-    """Copies functions that hold objects of ``kinds``; all others stay the same, as do variables that hold no such.
+    """Copies functions that hold objects of ``kinds``. All other functions, and variables without such objects, stay.
 
     Args:
         kinds: the classes of modules and parameters.
@@ -28,7 +28,7 @@ class ClosureCopy:
         self._kept: list[Any] = []  # or another object might get the id of one that is gone
 
     def __call__(self, function: FunctionType) -> FunctionType:
-        """``function``, or its copy if it holds one of those."""
+        """``function``; or its copy if it holds an object of ``kinds``."""
         if id(function) in self._made:
             found: FunctionType = self._made[id(function)]
             return found
@@ -48,7 +48,7 @@ class ClosureCopy:
         return copy
 
     def _cell(self, cell: CellType) -> CellType:
-        """A variable: a new one, still empty, if it holds a module. Two functions that share one still do."""
+        """The variable ``cell``, or a new, empty one if it holds a module. Functions that shared it still share one."""
         if id(cell) in self._made:
             found: CellType = self._made[id(cell)]
             return found

@@ -32,7 +32,7 @@ _PRIVATE = {name for name in dir(Module) if name.startswith("_") and not name.st
     *vars(torch.nn.Module()),
 }
 _PRIVATE |= {"_roles", "_compared"}
-"""Names that our ``Module`` uses and torch's does not have: what else has one of them would take its place."""
+"""Names that our ``Module`` uses and torch's does not have. An attribute of the user's must have none of them."""
 
 
 class _Made:
@@ -41,7 +41,7 @@ class _Made:
     _torch_class: Any
 
     def __init_subclass__(cls, **settings: Any) -> None:
-        """Do nothing: the class of torch's module would register another class, or ask for its settings."""
+        """Do nothing: the hook of a user's class might register this class too, or require settings."""
 
     def compile(self, *_args: Any, **_settings: Any) -> None:
         """Torch's way to compile a module in place, which would change nothing here.
@@ -84,7 +84,7 @@ class _LikeTorchs(type):
 
 
 def _make_class_of(kind: type) -> type:
-    """The class of the converted class for a class of this class: one of a library may have its own."""
+    """The metaclass of converted classes whose torch class has the metaclass ``kind``."""
     return _LikeTorchs if kind is type else new_class(kind.__name__, (_LikeTorchs, kind))
 
 
@@ -135,7 +135,7 @@ def _make(kind: Any) -> type[Module]:
 
 
 def _returning_ours(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """``forward``; a torch tensor that it made and filled with ours comes back as one of ours."""
+    """``forward``, but a torch tensor that it made and filled from our tensors is returned as one of ours."""
 
     @wraps(forward)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -146,9 +146,9 @@ def _returning_ours(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _last_base(kind: type) -> Any:
-    """The base behind the methods of a class: our block, if it is derived from one of torch's, or our ``Module``.
+    """The last base of a converted class: our block if the class is derived from torch's same block, else ``Module``.
 
-    Torch's own code of that block runs if the class replaces a part of it, which ours does not have or does not call.
+    It is ``Module`` also if the class replaces a part of the block: our block may lack the part, so torch's code runs.
     """
     classes = own_classes(kind)
     at = next((place for place, base in enumerate(classes) if known_block(base) is not None), None)
@@ -215,7 +215,7 @@ def empty(theirs: torch.nn.Module) -> Any:
 
 
 def own_classes(kind: type) -> list[type]:
-    """The classes that a module of this class has before torch's ``Module``."""
+    """The classes of ``kind``, itself first, that come before torch's ``Module``."""
     return [base for base in kind.__mro__ if base not in torch.nn.Module.__mro__]
 
 
@@ -225,7 +225,7 @@ def defines(kind: type, name: str) -> bool:
 
 
 def _check_class(kind: type) -> None:
-    """Raise if methods of the class would not be called, or would be called in the place of others."""
+    """Raise if nbgrad would never call some methods of the class, or would call them instead of its own."""
     for name, instead in NEVER_CALLED.items():
         if defines(kind, name) and name != "_replicate_for_data_parallel":  # there is no DataParallel to call it
             raise NotImplementedError(
@@ -236,7 +236,7 @@ def _check_class(kind: type) -> None:
 
 
 def check_names(kind: type, names: Any) -> None:
-    """Raise if one of these names, of a module or its class, is one that our ``Module`` has for its own work."""
+    """Raise if one of ``names``, the attributes of a module or class, is a private name of our ``Module``."""
     taken = sorted(_PRIVATE.intersection(names))
     if taken:
         raise NotImplementedError(
@@ -246,9 +246,9 @@ def check_names(kind: type, names: Any) -> None:
 
 
 def _own_attributes_first(kind: Any) -> Callable[[Any, str], Any]:
-    """``__getattribute__`` of a class with a ``__getattr__``, which in torch is asked for parameters and modules.
+    """``__getattribute__`` for a class with a ``__getattr__``, so that this is asked for parameters as in torch.
 
-    There they are in dicts of their own, and no attributes that are found without it.
+    In torch these are in dicts of their own, not among the attributes, so Python calls ``__getattr__`` for them.
     """
     usual: Callable[[Any, str], Any] = kind.__getattribute__
 
@@ -262,7 +262,7 @@ def _own_attributes_first(kind: Any) -> Callable[[Any, str], Any]:
 
 
 def _compared_first(kind: Any) -> Callable[..., Any]:
-    """``__call__`` of a class that has its own: the first call is compared with torch's before that runs."""
+    """``__call__`` for a class that has its own: the first call is compared with torch's."""
     usual: Callable[..., Any] = kind.__call__
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:

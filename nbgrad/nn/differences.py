@@ -35,7 +35,7 @@ def _digested(value: Any) -> Digest:
     data = raw(value).detach()
     if data.is_meta or not data.numel() or data.layout is not torch.strided:
         return Digest(data.dtype, data.shape, torch.zeros(0))
-    step = data.numel() // _SAMPLE | 1  # odd: or it might hit one column alone
+    step = data.numel() // _SAMPLE | 1  # odd, so that not all samples are from one column
     return Digest(data.dtype, data.shape, data.flatten()[::step].clone())
 
 
@@ -60,9 +60,9 @@ def first_difference(mine: Any, yours: Any, place: str = "the output") -> str | 
 
 
 def _parts(mine: Any, yours: Any) -> Iterator[tuple[str | None, Any, Any]]:
-    """The parts of two structures with their places; a place that is None, where the structures themselves differ."""
+    """The parts of two structures, with their places. The place is None if the structures themselves differ."""
     if isinstance(yours, _PLAIN) or type(mine).__name__ != type(yours).__name__:
-        if isinstance(yours, tuple) and isinstance(mine, tuple):  # ours may have names where torch's has none
+        if isinstance(yours, tuple) and isinstance(mine, tuple):  # ours may be a named tuple, torch's plain
             yield from _places(mine, yours)
         elif not _same(mine, yours):
             yield None, mine, yours

@@ -42,7 +42,7 @@ class _Comparison:
         given = digest((args, kwargs))
         result = call(module, *args, **kwargs)
         theirs = self.twins.of.get(id(module))
-        if theirs is not None and call is Module._hooked:  # where torch's hooks see it
+        if theirs is not None and call is Module._hooked:  # only for calls that torch's hooks see, too
             self.ours.append((id(theirs), given, digest(result)))
         return result
 
@@ -66,9 +66,9 @@ class FirstCall:
         if around is not None:
             return around.called(module, call, args, kwargs)
         if torch._C._functorch.maybe_current_level() is not None or holds_meta((args, kwargs)):
-            return call(module, *args, **kwargs)  # tensors without numbers of their own: a later call has them
+            return call(module, *args, **kwargs)  # tensors without numbers: a later call is compared
         twins = Twins(module, args, kwargs)
-        if twins.unknown is not None:  # the user has put it there: only converted parts are compared
+        if twins.unknown is not None:  # the user has added a module of nbgrad: nothing is compared
             forget(module)
             has = "is" if twins.unknown is module else f"holds a {type(twins.unknown).__name__} that is"
             _warn(f"{type(module).__name__} {has} nbgrad's own")
@@ -92,13 +92,13 @@ class ComparedModes:
         self.modes: set[bool] = set()
 
     def turned(self, module: Module, mode: bool) -> None:
-        """The module is in this mode now; its first call in it is compared, as a forward may do something else then."""
+        """The module was set to ``mode``. Its first call in a new mode is compared: a forward may depend on it."""
         if mode not in self.modes:
             await_first_call(module)
 
 
 def forget(module: Module) -> None:
-    """The first call of ``module`` in its mode is over: no later one costs more."""
+    """The first call of ``module`` in its mode is over: later calls are not compared."""
     compared = vars(module).setdefault("_compared", ComparedModes())
     compared.modes.add(module.training)
     hooks = module._hooks
@@ -237,7 +237,7 @@ def _where(module: Module, comparison: _Comparison) -> str:
 
 
 def _numbered(log: Log) -> dict[tuple[int, int], tuple[Any, Any]]:
-    """The calls by their module and how many calls of that came before, in the order in which they ended."""
+    """The calls, in the order in which they ended, by module and by how many calls of this module ended before."""
     counts: dict[int, int] = {}
     numbered: dict[tuple[int, int], tuple[Any, Any]] = {}
     for module, given, returned in log:

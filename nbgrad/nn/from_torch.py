@@ -111,7 +111,7 @@ class _Conversion:
         return found
 
     def value(self, theirs: Any) -> Any:
-        """A plain attribute: modules, parameters, methods of modules and functions with such in it become ours."""
+        """An attribute in which modules, parameters, methods of modules and functions that hold them become ours."""
         if isinstance(theirs, torch.nn.Module):
             return self.module(theirs)
         if isinstance(theirs, torch.nn.Parameter):
@@ -125,7 +125,7 @@ class _Conversion:
         return self.several(theirs)
 
     def several(self, theirs: Any) -> Any:
-        """A container with what its content becomes; it stays one where it is held twice, or holds itself."""
+        """A container of the converted contents. One that is held twice, or holds itself, is converted once."""
         if id(theirs) in self.made:
             return self.made[id(theirs)]
         kind = type(theirs)
@@ -154,7 +154,7 @@ def inside_compiled(module: Any) -> Any:
 
 
 def _names(module: Any) -> set[str]:
-    """The names of its classes. By name: to import those of torch that are meant takes time, or they may be missing."""
+    """The names of the module's classes. They are compared by name: to import torch's is slow, or may fail."""
     return {f"{base.__module__}.{base.__name__}" for base in type(module).__mro__}
 
 

@@ -100,7 +100,7 @@ def settings(shown: str = "") -> Callable[[T], T]:
         made._names = tuple(field.name for field in fields(made))
         made._shown = shown
         for name in names:
-            if name in vars(made):  # a default is the constructor's: an attribute of the class would hide a buffer
+            if name in vars(made):  # the constructor has the default: a class attribute would hide a buffer
                 delattr(made, name)
         return kind
 
@@ -108,7 +108,7 @@ def settings(shown: str = "") -> Callable[[T], T]:
 
 
 def formula_of(function: Callable[..., Any]) -> str:
-    """That of the row that a function is, or that has its name."""
+    """The formula of ``function`` if it is a row, else of the row with its name; empty if there is none."""
     row = function if isinstance(function, Op) else OPS.get(function.__name__)
     return "" if row is None else row.formula
 

@@ -298,7 +298,7 @@ def cross_entropy(
     size_average: bool | None = None,
     reduce: bool | None = None,
 ) -> Tensor:
-    """The row of that name. If the target is probabilities, class weights that require a gradient get one.
+    """Cross entropy: see the row. If the target holds probabilities, class weights that need a gradient get one.
 
     Raises NotImplementedError where weights need a gradient and the target is class numbers, as torch does.
     """

@@ -37,12 +37,12 @@ calculate_gain = torchs.calculate_gain
 
 
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
-    """How many numbers each output is made of, and in how many outputs each input is, as programs ask torch for."""
+    """The fan-in (inputs of each output) and the fan-out (outputs of each input), under torch's private name."""
     return torchs._calculate_fan_in_and_fan_out(tensor.data)
 
 
 def _calculate_correct_fan(tensor: Tensor, mode: Literal["fan_in", "fan_out"]) -> int:
-    """The one of the two that ``mode`` names."""
+    """The fan-in or the fan-out, as ``mode`` says."""
     return torchs._calculate_correct_fan(tensor.data, mode)
 
 
@@ -86,5 +86,5 @@ for _fill in (
     *(constant_, zeros_, ones_, uniform_, normal_, trunc_normal_, sparse_, eye_, dirac_),
     *(xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_, orthogonal_),
 ):
-    if _fill.__name__ not in vars(TensorMethods):  # a row of the table of that name goes first
+    if _fill.__name__ not in vars(TensorMethods):  # unless the op table has a row of this name
         install(_fill.__name__, _fill)

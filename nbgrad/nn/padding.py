@@ -1,4 +1,4 @@
-"""Padding: more at the ends of a signal, at the sides of an image or a volume; a negative number cuts off.
+"""Padding: elements are added at the ends of a signal or the sides of an image or volume; negative numbers cut off.
 
 Shapes: input (N, C, ...) or (C, ...), with one, two or three dimensions more; output the same with larger ones.
 

@@ -55,7 +55,7 @@ class Parameter(LikeTorchsParameters, Tensor):
 
     @property
     def __name__(self) -> str:
-        """There is none: torch's optimizer asks for it, to say what it cannot take."""
+        """Raise: there is none. torch's optimizer asks for it when it rejects a parameter, and gets a clearer error."""
         check_optimizer()
         raise AttributeError(f"{type(self).__name__!r} object has no attribute '__name__'")
 
@@ -102,7 +102,7 @@ class Buffer(Tensor):
 if TYPE_CHECKING:
     _Mixed = Tensor
 else:
-    _Mixed = object  # or a class of it and Parameter would not be laid out as Parameter, which it becomes
+    _Mixed = object  # else a subclass with Parameter could not become a Parameter: other memory layout
 
 
 class Uninitialized(_Mixed):
@@ -127,7 +127,7 @@ class Uninitialized(_Mixed):
 
     @property
     def shape(self) -> torch.Size:
-        """There is none yet.
+        """The shape, which is not known yet.
 
         Raises:
             RuntimeError: always.

@@ -62,7 +62,7 @@ class SharedParameter(SharedGradient, Parameter):
 
 
 _parted: dict[int, tuple[ref[torch.Tensor], ref[SharedParameter]]] = {}
-"""By the id of a torch parameter: the parameters that are not shared any more, because nbgrad's has other data."""
+"""By the id of a torch parameter: that parameter, and the nbgrad parameter that no longer shares its data."""
 
 
 def _part(ours: SharedParameter, theirs: torch.nn.Parameter) -> None:

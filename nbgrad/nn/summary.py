@@ -30,7 +30,7 @@ class Line:
         parameters: how many numbers it learns or could learn, a shared one counted once.
         trainable: how many of them need a gradient.
         flops: floating point operations of products and convolutions, two for a multiplication and its addition.
-        saved: bytes that a backward will need, beside parameters and buffers; those of several go to the first.
+        saved: bytes that a backward will need, besides parameters and buffers; shared ones count for the first module.
     """
 
     path: str

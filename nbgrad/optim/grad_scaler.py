@@ -68,22 +68,22 @@ class GradScaler(torch.amp.GradScaler):
         _tell_clipped(grads, inv_scale)
         found = super()._unscale_grads_(bare, inv_scale, found_inf, allow_fp16)  # type: ignore[arg-type]
         tell_changed(grads, "GradScaler.unscale_()")
-        optimizer.cleared = 0  # its step follows, or is left out
+        optimizer.cleared = 0  # a step follows, or GradScaler skips it on purpose
         return found
 
 
 def _tell_clipped(grads: list[torch.Tensor], inv_scale: torch.Tensor) -> None:
-    """Tell whoever observes of the first of ``grads`` if it was clipped, to a bound that is not scaled as they are."""
+    """Tell observers if the first of ``grads`` was clipped to a bound that ignores the factor of the scaler."""
     observers = current().observers if grads else ()
     if not observers or grads[0] not in CLIPPED:
         return
     version, bound = CLIPPED[grads[0]]
     if version != grads[0]._version:
-        return  # not since the backward
+        return  # it has changed since it was clipped
     scale = 1 / inv_scale.item()
     for observer in observers:
         by = observer.change_since_backward(grads[0])
-        if by is not None and scale > 1 and bound < sqrt(scale):  # one that was multiplied by the factor is larger
+        if by is not None and scale > 1 and bound < sqrt(scale):  # a bound that takes the factor into account is larger
             observer.on_slip(
                 f"{by} clips gradients that still contain the factor of the GradScaler, {scale:g}: call "
                 "scaler.unscale_(optimizer) first"

@@ -41,11 +41,11 @@ class Optimizer(torch.optim.Optimizer):
         NotImplementedError: a setting needs an update that is recorded in a graph, which nbgrad does not have.
     """
 
-    state: Any  # by Tensor, where torch's is by torch.Tensor
+    state: Any  # its keys are Tensor objects, torch's are torch.Tensor
     param_groups: list[dict[str, Any]]
     cleared: int = 0
     _versions: list[int] | None = None
-    """Torch's versions of the parameters when a loop that clears gradients and takes no step had begun."""
+    """Torch's version counters of the parameters near the start of a loop that clears gradients but takes no step."""
     _event: ClassVar[str]
     """The name of a step for observers."""
 
@@ -120,7 +120,7 @@ class Optimizer(torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradient of every parameter, or fill it with zeros in place with ``set_to_none=False``."""
         self.cleared += 1
-        if self.cleared == LOOP - 1:  # no loop that steps comes here
+        if self.cleared == LOOP - 1:  # reached only without a step: a step resets the count
             self._versions = self._current_versions()
         grads = []
         for param in params_of(self):
@@ -183,7 +183,7 @@ class Optimizer(torch.optim.Optimizer):
         observers = current().observers
         for observer in observers:
             unheard(observer.on_step_begin, params, evaluates)
-        result = change() if evaluates else unheard(change)  # one that evaluates runs the user's code
+        result = change() if evaluates else unheard(change)  # a change that evaluates the loss runs the user's code
         for observer in observers:
             unheard(observer.on_step_end, params, self._event)
         return result

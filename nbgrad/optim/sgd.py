@@ -65,12 +65,12 @@ class SGD(TorchOptimizer):
 
     def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:
         """Change the data of ``params`` in place by their gradients ``grads``, with the settings of ``group``."""
-        if group["fused"]:  # needs what torch's optimizer adds for a scaler of gradients
+        if group["fused"]:  # the fused kernel needs torch's optimizer, for GradScaler
             super().update(params, grads, group)
             return
         data, momentum = [param._data for param in params], group["momentum"]
         if _is_plain(group):
-            torch._foreach_add_(data, grads, alpha=-group["lr"])  # all that torch does then, after many questions
+            torch._foreach_add_(data, grads, alpha=-group["lr"])  # torch does only this too, after many checks
             return
         buffers = [self.state[param].get("momentum_buffer") if momentum else None for param in params]
         settings = {name: group[name] for name in _SETTINGS}

@@ -29,14 +29,14 @@ class TorchOptimizer(Optimizer):
     """
 
     torchs: ClassVar[type[torch.optim.Optimizer]]
-    # The step of that class without the hooks that torch puts around it: those of ours are called already.
+    # The step of that class without torch's hooks around it: our step calls the hooks already.
     _bare: ClassVar[Callable[..., Any]]
     _usual: ClassVar[dict[str, Any]]
     """The defaults of its settings, which show their types."""
     _takes: ClassVar[dict[str, str]] = {}
     """The requirements of settings that only newer versions of torch have. Each is off by default."""
     _whole: ClassVar[frozenset[str]] = frozenset()
-    """The settings that torch's step counts to, where a float is an error."""
+    """The settings that torch's step uses as a count, so that a float is an error."""
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
@@ -62,12 +62,13 @@ class TorchOptimizer(Optimizer):
         for name, value in settings.items():
             if value and self._is_unknown(name):
                 raise NotImplementedError(
-                    f"{type(self).__name__}({name}={value!r}) takes {self._takes[name]}. This is {torch.__version__}"
+                    f"{type(self).__name__}({name}={value!r}) takes {self._takes[name]}. "
+                    f"This is torch {torch.__version__}"
                 )
             _check_kind(type(self).__name__, name, value, self._usual.get(name), name in self._whole)
 
     def _is_unknown(self, name: str) -> bool:
-        """Whether it is a setting that this torch has not yet."""
+        """Whether ``name`` is a setting that this version of torch does not have."""
         return name in self._takes and name not in self._usual
 
     def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:
@@ -103,14 +104,14 @@ class TorchOptimizer(Optimizer):
             _emptied(runner)
 
     def _kernels(self, data: list[torch.Tensor], group: dict[str, Any]) -> dict[str, Any]:
-        """Foreach kernels, if the user chose none and they are faster on a CPU: on a GPU torch takes them by itself."""
+        """Foreach kernels, if the user chose no kernel and they are faster on a CPU; on a GPU torch chooses them."""
         if len(data) < SEVERAL or group.get("foreach", True) is not None or group.get("fused"):
             return {}
         small = sum(map(torch.numel, data)) <= CACHED and all(one.is_cpu for one in data)
         return {"foreach": True} if small and not isinstance(group["lr"], torch.Tensor) else {}
 
     def _known_runner(self) -> Any:
-        """Torch's optimizer; a copy or what comes out of a pickle makes its own, as torch's own copies are made."""
+        """Torch's optimizer, made on first use. A copy or unpickled optimizer makes its own, as torch's copies do."""
         if "_runner" not in self.__dict__:
             runner: Any = self.torchs.__new__(self.torchs)
             runner.__setstate__({"defaults": self.defaults, "state": defaultdict(dict), "param_groups": []})

@@ -51,10 +51,10 @@ from nbgrad.widgets.folding.repeats import runs
 from nbgrad.widgets.optional_packages import loading
 
 _MOST = 20
-"""So many findings are drawn of a kind of which there may be one for each parameter."""
+"""At most this many findings are drawn of each kind in ``_REST``: there may be one for each parameter."""
 
 _REST: dict[FindingKind, str] = {"unreached": "that no gradient reached", "no optimizer": "that no optimizer holds"}
-"""These kinds, and what those are that are not drawn."""
+"""The kinds of findings that ``_MOST`` limits, and the words for the parameters whose findings are left out."""
 
 
 def describe(graph: AutogradGraph) -> Description:
@@ -147,7 +147,8 @@ def outline(graph: AutogradGraph) -> Outline:
     whole = Outline(described, rests | sums, runs=runs(described))
     if missing := graph.questions.unknown(records) if graph.backwards else []:
         whole = whole.noted(
-            f"Nothing called {' or '.join(missing)} got a gradient of at most {SMALL:,} numbers to ask for."
+            f"Nothing called {' or '.join(missing)} got a gradient of at most {SMALL:,} numbers, "
+            "so the reader cannot be asked for it."
         )
     hidden = {ids[id] for id in graph.questions.hidden(records)}
     if not hidden:
@@ -165,10 +166,10 @@ def _asked(graph: AutogradGraph, records: list[Record]) -> str:
 
 
 def _made_inside(records: list[Record]) -> dict[int, CoreScope]:
-    """Where constants without a name are drawn that a module call makes on its way, as the mask of a dropout.
+    """The call in which a constant without a name is drawn, if the call made it, such as the mask of a dropout.
 
-    That is the innermost call around all that read one, of those where an op had run before: what the first op of a
-    call reads may have been given to it.
+    It is the innermost call around all readers of the constant. A call counts only if an op ran in it before the first
+    reader: otherwise the constant may have been passed to the call.
     """
     loose = {
         record.id for record in records if record.kind == "constant" and record.name is None and record.scope is None
@@ -201,9 +202,9 @@ class _Scopes:
         return self._ids[scope]
 
     def described(self, records: list[Record], inside: dict[int, CoreScope], raised: CoreScope | None) -> list[Scope]:
-        """Every scope that was met, with its contents; one op ``raised`` an error, and has no record.
+        """Every scope that was met, with its contents. ``raised`` also contains the op that raised: it has no record.
 
-        Those ``inside`` another scope than their own count there, if they are in an iteration.
+        A record that is drawn ``inside`` an iteration, and not in its own scope, is counted in the iteration.
         """
         ops, parameters, elements = (dict.fromkeys(self._ids, 0) for _ in range(3))
         if raised is not None:
@@ -270,7 +271,7 @@ def _folds(ops: int, parameters: int, elements: int) -> str:
 
 
 def _usual_dtype(records: list[Record]) -> torch.dtype | None:
-    """The element type of most ops, or of most tensors if there is no op, the first of equals: it is written once."""
+    """The element type of most ops, or of most tensors if there is no op. It is written once, in the header."""
     kinds = Counter([record.dtype for record in records if record.op is not None] or [one.dtype for one in records])
     return kinds.most_common(1)[0][0] if kinds else None
 
@@ -289,7 +290,7 @@ def _label(record: Record, usual: torch.dtype | None, most: int) -> list[str]:
 
 
 def _gradient(record: Record, gradient: Stats, most: int) -> str:
-    """The line of the backward: up to ``most`` numbers or the norm, and that of a ``.grad`` that is not the same."""
+    """The line of the gradient: up to ``most`` numbers, or the norm. A ``.grad`` that differs is added."""
     held = None if record.since is None else record.since.grad
     whose = " of all results" if record.several else ""
     values = gradient.array
@@ -305,7 +306,7 @@ def _kind_text(shape: tuple[int, ...], dtype: torch.dtype, usual: torch.dtype | 
 
 
 def _unkept(graph: AutogradGraph, records: list[Record]) -> set[int]:
-    """The nodes that the last backward reached in a graph that did not watch: it kept no gradient."""
+    """The nodes that the last backward reached, if the graph kept no gradients because ``watch`` was off."""
     reached = set() if graph.watch or not graph.backwards else {record.id for record in records if record.root}
     for record in reversed(records):
         if record.id in reached:
@@ -320,7 +321,7 @@ def _edges(
     stretched: dict[tuple[int, int], Suspicion],
     usual: torch.dtype | None,
 ) -> tuple[list[Edge], dict[str, ReductionRest]]:
-    """The edges, in the order of the ops and of the inputs of each, and by their ids the rests of the reductions."""
+    """The edges, in the order of the ops and of their inputs; and the unwritten texts of the reductions, by edge id."""
     made = {record.id: record for record in records}
     edges, rests = list[Edge](), dict[str, ReductionRest]()
     for record in records:
@@ -328,7 +329,7 @@ def _edges(
             if (source := made.get(taken.source or 0)) is None:
                 continue
             undone, came = taken.reduction, taken.gradient
-            # An op with several results has one record: of which of them this is, the gradient alone tells.
+            # An op with several results has one record. Only the shape of the gradient tells which result this is.
             shape = came.shape if came is not None and source.several else source.shape
             back = None if came is None else shape_text(came.shape)
             warning = None if (one := stretched.get((record.id, at))) is None else one.text
@@ -442,7 +443,7 @@ def _not_recorded(ops: dict[str, bool]) -> str:
 
 
 _NAMED = 3
-"""So many ops are named that were not recorded."""
+"""At most this many of the ops that were not recorded are named."""
 
 
 @cache

@@ -16,8 +16,8 @@ from nbgrad.widgets.folding.repeats import Run
 from nbgrad.widgets.layout.sides import FRAMES, SIDES
 
 _DIFFERENT = {
-    "value": "difference of values, part of the norm (log)",
-    "gradient": "difference of gradients, part of the norm (log)",
+    "value": "relative difference of values (log)",
+    "gradient": "relative difference of gradients (log)",
 }
 
 
@@ -25,8 +25,8 @@ _DIFFERENT = {
 def outline_comparison(comparison: Comparison) -> Outline:
     """The outline of both graphs side by side.
 
-    The ids of the right one begin with another letter, and ``twins`` say which boxes and modules belong together. Of
-    overlays there are those that have one scale for both sides. There is no history.
+    The ids of each graph begin with its own letter, and ``twins`` say which boxes and modules belong together. Only
+    overlays with one scale for both sides are there. There is no history.
     """
     sides = [_Side.of(at, outline(graph), comparison) for at, graph in enumerate((comparison.left, comparison.right))]
     left, right = [one.outline.description for one in sides]
@@ -71,7 +71,7 @@ class _Side(NamedTuple):
     Attributes:
         letter: what its ids begin with.
         outline: of the graph alone, without that letter.
-        ids: the node of each record, with it.
+        ids: the node of each record, with that letter.
     """
 
     letter: str
@@ -139,7 +139,7 @@ def _only(name: str) -> str:
 
 
 def _words(side: int, comparison: Comparison) -> dict[str, str]:
-    """By the node of a side that differs from its counterpart, how, in a few words."""
+    """A few words on how each node of a side differs from its counterpart, by node."""
     letter = SIDES[side]
     ids = {record.id: f"{letter}n{at}" for at, record in enumerate(comparison.records[side])}
     words = {ids[one.id]: _only(comparison.names[side]) for one in comparison.alone[side]}
@@ -210,7 +210,7 @@ def _sentence(pair: Pair) -> str:
 
 
 class _BothRests(NamedTuple):
-    """The rests of both sides, by ids with the letter of the side."""
+    """The unwritten texts of both sides, by ids with the letter of the side."""
 
     rests: dict[str, Rests]
     rows: dict[str, Detail]

@@ -124,7 +124,7 @@ def describe_program(*parts: tuple[str, Listing]) -> Description:
 
 
 StandIns = dict[str, tuple[str, int]]
-"""By the name of a value that of what stands for it, and how often that was changed in place by then."""
+"""By the name of a value: the name of its replacement, and how often the replacement was changed in place so far."""
 
 
 def _stand_ins(notes: Sequence[Note]) -> StandIns:
@@ -140,7 +140,7 @@ def _stand_ins(notes: Sequence[Note]) -> StandIns:
 
 
 def _new_notes(parts: Sequence[tuple[str, Listing]]) -> list[Note]:
-    """The changes by passes to the last program, from the first one on if there are two."""
+    """The changes that passes made to the last program; with several programs, those that came after the first one."""
     before, after = (list(getattr(parts[at][1], "notes", [])) for at in (0, -1))
     return after if len(parts) == 1 else after[len(before) :]
 
@@ -291,7 +291,7 @@ class _Alignment:
         self._by_readers(boxes)
 
     def _by_readers(self, boxes: list[Drawn]) -> None:
-        """Let a box that reads no gradient, as a view of an input, stand where its result is read."""
+        """Let a box that reads no gradient, as a view of an input, stand beside the same op as the box reading it."""
         read: dict[int, int] = {}
         for place in range(len(boxes) - 1, -1, -1):
             box, row = boxes[place], self.of[place]
@@ -317,7 +317,7 @@ class _Alignment:
         return next((place for place in found if place is not None), None)
 
     def _of(self, value: Value) -> tuple[str, int]:
-        """The name of what a value is the gradient of, or of what stands for that, and how often that was changed."""
+        """The name of the value whose gradient ``value`` is, or of its replacement; and how often that was changed."""
         name, changes, seen = "" if value.gradient_of is None else value.gradient_of.name, 0, set[str]()
         while name in self._stands and name not in seen and not changes:
             seen.add(name)
@@ -330,7 +330,7 @@ class _Alignment:
         return None if places is None else places[min(changes, len(places) - 1)]
 
     def _before(self, box: Drawn, place: int) -> int | None:
-        """Where the input of an op of the forward was made, whose gradient one that was changed in place now is."""
+        """The place that made the input of ``box``: a gradient that was changed in place is now that of this input."""
         places = [at for value in box.inputs() for at in self._made.get(value.name, ()) if at < place]
         return places[-1] if places else None
 
@@ -340,7 +340,7 @@ class _Alignment:
 
 
 def _first_in(boxes: dict[str, str], names: Iterable[str], others: dict[str, str]) -> str | None:
-    """The box of one of the values, or of what another one is called where it has a box."""
+    """The box of the first of the values that has one, under its own name or under its name in ``others``."""
     for name in names:
         seen: set[str] = set()
         while name not in boxes and name in others and name not in seen:
@@ -369,7 +369,7 @@ def _rewrite(note: Note, before: str, after: str) -> Step:
 
 
 def _part(box: Drawn) -> str:
-    """The outermost box: a gradient that was there before the walk, as the first one, belongs to the gradient."""
+    """The outermost box. A gradient that is there before the walk, as the first one, is in the box of the gradient."""
     seeded = box.steps[0].phase == "forward" and any(value.gradient_of is not None for value in box.results())
     return _PARTS["backward" if seeded else box.steps[0].phase]
 

@@ -59,7 +59,7 @@ def _with_png(still: dict[str, str]) -> dict[str, str | bytes]:
 
 @cache
 def _tell_once(text: str) -> None:
-    """Warn, in the first cell alone: it holds for all others. No line of the user's is the cause."""
+    """Warn only once, in the first cell, because the text holds for all cells. No line of the user's is the cause."""
     warnings.warn_explicit(text, UserWarning, "nbgrad", 0)
 
 
@@ -75,12 +75,12 @@ class Still:
         self._handle: DisplayHandle | None = None
 
     def display(self) -> None:
-        """Show it, here too: all that were displayed show the same."""
+        """Show it in this output too: all its outputs show the same."""
         known = True if self._handle is None else self._handle.display_id
         self._handle = display(self._shown, raw=True, display_id=known) or self._handle
 
     def show(self, outline: Outline, picture: Picture, *, last: bool) -> None:
-        """Show this picture in place of what stands there; the PNG, which takes longest, only of the last one."""
+        """Show this picture in place of the earlier one. Only the last picture gets a PNG, which takes longest."""
         still = _without_png(outline, picture)
         self._shown = _encoded(_with_png(still)) if last else still
         if self._handle is not None and _can_send_again():
@@ -160,7 +160,7 @@ def _live(
 def _can_send_again() -> bool:
     """Whether an output can be replaced by a fuller one.
 
-    A terminal and ``%%capture`` would show both, and ipyparallel passes no second one on to the notebook of an engine.
+    A terminal and ``%%capture`` would show both outputs, and ipyparallel does not pass on a second output of an engine.
     """
     shell = get_ipython()
     if shell is None or type(getattr(shell, "kernel", None)).__module__.partition(".")[0] == "ipyparallel":

@@ -38,7 +38,7 @@ _LET_GO: dict[What, str] = {
 
 
 class _Known(NamedTuple):
-    """The rest of a tensor when its graph has closed: itself, if other code holds it, and its facts."""
+    """What is kept of a tensor after its graph has closed: the tensor, if other code holds it, and its statistics."""
 
     tensor: "ref[Any] | None"
     value: Stats | None
@@ -52,7 +52,7 @@ class Holdings:
     it finds parameters and other leaves whose numbers are still those of the picture.
 
     Args:
-        graph: as it is described now.
+        graph: the graph, in the state that is being described.
     """
 
     def __init__(self, graph: AutogradGraph) -> None:
@@ -80,7 +80,7 @@ class Holdings:
         return None if self._asks is None else self._asks()
 
     def settle(self) -> None:
-        """Take what a run of the graph needs, and release the graph: for a moment in which the user does not wait."""
+        """Take what a run of the graph needs, and release the graph. Call it while the user does not wait."""
         if self._graph is not None:
             self._rerun, self._graph = rerun_of(self._graph), None
 
@@ -139,7 +139,7 @@ def _same(data: torch.Tensor, was: Stats) -> bool:
     if tuple(data.shape) != was.shape or data.is_meta:
         return False
     now = summarise(data)
-    if was.low is None:  # of a gradient that was changed in place its norm alone was kept
+    if was.low is None:  # only the norm was kept: the gradient was changed in place
         return now.norm == was.norm
     return repr(now) == repr(was)  # NaN is not equal to itself
 

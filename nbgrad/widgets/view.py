@@ -31,8 +31,8 @@ class GraphView(anywidget.AnyWidget):
     The kernel is asked for a new layout, of a module that was too large to be drawn or in the other direction, for all
     numbers of a large tensor, and to run the graph again with other numbers.
 
-    For that it keeps the whole graph, until it is closed: here, in the page, because its cell runs again, or because
-    its output was cleared and it cannot be displayed once more.
+    For that the view keeps the whole graph until the view is closed: in Python, in the page, by the next run of its
+    cell, or when its output is cleared and no variable can display it again.
 
     Args:
         graph: all of it.
@@ -43,14 +43,14 @@ class GraphView(anywidget.AnyWidget):
         direction: of the later picture, if nothing can be drawn yet.
     """
 
-    # Read here: of a path anywidget makes a file to be watched, which holds every view that was ever made of it.
+    # Read as text: for a path, anywidget would watch the file, and the watcher would keep every view alive.
     _esm = (STATIC / "graph.js").read_text(encoding="utf-8")
     _css = (STATIC / "graph.css").read_text(encoding="utf-8")
 
     _last: "ClassVar[GraphView | None]" = None
     _outline: Outline | None = None
     _kept: bytes | None = None
-    _held = True  # by a variable, so it may be displayed once more
+    _held = True  # a variable holds the view, so it may be displayed again
 
     picture = traitlets.Bytes().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)
@@ -105,17 +105,17 @@ class GraphView(anywidget.AnyWidget):
         sent = packed(picture)
         self._limit = limit
         if picture["description"]["nodes"]:
-            self._direction = picture["direction"]  # it stays, however the next one would fit
+            self._direction = picture["direction"]  # later pictures keep the direction
         self._holdings = holdings
         self._what_if = None
-        self._outline, self._kept = outline, None  # once it can be shown: an interrupt leaves the one shown
+        self._outline, self._kept = outline, None  # only now: after an interrupt the old one stays
         self._put(sent)
         return picture
 
     def put_away(self) -> None:
         """Keep the graph in as few bytes as it takes: a notebook has the views of all its cells.
 
-        As it is it stays only until another view is shown or asked for something.
+        The graph itself stays only until another view is shown or asked for something.
         """
         if self._holdings is not None:
             self._holdings.settle()
@@ -124,7 +124,7 @@ class GraphView(anywidget.AnyWidget):
             self._at_hand()
 
     def _at_hand(self) -> Outline | None:
-        """The graph; None once the view is closed. No other view that was put away has it at hand from now on."""
+        """The graph; None once the view is closed. Any other view that was put away lets go of its own graph now."""
         if self._outline is None and self._kept is not None:
             self._outline = Outline.taken_out(self._kept)
         if self._outline is not None:
@@ -146,7 +146,7 @@ class GraphView(anywidget.AnyWidget):
         request = change["new"]
         if request.get("of") in ("value", "gradient"):
             found = self._look_up(str(request.get("node")), request["of"])
-            self.numbers = {**found, "count": request.get("count")}  # the same answer twice is two answers
+            self.numbers = {**found, "count": request.get("count")}  # so that the same answer is sent a second time
             return
         if "answer" in request:
             self._judge(**request["answer"])
@@ -165,11 +165,11 @@ class GraphView(anywidget.AnyWidget):
             chosen = self._toggled(graph, chosen or first_folding(graph, self._limit), holds)
         folding = chosen or first_folding(graph, self._limit)
         self._put(packed(lay_out(graph, limit=self._limit, direction=direction, folding=folding)))
-        # Once it is sent: where an interrupt came before, the same click is answered in the same way.
+        # Only after it is sent: if an interrupt comes before, the same click gets the same answer.
         self._direction, self._folding = direction, chosen
 
     def _toggled(self, graph: Outline, folding: Folding, holds: list[str]) -> Folding:
-        """After a double click on what stands for ``holds``; of two graphs side by side the other one goes along."""
+        """Fold or unfold after a double click on the box of ``holds``; of two graphs side by side, in both."""
         twins = [twin for one in holds if (twin := graph.description["twins"].get(one)) is not None]
         alike = bool(twins) and (twins[0] in folding.closed) == (holds[0] in folding.closed)
         folding = folding.toggled(graph, holds, self._limit)
@@ -201,18 +201,18 @@ class GraphView(anywidget.AnyWidget):
             self.draw(outline(graph), holdings=self._holdings)
 
     def _suppose(self, asked: dict[str, Any]) -> None:
-        """Answer what would be if some numbers were others; the page has its own name, for others show the view too."""
+        """Answer a what-if question. The answer names the page that asked, because other pages show the view too."""
         graph = self._at_hand()
         if graph is not None and self._holdings is not None:
             self._what_if = self._what_if or WhatIf(self._holdings.rerun)
             self.send({"supposed": {**self._what_if.answer(asked, graph.description), "page": asked["page"]}})
 
     def say(self, line: str) -> None:
-        """Let the page say ``line`` above the picture, also before there is one; the picture stays as it is."""
+        """Let the page show ``line`` above the picture, or before there is a picture. The picture stays as it is."""
         self.send({"live": line})
 
     def _look_up(self, id: str, what: What) -> Numbers:
-        """All numbers of a node: of a small one its map, which a picture of many has no room for."""
+        """All numbers of a node. A small tensor gets its heat map, which a picture with many nodes leaves out."""
         if (graph := self._at_hand()) is not None:
             for node in [one for one in graph.detail([id])["nodes"] if one["id"] == id]:
                 if (look := node[what]) is not None and look["columns"]:

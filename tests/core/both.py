@@ -34,7 +34,7 @@ def parts(result: Any) -> tuple[Any, ...]:
 
 
 def number(result: Any) -> Any:
-    """One number that everything in the result which needs a gradient goes into, each element by another weight."""
+    """One number that depends on all elements of a result that require a gradient, each with another weight."""
     total: Any = 0
     for one in parts(result):
         if one is not None and one.requires_grad:
@@ -54,5 +54,5 @@ def compare(ours: tuple[Any, ...], theirs: tuple[Any, ...], what: str) -> None:
         plain = None if yours is None else yours.detach()
         if raw is not None and plain is not None:
             rows.close(raw, plain, what)
-        else:  # what one library says is unreached is 0 to the other
+        else:  # a gradient that is None in one library may be zeros in the other
             assert not any(one is not None and bool(one.any()) for one in (raw, plain)), what

@@ -1,6 +1,6 @@
-"""One call in the ways that torch lets it be written: by position or by name, with numpy's names and numbers, lists.
+"""All forms in which torch accepts a call: arguments by position or by name, numpy's names and numbers, lists.
 
-Which ways there are is asked of torch itself: its parser knows, and nbgrad has no list of them.
+The forms come from torch's own parser. nbgrad has no list of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ class Call:
         settings: by name.
         names: what torch calls the arguments, in order.
         form: how the call was changed.
-        same: whether it asks for the same as the call as it was.
+        same: whether it means the same as the unchanged call.
     """
 
     args: tuple[Any, ...]
@@ -41,16 +41,16 @@ class Call:
     same: bool = True
 
     def as_form(self, form: str, **changes: Any) -> "Call":
-        """The call with these changes, and what they are called."""
+        """The call with these changes; ``form`` is added to its description."""
         return replace(self, form=f"{self.form}, {form}".lstrip(", "), **changes)
 
     def by_name(self, first: int) -> "Call":
-        """With the arguments from that position on by name."""
+        """The call with the arguments from position ``first`` on by name."""
         settings = dict(zip(self.names[first:], self.args[first:], strict=False)) | self.settings
         return self.as_form(f"by name from {first} on", args=self.args[:first], settings=settings)
 
     def by_position(self) -> "Call":
-        """With as many arguments by position as there may be."""
+        """The call with as many arguments by position as possible."""
         args, settings = list(self.args), dict(self.settings)
         for name in self.names[len(args) :]:
             if name not in settings:
@@ -59,7 +59,7 @@ class Call:
         return self.as_form("by position", args=tuple(args), settings=settings)
 
     def numpys(self) -> Iterator["Call"]:
-        """With each of numpy's names in the place of torch's, and all of them."""
+        """The call with each of numpy's names instead of torch's name, and with all of numpy's names."""
         there = {name: others for name, others in NUMPYS.items() if name in self.settings}
         chosen = [{name: other} for name, others in there.items() for other in others]
         together = [{name: others[0] for name, others in there.items()}] if len(there) > 1 else []
@@ -68,7 +68,7 @@ class Call:
             yield self.as_form(" and ".join(f"{name} as {other}" for name, other in names.items()), settings=settings)
 
     def changed(self, form: str, change: Callable[[Any], Any]) -> Iterator["Call"]:
-        """With one argument written otherwise, for each that there is."""
+        """For each argument that ``change`` applies to, the call with this argument written in another way."""
         for place, value in enumerate(self.args[1:], 1):
             other = change(value)
             if other is not None:
@@ -79,7 +79,7 @@ class Call:
                 yield self.as_form(f"{form} for {name}", settings={**self.settings, name: other})
 
     def with_setting(self, name: str, value: Any, *, same: bool) -> "Call":
-        """With one setting more."""
+        """The call with one more setting."""
         return self.as_form(f"{name}={value}", settings={**self.settings, name: value}, same=same)
 
 
@@ -116,11 +116,11 @@ VALUES: dict[str, Callable[[Any], Any]] = {
     "number in a tensor": lambda value: torch.tensor(value) if type(value) in (int, float) else None,
     "whole number": _whole,
 }
-"""Other ways to write a value; None where there is none."""
+"""Functions that write a value in another way. They return None if they do not apply to it."""
 
 
 def forms(call: Call, defaults: dict[str, Any]) -> Iterator[Call]:
-    """The call in other words, of which torch refuses some.
+    """All forms of a call. torch refuses some of them.
 
     Args:
         call: as it is.
@@ -128,7 +128,7 @@ def forms(call: Call, defaults: dict[str, Any]) -> Iterator[Call]:
     """
     yield call
     ways = [call, call.by_position()]
-    if len(call.args) <= len(call.names):  # no list of any length by position
+    if len(call.args) <= len(call.names):  # not for a function that takes a list of any length by position
         ways += [call.by_name(first) for first in range(len(call.args))]
     yield from ways[1:]
     for one in ways:
@@ -149,7 +149,7 @@ def _overrides() -> dict[Any, Any]:
 
 
 def _names(parameters: list[Parameter]) -> tuple[str, ...]:
-    """The parameters by position, up to one that takes any number."""
+    """The names of the positional parameters, up to one that takes any number of values."""
     names = []
     for one in parameters:
         if one.kind is not Parameter.POSITIONAL_OR_KEYWORD:
@@ -159,12 +159,12 @@ def _names(parameters: list[Parameter]) -> tuple[str, ...]:
 
 
 def signatures(function: Any, name: str) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """For each overload of torch's ``function`` what its arguments are called, and the default values of some."""
+    """For each overload of torch's ``function`` the names of its arguments, and the defaults of some."""
     with suppress(TypeError, ValueError):
         parameters = list(signature(function).parameters.values())
         if names := _names(parameters):
             yield names, {one.name: one.default for one in parameters if one.default is not Parameter.empty}
-            return  # it is Python: the kernel of its name may have another order
+            return  # a Python function: the kernel with its name may have another order
     schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
     for schema in schemas:
         if "out" not in schema.overload_name:
@@ -175,17 +175,17 @@ def signatures(function: Any, name: str) -> Iterator[tuple[tuple[str, ...], dict
 
 
 def function_of(library: Any, name: str) -> Any:
-    """``library``'s function of that name, as ``linalg.det``; None if there is none."""
+    """The function ``name`` of ``library``, such as ``linalg.det``; None if it is not there."""
     for part in name.split("."):
         library = getattr(library, part, None)
     return library
 
 
 def doors(entry: Any) -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
-    """Through which torch's op and ours are called: nbgrad's function, torch's on our tensors, and the method."""
+    """The ways to call an op in torch and in nbgrad: our function, torch's function on our tensors, and the method."""
     theirs, ours = function_of(torch, entry.name), function_of(nbgrad, entry.name)
     found = {}
-    if theirs is entry.op:  # else the samples are for a function around it
+    if theirs is entry.op:  # otherwise the samples are for a Python function around it
         found["torch's"] = (theirs, theirs)
         if callable(ours):
             found["function"] = (theirs, ours)
@@ -199,14 +199,14 @@ def doors(entry: Any) -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]
 
 
 def calls(entry: Any, sample: Any) -> Iterator[Call]:
-    """The sample's call, in all forms, with the names of each overload of torch's function."""
+    """All forms of the sample's call, for each overload of torch's function."""
     name = entry.aten_name or entry.name.replace(".", "_")
     for names, defaults in signatures(function_of(torch, entry.name), name):
         yield from forms(Call((sample.input, *sample.args), dict(sample.kwargs), names), defaults)
 
 
 def outcome(library: opdb.Library, function: Callable[..., Any], call: Call) -> list[Any]:
-    """What the call gives in a library, and the gradients of what it was given; raises what the call raises."""
+    """The result of the call in a library, and the gradients of its arguments. Raises what the call raises."""
     made: dict[int, Any] = {}
 
     def convert(value: Any) -> Any:
@@ -229,9 +229,9 @@ def outcome(library: opdb.Library, function: Callable[..., Any], call: Call) -> 
 
 
 def difference(both: tuple[Callable[..., Any], Callable[..., Any]], call: Call, plain: Call) -> str:
-    """What nbgrad does otherwise than torch in one call; empty where nothing.
+    """How nbgrad differs from torch in one call; empty if it does not.
 
-    A form that torch's parser refuses may be taken, if it gives what the call as it was gives.
+    nbgrad may accept a form that torch's parser refuses, if the result is that of the unchanged call.
     """
     theirs, ours = both
     refused = None

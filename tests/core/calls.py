@@ -1,4 +1,4 @@
-"""The same call of torch and of nbgrad to the second order: numbers, element types, and which gradients there are."""
+"""Compare a call in torch and in nbgrad up to the second order: numbers, element types, and which gradients exist."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,17 +12,17 @@ from tests.core import closeness
 from tests.core.opdb import NBGRAD, TORCH, Library, drawn, one_line, resolved
 
 ERRORS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
-"""What a call of torch's raises that it does not take."""
+"""The errors of torch for a call that it does not accept."""
 
 
 @dataclass
 class Outcome:
-    """What came of a call.
+    """The outcome of a call: results or an error.
 
     Attributes:
-        parts: by order ("value", "gradient", "second order") what there is: tensors, None, and whether each needs a
-            gradient.
-        error: the order that raised and the error; None where nothing did.
+        parts: for each order ("value", "gradient", "second order") the results: tensors, each with whether it needs a
+            gradient, and None.
+        error: the order that raised, and the error; None if no order raised.
     """
 
     parts: dict[str, list[Any]] = field(default_factory=dict)
@@ -44,8 +44,8 @@ def run(
         function: torch's, or one that takes both libraries' tensors.
         args: its positional arguments.
         settings: its keyword arguments.
-        constant_seeds: whether the backward starts from constants, as that of a user does; otherwise the second order
-            is taken with regard to what it starts from too.
+        constant_seeds: whether the gradients that the backward starts from are constants, as in a user's backward. If
+            not, the second order also has the gradients with respect to these.
     """
     outcome, order = Outcome(), "value"
     made: dict[int, Any] = {}
@@ -81,7 +81,7 @@ def run(
 
 
 def kept(library: Library, values: Sequence[Any]) -> list[Any]:
-    """Raw tensors with whether they need a gradient, anything else as it is."""
+    """The values, with each tensor as a raw tensor and whether it needs a gradient."""
     return [(resolved(library.raw(one)), one.requires_grad) if isinstance(one, library.kind) else one for one in values]
 
 
@@ -94,7 +94,7 @@ def difference(
     exact: bool = True,
     **settings: Any,
 ) -> str:
-    """What differs between the two libraries; empty where nothing does, or where torch has no such call.
+    """The difference between the two libraries; empty if there is none, or if torch does not accept the call.
 
     Args:
         function: torch's function, which works on nbgrad's tensors too.
@@ -102,7 +102,7 @@ def difference(
         of: nbgrad's function, where it is another.
         constant_seeds: as for ``run``.
         tolerance: how close numbers are, absolutely and relatively; default: torch's own for the element type.
-        exact: whether gradients have to be there where torch's are; otherwise None is as good as zeros.
+        exact: whether nbgrad must have a gradient wherever torch has one. If not, None counts as zeros.
         settings: keyword arguments.
     """
     with warnings.catch_warnings():
@@ -126,7 +126,7 @@ def difference(
 
 
 def _apart(ours: list[Any], theirs: list[Any], tolerance: float | None, exact: bool) -> str:
-    """The first of the results that differs."""
+    """The difference of the first results that differ."""
     if len(ours) != len(theirs):
         return f"{len(ours)} results, but torch has {len(theirs)}"
     for place, (mine, yours) in enumerate(zip(ours, theirs, strict=True)):
@@ -141,6 +141,6 @@ def _apart(ours: list[Any], theirs: list[Any], tolerance: float | None, exact: b
                 closeness.close(mine[0], yours[0], f"number {place}", tolerance)
             except AssertionError as error:
                 return one_line(error)
-        elif mine != yours and repr(mine) != repr(yours):  # of a NaN the second alone is equal
+        elif mine != yours and repr(mine) != repr(yours):  # two NaN are not equal, but their reprs are
             return f"number {place}: {mine!r}, but torch has {yours!r}"
     return ""

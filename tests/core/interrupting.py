@@ -37,11 +37,11 @@ _FOLDER = nbgrad.__path__[0]
 _KINDS = ("cpu", "cuda")
 
 ENDING = 5.0
-"""How many seconds a thread that an interrupted caller has left may go on: a layout takes three at most."""
+"""How many seconds a thread may go on after its caller was interrupted. A layout takes three at most."""
 
 
 def switched() -> dict[str, Any]:
-    """All that is switched on or off in this thread and process, by name."""
+    """All switches of this thread and process, by name."""
     torch.autocast_increment_nesting()
     state, core = current(), torch._C
     return {
@@ -81,10 +81,10 @@ def switched() -> dict[str, Any]:
 
 
 def check_untouched(before: dict[str, Any], where: str) -> None:
-    """Raise AssertionError, which names them, if anything is switched otherwise than ``before``."""
+    """Raise AssertionError with their names if any switches differ from ``before``."""
     end = monotonic() + ENDING
     while threading.active_count() > before["threads"] and monotonic() < end:
-        sleep(0.001)  # a layout that nobody waits for any more ends by itself
+        sleep(0.001)  # the layout of an interrupted caller ends by itself
     after = switched()
     changed = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
     assert not changed, f"{where}: {changed}"
@@ -93,10 +93,10 @@ def check_untouched(before: dict[str, Any], where: str) -> None:
 
 
 def apart(run: Callable[[], Any]) -> Iterator[Any]:
-    """What ``run`` returns, with a record of its own of the exceptions that are handled.
+    """The result of ``run``, with its own record of the exceptions that are being handled.
 
-    A tracer may raise where Python has no room for it, as at the end of an ``except`` block. Then Python takes that
-    exception for one that is still handled, in all that the thread does later.
+    A tracer may raise at a place where Python expects no exception, such as the end of an ``except`` block. Python then
+    believes that this exception is still being handled, in everything that the thread does later.
     """
     yield run()
 
@@ -105,8 +105,8 @@ class Instants:
     """A tracer that raises KeyboardInterrupt before one of the instructions of nbgrad's own code.
 
     Args:
-        number: before which, from 0; None never to raise, but to note them all.
-        modules: of these alone, by their files' names; None of all.
+        number: the instruction to raise before, counted from 0. None records all instants and never raises.
+        modules: only instructions of these files count; None for all files.
     """
 
     def __init__(self, number: int | None = None, modules: Collection[str] | None = None) -> None:
@@ -136,7 +136,7 @@ class Instants:
         return self
 
     def run(self, run: Callable[[], Any]) -> bool:
-        """Run it; whether it was interrupted."""
+        """Call ``run``, and return whether it was interrupted."""
         before = sys.gettrace()
         sys.settrace(self)
         try:
@@ -148,11 +148,11 @@ class Instants:
         return False
 
     def signalled(self) -> list[int]:
-        """The numbers of the noted instants at which Python looks for signals: the only ones that Ctrl-C can hit."""
+        """The numbers of those instants at which Python looks for signals. Ctrl-C can hit only these."""
         return [number for number, (code, offset) in enumerate(self.passed) if offset in _looking(code)]
 
     def each(self) -> list[int]:
-        """The numbers of the instants that were noted: of each instruction the first."""
+        """The number of the first recorded instant of each instruction."""
         first: dict[tuple[CodeType, int], int] = {}
         for number, place in enumerate(self.passed):
             first.setdefault(place, number)
@@ -161,7 +161,7 @@ class Instants:
 
 @cache
 def _looking(code: CodeType) -> set[int]:
-    """Where Python looks for signals: at the begin of a function, after a call, and where a loop begins again."""
+    """Where Python looks for signals: at the start of a function, after a call, and at the next round of a loop."""
     found, looks = set(), True
     for instruction in get_instructions(code):
         if looks:
@@ -173,7 +173,7 @@ def _looking(code: CodeType) -> set[int]:
 
 
 class Alarm:
-    """Ctrl-C at a random instant: a signal after so many seconds, which Python looks for where it always does."""
+    """Ctrl-C at a random instant: a signal after some seconds. Python sees it where it next looks for signals."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -200,7 +200,7 @@ class Alarm:
         return False
 
 
-# What is interrupted: each makes what runs, afresh, and it returns numbers that are to be the same every time.
+# The scenarios. Each makes a function from scratch. The function runs, and must return the same numbers every time.
 
 
 class Scaled(nbgrad.autograd.Function):
@@ -226,7 +226,7 @@ def tripled(x: Any) -> Any:
 
 
 tripled.rule("x", "3g")(_rule)
-del OPS[tripled.name]  # the tests of the table are not about it
+del OPS[tripled.name]  # the tests of the op table must not see this row
 
 
 def leaf() -> Any:
@@ -311,7 +311,7 @@ def autocast() -> Callable[[], Any]:
 
     def run() -> Any:
         nbgrad.core.backend.autocast._known.clear()
-        try:  # torch's own block is left by a function of Python's, which a signal may hit
+        try:  # the exit of torch's own block is a Python function, which a signal may hit
             try:
                 torch.set_autocast_enabled("cpu", True)
                 y = nbgrad.checkpoint(lambda x: nbgrad.nn.functional.linear(x, w), x).sum()
@@ -424,7 +424,7 @@ def torchs() -> Callable[[], Any]:
 
 
 def _small(*, close: bool) -> nbgrad.AutogradGraph:
-    """A graph of one layer, closed or only left."""
+    """A graph of one layer. It is closed, or only left."""
     torch.manual_seed(0)
     net = nbgrad.nn.Sequential(nbgrad.nn.Linear(3, 2), nbgrad.nn.ReLU())
     graph = nbgrad.AutogradGraph("small")
@@ -437,7 +437,7 @@ def _small(*, close: bool) -> nbgrad.AutogradGraph:
 
 
 def drawing() -> Callable[[], Any]:
-    """A closed graph and an open one, described, laid out and drawn; both can be asked afterwards."""
+    """A closed graph and an open graph: described, laid out and drawn. Both still answer questions afterwards."""
     graphs = [_small(close=True), _small(close=False)]
 
     def drawn(graph: nbgrad.AutogradGraph) -> Any:
@@ -486,29 +486,29 @@ ENGINE: dict[Make, tuple[str, ...]] = {
     inplace: ("views", "below_autograd", "inplace", "state"),
     functional: ("gradcheck", "func", "products", "state"),
 }
-"""What nbgrad puts back itself: nothing may be left when it has raised. For each the modules that switch something."""
+"""Scenarios whose switches nbgrad restores itself, also after an error. With each the modules that switch."""
 
 BLOCKS: dict[Make, tuple[str, ...]] = {
     anomaly: ("anomaly", "state", "scope", "broadcast_check"),
     recording: ("no_gc", "graph", "state", "recording", "timing"),
     torchs: ("graph", "switches", "calls", "backwards", "compiled_regions", "function_mode"),
 }
-"""``with`` blocks of the user's: in plain Python the end of a cell puts back what they may leave."""
+"""``with`` blocks of the user. Without compiled code they may leave a switch, and the end of a cell restores it."""
 
 PICTURES: dict[Make, tuple[str, ...]] = {
     drawing: ("no_gc", "describe", "facts", "last_backward", "positions", "outline", "svg"),
     answering: ("no_gc", "choose", "positions", "wire_format", "outline", "view"),
 }
-"""What draws a graph that is there already: what was interrupted is asked for again, of the same graph."""
+"""Scenarios that draw an existing graph. After an interrupt the same graph is drawn again."""
 
 
 class Change(NamedTuple):
-    """A change in place, and all that it changes.
+    """A change in place, and the tensors that it affects.
 
     Attributes:
-        leaf: what the tensors were computed from.
-        tensors: what shares the memory that is changed.
-        change: changes it.
+        leaf: the leaf that the tensors were computed from.
+        tensors: the tensors that share the changed memory.
+        change: the function that makes the change.
     """
 
     leaf: Any
@@ -516,7 +516,7 @@ class Change(NamedTuple):
     change: Callable[[], Any]
 
     def outcome(self) -> list[Any]:
-        """Of each tensor its values, the gradient of the leaf and, where it keeps one, its own."""
+        """For each tensor its values, the gradient of the leaf, and its own gradient if it keeps one."""
         found: list[Any] = []
         for tensor in self.tensors:
             weights = torch.arange(1.0, 1.0 + tensor.numel()).reshape(tensor.shape)
@@ -618,7 +618,7 @@ def turned_view() -> Change:
 
 def other_data() -> Change:
     x = leaf()
-    x.origin.hooks = None  # made: it is the leaf of three numbers
+    x.origin.hooks = None  # this makes the leaf node, of three numbers
 
     def change() -> None:
         x.data = torch.ones(2, 2)
@@ -629,7 +629,7 @@ def other_data() -> Change:
 def frozen() -> Change:
     x = leaf()
     x.requires_grad = False
-    x.origin.hooks = None  # made: it is the leaf of a constant
+    x.origin.hooks = None  # this makes the leaf node, of a constant
     return Change(x, [x], x.requires_grad_)
 
 

@@ -25,7 +25,7 @@ ENDS = {"", "+", "-", ")", "}", "|", r"\odot", r"\cdot", r"\right"}
 
 
 class UnknownError(ValueError):
-    """The formula has something that has no value here, as words or sums over an index."""
+    """The formula has a part without a value here, such as words or a sum over an index."""
 
 
 class Reader:
@@ -71,7 +71,7 @@ class Reader:
         if token in FUNCTIONS:
             self.take()
             bracket = self.next == "("
-            return FUNCTIONS[token](self.factor() if bracket else self.product())  # of all that is multiplied
+            return FUNCTIONS[token](self.factor() if bracket else self.product())  # else of the whole product
         return self.scripted(self.base())
 
     def scripted(self, base: float) -> float:
@@ -125,10 +125,10 @@ class Reader:
 
 
 def value(latex: str, values: Mapping[str, float]) -> float:
-    """The value of a formula, from those of its names.
+    """The value of a formula. ``values`` are the values of its names.
 
     Raises:
-        UnknownError: it has something else than arithmetic, or a name without a value.
+        UnknownError: the formula has something other than arithmetic, or a name without a value.
     """
     reader = Reader(latex, values)
     result = reader.sum()

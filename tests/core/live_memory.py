@@ -1,4 +1,4 @@
-"""The memory that kernels make and that is still alive: what it is now, and the most that it was."""
+"""The memory that kernels allocated and that is still alive: its current size, and its peak."""
 
 import weakref
 from typing import Any

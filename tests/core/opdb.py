@@ -19,7 +19,7 @@ from tests.core import closeness
 from tests.core.result import Result
 
 COLUMNS = ("value", "gradient", "second order", "method", "in place")
-"""What is compared; the last two are value and gradient of the same call written as a method."""
+"""The columns of a comparison. The last two compare value and gradient of the method and of the in-place method."""
 
 SKIPPED = {
     "sparse.sampled_addmm": "its input is a sparse tensor, a layout that nbgrad does not have",
@@ -34,25 +34,25 @@ UNSETTLED = dict.fromkeys(
     ["pca_lowrank:complex128", "svd_lowrank:complex128"],
     "the phases of complex singular vectors are free: they agree or not by how a processor rounds",
 )
-"""Cases that stay in the list of those that differ, whatever came of them here, and why."""
+"""Cases that stay in the list of differing cases, whatever their result here, and why."""
 
 AGREED = Path(__file__).with_name("opdb_agreed.txt")
 DIFFERENT = Path(__file__).with_name("opdb_different.txt")
-"""The kept lists: the cases that agree in every sample, and of every other case the first sample that does not."""
+"""The kept lists: the cases that agree in all samples; and every other case, with its first differing sample."""
 
 
 @cache
 def entries() -> dict[str, Any]:
-    """Every differentiable entry by torch's name; a variant of a function is one of its own, as ``max.binary``."""
+    """Every differentiable entry, by torch's name. A variant of a function is its own entry: ``max.binary``."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it tries sparse layouts while it is imported
+        warnings.simplefilter("ignore")  # the import tries sparse layouts, which warn
         from torch.testing._internal.common_methods_invocations import op_db
 
     return {entry.full_name: entry for entry in op_db if entry.supports_autograd}
 
 
 def cases() -> list[str]:
-    """What can be run: an entry in float64 under its own name, and in complex128 where it has gradients there."""
+    """The cases: an entry in float64 under its own name, and in complex128 if the entry has complex gradients."""
     names = []
     for name, entry in entries().items():
         if name not in SKIPPED:
@@ -88,14 +88,14 @@ def check(case: str, at_most: int | None = None, only: int | None = None) -> Res
 def samples_of(entry: Any, dtype: torch.dtype) -> list[Any]:
     """The entry's samples, the same ones each time."""
     torch.manual_seed(0)
-    np.random.seed(0)  # torch's samples draw from this very generator
+    np.random.seed(0)  # torch's samples use numpy's global generator
     random.seed(0)
     drawn = entry.sample_inputs("cpu", dtype, requires_grad=True)
     return [sample for sample in drawn if any(isinstance(leaf, torch.Tensor) for leaf in leaves_of(sample))]
 
 
 def leaves_of(sample: Any) -> list[Any]:
-    """All that a sample passes; without a tensor among it the call is torch's own, whoever makes it."""
+    """All arguments of a sample. A call without a tensor among them would run in torch, also from nbgrad."""
     return tree_leaves((sample.input, tuple(sample.args), sample.kwargs))
 
 
@@ -103,11 +103,11 @@ def leaves_of(sample: Any) -> list[Any]:
 
 
 def compare(entry: Any, sample: Any) -> dict[str, str]:
-    """For each column that the sample has: what differs, or "" where nothing does."""
+    """For each column that applies to the sample the difference, or "" if there is none."""
     orders = ("value", "gradient", "second order") if entry.supports_gradgrad else ("value", "gradient")
     found = differences(entry.op, sample, orders)
     if entry.method_variant is not None:
-        # A lambda here is torch's own method under a fixed seed, which every run has anyway.
+        # If it is a lambda, it is torch's own method under a fixed seed. Every run has a fixed seed anyway.
         named = isinstance(entry.method_variant, FunctionType) and entry.method_variant.__name__ == "<lambda>"
         method = getattr(torch.Tensor, entry.name) if named else entry.method_variant
         found |= joined("method", differences(method, sample, ("value", "gradient")))
@@ -117,14 +117,14 @@ def compare(entry: Any, sample: Any) -> dict[str, str]:
 
 
 def joined(column: str, found: dict[str, str]) -> dict[str, str]:
-    """Several comparisons as one column: the first that differs is what it says."""
+    """Several comparisons as one column: its text is the first difference."""
     return {column: next(filter(None, found.values()), "")} if found else {}
 
 
 def differences(
     function: Callable[..., Any], sample: Any, orders: Sequence[str], *, in_place: bool = False
 ) -> dict[str, str]:
-    """What of torch's and nbgrad's calls differs, order by order, as far as torch itself goes."""
+    """The differences between torch's call and nbgrad's, order by order, up to the order that torch supports."""
     theirs, ours = (Run(library, function, sample, in_place) for library in (TORCH, NBGRAD))
     found = {}
     for order in orders:
@@ -133,7 +133,7 @@ def differences(
         except (RuntimeError, NotImplementedError) as error:
             if order == "value" and not in_place:
                 found[order] = f"torch's own call fails: {one_line(error)}"
-            break  # torch has no such gradient, or cannot change such a tensor in place
+            break  # torch lacks this gradient, or cannot change such a tensor in place
         try:
             close(ours.by_order(order), expected)
             found[order] = ""
@@ -153,7 +153,7 @@ def close(ours: list[Any], theirs: list[Any]) -> None:
 
 
 class Library(NamedTuple):
-    """What the two sides do differently."""
+    """The operations that the two libraries do in different ways."""
 
     kind: type
     make: Callable[[torch.Tensor], Any]
@@ -163,7 +163,7 @@ class Library(NamedTuple):
 
 
 def bound(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``; but for a method of torch's own class, the method of that name of whatever tensor comes first."""
+    """``function``. A method of torch's Tensor becomes the method of the same name of the first argument."""
     written_in_c = isinstance(function, MethodDescriptorType | WrapperDescriptorType)
     if written_in_c or (isinstance(function, FunctionType) and function.__qualname__.startswith("Tensor.")):
         name = function.__name__
@@ -172,9 +172,9 @@ def bound(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with all the memory around it, which ``as_strided`` can see."""
+    """A copy of the tensor with its whole storage, which ``as_strided`` can see."""
     data = tensor.detach()
-    if data.is_conj() or data.is_neg():  # what stands in the memory is not its value
+    if data.is_conj() or data.is_neg():  # the storage does not hold the values
         return data.clone()
     place = (data.storage_offset(), data.shape, data.stride())
     memory = data.untyped_storage().clone()  # type: ignore[no-untyped-call]
@@ -198,7 +198,7 @@ NBGRAD = Library(
 
 
 class Run:
-    """One call of one library, and its gradients, each computed when it is asked for."""
+    """A call in one library, and its gradients. Each result is computed when somebody asks for it."""
 
     def __init__(self, library: Library, function: Callable[..., Any], sample: Any, in_place: bool) -> None:
         self.library = library
@@ -208,12 +208,12 @@ class Run:
         self._ends: list[Any] | None = None
 
     def by_order(self, order: str) -> list[Any]:
-        """What is compared of that order."""
+        """The results of that order, which are compared."""
         return {"value": self.values, "gradient": self.gradients, "second order": self.seconds}[order]()
 
     def values(self) -> list[Any]:
-        """The results of the call: raw tensors, and whatever else it returns, and which of them have a gradient."""
-        made: dict[int, Any] = {}  # a tensor that is passed twice is one tensor on the other side too
+        """The results of the call as raw tensors, any other results, and which of them have a gradient."""
+        made: dict[int, Any] = {}  # if one tensor is passed twice, this library also gets one tensor twice
 
         def convert(value: Any) -> Any:
             if not isinstance(value, torch.Tensor):
@@ -239,12 +239,12 @@ class Run:
         return [*map(resolved, raw), flags]
 
     def gradients(self) -> list[torch.Tensor]:
-        """Of every output that has gradients, for every input that needs one."""
+        """The gradients of all outputs that have one, with respect to every input that needs one."""
         grads = self._first(create_graph=False)
         return self._raw(self._inputs, grads)
 
     def seconds(self) -> list[torch.Tensor]:
-        """Of the gradients, themselves recorded, for every input and for the gradients that were started from."""
+        """The gradients of the recorded gradients, for every input and for the gradients that started the backward."""
         grads = self._first(create_graph=True)
         first = self._raw(self._inputs, grads)
         wanted = [*self._inputs, *self._starts]
@@ -280,12 +280,12 @@ def drawn(like: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 def resolved(value: Any) -> Any:
-    """A tensor whose lazy conjugation is done: that is no part of a value."""
+    """A tensor with its lazy conjugation and negation resolved, because these are no part of its value."""
     return value.resolve_conj().resolve_neg() if isinstance(value, torch.Tensor) else value
 
 
 def one_line(error: Exception) -> str:
-    """An error as a table has room for it."""
+    """An error as one short line for a table."""
     text = " ".join(str(error).split()) or type(error).__name__
     text = text.replace("Tensor-likes are not close! ", "").split(" The failure occurred for item")[0]
     return text if len(text) <= 200 else f"{text[:197]}..."
@@ -306,7 +306,7 @@ def read_different() -> dict[str, int]:
 
 
 def lists(results: Iterable[Result]) -> tuple[str, str]:
-    """The texts of both lists: as kept, but for the cases in ``results``, which ran all their samples."""
+    """The new texts of both lists. Only the cases in ``results`` change: they ran with all their samples."""
     agreed, different = set(read_agreed()), read_different()
     for result in results:
         if result.case in UNSETTLED:

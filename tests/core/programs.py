@@ -16,7 +16,7 @@ from tests.lacking import lacks
 
 @dataclass(frozen=True)
 class Library:
-    """What a program needs of torch or of nbgrad; ``ops`` is the package itself."""
+    """The functions that a program uses of torch or of nbgrad; ``ops`` is the package itself."""
 
     ops: Any
     grad: Callable[..., Any]
@@ -54,7 +54,9 @@ def agree(program: Program) -> None:
 
 
 def error(program: Program, library: Library) -> str:
-    """What ``program`` raises, as text: a RuntimeError, as torch raises, but for one that had a ValueError for some."""
+    """The text of the RuntimeError that ``program`` raises; empty if it raises none. For one error an older torch has a
+    ValueError.
+    """
     try:
         program(library)
     except RuntimeError as raised:
@@ -67,7 +69,7 @@ def error(program: Program, library: Library) -> str:
 
 
 def kind(raised: RuntimeError) -> type:
-    """The class of an error: RuntimeError for all where torch has no other for an element type without a kernel."""
+    """The class of an error. If this torch has no special class for a missing kernel, it is RuntimeError for all."""
     return RuntimeError if lacks("error without a kernel") else type(raised)
 
 
@@ -81,7 +83,7 @@ def both_raise(program: Program, *words: str) -> None:
 
 @contextmanager
 def garbage() -> Iterator[list[Any]]:
-    """Collects what only the garbage collector can free of what is made inside: ours and torch's tensors."""
+    """Collects the tensors made in the block, ours and torch's, that only the garbage collector can free."""
     found: list[Any] = []
     gc.collect()
     gc.disable()

@@ -19,7 +19,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "position": lambda x: x[torch.tensor(1)],
     "transpose": lambda x: x.transpose(0, -1),
     "T": lambda x: x.t(),
-    "mT": lambda x: x.mT if x.ndim else x[...],  # of a number torch has all three, with a warning
+    "mT": lambda x: x.mT if x.ndim else x[...],  # on a scalar torch allows all three, but warns
     "mH": lambda x: x.mH if x.ndim else x[...],
     "adjoint": lambda x: x.adjoint() if x.ndim else x[...],
     "swapaxes": lambda x: x.swapaxes(0, 1),
@@ -116,11 +116,11 @@ CHANGES: dict[str, Callable[[Any, Any], Any]] = {
 UNSURE = {"picked = y", "mask = number", "fill_", "zero_", "first = y", "tail = number", "all = y", "first += y"}
 UNSURE |= {"real = y", "imag = number", "copy_", "as_strided", "as_strided backwards", "conj_physical_"}
 TURNING = {"transpose_", "unsqueeze_", "squeeze_"}
-"""torch fails in the backward where the base of a complex view was turned, or a tensor in no_grad()."""
+"""Changes of shape after which torch's backward fails: on the base of a complex view, or inside no_grad()."""
 
 
 def start(lib: Library, *, with_complex: bool) -> list[Any]:
-    """Three leaves, results and a constant."""
+    """The first tensors of a program: three leaves, some results and a constant."""
     drawn = torch.rand(3, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64).tolist()
     w, b = lib.leaf(drawn[0]), lib.leaf(drawn[1][0])
     if not with_complex:
@@ -133,7 +133,7 @@ def start(lib: Library, *, with_complex: bool) -> list[Any]:
 
 
 def run(lib: Library, seed: int, steps: int) -> tuple[list[Any], list[str]]:
-    """The tensors that the program of ``seed`` makes, and what it did."""
+    """The tensors that the program with this ``seed`` makes, and a log of its steps."""
     random = Random(seed)
     with_complex = random.random() < 0.6
     live, log = start(lib, with_complex=with_complex), []
@@ -143,11 +143,11 @@ def run(lib: Library, seed: int, steps: int) -> tuple[list[Any], list[str]]:
         at, other = random.randrange(3 if random.random() < 0.9 else 0, len(live)), random.randrange(len(live))
         raw = lib.raw(live[at])
         if overlaps(raw) and (name in UNSURE or (kind == "change" and 0 not in raw.stride())):
-            continue  # torch writes into stretched memory here, or warns that it will not any more; its backward breaks
+            continue  # torch writes into stretched memory here, or warns that it soon will not; its backward fails
         mixed = kind == "change" and live[at].is_complex() != live[other].is_complex()
         if mixed and (name in {"first = y", "all = y"} or not live[at].is_complex()):
             continue  # torch's backward may raise, and a warning says that the imaginary part is lost
-        assert live[at].grad_fn is None or live[at].requires_grad  # torch's views know their leaf only if asked before
+        assert live[at].grad_fn is None or live[at].requires_grad  # torch's views find their leaf only if asked early
         silent = kind == "change" and random.random() < 0.1
         if name in TURNING and (silent or any(one.is_complex() for one in live)):
             continue
@@ -177,7 +177,7 @@ def total(live: list[Any]) -> Any:
 
 
 def outcome(lib: Library, seed: int, steps: int, *, twice: bool) -> tuple[list[str], list[Any], list[Any]]:
-    """What the program did, what is asked of its tensors, and their values and the gradients of the leaves.
+    """The steps of the program, the attributes of its tensors, their values, and the gradients of the leaves.
 
     Args:
         lib: torch or nbgrad.

@@ -1,4 +1,4 @@
-"""What comes of a case of torch's op database. It imports no torch: a process that makes none starts at once."""
+"""The result of a case of torch's op database. This module imports no torch, so its processes start at once."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Result:
-    """What came of one case.
+    """The result of one case.
 
     Attributes:
         case: its name.
-        counts: for each column how many samples agree, of how many that were compared.
-        whole: how many samples agree in every column, of how many.
-        reasons: what went wrong, by column and text: in how many samples.
+        counts: for each column the number of samples that agree, and the number that were compared.
+        whole: the number of samples that agree in every column, and the number of all.
+        reasons: for each column and text of a failure, the number of samples.
         failing: the number of the first sample that does not agree.
         seconds: how long it took.
     """

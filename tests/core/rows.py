@@ -35,7 +35,7 @@ def _below_0(sample: Sample) -> bool:
 
 
 Lacking = dict[str, tuple[str, Callable[[Sample], bool]]]
-"""Rows with what torch may lack of them, and the samples that it concerns."""
+"""For a row: the name of what torch may lack of it (tests/lacking.py), and whether this concerns a sample."""
 
 LACKING: Lacking = {
     "trace": ("trace", lambda sample: sample.args[0].shape[0] > sample.args[0].shape[1]),
@@ -55,15 +55,15 @@ LACKING_ON_META: Lacking = {
 
 
 def lacks(row: Op, sample: Sample, table: Lacking = LACKING) -> str:
-    """Why torch can say nothing of the sample; empty where it can."""
+    """Why torch has no reference for the sample; empty if it has one."""
     what, concerns = table.get(row.name, ("", lambda _: False))
     return lacking.lacks(what) if concerns(sample) else ""
 
 
 def comparable(row: Op, given: Iterable[Sample] | None = None, table: Lacking = LACKING) -> Iterator[Sample]:
-    """The row's samples, or those ``given``, that torch can be asked about.
+    """The row's samples, or ``given``, for which torch has a reference.
 
-    A test that comes to the end of them is then said to be skipped if some had to be left out: all others agree.
+    If some samples were left out, a test that reaches the end counts as skipped: all other samples agree.
     """
     left: list[str] = []
     for sample in samples(row) if given is None else given:
@@ -87,7 +87,7 @@ def on(sample: Sample, device: str) -> Sample:
 
 
 def describe(sample: Sample) -> str:
-    """The call that a sample stands for, tensors by their shapes."""
+    """The text of a sample's call. Tensors are shown by their shapes."""
 
     def text(value: Any) -> str:
         if isinstance(value, torch.Tensor):
@@ -106,7 +106,7 @@ OTHER_GRADIENTS = {
     "as_strided_scatter": "torch gives its input the gradient of the places that are overwritten: its gradcheck fails",
     "copy": "it is no public function of torch's, and has other gradients",
 }
-"""Rows whose kernel torch differentiates otherwise than their reference."""
+"""Rows for which torch's own kernel has another gradient than the reference."""
 
 
 def own(row: Op, sample: Sample) -> Callable[..., Any] | None:
@@ -118,7 +118,7 @@ def own(row: Op, sample: Sample) -> Callable[..., Any] | None:
         return reference(row)
 
     def run(function: Callable[..., Any], needs: tuple[int, ...] | list[int] = ()) -> tuple[Any, ...]:
-        copies = [  # some change them
+        copies = [  # some functions change their arguments
             arg.clone().requires_grad_(i in needs) if isinstance(arg, torch.Tensor) else arg
             for i, arg in enumerate(sample.args)
         ]
@@ -133,7 +133,7 @@ def own(row: Op, sample: Sample) -> Callable[..., Any] | None:
             theirs = run(function, wanted) if function is not None else ()
             if (function is row.forward or equal(ours, theirs)) and (not wanted or theirs[0].requires_grad):
                 return function
-        except (RuntimeError, TypeError, ValueError, IndexError):  # a function of that name, but not of that meaning
+        except (RuntimeError, TypeError, ValueError, IndexError):  # the same name, but another meaning
             continue
     return reference(row)
 
@@ -147,7 +147,7 @@ def equal(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
 
 
 def of(row: Op, sample: Sample) -> Op:
-    """The row that runs the sample: for a list of tensors that of its length."""
+    """The row that runs the sample. For a list of tensors it is the row for a list of this length."""
     return row.of(len(sample.args) - len(row.inputs)) if row.arity < 0 else row
 
 
@@ -241,12 +241,12 @@ def real(value: Tensor) -> Tensor:
 
 
 def weights(like: torch.Tensor) -> torch.Tensor:
-    """Fixed random numbers of a tensor's shape, to make one number of a gradient."""
+    """Fixed random numbers in the shape of a tensor. With them a gradient is reduced to one number."""
     return torch.rand(like.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(like.device)
 
 
 def seeds_for(row: Op, sample: Sample) -> Seeds:
-    """A random gradient for each output that has one; none where the row has no gradient."""
+    """A random gradient for each output that has a gradient. Empty if the row has none."""
     if not row.differentiable or not differentiable(row, sample):
         return []
     outputs = live(row, row(*sample.args, **sample.settings))

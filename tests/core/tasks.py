@@ -9,6 +9,6 @@ T = TypeVar("T")
 
 
 def finished(main: Coroutine[Any, Any, T]) -> T:
-    """What ``main`` returns, run in a thread of its own: in that of the tests Playwright may keep a loop running."""
+    """The result of ``main``, run in its own thread: in the tests' thread Playwright may already run an event loop."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, main).result()

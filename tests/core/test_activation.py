@@ -1,4 +1,4 @@
-"""What the rows of the activations do not show: composites, random slopes, in-place twins, torch's own calls."""
+"""Activations, beyond the tests of their rows: composites, random slopes, in-place twins, and torch's own calls."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ X = torch.tensor([[-4.0, -3.0, -1.0, -0.2], [0.0, 0.3, 3.0, 5.0]], dtype=torch.f
 
 
 def both(ours: Callable[[Any], Any], theirs: Callable[[Any], Any], data: torch.Tensor = X) -> None:
-    """Value and gradient of the same call on both sides are equal, the random numbers drawn as well."""
+    """The same call has the same value, gradient and random numbers in both libraries."""
     x, y = tensor(data.clone(), requires_grad=True), data.clone().requires_grad_()
     torch.manual_seed(0)
     got = ours(x)

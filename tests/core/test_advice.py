@@ -100,7 +100,7 @@ def test_in_place_the_last_of_many_steps_is_told_of_the_tensors_that_took_it() -
     changes, place = Changes(), user_place()
     kept = torch.zeros(2)
     for step in range(100):
-        gone = torch.zeros(3)  # most of them get the memory, and the id, of the one before
+        gone = torch.zeros(3)  # most of them get the memory and the id of an earlier tensor
         before = next_seq()
         for data in (kept, gone):
             data.add_(1)
@@ -606,8 +606,8 @@ def test_other_differences_do_not_warn() -> None:
     p, rows = tensor(torch.ones(4, 1), requires_grad=True), tensor(torch.ones(4))
     square = tensor(torch.ones(4, 4), requires_grad=True)
     assert [
-        (p - p.reshape(4)).shape,  # pairs of all with all: both sides are learned
-        (rows.unsqueeze(1) - rows).shape,  # nothing is learned
+        (p - p.reshape(4)).shape,  # every prediction with every other one: both sides learn
+        (rows.unsqueeze(1) - rows).shape,  # nothing here learns
         (square - rows).shape,
         (square - square.mean(dim=1, keepdim=True).detach()).shape,
         (p - 1).shape,
@@ -615,7 +615,7 @@ def test_other_differences_do_not_warn() -> None:
     ] == [(4, 4), (4, 4), (4, 4), (4, 4), (4, 1), (4, 1)]
 
 
-# What reviewers tripped over.
+# Cases that confused reviewers.
 
 
 def list_of_tensors(lib: Library) -> tuple[Any, ...]:
@@ -872,7 +872,7 @@ def test_a_power_is_not_written_as_in_other_languages() -> None:
         x & 2
 
 
-# What is no tensor, and element types without a kernel.
+# Arguments that are no tensors, and element types without a kernel.
 
 NO_TENSORS = [
     (None, "is None, where a tensor is expected: a function or a forward() without return gives None"),
@@ -988,7 +988,7 @@ def test_an_attribute_error_of_the_users_own_forward_is_as_it_was() -> None:
         Mine()(None)
 
 
-# Numbers of classes and of rows.
+# Class numbers, and numbers of rows.
 
 SCORES = nbgrad.ones(4, 3, requires_grad=True)
 CLASSES = nbgrad.tensor([0, 1, 2, 0])
@@ -1031,7 +1031,7 @@ def test_an_embedding_says_which_row_there_is_not() -> None:
 
 @pytest.mark.parametrize("many", [1, 2])
 def test_a_step_is_named_though_the_parameters_were_given_other_data_since(many: int) -> None:
-    """As by weights that are averaged, and swapped in; a later step changes those, and not what was saved."""
+    """Programs that swap in averaged weights do this. A later step changes the new data, not the saved tensor."""
     weights = [nbgrad.ones(3, requires_grad=True) for _ in range(many)]
     optimizer = nbgrad.optim.SGD(weights, lr=0.1)
     with nbgrad.AutogradGraph():

@@ -1,4 +1,4 @@
-"""A step finds the memory that the step before has freed."""
+"""A step reuses the memory that the step before it freed."""
 
 import os
 import platform
@@ -45,7 +45,7 @@ with FakeTensorMode():
 
 
 def of_their_own(*stages: str, **variables: str) -> list[bool]:
-    """After each piece of code, one after the other in one process: does a block of 30 MiB come from the system?"""
+    """Run pieces of code in one process. After each one: does a new block of 30 MiB come from the system?"""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MALLOC_", "LD_PRELOAD"))}
     program = [sys.executable, "-c", PROGRAM.format(stages=stages)]
     ran = subprocess.run(program, env=environment | variables, capture_output=True, text=True, check=True)
@@ -56,7 +56,7 @@ def of_their_own(*stages: str, **variables: str) -> list[bool]:
 @pytest.mark.once  # its module is not compiled
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only GNU's C library tells what it does")
 def test_freed_memory_is_kept_for_the_next_step() -> None:
-    # torch alone gets it from the system. An import changes nothing, nor does what is not recorded.
+    # With torch alone the block comes from the system. An import of nbgrad or unrecorded ops do not change that.
     assert of_their_own("", "import nbgrad", CONSTANT, RECORDED) == [True, True, True, False]
     assert of_their_own(LOOP) == [False]
     assert of_their_own(RECORDED, MALLOC_TRIM_THRESHOLD_="131072") == [True], "what the user has set stays"

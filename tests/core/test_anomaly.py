@@ -1,4 +1,4 @@
-"""detect_anomaly: the first op that makes a NaN or an Inf, and why; torch's next to it where torch looks."""
+"""detect_anomaly: the first op that makes a NaN or an Inf, and its cause. Compared with torch where torch looks."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -164,7 +164,7 @@ def test_the_numbers_of_a_backward_are_named_only_where_they_alone_make_it() -> 
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.many is False])
 def test_what_is_named_is_what_makes_it_in_every_row(name: str) -> None:
-    """Elsewhere stand other numbers of the row's own domain: those that are named must make it still."""
+    """All other numbers are replaced by valid ones: the named numbers alone must still make the NaN or Inf."""
     row, other = OPS[name], Make(OPS[name].domain, seed=1)
     if name in CRASHING:
         pytest.skip(f"torch's kernel crashes on a NaN or an Inf: {CRASHING[name]}")
@@ -199,7 +199,7 @@ def zeros(x: torch.Tensor) -> torch.Tensor:
 
 
 def infinite(x: torch.Tensor) -> torch.Tensor:
-    """Finite but for the last number."""
+    """Make the last number infinite."""
     spoiled = x.flatten().clone()
     spoiled[-1:] = inf
     return spoiled.reshape(x.shape)
@@ -207,7 +207,7 @@ def infinite(x: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def watched(seen: list[tuple[Any, ...]]) -> Iterator[None]:
-    """Keeps what the numbers were looked for in, and which were found."""
+    """Records the ops whose numbers were searched, and the numbers that were found."""
     asked = nonfinite.operands
 
     def operands(run: Any, stretched: Any, given: Any, kind: str, result: torch.Tensor) -> Any:
@@ -228,10 +228,10 @@ def test_an_op_in_place_is_blamed_for_what_it_wrote() -> None:
     assert caught(lambda: y.mul_(1e3)).cause.startswith("overflow: mul_(1e+38, 1000.0) in float32")
     z = tensor([1.0, inf])
     with nbgrad.detect_anomaly():
-        z *= 2  # it was there before, and an Inf in a constant may be meant
+        z *= 2  # the Inf was there before; in a constant it may be intended
         with pytest.raises(RuntimeError, match="must match"):
             z *= tensor([1.0, 2.0, 3.0])
-        z.clamp(max=1.0)  # what the op before was about to change is forgotten
+        z.clamp(max=1.0)  # the failed op leaves no record of its operands
 
 
 def test_no_copy_is_kept_of_a_large_tensor_that_an_op_overwrites(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +251,7 @@ def test_no_copy_is_kept_of_a_large_tensor_that_an_op_overwrites(monkeypatch: py
         assert torch_blocks(x.nan_to_num_, least=size) == []
     x.data[5] = inf
     with nbgrad.detect_anomaly():
-        x.mul_(2.0)  # it was there before, and an Inf in a constant may be meant
+        x.mul_(2.0)  # the Inf was there before; in a constant it may be intended
     x.data[6] = nan
     found = caught(lambda: x.add_(1.0))
     assert "'x', an input, holds nan before add_ runs" in str(found)
@@ -296,7 +296,7 @@ def test_a_recorded_op_is_found_in_the_graph_by_its_id() -> None:
     assert graph.backwards == 0
 
 
-# Propagators are not blamed.
+# Ops that only pass a NaN or Inf on are not blamed.
 
 
 def test_what_passes_an_inf_of_a_mask_on_is_not_blamed() -> None:
@@ -456,7 +456,7 @@ def test_the_next_backward_after_an_error_starts_anew() -> None:
     assert y.grad.tolist() == [0.25]
 
 
-# torch's next to it: where torch raises, so do we; torch looks for NaN in the backward alone.
+# Compared with torch: where torch raises, nbgrad raises. torch looks only for NaN, and only in the backward.
 
 
 def detector(lib: Library) -> Any:

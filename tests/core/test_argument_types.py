@@ -1,4 +1,4 @@
-"""What the sweep over the types of arguments found, each by itself."""
+"""Bugs that the sweep over argument types found, a test for each."""
 
 from itertools import product
 from typing import Any

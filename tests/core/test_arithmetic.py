@@ -21,7 +21,7 @@ Call = Callable[..., Any]
 
 
 def both(call: Call, *data: torch.Tensor) -> tuple[Any, Any, list[Tensor], list[torch.Tensor]]:
-    """The same call on ours and on torch's, and what it was called on."""
+    """The results of the same call in both libraries, and the arguments in both."""
     wanted = [d.is_floating_point() for d in data]
     ours = [tensor(d.clone(), requires_grad=w) for d, w in zip(data, wanted, strict=True)]
     theirs = [d.clone().requires_grad_(w) for d, w in zip(data, wanted, strict=True)]
@@ -67,7 +67,7 @@ def test_remainders_and_floors_work_on_either_side(other: Any) -> None:
 def test_bits_work_on_either_side(symbol: str, other: Any) -> None:
     same = torch.from_numpy(other) if isinstance(other, np.ndarray) else other
     same = same.item() if isinstance(same, np.generic) else same
-    numpys = same is not other and symbol in {"<<", ">>"}  # numpy has another name for these, and answers itself
+    numpys = same is not other and symbol in {"<<", ">>"}  # numpy knows these under another name, and does not ask us
     for text in (f"x {symbol} other",) if numpys else (f"x {symbol} other", f"other {symbol} x"):
         found = eval(text, {"x": tensor(WHOLE), "other": other})
         assert type(found) is Tensor, text
@@ -215,7 +215,7 @@ def test_no_special_function_with_a_gradient_is_missing() -> None:
         x = torch.tensor([0.5], dtype=torch.float64, requires_grad=True)
         try:
             getattr(torch.special, name)(x).sum().backward()
-        except (TypeError, RuntimeError, IndexError):  # of two inputs, or without a gradient
+        except (TypeError, RuntimeError, IndexError):  # it takes two inputs, or has no gradient
             continue
         missing.add(name)
     assert not missing

@@ -1,4 +1,4 @@
-"""An open graph is asked in one thread while it records in another: every public question has an answer."""
+"""While an open graph records in one thread, another thread asks it questions: every public question gets an answer."""
 
 import sys
 import threading
@@ -17,13 +17,13 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.render.text import text
 
 SECONDS = 0.25
-"""How long each question is asked."""
+"""For how many seconds each question is asked again and again."""
 
 Question = Callable[[Any], Any]
 
 
 def first(graph: Any) -> Any:
-    """A record that is there whatever is recorded."""
+    """A record that is always there."""
     return next(record for record in graph.records if record.kind == "parameter")
 
 
@@ -78,11 +78,11 @@ NO_QUESTIONS = {
     *("diff",),
     *("rank_recorder", "ranks"),
 }
-"""What changes the graph or waits for other processes, and plain attributes."""
+"""Methods that change the graph or wait for other processes, and plain attributes: they are no questions."""
 
 
 def loop(stop: threading.Event, net: Any, frozen: Any) -> None:
-    """Training steps with everything that a graph remembers, until told to stop."""
+    """Training steps that use everything a graph remembers, until ``stop`` is set."""
     optimizer = nbgrad.optim.SGD(net.parameters(), lr=1e-3)
     while not stop.is_set():
         optimizer.zero_grad()
@@ -124,7 +124,7 @@ def test_a_question_is_answered_while_the_graph_records_elsewhere(name: str) -> 
             while monotonic() < end or asked < 3:
                 try:
                     QUESTIONS[name](graph)
-                except (KeyError, StopIteration):  # the record has gone meanwhile, or its edge; several have one name
+                except (KeyError, StopIteration):  # the record or its edge is gone, or several have this name
                     assert name in {
                         "ancestors",
                         "answer",

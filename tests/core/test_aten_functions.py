@@ -1,4 +1,4 @@
-"""Functions that torch has twice under one name: ours does what torch's own of that name does, not its namesake."""
+"""Functions that torch has twice under one name. nbgrad's does the same as torch's public one, not as its namesake."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ LENGTHS = torch.tensor([[1, 2]]), torch.tensor([3]), torch.tensor([2])
 
 
 def normalized(name: str) -> Callable[[Library], tuple[Any, ...]]:
-    """Two steps in training, whose statistics count, and one without."""
+    """Two steps in training mode, which update the statistics, and one step in evaluation mode."""
 
     def program(lib: Library) -> tuple[Any, ...]:
         function = getattr(torch, name)
@@ -34,7 +34,7 @@ def normalized(name: str) -> Callable[[Library], tuple[Any, ...]]:
 
 
 def of_one(run: Callable[..., Any], *others: Any) -> Callable[[Library], tuple[Any, ...]]:
-    """Results and gradients of a function of a matrix, and of other matrices."""
+    """Results and gradients of ``run``, which takes a matrix and ``others``."""
 
     def program(lib: Library) -> tuple[Any, ...]:
         leaves = [lib.leaf(one) for one in (ROWS, *others)]
@@ -107,15 +107,15 @@ def test_every_function_is_tested_or_refused() -> None:
 
 
 def test_a_kernel_under_the_name_of_a_function_is_not_taken_for_it() -> None:
-    """``F.max_unpool2d`` asks its input alone whether it is torch's, and calls a kernel of that name."""
+    """``F.max_unpool2d`` checks only its input for torch's type, and calls a kernel of the same name."""
     pooled, places = torch.nn.functional.max_pool2d(torch.rand(1, 1, 4, 4), 2, return_indices=True)
     with pytest.raises(NotImplementedError, match=r"max_unpool2d got an nbgrad tensor, but an input of torch's"):
         torch.nn.functional.max_unpool2d(pooled, nbgrad.tensor(places), 2)
 
 
 def test_a_namesake_of_torchs_that_takes_other_arguments_is_known() -> None:
-    """Of all that torch has twice: where the parameters of the one differ from those of the other, it is above."""
-    functional, alike = torch.nn.functional, {"layer_norm", "group_norm", "rrelu"}  # but for what has no effect
+    """If the parameters of two namesakes differ, the function is tested above."""
+    functional, alike = torch.nn.functional, {"layer_norm", "group_norm", "rrelu"}  # but for parameters without effect
     for name in dir(functional):
         twin = getattr(torch, name, None)
         packet = getattr(torch.ops.aten, name, None)

@@ -1,4 +1,4 @@
-"""Attention: which way it is computed, and that torch's arguments mean what they mean there."""
+"""Attention: which kernel computes it, and that its arguments mean the same as in torch."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 def as_in_torch(settings: dict[str, Any], shapes: list[tuple[int, ...]]) -> None:
-    """Compare attention of query, key and value of these shapes with torch's, and its gradients."""
+    """Compare attention and its gradients with torch's, for query, key and value of these shapes."""
     raw = [heads(*shape) for shape in shapes]
     theirs, ours = [one.clone().requires_grad_() for one in raw], [nbgrad.tensor(o, requires_grad=True) for o in raw]
     torch.manual_seed(0)
@@ -126,7 +126,7 @@ def test_of_a_query_that_sees_no_key_the_products_give_zero_as_the_fused_kernel_
     [("flash", False), ("efficient", False), ("efficient", True), ("cudnn", False), ("cudnn", True)],
 )
 def test_kernels_of_a_gpu_take_what_they_are_given(backend: str, masked: bool) -> None:
-    """Their declarations and shapes, by torch's stand-in for tensors on a GPU; their numbers are tried on one."""
+    """Checks declarations and shapes with torch's fake GPU tensors. The numbers are tested on a GPU."""
     with FakeTensorMode():
         q = torch.empty(2, 4, 24, 64, device="cuda", dtype=torch.bfloat16)
         k, v = (torch.empty(2, 4, 32, 64, device="cuda", dtype=torch.bfloat16) for _ in range(2))
@@ -166,7 +166,7 @@ def test_a_backend_is_torchs_choice_where_we_have_its_kernel(monkeypatch: pytest
         assert attention.choose(wide, wide, wide, None, 0.1, True, None, False) == attention.MATH
         assert attention.choose(narrow, narrow, narrow, None, 0.0, True, None, False) == attention.MATH
         assert attention.choose(wide, wide, wide, None, 0.0, True, None, True) == attention.MATH
-        said = 4  # that of a backend from elsewhere
+        said = 4  # the number of a backend outside of torch
         assert attention.choose(wide, wide, wide, None, 0.0, True, None, False) == attention.MATH
         monkeypatch.setattr(torch.version, "cuda", None)
         said = attention.FLASH
@@ -180,7 +180,7 @@ def test_a_backend_is_torchs_choice_where_we_have_its_kernel(monkeypatch: pytest
 def test_a_fused_kernel_on_a_gpu_is_torchs(backend: str, dtype: torch.dtype, case: str) -> None:
     settings = {name: one.cuda() if isinstance(one, torch.Tensor) else one for name, one in CALLS[case].items()}
     if case == "scaled":
-        settings["scale"] = 0.7  # of a negative one torch's kernels for bfloat16 make NaN
+        settings["scale"] = 0.7  # with a negative scale torch's bfloat16 kernels give NaN
     if case == "float mask":
         settings["attn_mask"] = settings["attn_mask"].to(dtype)
     raw = [heads(2, 4, 3, 64).to("cuda", dtype) for _ in range(3)]

@@ -17,7 +17,7 @@ from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core import rows
 from tests.core.programs import OURS, TORCH, Library, plain
 
-# What rules alone call never runs under autocast: a backward switches it off, as a test below says.
+# Rows that only rules call never run under autocast: a backward switches it off, as a test below checks.
 every_row = pytest.mark.parametrize(
     "row",
     [row for row in OPS.values() if not row.name.endswith("_backward")],
@@ -28,7 +28,7 @@ HALVES = (torch.bfloat16, torch.float16)
 
 
 def outcome(run: Callable[..., Any], args: list[Any], sample: Sample, autocast: Any) -> list[torch.Tensor]:
-    """What ``run`` gives under autocast, and the gradients of a backward outside of it."""
+    """The result of ``run`` under autocast, and the gradients of a backward outside of autocast."""
     with autocast:
         out = run(*args, **sample.settings)
     first = out[0] if isinstance(out, tuple) else out
@@ -59,7 +59,7 @@ def compare(row: Op, sample: Sample, half: torch.dtype, device: str, reference: 
 
 
 def mixtures(sample: Sample) -> Iterator[tuple[torch.dtype, Sample]]:
-    """The sample in each mixture of half and single precision that an op may be given."""
+    """The sample with every mixture of half and single precision in its arguments."""
     places = [i for i, arg in enumerate(sample.args) if isinstance(arg, torch.Tensor) and arg.is_floating_point()]
     for half in HALVES:
         for dtypes in product((half, torch.float32), repeat=min(len(places), 3)):
@@ -228,7 +228,7 @@ def test_a_module_under_autocast_trains() -> None:
 
 @pytest.fixture(params=[True, False])
 def onednn(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With torch's kernels of oneDNN, which cast what its own do not, and without; torch's own switch warns."""
+    """With and without torch's oneDNN kernels, which cast what its other kernels do not. torch's own switch warns."""
     enabled = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(request.param)
     yield
@@ -238,7 +238,7 @@ def onednn(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.usefixtures("onednn")
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
 def test_a_recurrent_module_under_autocast_is_torchs(kind: str) -> None:
-    """With the batch first, so that what the kernels read in order is not what they were given."""
+    """The batch comes first, so the kernels do not read the given memory in order."""
     torch.manual_seed(0)
     theirs = getattr(torch.nn, kind)(5, 7, bidirectional=True, batch_first=True)
     ours = getattr(nn, kind)(5, 7, bidirectional=True, batch_first=True)
@@ -246,7 +246,7 @@ def test_a_recurrent_module_under_autocast_is_torchs(kind: str) -> None:
     x = torch.randn(3, 4, 5)
 
     def run(net: Any, given: Any) -> list[torch.Tensor] | str:
-        """The output and the gradients, or the error of a processor for which oneDNN has no such kernel."""
+        """The output and the gradients; or the error, if oneDNN has no such kernel for this processor."""
         try:
             with torch.autocast("cpu", torch.bfloat16):
                 out, _ = net(given)

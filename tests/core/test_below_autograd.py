@@ -1,4 +1,4 @@
-"""Rules run without torch's autograd being asked; what is not nbgrad's own runs with it, as it does anywhere else."""
+"""nbgrad's own rules run without torch's autograd. The user's code in a rule runs with it, as everywhere else."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,7 +28,7 @@ def torchs_slope(at: float = 3.0) -> float:
 
 
 class Square(Function):
-    """Differentiated by torch's autograd, as a torch model inside a Function is."""
+    """A Function whose backward uses torch's autograd, as for a torch model inside it."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ def test_a_backward_inside_a_hook() -> None:
 
 
 class Sees(Observer):
-    """Whether torch's autograd was switched off where rules ran."""
+    """Records whether torch's autograd was off while rules ran."""
 
     def __init__(self) -> None:
         self.off: list[bool] = []

@@ -1,4 +1,4 @@
-"""What is summed to undo a broadcast, and in which words."""
+"""The sums that undo a broadcast, and their texts."""
 
 import pytest
 import torch

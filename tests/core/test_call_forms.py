@@ -21,14 +21,14 @@ NAMES = {"axis", "keepdims", "x1", "x2"}
 
 
 def along_a_dim(entry: Any) -> bool:
-    """Whether torch's function has a name that numpy has another for, besides that of its first argument."""
+    """Whether torch's function has an argument with another name in numpy, other than the first argument."""
     name = entry.aten_name or entry.name.replace(".", "_")
     signatures = call_forms.signatures(call_forms.function_of(torch, entry.name), name)
     return any({"dim", "keepdim", "other"} & {*names, *defaults} for names, defaults in signatures)
 
 
 def with_numpys_names(entry: Any) -> list[tuple[Call, Call]]:
-    """Of the first sample along a dimension the forms with numpy's names, and the call as it is."""
+    """For the first sample along a dimension: each form with numpy's names, and the plain call."""
     samples = opdb.samples_of(entry, torch.float64)
     along = [one for one in samples if "dim" in one.kwargs or (one.args and isinstance(one.args[0], int))]
     forms = list(call_forms.calls(entry, (along or samples)[0]))

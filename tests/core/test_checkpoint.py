@@ -1,4 +1,4 @@
-"""checkpoint: the same gradients from less memory, in every way in which a graph is made and walked."""
+"""checkpoint: the same gradients with less memory, for every kind of graph and every kind of backward."""
 
 import gc
 from collections.abc import Callable
@@ -111,7 +111,7 @@ def a_gradient_inside(lib: Library) -> tuple[Any, ...]:
         (g,) = lib.grad((h @ w).tanh().sum(), [h], create_graph=True)
         return g * h
 
-    y = (checkpoint(lib, slope, x.exp())) if lib is OURS else slope(x.exp())  # torch's own cannot do this
+    y = (checkpoint(lib, slope, x.exp())) if lib is OURS else slope(x.exp())  # torch's checkpoint does not support this
     y.sum().backward()
     return y, x.grad, w.grad
 
@@ -351,15 +351,15 @@ def test_nothing_is_saved_before_the_backward_and_nothing_is_left_after_it() -> 
 
 BLOCKS, ROWS = 32, 256
 ACTIVATION = ROWS * WIDTH * 8
-"""The bytes of what goes from block to block."""
+"""The bytes of a tensor that goes from one block to the next."""
 
 
 def peak(run: Callable[..., Any]) -> float:
-    """The most that a forward and backward of the chain has in memory at once, in activations."""
+    """The peak memory of a forward and backward of the chain, in units of one activation."""
     _, w = leaves(OURS)
     x = nbgrad.tensor(torch.ones(ROWS, WIDTH, dtype=torch.float64), requires_grad=True)
 
-    def block(h: Tensor) -> Tensor:  # five values saved by ops, the block's input among them
+    def block(h: Tensor) -> Tensor:  # its ops save five values, with the input of the block among them
         return ((h @ w).tanh().exp() * 0.1).sigmoid() * h
 
     gc.collect()
@@ -401,7 +401,7 @@ def halving(block: Callable[[Tensor], Tensor], h: Tensor, length: int = BLOCKS) 
 
 
 def test_peak_memory_of_a_chain_of_32_blocks_falls_as_theory_says() -> None:
-    inside, spare = 4, 4  # what a block saves, its input left out; gradients and weights in flight
+    inside, spare = 4, 4  # values that a block saves, its input among them; gradients and weights in use
     assert peak(plainly) >= BLOCKS * inside
     assert peak(block_by_block) <= BLOCKS + inside + spare, "an input per block, and one block"
     assert peak(by_segments) <= BLOCKS / 4 + 4 * (inside + 1) + spare, "an input per segment, and one segment"
@@ -423,7 +423,7 @@ def test_peak_memory_on_the_gpu_falls() -> None:
 
 
 def test_both_libraries_are_asked() -> None:
-    """The programs above run torch's checkpoint on torch's side: one that did not would prove less."""
+    """The programs above must run torch's checkpoint for torch: otherwise they would prove less."""
     calls = []
     checkpoint(TORCH, lambda h: calls.append(1) or h.exp(), torch.ones(1, requires_grad=True)).backward()
     assert len(calls) == 2

@@ -1,4 +1,4 @@
-"""Functions that run without the garbage collector leave it as they found it, also several at a time."""
+"""Functions that run without the garbage collector restore its state, even if several run at a time."""
 
 import gc
 from threading import Event, Thread
@@ -52,7 +52,7 @@ def test_functions_in_two_threads_leave_it_on(first: int) -> None:
 
 
 def test_one_that_ends_while_another_begins_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other thread gets its turn right after the question: it switches the collector on, for good."""
+    """The other thread runs right after the check, and switches the collector on for good."""
 
     def asked() -> bool:
         gc.enable()

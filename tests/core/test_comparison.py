@@ -1,4 +1,4 @@
-"""How numbers differ: the reason that is said for each of the usual wrong answers, and never the right number."""
+"""How numbers differ: each usual wrong answer gets its reason, and the message never shows the right number."""
 
 from fractions import Fraction
 from typing import Any

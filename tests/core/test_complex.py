@@ -17,7 +17,7 @@ F64 = torch.float64
 
 
 def complex_samples(row: Op) -> Iterator[Sample]:
-    """The row's samples with an imaginary part given to its floating point tensors, all of them or the first alone."""
+    """The row's samples with imaginary parts: in all floating point tensors, or only in the first one."""
     for number, sample in enumerate(rows.samples(row)):
         floats = [i for i in rows.differentiable(row, sample) if sample.args[i].is_floating_point()]
         for chosen in {tuple(floats), tuple(floats[:1])} if floats else ():
@@ -34,10 +34,10 @@ MISSING = {
     "embedding_bag": "as in torch; what it is compared with is composed of ops that do it",
     "softsign": "torch composes it of ops that do it",
 }
-"""What ours refuses and torch, or what stands for it in the tests, does not, and why."""
+"""Rows that nbgrad refuses and torch (or the test's reference) does not, and why."""
 
 public = pytest.mark.parametrize(
-    "name",  # rows for the gradients of others are met through those others
+    "name",  # gradient rows are tested through the rows that use them
     [name for name, row in OPS.items() if row.differentiable and not name.endswith("_backward")],
 )
 
@@ -62,7 +62,7 @@ def test_a_row_on_complex_numbers_is_torchs(name: str) -> None:
 
 
 UNDEFINED = {"linalg_eigh": "phase", "linalg_svd": "phase", "normal": "a standard deviation that is drawn below 0"}
-"""Rows that cannot be compared with differences of their complex results, and why."""
+"""Rows whose complex results cannot be checked with finite differences, and why."""
 
 
 @pytest.mark.sampled(8)
@@ -87,7 +87,7 @@ def test_both_orders_are_the_differences_of_values_where_torch_has_no_complex_gr
 
 
 def only_ours(row: Op) -> Iterator[Sample]:
-    """A few complex samples of the row that it runs on and torch differentiates not, or not twice."""
+    """A few complex samples that the row accepts, but that torch differentiates at most once."""
     found = 0
     for sample in rows.comparable(row, complex_samples(row)):
         sizes = [arg.numel() for arg in sample.args if isinstance(arg, torch.Tensor)]
@@ -118,7 +118,7 @@ NOT_TWICE: dict[str, Complex] = {
     "the row of l1_loss, complex and real": lambda x, y: OPS["l1_loss"](x.real, y, reduction="none"),
     "the row of smooth_l1_loss": lambda x, y: OPS["smooth_l1_loss"](x, y, reduction="sum", beta=0.0),
 }
-"""What torch differentiates once at most, or has no function of."""
+"""Functions that torch differentiates at most once, or does not have."""
 
 TO, ZERO = torch.tensor([1, 1, 0]), torch.tensor([0.0, 1.0, 1.0])
 

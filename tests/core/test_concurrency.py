@@ -1,4 +1,4 @@
-"""Threads, tasks and interrupts: nobody sees another's record, no gradient is lost, and none is left half written."""
+"""Threads, tasks and interrupts: no thread sees another's record, no gradient is lost, and none is half written."""
 
 import asyncio
 import sys
@@ -49,7 +49,7 @@ def together(work: Callable[[int], Any], count: int = THREADS) -> list[Any]:
 
 
 def told(graph: AutogradGraph) -> list[Any]:
-    """What a graph knows, without the ids, which all graphs share."""
+    """The content of a graph without its ids, which are shared by all graphs."""
     place = {record.id: number for number, record in enumerate(graph.records)}
     return [
         (
@@ -61,7 +61,7 @@ def told(graph: AutogradGraph) -> list[Any]:
 
 
 def train(seed: int) -> tuple[Any, ...]:
-    """A few steps inside a graph of one's own: the gradient, and everything that the graph has recorded."""
+    """A few steps inside a new graph: the gradient, and everything that the graph has recorded."""
     w = tensor(torch.full((3,), float(seed)), requires_grad=True)
     with AutogradGraph() as graph:
         for _ in range(10):
@@ -73,7 +73,7 @@ def train(seed: int) -> tuple[Any, ...]:
 
 
 async def train_in_turns(seed: int) -> tuple[Any, ...]:
-    """The same, giving way to the other tasks between any two statements."""
+    """The same, but other tasks run between any two statements."""
     w = tensor(torch.full((3,), float(seed)), requires_grad=True)
     with AutogradGraph() as graph:
         for _ in range(10):
@@ -121,7 +121,7 @@ def test_modes_of_a_thread_are_its_own() -> None:
     assert nbgrad.is_grad_enabled()
 
 
-# A leaf of all.
+# A leaf that all threads share.
 
 
 def test_threads_that_share_a_leaf_lose_no_gradient() -> None:
@@ -148,7 +148,7 @@ def test_the_first_gradient_of_a_shared_leaf_is_not_lost() -> None:
 
 
 class Stops(Observer):
-    """Raises at the ``number``-th thing that an observer is told."""
+    """Raises at its ``number``-th notification."""
 
     def __init__(self, number: int, error: type[BaseException]) -> None:
         self.left = number
@@ -184,7 +184,7 @@ def outcomes() -> tuple[list[list[float]], list[list[float]]]:
 
 
 def check_consistent(leaves: list[Tensor], before: list[list[float]], after: list[list[float]]) -> int:
-    """Each ``.grad`` is the old one or the new one, and the engine works as ever; how many are new."""
+    """Each ``.grad`` is the old or the new one, and the engine still works. Returns how many are new."""
     found = grads(leaves)
     assert all(got in (old, new) for got, old, new in zip(found, before, after, strict=True)), found
     assert current().observers == ()
@@ -219,7 +219,7 @@ def interrupted(loss: Tensor, number: int) -> bool:
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal left
-        # A real Ctrl-C cannot come between the acquiring and the releasing of a lock by a with block; a tracer can.
+        # A real Ctrl-C cannot come between the acquire and the release of a lock in a with block, but a tracer can.
         if "nbgrad" not in frame.f_code.co_filename or frame.f_code is Tensor.accumulate.__code__:
             return None
         if event == "line":
@@ -249,7 +249,7 @@ def test_an_interrupt_at_any_line_leaves_every_gradient_old_or_new() -> None:
             break
         new.append(check_consistent(leaves, before, after))
     assert new == sorted(new)
-    # A compiled line cannot be interrupted: what is left are the rules and what they call, and the writing of a .grad.
+    # Compiled lines cannot be interrupted. That leaves the rules, the code that they call, and the writing of a .grad.
     assert (new[0], new[-1]) == (0, 3 if nbgrad.compiled() else 4)
     lines = 20 if nbgrad.compiled() else 100
     assert new.count(0) > lines, "until the last rule has run nothing is written"

@@ -1,6 +1,6 @@
-"""Which second-order gradients there are: a tensor, None or an error exactly where torch has it.
+"""Which second-order gradients exist: nbgrad gives a tensor, None or an error exactly where torch does.
 
-Relu, pooling and their like have zeros for a second derivative, and not nothing: a Hessian of a network of them exists.
+The second derivative of relu, pooling and similar functions is zeros, not None. So networks of them have a Hessian.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ MORE = {
     "embedding_bag": "its gradient is a constant to torch, which has no second order of it",
     "group_norm": "the gradient of its bias is a constant to torch",
 }
-"""Rows that have a gradient more than torch, of zeros or of the right numbers."""
+"""Rows with one gradient more than torch: it is zeros, or it has the right numbers."""
 
 OTHERWISE = {
     "index_put": "its indices are a setting",
@@ -35,7 +35,7 @@ OTHERWISE = {
 ROWS = [name for name, row in OPS.items() if row.differentiable and row.rules and name not in OTHERWISE]
 
 Call = Callable[[Any, Any], Any]
-"""A function of torch.nn.functional or of nbgrad's, and a tensor of that library."""
+"""A call: it gets the functional module of torch or nbgrad, and a tensor of that library."""
 
 
 @pytest.mark.sampled(8)
@@ -58,7 +58,7 @@ def test_a_gradient_has_the_gradients_that_torchs_has(name: str, constant: bool)
 
 
 def comparable(row: Op) -> list[Sample]:
-    """The samples that have elements and something to differentiate."""
+    """The samples with at least one element and something to differentiate."""
     return [
         sample
         for sample in rows.samples(row)
@@ -69,7 +69,7 @@ def comparable(row: Op) -> list[Sample]:
 
 
 def by_torch(row: Op, sample: Sample) -> Callable[..., Any]:
-    """torch's kernel for the sample, or the function it is used in where the kernel has further outputs."""
+    """torch's kernel for the sample. If the kernel has more outputs, the public function that uses it."""
     kernel = rows.own(row, sample)
     assert kernel is not None
     outputs = rows.parts(kernel(*sample.args, **sample.settings))
@@ -107,14 +107,14 @@ FAMILY: dict[str, Call] = {
     "max of a dimension": lambda f, x: x.max(1).values,
     "interpolate": lambda f, x: f.interpolate(x, 2, mode="area"),
 }
-"""Functions made of straight pieces."""
+"""Piecewise linear functions."""
 
 ONCE_IN_TORCH: dict[str, Call] = {
     "hardsigmoid": lambda f, x: f.hardsigmoid(x),
     "multilabel_margin_loss": lambda f, x: f.multilabel_margin_loss(x[0], LISTS),
     "multi_margin_loss": lambda f, x: f.multi_margin_loss(x[0], CLASSES),
 }
-"""Others, which torch differentiates once only."""
+"""Other piecewise linear functions, which torch differentiates only once."""
 
 CLASSES, SIGNS = torch.tensor([0, 3, 1]), torch.tensor([1.0, -1.0, 1.0, 1.0], dtype=torch.float64)
 LISTS = torch.tensor([[0, -1, 0, 0], [3, 1, -1, 0], [1, -1, 0, 0]])
@@ -151,7 +151,7 @@ def test_the_hessian_is_zeros_where_torch_differentiates_once(name: str) -> None
 
 
 def network(library: Any) -> Any:
-    """A small network of straight pieces, with the same weights in both libraries."""
+    """A small piecewise linear network with the same weights in both libraries."""
     layers = library.Sequential(
         *(library.Linear(2, 4), library.ReLU(), library.Linear(4, 4), library.LeakyReLU(), library.Linear(4, 1))
     )

@@ -1,4 +1,4 @@
-"""Convolution, columns: what is no function of their rows."""
+"""Convolutions and columns (unfold, fold): the parts that their rows do not test."""
 
 import warnings
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""New tensors: what torch makes, as leaves, on the device of the active graph."""
+"""Functions that create tensors: the same tensors as in torch, as leaves, on the device of the active graph."""
 
 from collections.abc import Callable
 from typing import Any
@@ -82,7 +82,7 @@ def test_torchs_numbers_types_and_layout(name: str) -> None:
 
 def test_every_function_of_torchs_that_makes_a_tensor_is_here_or_is_said_not_to_be() -> None:
     torchs = {function.__name__ for function in _device_constructors()} - {"tensor"}
-    torchs -= {name for name in ("fill", "vander") if lacks(name)}  # they are given a tensor
+    torchs -= {name for name in ("fill", "vander") if lacks(name)}  # they take a tensor
     likes = {name for name in dir(torch) if name.endswith("_like") and not name.startswith("_")}
     assert torchs | likes | {"normal"} == CREATED.keys() | NOT_HERE.keys()
     assert {name for name in CREATED if callable(getattr(tensors, name))} == CREATED.keys()

@@ -1,4 +1,4 @@
-"""Where the path of a gradient ends: what a backward says that cannot begin, and ``graph.unreached()``."""
+"""Where the path of a gradient ends: the message of a backward that cannot begin, and ``graph.unreached()``."""
 
 import re
 import warnings
@@ -268,7 +268,7 @@ def test_numbers_that_are_looked_at_end_no_path_that_goes_on() -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_a_path_that_ends_early_in_a_forward_of_many_ops_is_found(steps: int) -> None:
-    """The facts of what is gone are dropped as a program runs, but not those of the last forward."""
+    """A graph drops the facts of tensors that are gone while a program runs, but keeps those of the last forward."""
     first, then = (tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
     with nbgrad.AutogradGraph() as graph:
         for _ in range(steps):
@@ -332,7 +332,7 @@ def test_of_several_ends_none_of_which_led_to_the_loss_the_first_is_named() -> N
 
 
 def test_where_many_branching_paths_end_is_found_in_linear_time() -> None:
-    """In each step the path of a weight branches, and all that follows is reached from it."""
+    """In each step the path of a weight branches, and leads to all later steps."""
 
     def work(steps: int) -> int:
         weights = [nbgrad.tensor([1.0], requires_grad=True) for _ in range(steps)]

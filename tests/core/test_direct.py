@@ -1,4 +1,4 @@
-"""A row whose forward only calls a function of torch names it, and so does a rule that only applies an operator."""
+"""A row names the torch function that its forward only calls. A rule names the operator that it only applies."""
 
 import ast
 import inspect
@@ -24,10 +24,10 @@ Function = Callable[..., Any]
 
 
 def parsed(function: Function) -> tuple[ast.arguments | None, ast.expr | None]:
-    """The parameters of a function, and what it returns if it does nothing else."""
+    """The parameters of a function and the expression that it returns, if it does nothing else."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    except (OSError, SyntaxError, TypeError):  # it is no function of Python's, or a lambda inside of a longer line
+    except (OSError, SyntaxError, TypeError):  # it is not written in Python, or is a lambda in a longer line
         return None, None
     if not isinstance(tree, ast.FunctionDef):
         return None, None
@@ -37,9 +37,9 @@ def parsed(function: Function) -> tuple[ast.arguments | None, ast.expr | None]:
 
 
 def only_calls(forward: Function) -> Function | None:
-    """The function of a module of torch's that ``forward`` hands its inputs, and then its settings, on to.
+    """The torch function that ``forward`` only calls, with its inputs and then its settings.
 
-    It reads the source: settings go by their names, or in their order. None for any other forward.
+    This reads the source. Settings may be passed by name or in order. None for any other forward.
     """
     takes, call = parsed(forward)
     if takes is None or not isinstance(call, ast.Call) or takes.vararg or None in takes.kw_defaults:
@@ -64,7 +64,7 @@ OPERATORS = {ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 
 def only_applies(rule: Function) -> Function | None:
-    """The operator that ``rule`` applies to all that it is given, or ``identity``; None where it does more."""
+    """The operator that ``rule`` applies to all its arguments, or ``identity``; None if the rule does more."""
     takes, returned = parsed(rule)
     names = [one.arg for one in takes.args] if takes is not None else []
     if isinstance(returned, ast.Name) and names[:1] == [returned.id]:
@@ -289,7 +289,7 @@ def test_a_rule_of_several_outputs_has_no_kernel() -> None:
 
 def test_autocast_is_not_asked_about_for_kernels_without_a_policy_alone() -> None:
     assert [may_cast(kernel) for kernel in (torch.mul, torch.add, torch.tanh, torch.special.erfcx)] == [False] * 4
-    # A policy on some device, a function made of others, one of the user's, and a part of torch that is no kernel.
+    # A kernel with a cast policy on some device, a composite, the user's function, and a torch module.
     others = (torch.mm, torch.exp, torch.nn.functional.linear, torch.square, lambda x: x, torch.nn.Linear(1, 1))
     assert all(map(may_cast, others))
 

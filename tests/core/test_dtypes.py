@@ -31,7 +31,7 @@ def typed(row: Op) -> Iterator[tuple[Sample, Callable[..., Any]]]:
     seen = set()
     for sample in rows.samples(row):
         ranks = tuple(arg.ndim if isinstance(arg, torch.Tensor) else type(arg) for arg in sample.args)
-        if ranks in seen:  # a sample of each rank and each kind of number tells what there is to know
+        if ranks in seen:  # one sample for each combination of ranks and kinds of numbers is enough
             continue
         seen.add(ranks)
         reference = rows.own(row, sample)
@@ -81,7 +81,7 @@ def check(row: Op, sample: Sample, reference: Callable[..., Any]) -> None:
 @pytest.mark.filterwarnings("ignore:.*(target size|ComplexHalf|Mismatch dtype|size_average|index_reduce|align_corners)")
 @pytest.mark.parametrize(
     "row",
-    # Mixtures reach the others through the row that they are the gradient of.
+    # Other rows get mixed types through the row that they are the gradient of.
     [row for row in OPS.values() if not row.name.endswith("_backward")],
     ids=lambda row: row.name,
 )
@@ -113,7 +113,7 @@ def test_numbers_and_tensors_without_dimensions_promote_as_torchs(sign: str) -> 
             x = lib.ops.tensor([1, 2], dtype=dtype)
             x.requires_grad_(dtype.is_floating_point)
             if isinstance(number, np.generic) and swapped:
-                continue  # numpy is asked first, and answers for torch with an array
+                continue  # numpy answers first, with an array
             try:
                 y = compute(number, x) if swapped else compute(x, number)
             except RuntimeError as error:
@@ -227,7 +227,7 @@ def test_is_floating_point() -> None:
 
 
 def across(device: str) -> tuple[Tensor, Tensor, Tensor]:
-    """A graph from main memory to ``device`` and back, and its leaves."""
+    """A graph from main memory to ``device`` and back: its result, and its leaves."""
     here = tensor(torch.ones(2, 3), requires_grad=True)
     there = tensor(torch.ones(2, 3, device=device), requires_grad=True)
     y = ((here.to(device).exp() * there).to("cpu") * here).sum()
@@ -236,11 +236,11 @@ def across(device: str) -> tuple[Tensor, Tensor, Tensor]:
 
 @contextmanager
 def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tensors without numbers that say that they are on a GPU: what runs where, on any machine."""
+    """Tensors without numbers that claim to be on a GPU: on any machine they show on which device each op runs."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(fake_tensor, "init_gpu_context", lambda _: None)  # it would put a tensor on a real one
-    monkeypatch.setattr(backward, "memory_of", id)  # they have no address either
+    monkeypatch.setattr(fake_tensor, "init_gpu_context", lambda _: None)  # otherwise a tensor would go to a real GPU
+    monkeypatch.setattr(backward, "memory_of", id)  # these tensors have no address
     with fake_tensor.FakeTensorMode():
         yield
 

@@ -245,7 +245,7 @@ def test_program_agrees_with_torch(program: Program) -> None:
     agree(program)
 
 
-# The same error in both.
+# Both libraries raise the same error.
 
 
 def second_backward(lib: Library) -> tuple[Any, ...]:
@@ -449,7 +449,7 @@ def chain(length: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.rotated(6)
 def test_depth_is_no_limit() -> None:
-    """In a thread whose stack has ten bytes for each op, which is too little for any kind of recursion."""
+    """Run in a thread whose stack has ten bytes for each op. This is too little for any recursion."""
     gone = []
 
     def deep() -> None:
@@ -458,10 +458,10 @@ def test_depth_is_no_limit() -> None:
         assert x.grad is not None
         assert x.grad.item() == 1.0
         after = weakref.ref(y.grad_fn)
-        del y  # after the backward ...
+        del y  # the graph is freed after a backward ...
         _, y = chain(100_000)
         before = weakref.ref(y.grad_fn)
-        del y  # ... and before one
+        del y  # ... and without one
         gone.extend([after() is None, before() is None])
 
     usual = threading.stack_size(1_000_000 // 4096 * 4096)
@@ -546,7 +546,7 @@ def test_a_gradient_becomes_a_grad_only_if_its_memory_is_all_its_own() -> None:
 
 
 class Arrivals(Observer):
-    """Collects by origin what the rules gave, and whether the engine said that a gradient is just that."""
+    """Records for each origin the results of the rules, and whether the engine says that one is the gradient."""
 
     def __init__(self) -> None:
         self.given: dict[Any, list[Any]] = {}
@@ -564,9 +564,9 @@ class Arrivals(Observer):
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_an_observer_is_told_which_gradients_are_what_one_rule_gave(create_graph: bool) -> None:
     once, twice, hooked = (tensor([1.0, 2.0, 3.0], requires_grad=True) for _ in range(3))
-    hooked.register_hook(lambda gradient: gradient.mul_(2))  # the same tensor, with other values
+    hooked.register_hook(lambda gradient: gradient.mul_(2))  # the hook changes the values of the same tensor
     low, high = (once * twice).split([1, 2])
-    middle = (high * 2).exp()  # begins with a seed, and a rule leads there too
+    middle = (high * 2).exp()  # gets a seed, and also the result of a rule
     total = (low * twice.sum() * hooked).sum() + middle.tanh().sum()
     arrivals = Arrivals()
     with_observer(
@@ -575,11 +575,11 @@ def test_an_observer_is_told_which_gradients_are_what_one_rule_gave(create_graph
     alone = {name: arrivals.lone[one.origin] for name, one in locals().items() if isinstance(one, Tensor)}
     assert alone == {
         "once": True,
-        "twice": False,  # the sum of two
+        "twice": False,  # a sum of two results
         "hooked": False,
         "low": True,
         "high": True,
-        "middle": False,  # a seed and what a rule gave
+        "middle": False,  # a seed plus the result of a rule
         "total": False,  # a seed
     }
 
@@ -679,7 +679,7 @@ def test_a_leaf_that_is_gone_takes_no_gradient() -> None:
 
 
 def make_row(name: str, rule: Callable[..., Any], **settings: Any) -> Op:
-    """A row x * 2 with a rule of one's own, for one test."""
+    """A row x * 2 with the given rule, for one test."""
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         return x * 2
@@ -748,7 +748,7 @@ def test_a_rule_may_give_nothing() -> None:
 
 
 def train(seed: int, pause: Callable[[], None] = lambda: None) -> tuple[list[Any], int, int]:
-    """A few steps inside a graph of one's own: the gradients, and what the graph has recorded."""
+    """A few steps inside a new graph: the gradients, and what the graph has recorded."""
     w = tensor(torch.full((3,), float(seed)), requires_grad=True)
     with nbgrad.AutogradGraph() as graph:
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""Torch tensors that need gradients take part in our ops, and torch's own autograd goes on where ours ends."""
+"""Torch tensors that need gradients can enter our ops: where our backward ends, torch's own autograd goes on."""
 
 import copy
 import gc
@@ -22,7 +22,7 @@ Leaf = Callable[..., Any]
 
 
 def both(program: Callable[[Leaf, Leaf], list[Any]]) -> None:
-    """Run a program whose first leaves are torch's and whose others are ours, and with torch's alone."""
+    """Run a program with some leaves of torch and some of nbgrad, and with torch's leaves alone."""
 
     def theirs(*numbers: float) -> torch.Tensor:
         return torch.tensor(numbers, dtype=torch.float64, requires_grad=True)

@@ -1,4 +1,4 @@
-"""A file that is written over: the old one stays until the new one is complete."""
+"""When a file is replaced, the old file stays until the new one is complete."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ def write(file: Path) -> None:
 
 @contextmanager
 def full_disk(room: int = 0) -> Iterator[None]:
-    """No file can be longer than that many bytes: the write fails in its middle, as on a full disk."""
+    """Limit files to ``room`` bytes: the write fails in its middle, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
@@ -54,7 +54,7 @@ def test_a_graph_whose_write_fails_leaves_the_old_file(
 ) -> None:
     file = tmp_path / f"net{suffix}"
     file.write_bytes(OLD)
-    graph.save(tmp_path / f"warm{suffix}")  # what draws it writes caches of its own
+    graph.save(tmp_path / f"warm{suffix}")  # the renderer writes its own cache files at its first use
     with full_disk(500), pytest.raises(OSError, match="File too large") as caught:
         graph.save(file)
     assert caught.value.filename == str(file)
@@ -90,7 +90,7 @@ def test_whatever_stops_the_write_nothing_is_left_behind(tmp_path: Path, error: 
 
 
 class Stop:
-    """A tracer that interrupts at one of the instructions of the module."""
+    """A tracer that interrupts at a chosen instruction of the module."""
 
     def __init__(self, at: int) -> None:
         self.left = at
@@ -107,7 +107,7 @@ class Stop:
 
 
 def in_a_thread(file: Path, stop: Stop) -> bool:
-    """Whether a file is replaced to the end. Python keeps what it handles after such an interrupt, in that thread."""
+    """Whether the file was replaced. This runs in a thread: Python keeps the exception of such an interrupt there."""
     done = []
 
     def replace() -> None:
@@ -126,7 +126,7 @@ def in_a_thread(file: Path, stop: Stop) -> bool:
     return bool(done)
 
 
-@pytest.mark.filterwarnings("ignore:Exception ignored in. <_io.FileIO")  # hit before the with block had the file
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <_io.FileIO")  # before the with block had the file
 def test_an_interrupt_at_any_instruction_leaves_one_whole_file_or_the_other(tmp_path: Path) -> None:
     file = tmp_path / "net.svg"
     at, done = 1, False
@@ -136,7 +136,7 @@ def test_an_interrupt_at_any_instruction_leaves_one_whole_file_or_the_other(tmp_
         assert file.read_bytes() in (OLD, NEW)
         left = set(names(tmp_path)) - {file.name}
         assert len(left) <= 1
-        for name in left:  # hit while it was cleared away
+        for name in left:  # the interrupt came while the file was removed
             (tmp_path / name).unlink()
         at += 1
     assert file.read_bytes() == NEW
@@ -198,7 +198,7 @@ def test_a_name_as_long_as_there_are_is_replaced_too(tmp_path: Path) -> None:
 def test_a_file_that_the_system_does_not_replace_is_written_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """In a folder that takes no new file, or where a file of another system stands."""
+    """The folder takes no new file, or the file itself is mounted from another file system."""
     file = tmp_path / "net.svg"
     file.write_bytes(OLD)
 

@@ -1,4 +1,4 @@
-"""Tensors of torch's that are filled in place with values of ours: values and gradients are torch's."""
+"""Torch tensors that nbgrad's values fill in place: values and gradients are torch's."""
 
 from collections.abc import Callable
 from typing import Any
@@ -110,7 +110,7 @@ def second_order(lib: Library) -> tuple[Any, ...]:
 
 
 def whole_numbers(lib: Library) -> tuple[Any, ...]:
-    """They have no gradient."""
+    """Integers have no gradient."""
     x = lib.leaf(1.0, 2.0)
     out = torch.zeros(2, dtype=torch.long)
     out[0] = x[1]

@@ -1,4 +1,4 @@
-"""The formulas of the op table with other names: every input by its symbol, brackets where they are needed."""
+"""The formulas of the op table with other symbols: every input has its symbol, and brackets stand where needed."""
 
 import re
 
@@ -56,7 +56,7 @@ UNMENTIONED = {
     ("rms_norm_backward", "rstd"): SAVED,
     ("searchsorted", "sorter"): "the formula is that of a sequence in order",
 }
-"""Inputs that no formula of their row mentions, each with the reason."""
+"""Inputs that occur in no formula of their row, and why."""
 
 
 def inputs(row: Op) -> list[str]:
@@ -72,7 +72,7 @@ def formula(row: Op, rule: str | None) -> str:
 
 
 def bare(latex: str) -> str:
-    """LaTeX without brackets, braces and spaces, and with one kind of bar."""
+    """The LaTeX code without brackets, braces and spaces, and with one kind of accent."""
     latex = latex.replace(r"\overline", r"\bar").replace(r"\widehat", r"\hat")
     return re.sub(r"[(){}\s]", "", latex)
 
@@ -266,7 +266,7 @@ def test_a_row_says_its_symbols() -> None:
     [
         ({"inputs": "u"}, "has no argument or result 'inputs', which symbols= names: it has input, other, scale, out"),
         ({"input": "v"}, "the formula \\mu u + x does not have 'v', the symbol of 'input'"),
-        ({"scale": "m"}, "does not have 'm', the symbol of 'scale'"),  # a letter of \mu is none of the formula
+        ({"scale": "m"}, "does not have 'm', the symbol of 'scale'"),  # the m in \mu is no symbol
         ({"input": "u", "other": "u"}, "symbols= gives 'input' and 'other' one symbol, u"),
         ({"input": ""}, "does not have '', the symbol of 'input'"),
     ],

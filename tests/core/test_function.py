@@ -37,7 +37,7 @@ def cube(lib: Library) -> Any:
 
 
 def scaled(lib: Library) -> Any:
-    """Two tensors and a number in, two tensors out; one saved output."""
+    """Inputs: two tensors and a number. Outputs: two tensors. One output is saved."""
 
     class Scaled(base(lib)):
         @staticmethod
@@ -77,7 +77,7 @@ def cube_set_up_apart(lib: Library) -> Any:
 
 @pytest.mark.parametrize("kind", ["leaves", "results", "frozen"])
 def test_what_was_saved_can_be_differentiated_by(kind: str) -> None:
-    """The adjoint method: the backward runs the forward again, with respect to the parameters that were saved."""
+    """The adjoint method: the backward runs the forward again, and differentiates it by the saved parameters."""
 
     def program(lib: Library) -> tuple[Any, ...]:
         facts: list[bool] = []

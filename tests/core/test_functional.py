@@ -16,7 +16,7 @@ from tests.lacking import need
 
 
 def functional(lib: Library) -> Any:
-    """Where the library keeps jacobian and the others."""
+    """The module in which the library has jacobian and related functions."""
     return torch.autograd.functional if lib is TORCH else nbgrad
 
 
@@ -315,7 +315,7 @@ def test_what_is_no_tensor_is_a_type_error_as_in_torch(name: str) -> None:
         nbgrad.jacobian(lambda x, y: x, (tensor(1.0), 2.0))  # type: ignore[arg-type]
 
 
-# What grad has beside: the same settings as torch's.
+# Other arguments of grad: the same as torch's.
 
 
 def no_inputs(lib: Library) -> tuple[Any, ...]:
@@ -363,11 +363,11 @@ def test_unused_inputs_are_either_zeros_or_an_error() -> None:
 
 
 def small(row: Op) -> list[Sample]:
-    """A few of the row's samples: the first small ones, and the last, which are the special points."""
+    """A few of the row's samples: the first small ones, and the last ones, which test special points."""
     ready = [sample for sample in rows.samples(row) if rows.differentiable(row, sample)]
     sizes = [sum(a.numel() for a in tensors_of(sample)) for sample in ready]
     fit = [sample for sample, size in zip(ready, sizes, strict=True) if 0 < size <= 14]
-    if not fit:  # the smallest one
+    if not fit:  # then only the smallest sample
         return [min(zip(ready, sizes, strict=True), key=lambda pair: pair[1] or torch.inf)[0]]
     if row.name.startswith(("linalg_", "cholesky_", "ormqr")):  # their third and fourth order take seconds each
         return fit[:1]
@@ -379,7 +379,7 @@ def tensors_of(sample: Sample) -> list[torch.Tensor]:
 
 
 def number(lib: Library, parts: list[Any], curve: Callable[[Any], Any]) -> Any:
-    """One real number made of tensors, each with weights of its own."""
+    """One real number from several tensors. Each element has its own weight."""
     terms = []
     for part in parts:
         term = (curve(part) * rows.weights(lib.raw(part))).sum()
@@ -388,9 +388,9 @@ def number(lib: Library, parts: list[Any], curve: Callable[[Any], Any]) -> Any:
 
 
 def derivatives(lib: Library, call: Callable[..., Any], row: Op, sample: Sample) -> list[torch.Tensor]:
-    """The first to fourth order derivatives of a curved number made of the outputs, one after the other.
+    """The first to fourth derivatives of one number, which depends on the outputs in a nonlinear way.
 
-    Of torch only as far as its own kernels can be differentiated.
+    For torch they stop where its own kernels can no longer be differentiated.
     """
     wanted = rows.differentiable(row, sample)
     make = tensor if lib is OURS else torch.Tensor.clone
@@ -422,7 +422,7 @@ ORDERS = {
     "layer_norm_backward": (1, "torch's second order takes the saved mean for a constant, so that its third is wrong"),
     "soft_margin_loss_backward": (1, "torch's is nan in its second order where its exponential overflows"),
 }
-"""To which order both derivatives of a row are right, and why no further."""
+"""The highest order to which nbgrad's and torch's derivatives of a row are right, and the reason."""
 
 
 @pytest.mark.sampled(16)
@@ -438,7 +438,7 @@ def test_derivatives_to_the_fourth_order_equal_torchs(row: Op) -> None:
 
 
 def test_a_rule_that_is_wrong_only_at_third_order_fails() -> None:
-    """The test above is tested: a rule whose second-order part is a constant where it should not be."""
+    """Checks the test above with a rule whose second-order part is wrongly a constant."""
 
     def quartic(lib: Library) -> Callable[[Any], Any]:
         return lambda x: x**4 if lib is TORCH else x * x * x * x

@@ -1,4 +1,4 @@
-"""Large products by oneDNN: right wherever the factors lie, and left to torch wherever that is to be."""
+"""oneDNN computes large products: rightly for every memory layout of the factors. Some cases must be left to torch."""
 
 from io import BytesIO
 from pathlib import Path
@@ -15,12 +15,12 @@ from nbgrad.nn import functional
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
 
 N, K, M = 130, 1010, 140
-"""Just enough multiplications, and room to transpose what has to be copied."""
+"""Sizes just above the limit, which also make room to transpose a factor that has to be copied."""
 
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What oneDNN is asked to multiply, as on a processor where it is the faster one."""
+    """The products that oneDNN gets, as on a processor where oneDNN is faster."""
     made = []
     by_onednn = gemm._by_onednn
     monkeypatch.setattr(gemm, "ONEDNN", True)
@@ -48,7 +48,7 @@ LAID = {
 
 
 IN_ORDER = {"row by row", "column by column", "every other row", "in a larger one"}
-"""How the second factor has to lie."""
+"""The memory layouts of the second factor for which oneDNN computes the product."""
 
 
 FORWARD = {
@@ -56,11 +56,11 @@ FORWARD = {
     "mm": (ng.mm, torch.mm, lambda b: b),
     "linear": (functional.linear, torch.nn.functional.linear, lambda b: b.mT),
 }
-"""Ours, torch's, and the second factor as they take it."""
+"""nbgrad's function, torch's function, and what turns the second factor into their argument."""
 
 
 def near(made, kernel, *given):
-    """Torch's strides, and off the exact result by a quarter at most of what a sum of so many terms may be off."""
+    """The result has torch's strides. Its error is at most a quarter of the error bound for a sum of so many terms."""
     exact = kernel(*(one.double() for one in given))
     bound = K / 4 * torch.finfo(torch.float32).eps * kernel(*(one.double().abs() for one in given))
     assert ((made - exact).abs() <= bound).all()
@@ -127,7 +127,7 @@ PROGRAMS = {
     "rnn cell": (ng.rnn_tanh_cell, torch.rnn_tanh_cell, [(N, K), (N, 150), (150, K), (150, 150), (150,), (150,)], 3),
     "lstm cell": (our_step, their_step, [(N, K), (N, 200), (N, 200), (800, K), (800, 200), (800,), (800,)], 6),
 }
-"""Ours, torch's, the shapes of what they take, and how many products are large, forward and backward."""
+"""nbgrad's function, torch's, the shapes of their arguments, and the number of large products forward and backward."""
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -208,7 +208,7 @@ def test_what_is_left_to_torch(calls, why):
     assert calls == []
 
 
-@pytest.mark.filterwarnings("ignore:TF32 acceleration")  # torch's own context manager sets more than it is asked to
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")  # torch's context manager sets more switches than asked
 def test_torchs_switch_is_one_here_too(calls):
     a, b = drawn(N, K), drawn(K, M)
     with torch.backends.mkldnn.flags(enabled=False):
@@ -218,9 +218,9 @@ def test_torchs_switch_is_one_here_too(calls):
     assert len(calls) == 1
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's forward mode still uses it
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's forward mode still uses torch.jit
 def test_torchs_own_derivatives_go_through_torchs_kernel(calls):
-    """An op on raw tensors is torch's: backward, forward mode, `torch.func` and `vmap`."""
+    """On raw tensors an op is torch's: also in torch's backward, forward mode, `torch.func` and `vmap`."""
     a, b = drawn(N, K), drawn(K, M).requires_grad_()
     assert torch.equal(torch.autograd.grad(ng.matmul(a, b).sum(), b)[0], torch.autograd.grad((a @ b).sum(), b)[0])
     b = b.detach()

@@ -26,7 +26,7 @@ def with_respect_to_a_result(lib: Library) -> tuple[Any, ...]:
 def a_result_and_then_its_own_backward(lib: Library) -> tuple[Any, ...]:
     x = lib.leaf(1.0, 2.0)
     h = x.exp()
-    (first,) = lib.grad((h * 3).sum(), h)  # what made h does not run, and keeps what it saved
+    (first,) = lib.grad((h * 3).sum(), h)  # the rule of exp does not run and keeps its saved tensor
     h.sum().backward()
     return first, x.grad
 

@@ -1,4 +1,4 @@
-"""gradcheck and gradgradcheck: what they pass, what they find, and whether they name the cause."""
+"""gradcheck and gradgradcheck: what passes, what fails, and whether the message names the cause."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,7 +21,7 @@ MakeRow = Callable[..., Op]
 
 @pytest.fixture
 def row() -> Iterator[MakeRow]:
-    """Makes rows with the forward and the rules given, and takes them out of the table again."""
+    """Makes rows with the given forward and rules, and removes them from the table afterwards."""
     made: list[str] = []
 
     def make(name: str, forward: Callable[..., Any], *, broadcasts: bool = False, **rules: Callable[..., Any]) -> Op:
@@ -49,7 +49,7 @@ def cubed(x: Any) -> Any:
 
 
 def failure(check: Callable[..., bool], func: Callable[..., Any], inputs: Any, **settings: Any) -> str:
-    """What the check raises, on one line; without exceptions it must return False."""
+    """The message of the check's error, on one line. With raise_exception=False it must return False."""
     assert check(func, inputs, raise_exception=False, **settings) is False
     with pytest.raises(GradcheckError) as caught:
         check(func, inputs, **settings)
@@ -103,11 +103,11 @@ CONSTRAINED = {
     "bernoulli": "it draws: differences see other numbers, and no probability may leave 0 to 1",
     "normal": "it draws: differences see other numbers, and no width may be negative",
 }
-"""Rows whose samples differences do not fit, and why: the tests of the rows hold them against torch."""
+"""Rows that gradcheck's finite differences do not fit, and why. Other tests compare these rows with torch."""
 
 
 def checkable(row: Op) -> Sample | None:
-    """The first sample whose inputs and outputs are real, small, and move as they like."""
+    """The first sample whose inputs and outputs are real, small, and can change freely."""
     if row.name in CONSTRAINED or not row.differentiable or row.arity < 0:
         return None
     for sample in rows.samples(row):
@@ -181,7 +181,7 @@ def test_single_precision_of_complex_numbers_is_checked_on_copies() -> None:
 
 def test_a_rule_that_takes_the_wrong_one_of_two_conjugates_is_found_and_said(row: MakeRow) -> None:
     unkept = row("unkept", lambda x: x * x, x=lambda g, x: g * 2 * x)
-    unkept.holomorphic = False  # the rule is to conjugate by itself, and does not
+    unkept.holomorphic = False  # now the rule itself would have to conjugate, and it does not
     said = failure(gradcheck, unkept, z3())
     assert "op unkept" in said
     assert "a conjugate is missing, or is one too many" in said
@@ -210,7 +210,7 @@ def test_a_function_that_loses_its_imaginary_part_is_found() -> None:
 
 def test_float32_is_checked_on_float64_copies() -> None:
     x = tensor([0.5, 1.5], requires_grad=True)
-    with pytest.warns(UserWarning, match="double precision"):  # and torch's own fails
+    with pytest.warns(UserWarning, match="double precision"):  # torch's gradcheck warns too, and fails
         assert not torch.autograd.gradcheck(torch.sin, torch.tensor([0.5], requires_grad=True), raise_exception=False)
     assert gradcheck(lambda x: (x.exp() * x).tanh(), x)
     assert gradgradcheck(lambda x, y: x.exp() * y, (x, tensor([2.0, 3.0])))
@@ -235,7 +235,7 @@ def test_it_leaves_no_trace_in_an_open_graph_and_no_version_behind() -> None:
         y = (x * x).sum()
         assert gradcheck(cubed, x)
         assert gradgradcheck(cubed, x)
-        y.backward()  # would raise if x counted as changed in place
+        y.backward()  # this would raise if x counted as changed in place
     assert [record.op.name for record in graph.records if record.op] == ["mul", "sum"]
     assert graph.backwards == 1
 
@@ -274,11 +274,11 @@ def test_nothing_to_check_is_a_value_error(func: Callable[..., Any], inputs: Any
         gradcheck(func, inputs, raise_exception=False)
 
 
-# Whether it fails is torch's.
+# Fails exactly where torch's fails.
 
 
 def wrong_factor(factor: float) -> Callable[[Library], Callable[[Any], Any]]:
-    """Makes a function whose gradient is off by a factor, in either library: the wrong part is cut from the graph."""
+    """Makes a function whose gradient is wrong by a factor, in either library: a part of its value is detached."""
     return lambda lib: lambda x: x**3 * factor + (x**3).detach() * (1 - factor)
 
 
@@ -535,7 +535,7 @@ def test_an_op_too_large_to_check_alone_is_said() -> None:
 
 def test_a_rule_that_cannot_be_differentiated(row: MakeRow) -> None:
     def rule(g: Any, x: Any) -> Any:
-        return g * 3 * x * (x.data if isinstance(x, Tensor) else x)  # the second x is cut from the graph
+        return g * 3 * x * (x.data if isinstance(x, Tensor) else x)  # the second x is detached
 
     cut = row("cut_rule", cubed_forward, x=rule)
     assert gradcheck(lambda x: cut(x.exp()), x3()) is True

@@ -1,4 +1,4 @@
-"""``AutogradGraph``: the record of what ran, its view in rustworkx, and that it owns no memory."""
+"""``AutogradGraph``: the record of a program, its view in rustworkx, and that it keeps no tensor alive."""
 
 import asyncio
 import contextvars
@@ -205,7 +205,7 @@ def test_a_leaf_whose_data_were_replaced_keeps_its_name_and_is_one_leaf() -> Non
             (leaves[0] * leaves[0]).sum().backward()
             for leaf in leaves:
                 leaf.data = leaf.data * 0.9
-        graph.close({"weight": leaves[0], "idle": leaves[1]})  # as a notebook names what its cells made
+        graph.close({"weight": leaves[0], "idle": leaves[1]})  # a notebook does this with the variables of its cells
     assert aside.requires_grad
     assert [record.name for record in graph.records if record.kind == "leaf"] == ["weight"]
     assert len(graph.unreached()) == 1, "once, not once per step"
@@ -262,7 +262,7 @@ def test_the_device_of_a_graph_is_where_tensors_are_made() -> None:
 
 
 def test_code_beside_the_package_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = str(Path(graph_module.__file__).parents[2]) + "_course.py"  # starts like the package's folder
+    file = str(Path(graph_module.__file__).parents[2]) + "_course.py"  # starts like the path of the package
     names: dict[str, Any] = {"x": tensor([1.0], requires_grad=True), "AutogradGraph": AutogradGraph}
     exec(compile("with AutogradGraph() as graph:\n    y = x * 2\n", file, "exec"), names)
     record = names["graph"].records[-1]
@@ -820,7 +820,7 @@ def test_an_op_that_failed_and_was_passed_over_leaves_nothing() -> None:
 
 
 def failing(y: Tensor) -> Tensor:
-    """Something whose backward raises."""
+    """A result whose backward raises."""
     z = y * 3.0
     z.register_hook(lambda gradient: 1 / 0)
     return z.exp().sum()
@@ -985,7 +985,7 @@ UNWRITTEN = "nbgrad: late.svg was not written: its block was still open when Pyt
     ],
 )
 def test_a_graph_that_is_open_when_python_ends_does_not_abort_it(opened: str, said: str, tmp_path: Path) -> None:
-    """Torch cannot measure a tensor then: "THPVariable_clear", and exit code -6."""
+    """Python would abort with "THPVariable_clear" and exit code -6, because torch can no longer measure a tensor."""
     script = tmp_path / "unended.py"
     script.write_text(UNENDED.replace("OPENED", opened))
     result = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)

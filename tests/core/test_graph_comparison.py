@@ -1,4 +1,4 @@
-"""Two graphs compared: what belongs together, what is on one side alone, and how far the numbers are apart."""
+"""Two graphs compared: which parts match, which are in one graph only, and how far their numbers differ."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 
 
 def run(name: str, *layers: nn.Module, change: Callable[[Any], None] | None = None) -> AutogradGraph:
-    """One backward through the layers, which have the same numbers in each run."""
+    """One backward through the layers. Their parameters are the same in each run."""
     torch.manual_seed(0)
     net = nn.Sequential(*layers)
     for parameter in net.parameters():

@@ -1,4 +1,4 @@
-"""What models call beside torch's documented functions: grouped products, weight norm, ``out=``, attributes."""
+"""Functions that torch does not document but models call: grouped products, weight norm, ``out=``, attributes."""
 
 import copy
 from typing import Any

@@ -81,7 +81,7 @@ def test_weights_are_measured_in_the_last_frame_and_in_one_of_four() -> None:
 
 
 def trained(steps: int, each: int = 1, **options: Any) -> tuple[AutogradGraph, dict[int, list[float]]]:
-    """A graph of a loop in which two optimizers step after ``each`` backwards, and the ratios by number of backward."""
+    """A graph of a loop in which two optimizers step after ``each`` backwards, and the update ratios by backward."""
     net = model()
     optimizers = [nbgrad.optim.SGD(net[0].parameters(), lr=0.1), nbgrad.optim.Adam(net[2].parameters(), lr=0.01)]
     x, expected = nbgrad.tensor(torch.ones(2, 3)), {}
@@ -101,7 +101,7 @@ def trained(steps: int, each: int = 1, **options: Any) -> tuple[AutogradGraph, d
 
 
 def updates(graph: AutogradGraph) -> dict[int, list[float | None]]:
-    """What the history says of the steps, by number of backward."""
+    """The update ratios in the history, for each backward."""
     return {frame.number: [record.update for record in frame.parameters] for frame in graph.history}
 
 
@@ -148,7 +148,7 @@ def test_a_step_after_several_backwards_belongs_to_the_first_that_waits_for_one(
     assert graph.update.number % 2 == 1, "a frame, and no step came before the next backward"
     assert list(graph.update.ratios.values()) == pytest.approx(expected[graph.update.number + 1], rel=1e-5)
     for number, found in updates(graph).items():
-        if number <= FRAMES / 2:  # all of them are frames
+        if number <= FRAMES / 2:  # up to here every backward is a frame
             assert found == pytest.approx(expected[number + number % 2], rel=1e-5)
 
 
@@ -209,7 +209,7 @@ def test_parameters_that_were_zero_have_no_update() -> None:
     with AutogradGraph() as graph:
         ((w + b) ** 2).sum().backward()
         optimizer.step()
-        optimizer.step()  # after the same backward: the first one was measured
+        optimizer.step()  # two steps after one backward: the first one was measured
     assert graph.update is not None
     assert list(graph.update.ratios.values()) == pytest.approx([0.5])
 

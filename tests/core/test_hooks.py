@@ -330,7 +330,7 @@ def test_an_output_of_several_is_asked_for_before_the_hooks_of_their_node() -> N
     agree(program)
 
 
-# A view that is changed in place after it got a hook: the hook is of what it was, and of no part of what it is
+# A view is changed in place after it got a hook: the hook belongs to the old value, and to no part of the new one.
 
 CHANGED: dict[str, Any] = {
     "the view, and its own backward": lambda x, y, v: (v.mul_(3), v * 2)[1],

@@ -68,7 +68,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:index_reduce")  # torch says that its own is in beta
+@pytest.mark.filterwarnings("ignore:index_reduce")  # torch says that its function is in beta
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_call_is_torchs_in_value_gradient_and_second_order(call: Callable[[Any, Any], Any]) -> None:
     if call is CALLS["take_along_dim from the end"]:
@@ -88,7 +88,7 @@ def test_a_change_in_place_of_a_view_reaches_its_base(name: str) -> None:
 
 
 class _Untouched:
-    """Stands for ``x`` in a call: ``x * 1`` is the tensor itself, so that the call changes it and no copy."""
+    """Stands for ``x`` in a call. Its ``x * 1`` is the tensor itself: the call then changes this tensor, not a copy."""
 
     def __init__(self, held: Any) -> None:
         self.held = held
@@ -108,7 +108,7 @@ def test_a_scatter_that_reduces_has_torchs_value_and_a_gradient(reduce: str, src
     assert torch.equal(out.data, X.scatter(1, I, given, reduce=reduce))
     assert torch.equal((x * 1).scatter_(1, I, given, reduce=reduce).data, out.data)
     slope: Any = nbgrad.grad(out.sum(), [x])[0]
-    factor = torch.ones_like(X).scatter(1, I, values)  # torch itself has no gradient here
+    factor = torch.ones_like(X).scatter(1, I, values)  # torch has no gradient for this
     torch.testing.assert_close(slope.data, factor if reduce == "multiply" else torch.ones_like(X))
 
 
@@ -195,7 +195,7 @@ def test_what_has_no_gradient_has_torchs_value(call: Callable[[Any], Any]) -> No
 
 
 def test_a_mask_picks_without_adding_up() -> None:
-    """Masks pick nothing twice, alone or with another: their gradient is written, not added."""
+    """A mask picks no element twice, alone or with another mask: its gradient is written, not added."""
     rows, cols = torch.tensor([True, False, True]), torch.tensor([True, False, False, True])
     same(lambda x: x[X > 0], X)
     same(lambda x: x[rows, cols], X)

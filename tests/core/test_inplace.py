@@ -1,4 +1,4 @@
-"""In-place ops: the same program on torch and on nbgrad, values, gradients, and whether and when it raises."""
+"""In-place ops: values, gradients, and whether and when a program raises are the same in torch and in nbgrad."""
 
 from collections.abc import Callable
 from typing import Any
@@ -49,12 +49,12 @@ def fits(sample: Sample, row: Op) -> bool:
     if not isinstance(first, torch.Tensor):
         return False
     out = row.forward(*sample.args, **sample.settings)
-    same_kind = out.is_complex() == first.is_complex()  # a real result in a complex tensor is an error of torch
+    same_kind = out.is_complex() == first.is_complex()  # torch raises if a real result is written into a complex tensor
     return same_kind and out.shape == first.shape and torch.can_cast(out.dtype, first.dtype)
 
 
 def total(values: Any) -> Any:
-    """A real number of a tensor of either library, real or complex."""
+    """A real number from a real or complex tensor of either library."""
     added = values.sum()
     return added.real if added.is_complex() else added
 
@@ -71,7 +71,7 @@ def changed_in_place(name: str, sample: Sample, lib: Library, *, view: bool) -> 
     target = base.unsqueeze(0)[0] if view else base
     if lib is OURS:
         assert OPS[name].in_place(target, *args[1:], **sample.settings) is target
-    else:  # torch's methods may have another order of arguments, or no gradient: its result out of place, written over
+    else:  # torch's method may differ or have no gradient: write over with the result of the function
         target.copy_(rows.reference(OPS[name])(target.clone(), *args[1:], **sample.settings))
     if not leaves:
         return [base, target]
@@ -105,7 +105,7 @@ def test_torchs_names_have_a_twin() -> None:
 
 
 def test_a_row_that_shares_memory_says_so() -> None:
-    """Only with its first input, and declared; what rules alone call may give back what they are given."""
+    """A row may share memory only with its first input, and must declare it. Gradient rows may return an input."""
     for row in OPS.values():
         if row.name.endswith("_backward"):
             continue
@@ -123,7 +123,7 @@ def test_a_row_that_shares_memory_says_so() -> None:
         assert bool(shared) == row.view, f"declare {row.name} with view={bool(shared)}"
 
 
-# What changes the shape, not the values.
+# In-place ops that change only the shape.
 
 
 def turned(lib: Library) -> tuple[Any, ...]:
@@ -254,7 +254,7 @@ def turned_base_whose_views_are_behind(lib: Library) -> tuple[Any, ...]:
     w = lib.leaf([1.0, 2.0], [3.0, 4.0])
     x = w * 2
     first = x[0]
-    x.mul_(w)  # the history of the view is made again when somebody asks, from a base that has been turned by then
+    x.mul_(w)  # the view's history is built when somebody asks; by then its base has another shape
     x.transpose_(0, 1)
     (first * w[1]).sum().backward()
     return x, first, w.grad
@@ -262,7 +262,7 @@ def turned_base_whose_views_are_behind(lib: Library) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.view and not row.many])
 def test_what_gives_back_the_tensor_itself_in_torch_does_so_here(name: str) -> None:
-    """Two tensors over the same raw one would both turn with it, and the history of one alone."""
+    """Two tensors over one raw tensor would both change with its shape, but only one of them would have the history."""
     row = OPS[name]
     for sample in rows.samples(row):
         arg, settings = sample.args[0], sample.settings
@@ -355,7 +355,7 @@ def test_a_vector_of_a_view_is_changed_with_it_where_torchs_is(
     agree(program)
 
 
-# Outputs of an op that gives several views: torch forbids to change them, ours are like any view.
+# Outputs of an op that returns several views. torch forbids changing them; nbgrad treats them like any view.
 
 
 def halves(x: Any, lib: Library, *, by_split: bool) -> Any:
@@ -414,7 +414,7 @@ def test_a_part_made_inside_no_grad_is_not_changed_outside(cut: Callable[[Any], 
 
 @pytest.mark.parametrize("lengths", [(1, 3, 1, 3), (2, 1, 2, 1, 2), (3,), (1, 1, 1)])
 def test_cat_of_alternating_lengths(lengths: tuple[int, ...]) -> None:
-    """Each length of the list is a row of its own: none takes what another saved or planned."""
+    """Each length of the list has its own row: no row uses what another row has saved or planned."""
 
     def program(lib: Library) -> tuple[Any, ...]:
         found = []
@@ -437,7 +437,7 @@ def test_cat_of_alternating_lengths(lengths: tuple[int, ...]) -> None:
     [("floor_divide", 2.0), ("heaviside", torch.ones(2, dtype=torch.float64)), ("gcd", None), ("bitwise_and", None)],
 )
 def test_a_history_is_not_overwritten_by_values_without_a_gradient(name: str, other: Any) -> None:
-    """torch refuses the kernel for such numbers, or raises in the backward: we say it where it happens."""
+    """torch's kernel refuses such numbers, or its backward raises. nbgrad raises at the change itself."""
 
     def program(lib: Library) -> tuple[Any, ...]:
         x = lib.leaf(5.0, 7.0) * 1
@@ -807,7 +807,7 @@ def test_an_operand_that_nobody_knows_is_left_to_python() -> None:
     ],
 )
 def test_a_view_whose_elements_share_places_is_not_changed(view: Callable[[Any], Any]) -> None:
-    """What torch makes of it depends on the order in which its kernel goes through the memory."""
+    """In torch the result depends on the order in which the kernel goes through the memory."""
     x = tensor([1.0, 2.0, 3.0, 4.0, 5.0], requires_grad=True)
     windows = view(x * 1)
     with pytest.raises(RuntimeError, match=r"add_ .*unfold.*clone\(\)"):
@@ -850,7 +850,7 @@ def test_what_sees_more_than_the_view_it_was_made_of_is_read_but_not_changed() -
         (wide * 2).sum()
 
 
-# What a rule has saved of a view that was changed in place is a part of its base.
+# A rule saved a view that was changed in place: the saved value is a part of the view's base.
 
 SAVING = ["exp_", "tanh_", "sigmoid_", "sqrt_", "reciprocal_", "rsqrt_", "tan_", "erfinv_", "expm1_", "exp2_"]
 
@@ -858,7 +858,7 @@ SAVING = ["exp_", "tanh_", "sigmoid_", "sqrt_", "reciprocal_", "rsqrt_", "tan_",
 @pytest.mark.parametrize("held", [True, False], ids=["held view", "passing view"])
 @pytest.mark.parametrize("name", SAVING)
 def test_a_second_order_gradient_of_the_base_goes_through_what_was_saved_of_the_view(name: str, held: bool) -> None:
-    """In torch as long as the view lives; here always."""
+    """In torch this holds while the view lives; in nbgrad always."""
 
     def program(lib: Library) -> tuple[Any, ...]:
         x = lib.leaf(0.25, 0.5)
@@ -893,12 +893,12 @@ def test_what_says_that_a_view_was_changed_keeps_no_memory() -> None:
     assert node is not None, "the graph is there, the memory is not"
 
 
-# A base that is cut from its history.
+# A base that is detached from its history.
 
 
 @pytest.mark.parametrize("change", ["the view", "another view", "the base", "nothing"])
 def test_views_keep_their_history_where_their_base_is_cut_from_it(change: str) -> None:
-    """torch's keep theirs if somebody asked for it after the change, or changed them; otherwise they have none."""
+    """torch's views keep their history if somebody asked for it after the change, or changed them; else it is lost."""
 
     def program(lib: Library) -> tuple[Any, ...]:
         x = lib.leaf(1.0, 2.0)
@@ -924,7 +924,7 @@ def test_a_base_that_was_cut_is_not_changed_under_views_that_were_not() -> None:
     y.detach_()
     with pytest.raises(RuntimeError, match=r"mul_.*detach_\(\).*y\.detach\(\)\.clone\(\)"):
         y.mul_(3)
-    y.mul_(x)  # recorded: the view has its history from the base again
+    y.mul_(x)  # this op is recorded: the view gets its history from the base again
     v.sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [2.0, 0.0]

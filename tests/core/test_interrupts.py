@@ -1,4 +1,4 @@
-"""Ctrl-C at any instant: nothing that nbgrad switches is left behind, and what was stopped runs as ever afterwards."""
+"""Ctrl-C at any instant: nbgrad leaves no switch behind, and the interrupted code runs as usual afterwards."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -26,10 +26,10 @@ from tests.core.interrupting import (
 )
 
 EVERY = ("no_gc", "below_autograd", "randomness")
-"""What switches for all others: every instruction of it is interrupted."""
+"""Modules that switch for all others. Each of their instructions is interrupted."""
 
 MOST = 150
-"""So many of the others are, of each scenario; ``python -m tools.sweep interrupts`` goes through all."""
+"""How many instructions of other modules are interrupted in each scenario. The sweep ``interrupts`` runs them all."""
 
 
 @pytest.mark.parametrize("make", [*ENGINE, *BLOCKS], ids=lambda make: make.__name__)
@@ -48,7 +48,7 @@ def test_an_interrupt_at_any_instruction_leaves_nothing_switched(make: Callable[
         if not tracer.run(make() if count % 20 else run):
             continue
         if make in BLOCKS and not nbgrad.compiled():
-            state.set_state(state.unwound(begun))  # as at the end of a cell
+            state.set_state(state.unwound(begun))  # the end of a cell does this
             unfollow_to(0)
         check_untouched(before, str(tracer.hit))
         if count % 20 == 0:
@@ -57,7 +57,7 @@ def test_an_interrupt_at_any_instruction_leaves_nothing_switched(make: Callable[
 
 
 PICTURED = 16
-"""So many instants of each picture: the same one is drawn after each."""
+"""How many instants of each picture are interrupted. After each one, the picture must be drawn the same."""
 
 
 @pytest.mark.parametrize("make", PICTURES, ids=lambda make: make.__name__)
@@ -116,7 +116,7 @@ def test_a_guard_that_is_left_too_late_is_found() -> None:
 
 
 def _each(module: str, run: Callable[[], Any]) -> Iterator[str]:
-    """Run it, what ``run`` has made, interrupted before each instruction of ``module``: where that was."""
+    """Run what ``run`` makes, each time with an interrupt before another instruction of ``module``; yield its place."""
     for number in itertools.count():
         tracer = Instants(number, [module])
         if not tracer.run(run()):
@@ -126,7 +126,7 @@ def _each(module: str, run: Callable[[], Any]) -> Iterator[str]:
 
 @pytest.mark.skipif(nbgrad.compiled(), reason="compiled code is not traced")
 def test_an_interrupt_at_the_end_of_a_backward_leaves_a_graph_that_fits_together() -> None:
-    """The graph shows the backward or the one before it, and the next one as if nothing had been."""
+    """The graph shows this backward or the one before it. The next backward is as usual."""
 
     def step() -> None:
         y = x * x
@@ -186,8 +186,8 @@ def test_an_interrupt_while_a_tensor_gets_other_data_loses_no_hook() -> None:
 
 
 def _interrupted(make: Callable[[], Change]) -> list[tuple[Any, str]]:
-    """The outcomes of a change, interrupted wherever Ctrl-C can hit it, and where that was; the last one is whole."""
-    make().change()  # what is made once and kept
+    """The outcomes of a change, each with the place where Ctrl-C hit it. The last outcome is that without Ctrl-C."""
+    make().change()  # this makes what is made only once
     notes, found = Instants(), []
     whole = make()
     assert not notes.run(whole.change)
@@ -201,7 +201,7 @@ def _interrupted(make: Callable[[], Change]) -> list[tuple[Any, str]]:
 
 @pytest.mark.parametrize("make", CHANGES, ids=lambda make: make.__name__)
 def test_an_interrupted_change_in_place_is_whole_or_has_not_begun(make: Callable[[], Change]) -> None:
-    """As in torch, which Ctrl-C cannot stop in the middle of an op: data and history never part."""
+    """Ctrl-C cannot stop torch in the middle of an op, so data and history always fit together. The same holds here."""
     before = make().outcome()
     outcomes = _interrupted(make)
     after = outcomes[-1][0]
@@ -212,7 +212,7 @@ def test_an_interrupted_change_in_place_is_whole_or_has_not_begun(make: Callable
 
 
 def test_an_interrupted_function_that_changes_its_input_has_changed_all_history_or_none() -> None:
-    """The forward is the user's: where it is stopped after its change, the data are changed alone, as in torch."""
+    """The user's forward may stop after its change. Then only the data are changed, as in torch."""
 
     class Doubled(nbgrad.autograd.Function):
         stops = False
@@ -249,7 +249,7 @@ def test_an_interrupted_function_that_changes_its_input_has_changed_all_history_
 
 
 def test_a_change_in_place_whose_result_is_refused_is_whole() -> None:
-    """An observer raises after the op ran: the data are changed, and the history with them."""
+    """An observer raises after the op has run: both the data and the history are changed."""
     x = leaf()
     y = x - 1
     v = y[:2]
@@ -330,7 +330,7 @@ def test_an_interrupt_in_a_hook_leaves_torchs_autograd_on() -> None:
 
 
 def test_switches_of_torchs_that_a_hook_leaves_are_put_back() -> None:
-    """torch's own blocks are left by functions of Python's: an interrupt may hit their first instruction."""
+    """The exits of torch's own blocks are Python functions: an interrupt may hit their first instruction."""
     x = nbgrad.tensor([1.0], requires_grad=True)
     y = x * x
 

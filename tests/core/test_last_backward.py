@@ -1,4 +1,4 @@
-"""What is kept of one backward, and the budget for that."""
+"""What a graph keeps of one backward, and the memory budget for it."""
 
 import itertools
 import math
@@ -81,7 +81,7 @@ def test_bytes_are_those_that_torch_says(shape: tuple[int, ...], dtype: torch.dt
 
 @pytest.mark.parametrize("how", ["cat", "reshaped", "hook"])
 def test_a_window_is_paid_for_with_all_that_it_keeps(how: str) -> None:
-    """It would keep memory beyond the budget, a small one also while the next backward runs."""
+    """Otherwise a small view would keep a large storage beyond the budget, even while the next backward runs."""
     little, large = tensor([[1.0, 2.0]], requires_grad=True), tensor([[1.0, 2.0]] * 4096, requires_grad=True)
     with AutogradGraph(budget=1 << 14) as graph:
         used = little * 1.0
@@ -116,12 +116,12 @@ def test_a_leafs_gradient_that_was_changed_in_place_is_noticed() -> None:
 def test_what_the_one_rule_gave_is_the_gradient_and_is_kept_once() -> None:
     kept, data = Kept(budget=3 * OBJECT + 100), torch.ones(20)
     kept.keep(7, 0, data, data.nbytes, 1, leaf=True)
-    kept.keep(7, 1, torch.ones(30), 3 * OBJECT, 2)  # for which there is no room
+    kept.keep(7, 1, torch.ones(30), 3 * OBJECT, 2)  # there is no room for this one
     kept.keep(7, 2, torch.ones(2), 8, 3)
     assert kept.norms({}) == {}, "that no other rule leads there is known when the walk comes by"
     kept.lone(1)
     kept.lone(2)
-    kept.keep(3, GRADIENT, torch.full((2,), 3.0), 8)  # another rule gave something too
+    kept.keep(3, GRADIENT, torch.full((2,), 3.0), 8)  # another rule contributed to this one too
     found = kept.summarise()
     assert found == {key: kept.get(key) for key in found}
     assert (found[1].values, found[2], found[3].values) == ([1.0] * 20, found[7, 1], [3.0, 3.0])
@@ -135,7 +135,7 @@ def test_what_the_one_rule_gave_is_the_gradient_and_is_kept_once() -> None:
 
 
 def arrive(recorder: FrameRecorder, leaf: int, gradient: torch.Tensor, *, lone: bool) -> None:
-    """``gradient`` becomes that of a leaf: the sum of several, or what the one rule gave that leads there."""
+    """``gradient`` arrives at a leaf: as a sum of several gradients, or as the result of the only rule."""
     if lone:
         recorder.contribution(9, 0, gradient, gradient.nbytes, leaf, leaf=True)
         recorder.lone(leaf)
@@ -224,7 +224,7 @@ def test_the_gradient_of_the_one_result_that_has_one_can_be_looked_at() -> None:
 
 
 def _each_interrupted(run: Callable[[], Callable[[], Any]]) -> "list[str]":
-    """Interrupt what ``run`` makes before each instruction of the module ``frame``: where that was."""
+    """Interrupt what ``run`` makes before each instruction of the module ``last_backward``; return the places."""
     hits: list[str] = []
     for number in itertools.count():
         tracer = Instants(number, ["last_backward"])
@@ -237,7 +237,7 @@ def _each_interrupted(run: Callable[[], Callable[[], Any]]) -> "list[str]":
 @pytest.mark.skipif(nbgrad.compiled(), reason="compiled code is not traced")
 @pytest.mark.parametrize("room", [0, 1 << 20], ids=["norms", "tensors"])
 def test_an_interrupt_at_any_instruction_leaves_whole_what_is_kept(room: int) -> None:
-    """What was kept before is there, what was being kept is there or not, and what is kept later is there."""
+    """Earlier values are there, the current value is there or not, and later values are there."""
 
     def keep(kept: Kept, op: int) -> None:
         kept.keep(op, 0, torch.ones(op), 4 * op, receiver=100 + op)
@@ -270,7 +270,7 @@ def test_an_interrupt_at_any_instruction_leaves_whole_what_is_kept(room: int) ->
 def test_an_interrupt_at_any_instruction_gives_no_norm_of_a_gpu_to_another_tensor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where norms stay on their device they are tensors, which wait until a vector is made of some."""
+    """On a device norms stay tensors. Several of them wait until they become one vector."""
     monkeypatch.setattr(last_backward, "_STACKED", 2)
 
     def add(lengths: Lengths, op: int) -> None:
@@ -321,7 +321,7 @@ def test_an_interrupt_at_any_instruction_leaves_small_values_within_their_room(
 
 @pytest.mark.skipif(nbgrad.compiled(), reason="compiled code is not traced")
 def test_an_interrupt_at_any_instruction_leaves_whole_what_was_recorded_of_a_backward() -> None:
-    """As the end of a backward, which takes the norms of what has arrived at leaves."""
+    """This is the end of a backward, which computes the norms of the leaves' gradients."""
 
     def recorder() -> FrameRecorder:
         made = FrameRecorder((1,), 0)

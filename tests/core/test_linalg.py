@@ -97,8 +97,8 @@ def test_a_function_of_a_regular_matrix_means_what_it_means_in_torch(call: Calla
 
 def test_the_namespace_has_what_torchs_has() -> None:
     torchs = {name for name in dir(L) if not name.startswith("_") and callable(getattr(L, name))}
-    torchs -= {"Tensor"}  # torch 2.6 has it here, for itself
-    lacking = {"LinAlgError", "ldl_factor", "ldl_factor_ex", "ldl_solve"}  # torch has no gradient for ldl either
+    torchs -= {"Tensor"}  # torch 2.6 has imported it there for itself
+    lacking = {"LinAlgError", "ldl_factor", "ldl_factor_ex", "ldl_solve"}  # torch has no gradient for ldl
     lacking |= {"matrix_sqrth", "polar"}  # torch has them from 2.14 on
     assert set(nbgrad.linalg.__all__) == torchs - lacking
 

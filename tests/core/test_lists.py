@@ -1,4 +1,4 @@
-"""Ops that take a list: time and memory grow with the number of tensors, also where a length is new."""
+"""Ops on a list: time and memory grow linearly with the number of tensors, even if the length is new."""
 
 import gc
 import tracemalloc
@@ -14,10 +14,10 @@ import nbgrad
 from nbgrad import Tensor
 
 FEW, TIMES = 120, 8
-"""How many tensors, and how many times as many; quadratic work is 64 times as much, linear work 8 times."""
+"""The number of tensors, and a factor for more: quadratic work then grows 64 times, linear work 8 times."""
 
 NEW = count()
-"""Added to a length, so that it has not been before."""
+"""Added to a length, so that this length has not occurred before."""
 
 
 class Doubled(nbgrad.autograd.Function):
@@ -48,7 +48,7 @@ LISTED: dict[str, Callable[[list[Tensor]], Any]] = {
 
 
 def step(make: Callable[[list[Tensor]], Any], number: int) -> None:
-    """One forward and backward of so many tensors; the gradient of each is 1 or 2."""
+    """One forward and backward of ``number`` tensors. The gradient of each is 1 or 2."""
     tensors = [nbgrad.ones(1, requires_grad=True) for _ in range(number)]
     result = make(tensors)
     outputs = [result] if isinstance(result, Tensor) else list(result)
@@ -56,7 +56,7 @@ def step(make: Callable[[list[Tensor]], Any], number: int) -> None:
 
 
 def seconds(make: Callable[[list[Tensor]], Any], number: int) -> float:
-    """The processor's time of the quickest of three, each of a length that is new."""
+    """The processor time of the fastest of three runs. Each run has a new length."""
     times = []
     for _ in range(3):
         begun = process_time()
@@ -66,7 +66,7 @@ def seconds(make: Callable[[list[Tensor]], Any], number: int) -> float:
 
 
 def bytes_of(make: Callable[[list[Tensor]], Any], number: int) -> int:
-    """How many bytes of Python's were held at most while it ran."""
+    """The peak of Python's memory in bytes during the run."""
     gc.collect()
     tracemalloc.start()
     try:
@@ -108,7 +108,7 @@ def test_time_grows_with_the_number_of_tensors_in_a_graph(name):
 
 
 def kept(run: Callable[[int], Any], numbers: range) -> int:
-    """How many bytes of Python's are held afterwards that were not before."""
+    """How many bytes more Python holds after the runs than before."""
     gc.collect()
     tracemalloc.start()
     try:
@@ -121,7 +121,7 @@ def kept(run: Callable[[int], Any], numbers: range) -> int:
 
 
 def test_a_list_that_grows_keeps_little_for_each_length():
-    """Generation appends a step to its cache: each length is a row of its own."""
+    """A text generator appends one step to its cache each time. Each length of the list has its own row."""
     one = nbgrad.ones(1, requires_grad=True)
     assert kept(lambda number: nbgrad.cat([one] * number), range(1000, 1060)) < 16e6
 

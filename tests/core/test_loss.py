@@ -1,4 +1,4 @@
-"""What the rows of the losses do not show: losses made of several ops, weights, warnings, and torch's own calls."""
+"""Losses beyond the tests of their rows: losses of several ops, weights, warnings, and torch's own calls."""
 
 from collections.abc import Callable
 from typing import Any

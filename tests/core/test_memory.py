@@ -1,4 +1,4 @@
-"""Memory: nothing grows, nothing is left, and depth is no limit. The collector is off in every test."""
+"""Memory: nothing grows or is left over, and a graph may have any depth. The collector is off in every test."""
 
 import gc
 import time
@@ -22,20 +22,20 @@ from tests.core.programs import garbage
 
 STEPS = 10_000
 SWEPT = 4096
-"""So many ops are recorded before the record is swept for the first time."""
+"""The number of recorded ops after which the record is swept for the first time."""
 
 
 @pytest.fixture(autouse=True)
 def _collector_off() -> Iterator[None]:
     gc.collect()
-    gc.freeze()  # what tests before this one have left, such as the last graph of a shell, is not counted
+    gc.freeze()  # leftovers of earlier tests, such as the last graph of a shell, do not count
     gc.disable()
     yield
     gc.enable()
 
 
 def census() -> Counter[str]:
-    """How many things of ours, and torch tensors, exist, and how many bytes those hold."""
+    """The number of nbgrad's objects and of torch tensors, and the number of bytes that these hold."""
     found: Counter[str] = Counter()
     storages: dict[int, int] = {}
     for thing in gc.get_objects():
@@ -82,7 +82,7 @@ def contexts() -> list[Any]:
 
 
 def samples(run: Callable[[int], object], context: AbstractContextManager[Any]) -> list[Counter[str]]:
-    """The census of 50 moments in 10,000 runs, in every phase of the record, which is swept now and then."""
+    """The census at 50 moments of 10,000 runs. They cover all phases of the record, which is swept now and then."""
     found = []
     with context:
         for number in range(STEPS):
@@ -103,7 +103,7 @@ def check_flat(found: list[Counter[str]], *, watched: bool, recorded: bool) -> N
     assert max(counts["torch.Tensor"] for counts in found) <= found[0]["torch.Tensor"] + values
     assert max(counts["bytes"] for counts in found) <= found[0]["bytes"] + (VALUES if watched else 0)
     records = [counts["Outer"] for counts in found]
-    # Between two sweeps the ops of a step, and at most as many constants and leaves, wait to be dropped.
+    # Between two sweeps the gone ops of a step wait to be dropped, and at most as many constants and leaves.
     assert max(records) <= 2 * (SWEPT + 100) if recorded else max(records) == 0
     if recorded:
         half = len(records) // 2
@@ -146,7 +146,7 @@ def test_ten_thousand_backwards_of_one_graph_keep_memory_flat() -> None:
 
 @pytest.mark.parametrize("watch", [True, False])
 def test_the_facts_of_what_is_gone_leave_the_record(watch: bool) -> None:
-    """The bound: twice what lives and what the last backward ran through, and 4,096 ops."""
+    """The record has at most twice as many ops as are alive or were in the last backward, plus 4,096."""
     w = tensor([1.0, 2.0], requires_grad=True)
     with AutogradGraph(watch=watch) as graph:
         held = [w * 2 for _ in range(1000)]
@@ -298,7 +298,7 @@ def test_the_collector_finds_nothing_of_ours() -> None:
 
 @pytest.mark.rotated(6)
 def test_many_ops_go_back_without_recursion() -> None:
-    """Two hundred thousand: more than a stack of Python's or of C's would hold."""
+    """200,000 ops: a recursion of this depth would overflow Python's stack and C's."""
     begin = time.process_time()
     x = tensor([1.0], requires_grad=True)
     y = x
@@ -358,7 +358,7 @@ def test_the_census_sees_what_it_counts() -> None:
     assert isinstance(y.origin, Node)
     with AutogradGraph() as graph:
         z = y * 2
-        record = graph.record(z)  # made when it is asked for; the facts of y, which came before, are kept
+        record = graph.record(z)  # this makes the record of z; the older facts of y stay
         assert isinstance(record, Record)
         seen = census()
         assert (seen["Outer"] - before["Outer"], seen["Record"] - before["Record"]) == (1, 1)

@@ -1,4 +1,4 @@
-"""A graph keeps one of these objects for each op: the garbage collector need not go through them."""
+"""A graph keeps one such object for each op. So the garbage collector must not have to go through them."""
 
 import re
 from importlib import import_module

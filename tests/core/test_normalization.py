@@ -1,4 +1,4 @@
-"""Normalization: running statistics, and what is no function of the rows."""
+"""Normalization: running statistics, and the behaviour that the tests of its rows do not cover."""
 
 from typing import Any
 

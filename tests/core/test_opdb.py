@@ -1,6 +1,6 @@
 """nbgrad agrees with torch on the entries of torch's own op database that the kept list names, and on no others.
 
-A few samples of each entry are run here, in ``make test`` of one entry in six; ``make opdb`` runs them all.
+These tests run a few samples of each entry; ``make test`` takes one entry in six. ``make opdb`` runs all samples.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ of_that_torch = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def results(pytestconfig: pytest.Config) -> dict[str, Result]:
-    """What came of each case that ran: of an agreeing one a few samples, of another the sample that is listed."""
+    """The result of each case: of an agreeing case for a few samples, of a differing case for its listed sample."""
     known = set(opdb.cases())
     work: list[tool.Work] = [(case, SAMPLES, None) for case in opdb.read_agreed() if case in known]
     work += [(case, None, number) for case, number in opdb.read_different().items() if case in known]
@@ -113,7 +113,7 @@ def test_a_rule_that_has_no_gradient_of_its_own_is_caught(rule: Callable[[Callab
 
 
 def test_a_wrong_value_is_caught(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    request.addfinalizer(ROW.in_place.forget)  # the row of exp_ is made now, with the wrong kernel
+    request.addfinalizer(ROW.in_place.forget)  # the test makes the row of exp_ with a wrong kernel
     monkeypatch.setattr(ROW, "kernel", lambda x: torch.exp(x) * 1.001)
     assert not {"value", "gradient", "method"} & set(agreeing(opdb.check("exp")))
 
@@ -128,7 +128,7 @@ def test_a_missing_row_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sample(*args: Any, **settings: Any) -> Any:
-    """A sample as torch makes them: a tensor, then whatever is given."""
+    """A sample as torch makes it: a tensor first, then the given arguments."""
     opdb.entries()  # imports torch's testing modules, which warn
     from torch.testing._internal.opinfo.core import SampleInput
 
@@ -137,7 +137,7 @@ def sample(*args: Any, **settings: Any) -> Any:
 
 
 SAME = object()
-"""Stands for the tensor that comes first."""
+"""Stands for the first tensor."""
 
 
 ORDERS = opdb.COLUMNS[:3]

@@ -1,4 +1,4 @@
-"""Every op with each of its optional tensors present and absent, gradients asked for each set of its inputs."""
+"""Every op with each of its optional tensors and without it. Gradients are asked for each set of its inputs."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, combinations
@@ -8,7 +8,9 @@ import pytest
 from tests.sweeps import optional_inputs
 
 AT_MOST = 8
-"""Of more sets than that the empty one, those of one, all but one, and all are tried; the sweep tries others."""
+"""If there are more sets than this, only small and large ones are tried: none, one, all but one, all. The sweep tries
+others.
+"""
 
 
 def sets(keys: list[int | str]) -> Iterator[tuple[int | str, ...]]:

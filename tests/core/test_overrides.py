@@ -1,4 +1,4 @@
-"""The sweep over the functions that torch lets others override finds what it is made to find."""
+"""The sweep over torch's overridable functions finds faults that are put in on purpose."""
 
 from collections.abc import Callable
 from random import Random

@@ -1,6 +1,6 @@
-"""A graph makes no tensor of the size of a large one, whatever is asked of it: counted by torch's own allocator.
+"""Whatever a graph is asked, it makes no temporary tensor as large as a large one: torch's own allocator counts.
 
-The pieces are made small here, so that the large tensors need not be very large.
+The pieces are small here, so that the large tensors need not be very large.
 """
 
 import math
@@ -89,7 +89,7 @@ def test_statistics_and_checks_are_worked_out_in_pieces(dtype: torch.dtype, layo
 
 
 def every_question(data: torch.Tensor) -> None:
-    """Everything that is asked of the numbers of a tensor."""
+    """All questions about the numbers of a tensor."""
     stats.summarise(data)
     if data.dtype.is_floating_point or data.dtype.is_complex:
         stats.norms({0: data})
@@ -217,7 +217,7 @@ def test_a_graph_makes_no_large_tensor(
 
 
 def ask(graph: AutogradGraph, folder: Path) -> None:
-    """Everything that a graph is asked."""
+    """All questions to a graph."""
     described = describe(graph)
     text(described)
     for suffix in ("txt", "json"):

@@ -1,4 +1,4 @@
-"""Pooling, resampling, Fourier transforms: torch's names and arguments; the rows are tested by themselves."""
+"""Pooling, resampling, Fourier transforms: torch's names and arguments. Other tests cover the rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +58,7 @@ LARGEST: dict[str, Callable[[Any, Any], Any]] = {
     "adaptive_max_pool2d": lambda lib, x: lib.adaptive_max_pool2d(x, (5, 1), return_indices=True),
     "adaptive_max_pool2d to a point": lambda lib, x: lib.adaptive_max_pool2d(x, 1, return_indices=True),
 }
-"""Of the rows of the largest those that copy a large input, for torch's kernels are quicker on another layout."""
+"""Max pooling rows that copy a large input to another layout, on which torch's kernels are faster."""
 
 LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "contiguous": lambda x: x,
@@ -73,7 +73,7 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("name", LARGEST)
 def test_of_many_channels_the_largest_is_torchs_to_the_bit(name: str, dtype: torch.dtype, layout: str) -> None:
-    """Values, places, strides and gradients; of ties, NaN and a window of -inf torch takes one by its order."""
+    """Values, indices, strides and gradients. For ties, NaN and a window of -inf, torch's order decides."""
     raw = torch.randint(-3, 4, (2, 18, 24, 24), generator=torch.Generator().manual_seed(0)).to(dtype)
     raw[0, 3, :8], raw[1, 4, 2, 3:5], raw[1, 5, 4:8, 4:8] = -torch.inf, torch.nan, torch.nan
     call, laid_out = LARGEST[name], LAYOUTS[layout](raw)

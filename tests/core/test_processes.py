@@ -19,7 +19,7 @@ WAIT = 60.0
 
 
 class Items(Dataset[Any]):
-    """Items that ``make`` makes of a tensor that the set holds."""
+    """A data set. It holds a tensor, and ``make`` makes its items from this tensor."""
 
     def __init__(self, make: Callable[[nbgrad.Tensor, int], Any]) -> None:
         self.make, self.held = make, nbgrad.ones(3, requires_grad=True)
@@ -63,12 +63,12 @@ def loader(make: Callable[..., Any], method: str, collate: Any = None) -> DataLo
         num_workers=1,
         collate_fn=collate,
         multiprocessing_context=method,
-        timeout=WAIT,  # an error where it would hang
+        timeout=WAIT,  # so that a hang becomes an error
     )
 
 
 def batches(loader: DataLoader[Any]) -> list[Any]:
-    """All batches; the workers end with it, also after an error, whose traceback would keep them."""
+    """All batches. The workers end after them, also after an error, because its traceback would keep them alive."""
     iterator: Any = iter(loader)
     try:
         return list(iterator)
@@ -80,13 +80,13 @@ def batches(loader: DataLoader[Any]) -> list[Any]:
 def test_a_batch_of_a_worker_that_needs_a_gradient_is_an_error_as_in_torch(make: Callable[..., Any]) -> None:
     with pytest.raises(RuntimeError, match=r"needs a gradient.*detach\(\)"):
         batches(loader(make, "fork"))
-    twin: Callable[..., Any] = torch.ones(3, requires_grad=True).mul  # torch's own error is one of its collate's too
+    twin: Callable[..., Any] = torch.ones(3, requires_grad=True).mul  # torch's own error also comes from its collate
     with pytest.raises(RuntimeError, match="automatic differentiation"):
         batches(DataLoader(Twins(twin), batch_size=2, num_workers=1, timeout=WAIT, multiprocessing_context="fork"))
 
 
 class Twins(Items):
-    """The same of torch's."""
+    """The same with torch's tensors."""
 
     def __getitem__(self, index: int) -> Any:
         return self.make(index)  # type: ignore[call-arg]
@@ -104,7 +104,7 @@ def test_what_a_worker_can_send_arrives() -> None:
     first, second = batches(loader(a_constant, "fork"))
     assert (first.tolist(), second.tolist()) == ([[0.0] * 3, [1.0] * 3], [[2.0] * 3, [3.0] * 3])
     assert not first.requires_grad
-    assert first.is_shared()  # as torch has it: the batch was put together where both processes see it
+    assert first.is_shared()  # as in torch, the worker puts the batch into shared memory
 
 
 def test_leaves_and_what_was_not_recorded_arrive_from_a_worker() -> None:
@@ -127,7 +127,7 @@ def test_without_workers_a_batch_keeps_its_gradient() -> None:
 
 def put(queue: Any, made: Callable[[nbgrad.Tensor, int], Any]) -> None:
     queue.put(made(nbgrad.ones(3, requires_grad=True), 2))
-    queue.put("after")  # what comes after it is not lost
+    queue.put("after")  # the next item is not lost
 
 
 def send(pipe: Any, made: Callable[[nbgrad.Tensor, int], Any]) -> None:
@@ -229,4 +229,4 @@ def test_a_parameter_arrives_as_one_with_its_name_and_tags() -> None:
     got = queue.get()
     assert (type(got), got.name, got.no_decay, got.requires_grad) == (nn.Parameter, "w", True, True)
     got.data.fill_(5.0)
-    assert parameter.tolist() == [5.0, 5.0]  # sent through a queue it is in shared memory, as torch's
+    assert parameter.tolist() == [5.0, 5.0]  # like torch's tensors, it moved into shared memory when it was sent

@@ -1,4 +1,4 @@
-"""Recurrent networks: layers on layers, directions, projections, single steps; the rows are tested by themselves."""
+"""Recurrent networks: several layers, directions, projections, single steps. Other tests cover the rows."""
 
 from typing import Any
 

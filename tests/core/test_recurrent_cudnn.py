@@ -1,4 +1,4 @@
-"""A recurrent layer on a GPU is one call of cuDNN, as in torch. Any machine tests its arguments, a GPU its numbers."""
+"""A recurrent layer on a GPU is one call of cuDNN, as in torch. Arguments are tested anywhere, numbers on a GPU."""
 
 from itertools import product
 from typing import Any
@@ -47,7 +47,7 @@ FITS = {
 
 
 def backward(*given: Any) -> tuple[Any, ...]:
-    """A stand-in for cuDNN's gradient, which checks its arguments by torch's declaration of them."""
+    """A stand-in for cuDNN's gradient. It checks its arguments against torch's declaration."""
     declared = torch.ops.aten._cudnn_rnn_backward.default._schema.arguments
     assert len(given) == len(declared)
     for one, argument in zip(given, declared, strict=True):
@@ -66,7 +66,7 @@ def backward(*given: Any) -> tuple[Any, ...]:
 @pytest.mark.parametrize("biases", [(False, False), (True, True), (False, True)])
 @pytest.mark.parametrize("kind", [*GATES, "projected"])
 def test_the_kernels_take_what_they_are_given(kind: Any, biases: tuple[bool, bool], reverse: bool) -> None:
-    """Their declarations and shapes, by torch's stand-in for tensors on a GPU."""
+    """Checks declarations and shapes with torch's fake GPU tensors."""
     gates = 4 if kind == "projected" else GATES[kind]
     size = 2 if kind == "projected" else 4
     number = cudnn.LSTM if kind == "projected" else kind
@@ -77,7 +77,7 @@ def test_the_kernels_take_what_they_are_given(kind: Any, biases: tuple[bool, boo
         return weights[0].new_empty(sum(one.numel() for one in weights))
 
     with FakeTensorMode(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "_cudnn_rnn_flatten_weight", flatten)  # torch has no stand-ins for these two
+        patch.setattr(torch, "_cudnn_rnn_flatten_weight", flatten)  # torch has no fake versions of these two kernels
         patch.setattr(aten, "_cudnn_rnn_backward", backward, raising=False)
         made = lambda *shape: torch.empty(*shape, device="cuda")  # noqa: E731
         x, h, c = made(5, 2, 3), made(2, size), made(2, 4) if number == cudnn.LSTM else None
@@ -129,7 +129,7 @@ def test_on_a_gpu_a_layer_is_torchs(kind: str, options: str, dtype: torch.dtype)
     close(got, expected)
     seeds = [torch.randn_like(one) for one in expected]
     yours = torch.autograd.grad(expected, [y, *theirs.parameters()], seeds, retain_graph=True)
-    for again in (True, False):  # the kernel changes what it has kept
+    for again in (True, False):  # the kernel overwrites its saved data
         mine = nbgrad.grad(got, [x, *ours.parameters()], [nbgrad.tensor(one) for one in seeds], retain_graph=again)
         close(list(mine), list(yours))
 
@@ -152,7 +152,7 @@ def test_on_a_gpu_packed_sequences_and_second_derivatives_are_those_of_a_cpu(kin
 
 
 class Calls(TorchDispatchMode):
-    """The kernels that are called."""
+    """Records the names of the kernels that are called."""
 
     def __init__(self) -> None:
         super().__init__()

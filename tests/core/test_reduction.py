@@ -146,7 +146,7 @@ FACTORS = {
 
 
 def derivatives(call: Callable[[Any], Any], grad: Callable[..., Any], x: Any) -> list[Any]:
-    """The value, and the first three derivatives, each time in the direction 1, 2, 3, ..."""
+    """The value and the first three derivatives, each in the direction (1, 2, 3, ...)."""
     value = call(x)
     found = [value]
     for _ in range(3):

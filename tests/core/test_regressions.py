@@ -1,7 +1,7 @@
-"""Defects that sketches of this engine had, one test for each: none of them may come back.
+"""Bugs of earlier sketches of this engine, with a test for each: none of them may come back.
 
-Two more stand with what they are about: gradients of a convolution that nobody asked for, in test_convolution.py, and
-all of what a batch_norm does to its running statistics, in test_normalization.py.
+Two more of these tests are elsewhere: test_convolution.py tests gradients of a convolution that nobody asked for, and
+test_normalization.py tests all changes of running statistics by batch_norm.
 """
 
 import operator
@@ -146,7 +146,7 @@ def test_an_op_without_a_rule_is_an_error_where_a_gradient_is_wanted(without_a_r
 
 
 def without_rules() -> Iterator[Any]:
-    """Each input of a row of the table that has no rule and does not say so, and a sample that has it."""
+    """Each input of a row without a rule that the row does not declare as such, and a sample that has this input."""
     for row in OPS.values():
         silent = {*row.inputs} - {*row.rules, *row.no_gradient} if row.differentiable else ()
         for sample in rows.samples(row) if silent else ():

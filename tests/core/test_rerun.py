@@ -1,4 +1,4 @@
-"""A recorded graph that is run again with other numbers gives what a fresh run with these numbers gives."""
+"""A recorded graph that runs again with other numbers gives the same as a fresh run with these numbers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ from tests.core import rows
 
 
 def same(one: torch.Tensor, other: torch.Tensor, what: str) -> None:
-    """The same kernels on the same numbers: some differ in the last digit by where their memory begins."""
+    """Both come from the same kernels and numbers. Some differ in the last digit because of their memory addresses."""
     torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12, equal_nan=True, msg=lambda text: f"{what}: {text}")
 
 
@@ -34,7 +34,7 @@ def named(graph: AutogradGraph, name: str) -> int:
 
 
 def recorded(row: Op, sample: Sample, data: list[Any]) -> tuple[AutogradGraph, list[Any], Any]:
-    """A run of one row with numbers in place of those of the sample, and a backward."""
+    """A recorded run of one row and its backward. ``data`` replaces the arguments of the sample."""
     positions = rows.differentiable(row, sample)
     args = [
         nbgrad.tensor(a.clone(), requires_grad=i in positions) if isinstance(a, torch.Tensor) else a
@@ -53,7 +53,7 @@ def recorded(row: Op, sample: Sample, data: list[Any]) -> tuple[AutogradGraph, l
 
 
 def cases(row: Op) -> list[tuple[Sample, Sample]]:
-    """Some samples of a row, each with one of other numbers."""
+    """Some samples of a row, each paired with a sample that has other numbers."""
     pairs = zip(rows.samples(row), row.samples(Make(row.domain, seed=1)), strict=True)
     fit = [(one, other) for one, other in pairs if rows.differentiable(row, one) and _alike(one, other)]
     return fit[:: max(1, len(fit) // 4)]
@@ -74,7 +74,7 @@ def test_values_and_gradients_of_every_row_are_those_of_a_fresh_run(row: Op) -> 
         new = [other.args[i] if i == first else a for i, a in enumerate(sample.args)]
         try:
             expected = recorded(row, sample, new)
-        except (RuntimeError, ValueError):  # such as other numbers with the same index
+        except (RuntimeError, ValueError):  # the new numbers may not fit, as for an index
             continue
         graph, args, loss = recorded(row, sample, list(sample.args))
         before = [
@@ -101,7 +101,7 @@ def test_values_and_gradients_of_every_row_are_those_of_a_fresh_run(row: Op) -> 
 def check(
     program: Callable[..., Any], inputs: dict[str, torch.Tensor], change: str, number: torch.Tensor
 ) -> RerunOutcome:
-    """A recorded program that is run again with another tensor gives what the program gives with it."""
+    """A program is recorded and runs again with another tensor: the result is that of the program with this tensor."""
 
     def run(numbers: dict[str, torch.Tensor]) -> tuple[AutogradGraph, dict[str, Any], Any]:
         tensors = {

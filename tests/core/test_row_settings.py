@@ -1,4 +1,4 @@
-"""The samples of every row vary every setting of it, and so find a rule that ignores one."""
+"""The samples of a row vary each of its settings. So they find a rule that ignores a setting."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ every_row = pytest.mark.parametrize("row", [row for row in OPS.values() if row.d
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values of a setting are one: True is not 1."""
+    """Whether two values of a setting are the same; True differs from 1."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return one.shape == other.shape and one.dtype == other.dtype and bool(torch.equal(one, other))
     if isinstance(one, tuple) and isinstance(other, tuple):
@@ -26,12 +26,12 @@ def same(one: Any, other: Any) -> bool:
 
 
 def values(row: Op, name: str) -> list[Any]:
-    """What the samples give the setting, one after the other."""
+    """The values of a setting in all samples."""
     return [sample.settings.get(name, row.defaults[name]) for sample in rows.samples(row)]
 
 
 def constant(row: Op) -> set[str]:
-    """The settings that are the same in all samples."""
+    """The settings that have the same value in all samples."""
     found = {name: values(row, name) for name in row.defaults}
     return {name for name, given in found.items() if all(same(given[0], one) for one in given)}
 
@@ -71,7 +71,7 @@ def test_unvaried_names_settings() -> None:
     assert "lazy" not in OPS
 
 
-# A rule that ignores a setting.
+# Rules that ignore a setting.
 
 SHAPED = "the gradient's shape says it too: it only tells the rule that there is nothing to do"
 ANY = "any value gives the same gradient, which is a matter of speed or of the last digits"
@@ -89,15 +89,15 @@ NEVER_SEEN: dict[tuple[str, str], str] = {
     ("linalg_eig", "any_phase"): "it only says whether a loss that depends on the phase is an error",
     ("linalg_qr", "mode"): "a square matrix has the same factors in both modes, and others have no gradient in one",
 }
-"""Rows with the settings that their rules could ignore as far as the samples can tell, and why."""
+"""Settings of rows that a rule could ignore without any sample showing it, and why."""
 
 CRASHES = {("batch_norm", "training")}
-"""A rule that ignores this has torch's kernel read memory that is not there."""
+"""If a rule ignores these, torch's kernel reads memory out of bounds."""
 
 
 @contextmanager
 def ignoring(row: Op, name: str, value: Any) -> Iterator[None]:
-    """The row with rules that take ``value`` for the setting, whatever it is."""
+    """In the block, the rules of the row always see ``value`` for this setting."""
     before = dict(row.rules)
     changed: dict[int, Rule] = {}
 
@@ -124,7 +124,7 @@ def ignoring(row: Op, name: str, value: Any) -> Iterator[None]:
 
 
 def unseen(row: Op, name: str) -> bool:
-    """Whether no sample shows that the rules ignore the setting."""
+    """Whether the samples cannot show that the rules ignore this setting."""
     first = values(row, name)[0]
     with ignoring(row, name, first):
         for sample in rows.samples(row):
@@ -138,7 +138,7 @@ def unseen(row: Op, name: str) -> bool:
 
 
 def named(row: Op) -> list[str]:
-    """The settings that rules of the row name, and samples vary."""
+    """The settings that rules of the row use and that its samples vary."""
     return sorted({*row.defaults} & {need for rule in row.rules.values() for need in rule.needs} - {*row.unvaried})
 
 

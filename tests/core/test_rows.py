@@ -22,7 +22,7 @@ every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", ma
 
 def lacks_on_cuda(row: Op, sample: Sample) -> bool:
     """Whether torch itself cannot run the sample on a GPU."""
-    if row.name == "linalg_lstsq":  # the other drivers are LAPACK's
+    if row.name == "linalg_lstsq":  # the other drivers exist only in LAPACK
         return sample.settings.get("driver") not in {None, "gels"}
     return row.name == "multilabel_margin_loss" and sample.args[0].numel() == 0  # torch's sum has the shape (0,)
 
@@ -59,7 +59,7 @@ def test_row_has_samples_of_every_rank_and_an_empty_one(row: Op) -> None:
     tensors = [[a for a in sample.args if isinstance(a, torch.Tensor)] for sample in rows.samples(row)]
     missing = set(row.ranks) - {given[0].ndim for given in tensors}
     assert not missing, f"{row.name} has no sample of rank {sorted(missing)}"
-    if row.name not in {"max", "min"}:  # of no elements none is the largest
+    if row.name not in {"max", "min"}:  # an empty tensor has no largest element
         assert any(a.numel() == 0 for given in tensors for a in given), f"{row.name} has no sample with an empty tensor"
 
 
@@ -70,7 +70,7 @@ def test_row_has_a_rule_for_every_input_or_says_why_not(row: Op) -> None:
         assert not row.rules
         return
     for name in {*row.inputs, *filter(None, [row.listed])} - set(row.rules) - set(row.no_gradient):
-        # Allowed only where torch has no gradient either and says so: then we say so too.
+        # This is allowed only if torch has no gradient either and raises: then nbgrad raises too.
         sample = next(sample for sample in rows.samples(row) if len(sample.args) > row.inputs.index(name))
         args = [a.clone().requires_grad_() if n == name else a for n, a in zip(row.inputs, sample.args, strict=False)]
         with pytest.raises(RuntimeError, match=r"not differentiable|not implemented"):
@@ -80,7 +80,7 @@ def test_row_has_a_rule_for_every_input_or_says_why_not(row: Op) -> None:
 
 
 def has_mask(value: Any) -> bool:
-    """Whether the shape of what is picked depends on values, which a meta tensor does not have."""
+    """Whether the result's shape depends on values, as with a mask: a meta tensor has no values."""
     if isinstance(value, tuple):
         return any(map(has_mask, value))
     return isinstance(value, torch.Tensor) and value.dtype is torch.bool
@@ -103,7 +103,7 @@ def test_forward_on_the_meta_device_gives_the_same_shape_and_dtype(row: Op) -> N
 
 
 def ours(row: Op, sample: Sample, copy: bool = False) -> list[Any]:
-    """The sample's arguments as ours, those that get a gradient needing one."""
+    """The sample's arguments as nbgrad tensors. Those that can get a gradient require one."""
     wanted = rows.differentiable(row, sample)
     return [
         tensor(a.clone() if copy else a, requires_grad=i in wanted) if isinstance(a, torch.Tensor) else a
@@ -112,13 +112,13 @@ def ours(row: Op, sample: Sample, copy: bool = False) -> list[Any]:
 
 
 def recorded(row: Op) -> Iterator[tuple[Sample, Node, Any]]:
-    """Each sample that has a gradient, the node that running it records, and what its rules are given."""
+    """For each sample with a gradient: the sample, its recorded node, and the gradients that its rules get."""
     for sample in rows.samples(row):
         seeds = rows.seeds_for(row, sample)
         if seeds:
             given = ours(row, sample)
             out = row(*given, **sample.settings)
-            if row.view and out is given[0]:  # it has nothing to do, and nothing is recorded
+            if row.view and out is given[0]:  # the op does nothing here and is not recorded
                 continue
             node = rows.live(row, out)[0].grad_fn
             assert node is not None
@@ -178,7 +178,7 @@ def outcome(run: Callable[[], Any]) -> str:
 
 
 def plain_sample(row: Op) -> Sample:
-    """The row's first sample whose tensors all have at least two elements: nothing in it is special."""
+    """The row's first sample whose tensors all have at least two elements: an ordinary sample."""
     for sample in rows.samples(row):
         if all(a.numel() > 1 for a in sample.args if isinstance(a, torch.Tensor)) and sample.args:
             return sample
@@ -186,7 +186,7 @@ def plain_sample(row: Op) -> Sample:
 
 
 def on_both(row: Op, program: Callable[[list[Any], list[Any], list[torch.Tensor]], Any]) -> tuple[str, str]:
-    """Run ``program(inputs, outputs, seeds)`` after the same call on torch and on nbgrad: whether each raises."""
+    """Run ``program(inputs, outputs, seeds)`` after the same call in torch and in nbgrad; whether each raises."""
     sample = plain_sample(row)
     if reason := rows.lacks(row, sample):
         pytest.skip(reason)
@@ -300,7 +300,7 @@ DIFFERENT = {
     ("twice", "col_to_img"): "torch's gradient is taken in small steps, which save something",
     ("twice", "affine_grid_backward"): "torch's gradient is taken in small steps, which save something",
 }
-"""Where torch raises and we do not, or the reverse, and why. The gradient is right wherever none raises."""
+"""Cases in which only torch or only nbgrad raises, and why. If neither raises, the gradient is right."""
 
 differentiable_rows = pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.differentiable])
 
@@ -327,7 +327,7 @@ def test_a_change_in_place_raises_where_torchs_does(name: str) -> None:
 
     row, sample = OPS[name], plain_sample(OPS[name])
     floats = [i for i, a in enumerate(sample.args) if isinstance(a, torch.Tensor) and a.is_floating_point()]
-    for i in floats if name == "expand" else [*floats, -1]:  # torch changes no stretched memory in place
+    for i in floats if name == "expand" else [*floats, -1]:  # torch refuses to change stretched memory in place
         torchs, ours = on_both(row, change(i))
         what = rows.of(row, sample).inputs[i] if i >= 0 else "out"
         assert (ours != torchs) == (("in place", name, i) in DIFFERENT), f"{what}: torch {torchs}, nbgrad {ours}"
@@ -421,7 +421,7 @@ def test_operators_work_on_either_side(symbol: str, other: Any) -> None:
     for text in (f"x {symbol} other", f"other {symbol} x"):
         theirs, ours = data.clone().requires_grad_(), tensor(data, requires_grad=True)
         same = torch.from_numpy(other) if isinstance(other, np.ndarray) else other
-        same = same.item() if isinstance(same, np.generic) else same  # the left one would answer for torch
+        same = same.item() if isinstance(same, np.generic) else same  # else numpy's operator would answer, not torch's
         expected = eval(text, {"x": theirs, "other": same})
         got = eval(text, {"x": ours, "other": other})
         assert type(got) is Tensor, text
@@ -513,7 +513,7 @@ def test_nan_flows_as_in_torch(name: str) -> None:
 
 @pytest.fixture
 def cube() -> Iterator[Callable[..., Op]]:
-    """Makes a row x ** 3 with the rule given, and takes it out of the table again."""
+    """Makes a row x ** 3 with the given rule, and removes it from the table afterwards."""
 
     def make(rule: Callable[..., Any]) -> Op:
         row = op(formula="x^3", samples=unary, reference=lambda x: x**3)(forward)
@@ -539,7 +539,7 @@ def test_a_rule_that_is_wrong_by_a_thousandth_fails(cube: Callable[..., Op]) -> 
 
 def test_a_rule_that_is_wrong_only_at_second_order_fails(cube: Callable[..., Op]) -> None:
     def rule(g: Any, x: Any) -> Any:
-        return g * 3 * x * (x.data if isinstance(x, Tensor) else x)  # the second x is cut from the graph
+        return g * 3 * x * (x.data if isinstance(x, Tensor) else x)  # the second x is detached
 
     with pytest.raises(AssertionError, match="second-order gradient 0"):
         check_all(cube(rule))
@@ -628,7 +628,7 @@ def test_the_samples_are_the_same_each_time() -> None:
 
 
 def test_no_row_is_an_orphan() -> None:
-    """Every rule is written in rows of the table: the graph of a gradient has no op that the table lacks."""
+    """Every rule uses only rows of the table: the graph of a gradient has no other op."""
     for row in OPS.values():
         for sample in rows.samples(row):
             seeds = rows.seeds_for(row, sample)

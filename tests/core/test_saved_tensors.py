@@ -1,4 +1,4 @@
-"""Functions between an op and what it saves, edges, hooks on several tensors: values, calls and errors are torch's."""
+"""Hooks on saved tensors, graph edges, hooks on several tensors: values, calls and errors are torch's."""
 
 from collections.abc import Callable
 from typing import Any
@@ -62,7 +62,7 @@ def the_innermost_alone(lib: Library) -> tuple[Any, ...]:
 
 
 def what_is_changed_in_between(lib: Library) -> tuple[Any, ...]:
-    """torch does not count versions of what was packed."""
+    """torch does not check the version of a packed tensor."""
     a = lib.leaf(1.0, 2.0)
     b = a * 1
     with lib.ops.autograd.graph.saved_tensors_hooks(lambda t: t.detach().clone(), lambda t: t):
@@ -148,8 +148,8 @@ def several_gradients(lib: Library) -> tuple[Any, ...]:
 
     handle = register((a, b, c, y), note)
     ((y * 2) * c).sum().backward(retain_graph=True)
-    y.exp().backward(retain_graph=True)  # c has no part in it
-    (y * 3).backward(inputs=[a], retain_graph=True)  # nor is b asked for
+    y.exp().backward(retain_graph=True)  # c is not used here
+    (y * 3).backward(inputs=[a], retain_graph=True)  # b is not asked for here
     handle.remove()
     y.backward(retain_graph=True)
     with register([a, y, c.detach()], lambda one: seen.append(one.item()), mode="any"):
@@ -216,7 +216,7 @@ def test_torchs_own_contexts_reach_nbgrads_ops() -> None:
     in_torchs(torch.autograd.graph.saved_tensors_hooks(lambda t: kinds.append(type(t)) or t, lambda t: t))
     assert set(kinds) == {torch.Tensor}
     a = nbgrad.ones(2, requires_grad=True)
-    a.exp().sum().backward()  # outside of it nothing is packed
+    a.exp().sum().backward()  # outside of the with block nothing is packed
     assert len(log.calls) == 6
     assert a.grad is not None
 
@@ -375,7 +375,7 @@ def test_a_model_trains_with_what_it_saves_packed_to_half_the_bits() -> None:
 
 
 def test_it_has_what_torch_has() -> None:
-    """But for what only a compiler or streams of torch's engine ask."""
+    """Missing are only names for a compiler or for the streams of torch's engine."""
     here, there = nbgrad.autograd.graph, torch.autograd.graph
     absent = {
         "region_activation_memory_budget",

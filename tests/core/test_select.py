@@ -1,4 +1,4 @@
-"""Gradients at a bound, beyond it and of NaN: torch shares them out as it likes, and ours are the same."""
+"""Gradients at a bound, beyond it and for NaN: torch has its own way to share them out, and nbgrad's are the same."""
 
 from collections.abc import Callable
 from itertools import product
@@ -18,12 +18,12 @@ EDGES = (-inf, -1.0, 0.0, 1.0, inf, nan)
 
 
 def all_orders(count: int) -> list[torch.Tensor]:
-    """That many tensors, which have at the same place every choice of as many of the edges."""
+    """``count`` tensors. Their elements together cover every combination of edge values."""
     return list(torch.tensor(list(product(EDGES, repeat=count)), dtype=torch.float64).unbind(1))
 
 
 def same_shares(call: Callable[..., Any], *data: torch.Tensor) -> None:
-    """Compare the gradients of ``call`` for a finite gradient of each element, and how they depend on that one."""
+    """Compare the gradients of ``call`` in both libraries, and their derivatives by the incoming gradient."""
     seed = torch.linspace(1, 2, data[0].numel(), dtype=torch.float64)
     theirs = [one.clone().requires_grad_() for one in (*data, seed)]
     ours = [nbgrad.tensor(one, requires_grad=True) for one in (*data, seed)]

@@ -1,4 +1,4 @@
-"""What a call takes besides tensors: numbers in tensors, torch's names, and its orders and names of before."""
+"""Arguments of calls other than tensors: numbers in tensors, torch's names, and torch's older names and orders."""
 
 import warnings
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def test_settings_are_what_they_are_in_torch(name: str) -> None:
         x = lib.leaf([0.5, 2.0], [3.0, -1.0])
         number = lib.ops.tensor(2)
         found = CALLS[name](lib.ops, x, number)
-        number += 1  # what was taken of it is no longer it
+        number += 1  # the op has kept the old value of the number
         if found.requires_grad:
             found.sum().backward()
         return found, x.grad
@@ -132,7 +132,7 @@ def test_what_torch_takes_with_a_warning_is_taken_with_one(name: str) -> None:
             warnings.simplefilter("always")
             found = BEFORE[name](lib.ops, x, y)
         found.sum().backward()
-        if lib.ops is nbgrad:  # some of torch's come once in a program
+        if lib.ops is nbgrad:  # torch gives some warnings only once in a program
             assert [str(one.filename) for one in heard][:1] == [__file__]
         return found, x.grad
 

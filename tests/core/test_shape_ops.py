@@ -1,4 +1,4 @@
-"""What is made of the rows that see, join and split tensors, and what a row cannot say of itself."""
+"""Functions made of the rows that view, join and split tensors, and behaviour that these rows' tests do not cover."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Shapes that do not fit: the error says what to write, and what it says runs."""
+"""Shapes that do not fit: the error suggests what to write, and the suggestion runs."""
 
 import re
 from typing import Any

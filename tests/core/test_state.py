@@ -168,7 +168,7 @@ def what_inference_made_is_used(lib: Library) -> tuple[Any, ...]:
         y = x * 2
         made = lib.constant(3.0, 4.0)
         y.add_(1)
-    sums = x + y + made  # nothing is saved
+    sums = x + y + made  # these ops save no tensor
     copied = x * y.clone()
     (sums + copied).sum().backward()
     derived = y * 2

@@ -60,7 +60,7 @@ MANY = [
     torch.tensor([complex(0, math.nan), 2j]),
     torch.tensor(2.5),
     torch.tensor(math.nan),
-    torch.tensor([1e200, -1e200], dtype=torch.float64),  # finite, and their norm is not
+    torch.tensor([1e200, -1e200], dtype=torch.float64),  # these are finite, but their norm is not
     torch.zeros(2, 0),
     torch.zeros(2, 0, dtype=torch.complex64),
     torch.arange(2.0 * SMALL).sin(),

@@ -1,4 +1,4 @@
-"""Spectrograms, slopes, sampled images, low rank, new tensors: what torch's own samples of them do not show."""
+"""Spectrograms, slopes, sampled images, low rank, new tensors: behaviour that torch's own samples do not cover."""
 
 from collections.abc import Callable
 from typing import Any
@@ -64,7 +64,7 @@ def test_the_image_itself_at_its_own_places() -> None:
 
 
 def test_what_was_overwritten_by_strides_gets_no_gradient() -> None:
-    """torch's own gradient is that of the other places: its gradcheck fails."""
+    """torch gives a gradient to exactly the overwritten places: its own gradcheck fails."""
     x, source = tensor(double(3, 3), requires_grad=True), tensor(double(2, 2), requires_grad=True)
     assert nbgrad.gradcheck(lambda a, b: torch.as_strided_scatter(a, b, (2, 2), (1, 3), 1), (x, source))
     torch.as_strided_scatter(x, source, (2, 2), (1, 3), 1).sum().backward()

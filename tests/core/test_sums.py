@@ -1,4 +1,4 @@
-"""What a fused rule has summed is said as what the engine sums: an op may stretch an input by itself."""
+"""An op may itself stretch an input. The graph shows the sum in its fused rule like a sum of the engine."""
 
 from collections.abc import Callable
 from itertools import product
@@ -19,13 +19,13 @@ CASES = [(row, sample) for row in ROWS for sample in rows.samples(row)]
 
 
 def summed(graph: AutogradGraph) -> dict[str, Any]:
-    """By the name of an input what was summed for it, of a graph with one op."""
+    """The sum for each input of a graph with one op, by the name of the input."""
     inputs = [one for record in graph.records for one in record.inputs]
     return {one.name: one.reduction for one in inputs if one.reduction is not None}
 
 
 def run(row: Op, sample: Sample) -> tuple[list[Any], Tensor, AutogradGraph]:
-    """The inputs, what the row makes of them, and the graph of a backward."""
+    """The inputs, the output of the row, and the graph with a backward."""
     inputs = [
         nbgrad.tensor(arg, requires_grad=row.inputs[at] in row.rules) if isinstance(arg, torch.Tensor) else arg
         for at, arg in enumerate(sample.args)
@@ -54,7 +54,7 @@ def test_each_number_of_the_output_goes_to_the_place_that_is_kept(row: Op, sampl
         if row.name == "matmul":
             assert given.ndim != 2 or undone.source == (*out.shape[:-2], *given.shape), "the engine sums other factors"
             continue
-        if name in ("b_ih", "b_hh"):  # a number of the output comes of several gates
+        if name in ("b_ih", "b_hh"):  # each number of the output depends on several gates
             assert undone.source == (*out.shape[:-1], *given.shape)
             ones = nbgrad.grad(out, [given], torch.ones_like(out.data), retain_graph=True)[0]
             parts = [_of_one_sample(out, given, sample) for sample in range(out.shape[-2])]
@@ -73,7 +73,7 @@ def test_each_number_of_the_output_goes_to_the_place_that_is_kept(row: Op, sampl
 
 
 def _of_one_sample(out: Tensor, bias: Tensor, sample: int) -> torch.Tensor:
-    """What one of the sequences gives a bias: the sum over all of them is told."""
+    """The part of a bias's gradient from one sequence. The graph tells the sum over all sequences."""
     only = torch.zeros_like(out.data)
     only[..., sample, :] = 1.0
     return nbgrad.grad(out, [bias], only, retain_graph=True)[0].data

@@ -1,4 +1,4 @@
-"""The tensor itself: what it is made from, what it tells, what it refuses."""
+"""The tensor itself: how it is made, what it shows, what it refuses."""
 
 import copy
 import pickle
@@ -310,7 +310,7 @@ def test_a_deep_copy_has_memory_of_its_own() -> None:
 
 
 class Tagged(Tensor):
-    """A user's tensor with more to copy than ours."""
+    """A user's subclass, which has more to copy than a Tensor."""
 
     tag: str
 

@@ -1,4 +1,4 @@
-"""How long ops and rules take: what is measured, of what, and that nobody else pays for it."""
+"""How long ops and rules take: what is measured, for which ops, and that other programs are not slowed down."""
 
 import time
 from typing import Any
@@ -14,7 +14,7 @@ from nbgrad.core.graph.timing import TimedGraph
 
 
 class Slow(nbgrad.Function):
-    """Takes its time on the way back."""
+    """A function with a slow backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:

@@ -222,7 +222,7 @@ ACTIVATION = ROWS * WIDTH * 8
 
 
 def peak(run: Callable[..., Any]) -> float:
-    """The most that a forward and backward of a chain has in memory at once, in activations."""
+    """The peak memory of a forward and backward of a chain, in units of one activation."""
     _, w = leaves(OURS)
     x = nbgrad.tensor(torch.ones(ROWS, WIDTH, dtype=torch.float64), requires_grad=True)
 
@@ -247,7 +247,7 @@ def test_memory_is_saved_as_by_nbgrads_own(settings: dict[str, Any]) -> None:
 
 
 def kernels(policy: bool) -> tuple[int, Any]:
-    """How many matrix products a program runs under a checkpoint that keeps them, or not; and the gradient."""
+    """How many matrix products a program runs under a checkpoint, which keeps them or not; and the gradient."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Counts(TorchDispatchMode):

@@ -1,4 +1,4 @@
-"""Code that was written for torch's tensors asks for them with ``isinstance``, and ours are taken for such."""
+"""Code for torch's tensors often checks ``isinstance(x, torch.Tensor)``: for our tensors this is true."""
 
 import copy
 import pickle
@@ -15,7 +15,7 @@ from nbgrad import from_torch, nn, tensor
 
 
 def asked(written: str, x: Any, **names: Any) -> Any:
-    """What code of another package gets for that expression."""
+    """The value of this expression in the code of another package."""
     held: dict[str, Any] = {"__name__": "package.functions", "torch": torch, "Tensor": torch.Tensor, **names}
     exec(compile(f"def ask(x, kind=Tensor):\n return {written}", "functions.py", "exec"), held)
     return held["ask"](x)
@@ -52,7 +52,7 @@ NO = [
     "isinstance(x, (int, str))",
     "isinstance(x, torch.nn.Parameter)",
     "isinstance(x, torch.FloatTensor)",
-    "isinstance(x, (Tensor, torch.FloatTensor))",  # it is written in C++, and would read our memory as torch's
+    "isinstance(x, (Tensor, torch.FloatTensor))",  # this class is written in C++, and would read our memory as torch's
     "isinstance(x, by_device)",
     "isinstance(x, torch.nn.Module)",
     "issubclass(type(x), torch.Tensor)",

@@ -130,7 +130,7 @@ def test_another_library_that_overrides_torchs_functions_is_left_to_answer() -> 
 
 
 def torchs_function(row: Op) -> Callable[..., Any] | None:
-    """The function of torch's that the row is tested against, where that is one and not made of several."""
+    """The torch function that the row is tested against; None if the reference is made of several functions."""
     function = rows.reference(row)
     public = str(resolve_name(function)).startswith("torch.") and "Tensor" not in function.__qualname__
     return function if public else None
@@ -138,7 +138,7 @@ def torchs_function(row: Op) -> Callable[..., Any] | None:
 
 @pytest.mark.parametrize("row", [row for row in OPS.values() if torchs_function(row)], ids=lambda row: row.name)
 def test_every_row_that_torch_has_is_found_by_torchs_name(row: Op) -> None:
-    """A new row brings torch's function of its name along, without a line in the room of interop."""
+    """A new row makes torch's function of its name work too. The interop code needs no new line for it."""
     function = torchs_function(row)
     assert function is not None
     for sample in list(rows.samples(row))[:3]:
@@ -205,7 +205,7 @@ def backwards_by_torchs_name(lib: Library) -> tuple[Any, ...]:
 def drawn_by_torchs_distributions(lib: Library) -> tuple[Any, ...]:
     torch.manual_seed(0)
     p = lib.constant(0.2, 0.8)
-    normal = torch.distributions.Normal(p, 1.0, validate_args=False)  # which asks for a tensor of torch's own
+    normal = torch.distributions.Normal(p, 1.0, validate_args=False)  # validation would need a tensor of torch
     return torch.distributions.Categorical(p).sample(), normal.log_prob(p)
 
 
@@ -308,7 +308,7 @@ def test_a_torch_tensor_takes_our_values_where_no_gradient_is_lost() -> None:
         raw += x
     assert raw.tolist() == [1.0, 2.0]
     total: Any = raw
-    total += x  # as losses are added up: a result of ours, and what it began with is as it was
+    total += x  # as losses are summed: the total becomes ours, and the torch tensor at the start does not change
     assert (total.tolist(), total.requires_grad, raw.tolist()) == ([2.0, 4.0], True, [1.0, 2.0])
 
 
@@ -566,7 +566,7 @@ def test_dlpack_shares_memory_both_ways() -> None:
 
 @pytest.mark.parametrize("export", [torch.from_dlpack, np.from_dlpack, torch.as_tensor, nbgrad.from_dlpack])
 def test_what_needs_a_gradient_is_not_exported(export: Any) -> None:
-    with pytest.raises((BufferError, RuntimeError)):  # the latter in torch 2.6
+    with pytest.raises((BufferError, RuntimeError)):  # torch 2.6 raises the RuntimeError
         torch.ones(2, requires_grad=True).__dlpack__()
     with pytest.raises(BufferError, match=r"export t\.detach\(\)"):
         export(tensor([1.0], requires_grad=True))

@@ -35,7 +35,7 @@ class Cube(Function):
 
 
 class Affine(Function):
-    """Two outputs of three inputs, one of them a number; keeps which gradients were asked for."""
+    """Three inputs, one of them a number, and two outputs. Records which gradients were asked for."""
 
     @staticmethod
     def forward(x: Any, w: Any, shift: float = 1.0) -> Any:
@@ -55,7 +55,7 @@ class Affine(Function):
 
 
 class Bare(Function):
-    """Gets None where no gradient came."""
+    """Gets None for an output whose gradient did not arrive."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -360,7 +360,7 @@ def a_second_order_that_is_not_there(lib: Library) -> tuple[Any, ...]:
 
 
 def test_a_second_order_that_torch_does_not_miss_either_way() -> None:
-    """torch raises in ``backward()`` alone, and only where the gradient that comes needs one itself."""
+    """torch raises only in ``backward()``, and only if the incoming gradient itself needs a gradient."""
     for factor in (1.0, nbgrad.tensor([1.0, 2.0], requires_grad=True)):
         x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
         (first,) = nbgrad.grad((Once.apply(x) * factor).sum(), x, create_graph=True)

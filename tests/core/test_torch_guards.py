@@ -1,4 +1,4 @@
-"""torch's own utilities on what is nbgrad's: they work, or an error names nbgrad's, and none is wrong in silence."""
+"""torch's own utilities on nbgrad's objects: they work, or an error names nbgrad's. None is silently wrong."""
 
 import _thread
 import sys
@@ -148,7 +148,7 @@ def test_no_grad_of_torchs_is_no_function() -> None:
 @pytest.mark.filterwarnings("ignore:(None of the inputs|torch.utils.checkpoint)")
 @pytest.mark.parametrize("given", [{"use_reentrant": True}, {}])
 def test_torchs_reentrant_checkpoint_names_nbgrads(given: Any) -> None:
-    """It gets no tensor of ours, but runs a module of ours."""
+    """The checkpoint gets no nbgrad tensor, but it runs an nbgrad module."""
     for run in (lambda t: checkpoint(model(), t, **given), lambda t: checkpoint_sequential(model(), 2, t, **given)):
         with pytest.raises(RuntimeError, match=r"nbgrad\.checkpoint\(\.\.\.\), or pass use_reentrant=False"):
             run(torch.ones(3, 2))
@@ -321,7 +321,7 @@ def test_a_thread_that_runs_no_more_than_reading_a_gradient_reads_it(monkeypatch
     failed: list[str] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda told: failed.append(repr(told.exc_value)))
     done, read = Event(), x(1.0)
-    finalize(read, done.set)  # the thread lets go of it at its end
+    finalize(read, done.set)  # the thread drops its reference when it ends
     _thread.start_new_thread(getattr, (read, "grad"))
     del read
     assert done.wait(10)

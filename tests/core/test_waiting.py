@@ -1,4 +1,4 @@
-"""Nothing waits for a device: on ``meta`` tensors, which have no values to wait for, reading one is an error."""
+"""nbgrad never waits for a device. Tested on ``meta`` tensors: they have no values, so reading one is an error."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -17,14 +17,14 @@ DIFFERENTIABLE = [row for row in OPS.values() if row.differentiable]
 
 
 def on_meta(value: Any, *, learned: bool = False) -> Any:
-    """A tensor of ours on meta; anything else as it is."""
+    """A torch tensor as an nbgrad tensor on meta. Any other value stays as it is."""
     if not isinstance(value, torch.Tensor):
         return value
     return tensor(value.to("meta"), requires_grad=learned and value.is_floating_point())
 
 
 def values_read(run: Callable[[], Any]) -> str:
-    """What torch says if ``run`` reads a value."""
+    """torch's error if ``run`` reads a value; empty if it does not."""
     try:
         run()
     except (RuntimeError, NotImplementedError) as error:
@@ -40,7 +40,7 @@ def test_no_row_reads_a_value_forward_or_backward(row: Any) -> None:
             name: value.to("meta") if torch.is_tensor(value) else value for name, value in sample.settings.items()
         }
         if settings.get("device") is not None:
-            continue  # what it asks for is a copy elsewhere
+            continue  # this sample copies to another device
         names = [*row.inputs, *[row.listed] * len(sample.args)]
         args = [on_meta(arg, learned=name in row.rules) for name, arg in zip(names, sample.args, strict=False)]
         made = row(*args, **settings)

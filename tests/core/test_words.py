@@ -1,4 +1,4 @@
-"""What a message says of a value of another library, and attributes of the user's on tensors."""
+"""Messages about values of other libraries, and the user's own attributes on tensors."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""A case that does not end well: what stands for ``opdb.check`` where the tests ask what becomes of the others."""
+"""Cases that end badly. They stand in for ``opdb.check``, to test what becomes of the other cases."""
 
 import os
 import time
@@ -12,10 +12,10 @@ def nothing() -> None:
 
 
 def unruly(case: str, *_: Any) -> Result:
-    """In a process of its own: dies, hangs, raises, or is well."""
+    """A case in its own process: it dies, hangs, raises, or returns."""
     if case == "dies":
-        # In the midst of its work, as a case would: where a process dies within milliseconds of being given one, a busy
-        # pool sees the death before the messages, and takes it for that of the case before, or of all.
+        # It dies in the middle of its work, as a real case would. If a process dies within milliseconds of getting a
+        # case, a busy pool sees the death before the messages. It then blames the case before, or all cases.
         time.sleep(1)
         os._exit(3)
     if case == "hangs":

@@ -1,4 +1,4 @@
-"""Statistics and checks of a tensor that nbgrad reads in pieces, next to those of the whole as they are defined."""
+"""nbgrad computes statistics and checks of a tensor in pieces. Here they are compared with those of the whole."""
 
 import math
 
@@ -8,7 +8,7 @@ from nbgrad.core.graph import nonfinite, stats
 
 
 def check_statistics(data: torch.Tensor) -> None:
-    """Those that are shown of the numbers."""
+    """Check the statistics that a graph shows."""
     found = stats.summarise(data)
     whole = (data.abs() if data.is_complex() else data).double().reshape(-1)
     sound = whole[whole.isfinite()]
@@ -24,7 +24,7 @@ def check_statistics(data: torch.Tensor) -> None:
 
 
 def check_finite(data: torch.Tensor) -> None:
-    """The checks for NaN and Inf, and the norm that a frame keeps."""
+    """Check the tests for NaN and Inf, and the norm that a frame keeps."""
     wide = data.resolve_conj().resolve_neg().to(torch.promote_types(data.dtype, torch.float32))
     assert close(stats.read(stats.norms({0: data}))[0], float(wide.norm()), part=1e-3)
     assert nonfinite.finite(data) is bool(data.isfinite().all())

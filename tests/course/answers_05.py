@@ -29,7 +29,7 @@ def stepped(model: Any, images: Any, labels: Any, chunks: int) -> None:
 
 
 def steps(lines: str) -> Any:
-    """A step of training whose lines come in this order."""
+    """A training step. ``lines`` gives the order of its lines."""
 
     def train_step(model: Any, optimizer: Any, images: Any, labels: Any) -> Any:
         loss = None

@@ -47,7 +47,7 @@ def first_bad(net: Any, x: Any, *, test: Any = torch.isfinite, shift: int = 0) -
 
 
 def not_fed(net: Any, x: Any) -> int | None:
-    """Gives each layer what the first one gets."""
+    """Gives every layer the input of the first layer."""
     return next((number for number, layer in enumerate(net) if not torch.isfinite(layer(x)).all()), None)
 
 

@@ -36,7 +36,7 @@ def summed(function: Any, x: Any) -> Any:
 
 
 def op(forward: Any, backward: Any) -> Any:
-    """A class of an op with this value and this backward, which gets g and x."""
+    """A Function with this forward and this backward. The backward gets g and x."""
 
     class LogCosh(nbgrad.Function):
         @staticmethod

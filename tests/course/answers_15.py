@@ -14,7 +14,7 @@ def combined(gradients: Any, sizes: Any) -> Any:
 
 
 def hooked(change: Callable[[Any, Any, int], None], *, only: str = "") -> Callable[..., None]:
-    """Lets a hook change the gradient of each parameter, or of those whose names end so."""
+    """A hook changes the gradient of each parameter whose name ends with ``only``."""
 
     def attach(net: Any, all_reduce: Any, size: int) -> None:
         for name, one in net.named_parameters():
@@ -71,7 +71,7 @@ def once(net: Any, all_reduce: Any, size: int) -> None:
 
 
 def uneven(net: Any, all_reduce: Any, size: int) -> None:
-    """Whoever begins sends something, and nobody else does."""
+    """The first process sends something, and no other process does."""
     if next(TURN) % size == 0:
         next(iter(net.parameters())).register_post_accumulate_grad_hook(lambda one: all_reduce(one.grad.data))
 

@@ -19,7 +19,7 @@ _TABLE = re.compile(rf"^{re.escape(HEAD)}\n(?:\|.*\n)+", re.MULTILINE)
 
 
 def table() -> str:
-    """The table: what the sources of the lessons and the tests of the checks say."""
+    """The table, made from the sources of the lessons and the tests of the checks."""
     rows = [HEAD, "|---|---|---|---|---|---|"]
     for source in course.lessons():
         lesson, text = int(source.name[:2]), source.read_text("utf-8")
@@ -38,7 +38,7 @@ def table() -> str:
 
 
 def accepted() -> list[str]:
-    """The wrong answers that a check takes for right ones: the numbers of the exercises."""
+    """The numbers of the exercises whose check accepts a wrong answer."""
     return [number for number, wrong in WRONG.items() for answer, _, _ in wrong if lab.check(number, answer)]
 
 

@@ -1,4 +1,4 @@
-"""The patients of lesson 13: each has the fault that it is there for, and shows its symptoms alone."""
+"""The patients of lesson 13: each has the fault that it should have, and only the symptoms of this fault."""
 
 import pytest
 

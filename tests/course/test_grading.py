@@ -68,10 +68,10 @@ RELEASE = NBGRADER.split("name, students", maxsplit=1)[0] + "done(api.generate_a
 
 
 def run(command: list[str], folder: Path) -> str:
-    """What a command prints at last; the kernels that it starts find nbgrad."""
-    # nbgrader runs the program alembic, which is beside the Python of its environment.
+    """The last output of a command. The kernels that the command starts find nbgrad."""
+    # nbgrader runs the program alembic. It is in the folder of its environment's Python.
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    # Their environment may see the packages of another one, where the templates of nbconvert are.
+    # The graders' environment may use the packages of another environment, which has nbconvert's templates.
     templates = str(Path(nbconvert.__file__).parents[4] / "share" / "jupyter")
     environment = {
         **os.environ,
@@ -110,13 +110,13 @@ def handed_in(notebook: NotebookNode, name: str, answers: dict[str, str]) -> Not
 
 
 def number_of(cell: NotebookNode) -> str:
-    """The number of the exercise that a cell is the answer to; empty for other cells."""
+    """The number of the exercise whose answer is in this cell; empty for other cells."""
     kind, _, number = cell.metadata.get("nbgrader", {}).get("grade_id", "").partition("-")
     return number.replace("-", ".") if kind == "exercise" else ""
 
 
 def same(code: str, stub: str) -> bool:
-    """Whether two cells differ at most in what the graders write where a solution was."""
+    """Whether two cells are the same, except for the text that the graders put in the place of a solution."""
     return trimmed(code) == trimmed(stub)
 
 
@@ -155,7 +155,7 @@ def test_nbgrader_gives_the_points_that_hand_ins_deserve(name: str, folder: Path
     assert points == POINTS
     wrong, half = ((folder / "feedback" / one / name / f"{name}.html").read_text("utf-8") for one in ("wrong", "half"))
     assert wrong.count("WrongAnswer") >= 3
-    # The reason, where an exercise was not answered.
+    # If an exercise was not answered, the message says so.
     assert re.search(r"WrongAnswer(?:<[^>]*>)*: [\d.]+: [^\n]*in the place of the \.\.\.", half)
 
 

@@ -22,7 +22,7 @@ START = (2.0, -3.0, 10.0, -2.0)
 
 
 def gradients() -> list[float]:
-    """Those of L = (a * b + c) * f, worked out without the engine."""
+    """The gradients of L = (a * b + c) * f, computed without the engine."""
     a, b, c, f = START
     return [b * f, a * f, f, a * b + c]
 
@@ -199,9 +199,9 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ([0, 1, 0, (0, 1)], "element", "the mark of shift: a dimension is missing"),
         ([0, (0, 1), (0, 2), (0, 1)], "element", "the mark of scale: one of these dimensions is too many"),
         ([0, 1, (0, 2), ()], "zero", "the mark of gain: its gradient arrives with the shape of x"),
-        ([0, 1, (0, 1), (0, 1)], "numbers", "the mark of shift: it was stretched along other dimensions"),
+        ([0, 1, (0, 1), (0, 1)], "numbers", "the mark of shift: this input was stretched along other dimensions"),
         ([5, 1, (0, 2), (0, 1)], "shape", "x has 2 dimensions, and none with the number 5"),
-        ([(4,), 1, (0, 2), (0, 1)], "shape", "none with the number 4: that is its shape, and dimensions are asked for"),
+        ([(4,), 1, (0, 2), (0, 1)], "shape", "none with the number 4: that is the shape of this input, and dimensions"),
         ([0, 1, (0, 2)], "shape", "3 marks were given, and 4 are expected"),
         (["rows", 1, (0, 2), (0, 1)], "type", "'rows' names no dimensions"),
         ([0.5, 1, (0, 2), (0, 1)], "type", "names no dimensions"),
@@ -367,7 +367,7 @@ PLAIN = [
 
 @pytest.mark.parametrize("number", PLAIN)
 def test_right_numbers_in_a_wrong_shape_are_said_to_be_right(number: str) -> None:
-    """Messages about the usual wrong answers come after it: they would blame the numbers."""
+    """The shape is checked before the usual wrong answers: their messages would say that the numbers are wrong."""
     right = RIGHT[number][0]
     outcome = lab.check(number, lambda *arguments: [right(*arguments)])
     assert outcome.kind == "shape"
@@ -408,7 +408,7 @@ def test_a_lecturer_adds_an_exercise(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lab.hint("20.1") == "20.1 has no hints"
     lab.add(replace(mine, title="Sieben"))
     assert lab.exercises()["20.1"] == "Sieben"
-    with pytest.raises(ValueError, match="the number of an exercise is that of its lesson and its own"):
+    with pytest.raises(ValueError, match="the number of an exercise is the number of its lesson, a point, and"):
         replace(mine, number="twenty")
 
 

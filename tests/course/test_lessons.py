@@ -20,7 +20,7 @@ pytestmark = pytest.mark.once
 
 SOURCES = course.lessons()
 LESSONS = [one for one in SOURCES if of_lesson(int(one.name[:2]))]
-"""Those with exercises; the tour has none."""
+"""The lessons with exercises. The tour has none."""
 
 
 def names(paths: list[Path]) -> list[str]:
@@ -112,7 +112,7 @@ def test_an_exercise_asks_for_the_functions_that_its_cell_defines(source: Path) 
             assert signature in task, number
         asked = re.findall(r"Write (\w+\([\w, ]*\))", task)
         assert set(asked) <= set(functions), number
-        said = lab.check(number, 1.5).reason  # no function: the message says which one is expected
+        said = lab.check(number, 1.5).reason  # 1.5 is no function: the message names the expected one
         for signature in re.findall(r"a function [\w ]*is expected, (\w+\([\w, ]*\))", said):
             assert signature in functions, number
         for name in re.findall(r"^class (\w+)", code, re.MULTILINE):

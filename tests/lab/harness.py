@@ -30,13 +30,13 @@ CHROMIUM_FLAGS = [
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
-    # Chromium's own chatter, which would be mixed up with what the pages load.
+    # Chromium's own requests would be mixed up with those of the pages.
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
 ]
 
-# Lab asks for news at the first start; the command line switch alone does not stop the popup over the corner.
+# Lab asks at its first start whether to fetch news. The command line switch alone does not prevent this popup.
 SETTINGS = {
     "@jupyterlab/apputils-extension:notification": {
         "fetchNews": "false",
@@ -62,7 +62,7 @@ class LabServer:
         self.notebooks = folder / "notebooks"
         self.token = secrets.token_hex(16)
         self.place = socket.socket()
-        # With this option Linux lets the server listen where a socket is only bound, and gives the port to no one else.
+        # With this option the server can listen on a port that is only bound here. Linux gives the port to no one else.
         self.place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.place.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.place.getsockname()[1]}"
@@ -89,13 +89,13 @@ class LabServer:
                 "--ServerApp.port_retries=0",
                 f"--ServerApp.root_dir={self.notebooks}",
                 f"--IdentityProvider.token={self.token}",
-                "--LabApp.expose_app_in_browser=True",  # window.jupyterapp
+                "--LabApp.expose_app_in_browser=True",  # this gives tests window.jupyterapp
                 "--JupyterNotebookApp.expose_app_in_browser=True",
                 "--LabApp.news_url=",
                 "--LabApp.extension_manager=readonly",
             ],
             env=os.environ | folders,
-            stdin=subprocess.DEVNULL,  # with a terminal it would ask whether to stop
+            stdin=subprocess.DEVNULL,  # with a terminal as input, the server would ask before it stops
             stdout=self.log,
             stderr=subprocess.STDOUT,
         )
@@ -123,7 +123,7 @@ class LabServer:
         self.place.close()
         if self.process.poll() is None:
             family = psutil.Process(self.process.pid).children(recursive=True)
-            self.process.terminate()  # an interrupt is ignored where a shell runs the tests in the background
+            self.process.terminate()  # not an interrupt: a shell's background processes ignore those
         else:
             family = []
         try:
@@ -201,7 +201,7 @@ class NotebookPage:
         ]
 
     def cell(self, index: int) -> Locator:
-        """Scroll to a cell, which Lab does not draw before, and return it."""
+        """Scroll to a cell, because Lab draws it only then, and return it."""
         self.page.evaluate(
             """async index => {
                 const notebook = jupyterapp.shell.currentWidget.content;

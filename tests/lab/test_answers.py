@@ -1,4 +1,4 @@
-"""A gradient that is typed into the picture beside a kernel: the graph remembers it, and the picture opens."""
+"""A reader types a gradient into a picture with a kernel: the graph remembers the answer, and the picture shows it."""
 
 from pathlib import Path
 

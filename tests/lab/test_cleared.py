@@ -1,4 +1,4 @@
-"""What the kernel keeps for a view goes when its output is cleared, and stays where the view may come back."""
+"""If an output is cleared, the kernel drops the data of its view. It keeps them as long as the view may come back."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,14 +38,14 @@ for _ in range(3):
 APPS = pytest.mark.parametrize("app", ["lab/tree", "notebooks"])
 
 HOSTS = ("reading 'schema'", "debugger state", "filebrowser:open-path")
-"""In what the hosts report of themselves."""
+"""Parts of errors that JupyterLab and Notebook themselves report."""
 
-LONG = 3000  # milliseconds after which a page has said what it has to say of an output
+LONG = 3000  # in milliseconds: by then a page has said everything about an output
 
 
 @pytest.fixture
 def quiet(page: Page) -> Iterator[None]:
-    """A page that reports no error, of ours or of a widget."""
+    """The page must report no error of nbgrad or of a widget."""
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
@@ -54,7 +54,7 @@ def quiet(page: Page) -> Iterator[None]:
 
 
 def command(lab: NotebookPage, name: str, cell: int | None = None) -> None:
-    """Do what a menu does, with a cell."""
+    """Run a menu command on a cell."""
     if cell is not None:
         lab.cell(cell)
     lab.page.evaluate("name => jupyterapp.commands.execute(name).then(() => {})", f"notebook:{name}")
@@ -71,7 +71,7 @@ def run(lab: NotebookPage, cell: int, source: str) -> None:
 
 
 def kept(lab: NotebookPage, many: int) -> None:
-    """Run the last cell until so many views are kept."""
+    """Run the last cell again until it says that ``many`` views are kept."""
     last = len(lab.cells()) - 1
     for _ in range(20):
         command(lab, "run-cell", last)
@@ -87,7 +87,7 @@ def kept_for_long(lab: NotebookPage, many: int) -> None:
 
 
 def check_live(view: Locator) -> None:
-    """The kernel answers it."""
+    """The kernel still answers this view."""
     view.locator(".nbg-folded").first.dblclick()
     expect(view.locator(".nbg-folded")).to_have_count(60)
 

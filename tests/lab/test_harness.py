@@ -1,4 +1,4 @@
-"""The harness sees what it is there to see: a click that reaches the kernel, a failing cell, a page that phones out."""
+"""The harness notices: a click that reaches the kernel, a failing cell, a page that asks the network for something."""
 
 import errno
 import socket

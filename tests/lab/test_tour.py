@@ -22,7 +22,7 @@ def details_of(view: Locator, title: str) -> str:
 
 
 def marks_of(view: Locator) -> list[str | None]:
-    """What the marks of a view say, to the eye and to a screen reader alike."""
+    """The texts of the marks in a view, which the eye and a screen reader get."""
     return [mark.get_attribute("aria-label") for mark in view.get_by_test_id("nbgrad-mark").all()]
 
 

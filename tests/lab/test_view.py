@@ -79,7 +79,7 @@ def details(view: Locator) -> Locator:
 
 
 def check_hostile(lab: NotebookPage, cell: int, output: int) -> None:
-    """Names that want to be something else are text, in the picture, the details and the table."""
+    """Names with HTML or control characters appear as plain text: in the picture, the details and the table."""
     hostile = lab.output(cell, output).get_by_test_id("nbgrad-view")
     for text in ("<script>window.hacked", "quotes \" ' ` & <b>", "two lines", "thgir morf", "xxxx"):
         leaf = hostile.locator(".nbg-leaf .nbg-head").get_by_text(text)
@@ -112,7 +112,7 @@ def test_the_view_beside_its_kernel(lab: NotebookPage, lab_server: LabServer, tm
     group = deep.locator(".nbg-folded")
     expect(group).to_contain_text("Layer × 60")
     lab.screenshot(f"{name}_folded")
-    group.dblclick()  # answered by the kernel, which alone has what is inside
+    group.dblclick()  # the kernel answers: it alone has the content of the box
     expect(deep.locator(".nbg-folded")).to_have_count(60)
     first = deep.locator('[data-node-id^="f-"]').first
     first.dispatch_event("dblclick")

@@ -27,7 +27,7 @@ CHECK = """print("w is", w.data.tolist(), "grad", w.grad.data[0].tolist())"""
 
 
 def view_of(lab: NotebookPage, lab_server: LabServer, path: Path, *sources: str) -> Locator:
-    """The picture of a notebook of these cells, which runs in the page."""
+    """The picture in a notebook that has these cells and that the page runs."""
     lab.open(lab_server.add(written(path, *sources)))
     lab.page.evaluate("() => { jupyterapp.commands.execute('notebook:run-all-cells'); }")
     view = lab.page.get_by_test_id("nbgrad-view")
@@ -67,7 +67,7 @@ def test_a_slider_beside_its_kernel(lab: NotebookPage, lab_server: LabServer, tm
 
 
 def test_a_question_that_a_restart_overtakes(lab: NotebookPage, lab_server: LabServer, tmp_path: Path) -> None:
-    """The kernel is busy, so the question is on its way when the kernel ends, and gets no answer from it."""
+    """The kernel is busy, so the question still waits when the kernel ends. It never gets an answer."""
     view = view_of(lab, lab_server, tmp_path / "overtaken.ipynb", "%load_ext nbgrad\nimport nbgrad", SMALL)
     view.locator('[data-testid=nbgrad-node][aria-label^="w,"]').click()
     part = view.get_by_test_id("nbgrad-what-if")

@@ -1,8 +1,8 @@
 """Run other people's models plain, recorded and converted, and compare: ``python -m tests.models``.
 
-Each package runs in a process of its own. A program that fails, hangs or takes its process with it is a row of the
-table like any other. The command fails if a program differs when it is recorded, if a converted one differs without an
-error, or if one became worse than ``docs/models.md`` says.
+Each package runs in its own process. A program that fails, hangs or kills its process is still a row of the table. The
+command fails in three cases: a program differs when it is recorded; a converted program differs without an error; or
+a program is worse than ``docs/models.md`` says.
 """
 
 import argparse
@@ -36,10 +36,10 @@ class Ran:
 
 
 def run(module: str, options: list[str], limit: float = 300.0) -> Ran:
-    """Run the programs of ``module`` in a process; if that dies or hangs, the others run in another one.
+    """Run the programs of ``module`` in a process. If it dies or hangs, a new process runs the remaining programs.
 
     Args:
-        module: of ``tests.models.programs``, or another one with its dots.
+        module: a module of ``tests.models.programs``, or the full name of another module.
         options: for the worker.
         limit: how many seconds a program may take.
     """
@@ -77,7 +77,7 @@ def run(module: str, options: list[str], limit: float = 300.0) -> Ran:
 
 
 def _facts(process: "subprocess.Popen[str]", limit: float) -> Iterator[dict[str, Any]]:
-    """The lines that the worker writes; none any more once it has been silent for ``limit`` seconds."""
+    """The lines that the worker writes. They end after the worker was silent for ``limit`` seconds."""
     lines: Queue[str | None] = Queue()
 
     def read(pipe: IO[str]) -> None:

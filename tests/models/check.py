@@ -24,14 +24,14 @@ from tests.models.package import Program
 from tests.models.result import EQUAL, Result
 
 CLOSE = 2e-5
-"""How far a gradient of a converted model may be from torch's, relative to the largest number in torch's gradient; and
-a hundredth of it relative to the largest number in all gradients of the model."""
+"""How far a gradient of a converted model may be from torch's, relative to the largest number in torch's gradient. A
+hundredth of this, relative to the largest number in all gradients of the model, is allowed as well."""
 
 CLOSER = 1e-10
-"""The same in double precision."""
+"""The same for a run in double precision."""
 
 SECONDS = 0.2
-"""For how long the steps of one program are timed."""
+"""For how many seconds the steps of a program are timed."""
 
 
 @dataclass
@@ -40,13 +40,13 @@ class Run:
 
     loss: torch.Tensor | None
     values: dict[str, torch.Tensor | None]
-    """The gradients of a step; the parameters and buffers after a training, and the gradients that are left."""
+    """For a step its gradients. For a training the final parameters and buffers, and the gradients that are left."""
     made: list[weakref.ref[Any]] = field(default_factory=list)
     alive: int = 0
-    """How many of the tensors and modules of the program exist after its end."""
+    """The number of the program's tensors and modules that still exist after its end."""
 
     def ended(self) -> "Run":
-        """Count what is alive, now that nothing of the program is held here."""
+        """Count the objects that are still alive, after this runner has dropped its own references."""
         gc.collect()
         self.alive = sum(one() is not None for one in self.made)
         return self
@@ -63,14 +63,14 @@ def check(program: Program, *, measure: bool = True, picture: Path | None = None
     """Run and compare ``program``.
 
     Args:
-        program: it.
+        program: the program.
         measure: whether to time it and to count its memory.
         picture: the file that the graph is drawn into.
     """
     begin = perf_counter()
     result = Result(program.name)
     plain, again = _plain(program), _plain(program)
-    for _ in range(3):  # the first ones of what torch.jit compiles are others
+    for _ in range(3):  # the first runs of what torch.jit compiles have other numbers
         if not (differing := differences(plain, again)):
             break
         plain, again = again, _plain(program)
@@ -83,7 +83,7 @@ def check(program: Program, *, measure: bool = True, picture: Path | None = None
     if not program.trains:
         result.converted, result.message = convert(program, again)
     if measure:
-        with suppress(Exception):  # a model that keeps something from one step to the next cannot run twice
+        with suppress(Exception):  # a model that keeps state from one step to the next cannot run twice
             _measure(program, result)
     result.seconds = perf_counter() - begin
     return result
@@ -93,7 +93,7 @@ def check(program: Program, *, measure: bool = True, picture: Path | None = None
 
 
 def _run(program: Program) -> tuple[torch.nn.Module, torch.Tensor | None, Any]:
-    """Its model, its loss, and whatever else it holds."""
+    """The model, the loss, and anything else that the program holds."""
     seed()
     if program.trains:
         return program.run(), None, None
@@ -123,7 +123,7 @@ def _plain(program: Program) -> Run:
 
 
 def differences(one: Run, other: Run) -> list[str]:
-    """The names of what is not the same to the bit."""
+    """The names of the values that differ in at least one bit."""
     names = [] if same(one.loss, other.loss) else ["loss"]
     if one.values.keys() != other.values.keys():
         return [*names, "the names of the parameters"]
@@ -131,7 +131,7 @@ def differences(one: Run, other: Run) -> list[str]:
 
 
 def same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
-    """Whether both are the same to the bit; NaN is NaN."""
+    """Whether both are equal to the bit. Two NaN are equal."""
     if a is None or b is None:
         return a is b
     if a.layout is not torch.strided:
@@ -168,13 +168,13 @@ def _recorded(program: Program, plain: Run, result: Result, picture: Path | None
 
 
 def absent(graph: nbgrad.AutogradGraph, net: torch.nn.Module, *, trained: bool) -> list[str]:
-    """The parameters that got a gradient and have none, or another one, in the graph.
+    """The parameters whose gradient is missing or different in the graph.
 
     Args:
-        graph: it, closed.
+        graph: the closed graph.
         net: the model.
-        trained: whether there was more than one backward. Then every parameter that learns must have had a gradient in
-            one of them, and which one its ``.grad`` is from is not known.
+        trained: whether there was more than one backward. Then it is unknown which backward a ``.grad`` is from.
+            So every parameter that learns must have had a gradient in one of them.
     """
     if not graph.backwards:
         return ["the graph has no backward"]
@@ -205,7 +205,7 @@ def absent(graph: nbgrad.AutogradGraph, net: torch.nn.Module, *, trained: bool) 
 
 
 def _norms(gradient: Any) -> list[float]:
-    """The norm of ``gradient`` as torch computes it and as it is, which in large tensors is not the same."""
+    """The norm of ``gradient`` as torch computes it, and the exact norm: for large tensors the two differ."""
     values = gradient.coalesce().values() if gradient.is_sparse else gradient
     values = torch.view_as_real(values.resolve_conj()) if values.is_complex() else values
     wide = torch.promote_types(values.dtype, torch.float32)
@@ -218,11 +218,11 @@ PATCHABLE: list[Any] = [
     *(torch.optim.Optimizer, torch.optim.SGD, torch.optim.Adam, torch.nn.modules.module, torch.overrides),
     *(torch.linalg, torch.fft, torch.special, torch.func, torch.utils.checkpoint, torch.jit),
 ]
-"""Where something could be replaced in torch."""
+"""The parts of torch that a graph could replace."""
 
 
 def patchable() -> dict[str, Any]:
-    """Every function there, by its name, and what is registered globally."""
+    """Every function in these parts, by its name, and everything that is registered globally."""
     found: dict[str, Any] = {
         f"{getattr(owner, '__name__', owner)}.{name}": getattr(value, "__func__", value)
         for owner in PATCHABLE
@@ -239,7 +239,7 @@ def patchable() -> dict[str, Any]:
 
 
 def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The names under which there is something else than before."""
+    """The names whose value has changed."""
     return [
         name
         for name in sorted(before.keys() | after.keys())
@@ -251,7 +251,7 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def convert(program: Program, plain: Run) -> tuple[str, str]:
-    """What became of the converted model, and the message or what is different."""
+    """The result of converting the model, and a message or the differences."""
     plain = _inside(plain)
     try:
         converted = _converted(program)
@@ -260,7 +260,7 @@ def convert(program: Program, plain: Run) -> tuple[str, str]:
     if not differences(plain, converted):
         return "equal to the bit", ""
     if far := distances(plain, converted, CLOSE):
-        # The gradient of what a normalization removes is rounding alone: in double precision it is seen.
+        # A gradient that a normalization removes is only rounding errors. In double precision these become tiny.
         torch.set_default_dtype(torch.float64)
         try:
             far = distances(_inside(_plain(program)), _converted(program), CLOSER) and far
@@ -274,7 +274,7 @@ def convert(program: Program, plain: Run) -> tuple[str, str]:
 
 
 def _inside(run: Run) -> Run:
-    """The same under the names of the module inside of one that ``torch.compile`` made: that is what is converted."""
+    """The same run with other names: ``torch.compile`` wraps a module, and ``from_torch`` converts the inner one."""
     return replace(run, values={name.replace("_orig_mod.", ""): one for name, one in run.values.items()})
 
 
@@ -289,7 +289,7 @@ def _converted(program: Program) -> Run:
 
 
 def named(error: BaseException) -> bool:
-    """Whether ``error``, or a note on it, says that it is nbgrad that does not do this."""
+    """Whether ``error`` or a note on it says that nbgrad itself does not support this."""
     texts = (str(error), *getattr(error, "__notes__", ()))
     return any(word in text for text in texts for word in ("nbgrad", "from_torch"))
 
@@ -299,7 +299,7 @@ def _raw(tensor: Any) -> torch.Tensor | None:
 
 
 def distances(plain: Run, other: Run, close: float) -> list[str]:
-    """The names of numbers that are further off than ``close`` of the largest one, each with how far."""
+    """The values that differ by more than ``close`` times the largest number, each with its difference."""
     pairs = {"loss": (plain.loss, other.loss)}
     pairs |= {name: (plain.values.get(name), other.values.get(name)) for name in plain.values | other.values}
     floor = close / 100 * max((largest(one) for one in plain.values.values()), default=0.0)
@@ -318,7 +318,7 @@ def distances(plain: Run, other: Run, close: float) -> list[str]:
 
 
 def largest(tensor: torch.Tensor | None) -> float:
-    """The largest absolute number in it."""
+    """The largest absolute number in the tensor."""
     return float(tensor.abs().max()) if tensor is not None and tensor.numel() else 0.0
 
 
@@ -326,7 +326,7 @@ def largest(tensor: torch.Tensor | None) -> float:
 
 
 def _measure(program: Program, result: Result) -> None:
-    """Time and memory of what ran without an error, each divided by the plain program's."""
+    """Time and memory of the steps that ran without an error, as ratios to the plain program."""
     records = not result.recorded.startswith("error")
     if program.trains:
         if records:
@@ -350,7 +350,7 @@ def _measure(program: Program, result: Result) -> None:
         result.time = next(ratios)
         peaks = []
         for kind in kinds[:2]:
-            net.zero_grad()  # a gradient that is freed in a step counts only if it was made while the profiler ran
+            net.zero_grad()  # the profiler counts a freed gradient only if it saw the allocation
             peaks.append(peak(*kind))
         result.memory = peaks[1] / max(1, peaks[0])
     if converts:
@@ -372,7 +372,7 @@ def _nothing() -> Iterator[None]:
 
 
 def _best(kinds: list[tuple[Callable[[], Any], Callable[[], Any]]]) -> list[float]:
-    """The shortest time of each, one after the other again and again, for ``SECONDS``; what is around is not timed."""
+    """The shortest time of each ``run``. They take turns for ``SECONDS`` seconds. ``around`` is not timed."""
     times: list[list[float]] = [[] for _ in kinds]
     end = perf_counter() + SECONDS
     while perf_counter() < end or len(times[0]) < 3:
@@ -385,7 +385,7 @@ def _best(kinds: list[tuple[Callable[[], Any], Callable[[], Any]]]) -> list[floa
 
 
 def peak(run: Callable[[], Any], around: Callable[[], Any]) -> int:
-    """The bytes of torch's tensors that ``run`` makes, at the moment when most of them exist."""
+    """The peak in bytes of the torch tensors that ``run`` makes."""
     keep_freed()
     gc.collect()
     with around(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:

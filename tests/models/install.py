@@ -1,7 +1,7 @@
 """Install other people's packages beside the torch of ``.venv``: ``make models`` and ``make models-small``.
 
-The environment sees all that is installed where this runs, so torch is installed once. What a package needs in another
-version is installed into the environment itself, and is found first.
+The environment sees all packages of the environment that runs this script, so torch is installed only once. If a
+package needs another version of something, this version is installed into the new environment and is found first.
 """
 
 import subprocess

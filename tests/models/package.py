@@ -1,4 +1,4 @@
-"""A package of other people's, and the programs that are run of it."""
+"""One of other people's packages, and the programs that run with it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import torch
 
 Loss = Callable[[Any], Any]
 Step = tuple[torch.nn.Module, Loss]
-"""A model, and the function that computes a loss with it: it is called with the model, or with what that became."""
+"""A model and the function that computes its loss. The function gets the model, or the recorded or converted model."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Program:
     """One program.
 
     Attributes:
-        name: that of its function.
-        run: of a step, gives the ``Step``; of a training, trains and gives the model.
+        name: the name of its function.
+        run: for a step it returns the ``Step``; for a training it trains and returns the model.
         trains: whether it is a whole training loop of the package. Then nothing of it can be converted.
     """
 
@@ -28,10 +28,10 @@ class Program:
 
 @dataclass
 class Package:
-    """The programs of one package: its module in ``tests.models.programs`` makes one and adds its functions to it.
+    """The programs of one package. The package's module in ``tests.models.programs`` makes this object and fills it.
 
     Attributes:
-        distribution: the name that pip knows it by.
+        distribution: the name of the package in pip.
         programs: in the order in which they were added.
     """
 

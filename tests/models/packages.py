@@ -13,8 +13,8 @@ SMALL: dict[str, list[str]] = {
     "torch_geometric": ["gcn", "gat", "gin", "pooled", "heterogeneous"],
     "transformers": ["bert", "llama", "mixtral", "mamba", "t5", "clip", "wav2vec", "trainer"],
 }
-"""Those that `make test` runs, and which of their programs; none means all. They are written in Python alone: small.txt
-has their versions."""
+"""The packages that `make test` runs, with the names of their programs; no names means all. They are pure Python.
+small.txt has their versions."""
 
 LEFT_OUT: dict[str, str] = {}
 """Packages that do not work with this torch, and why."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 EQUAL = {"equal to the bit", "close"}
-"""What ``Result.converted`` is where the converted model is right."""
+"""The values of ``Result.converted`` for a correct converted model."""
 
 
 @dataclass
@@ -15,9 +15,9 @@ class Result:
         recorded: "equal", or what differs from the run without recording.
         note: what the reader should know of the program itself.
         converted: "equal to the bit", "close", "refused", "error", "different", or "" where nothing can be converted.
-        message: of a refusal or an error, or what is different.
-        time, memory: of a recorded step, divided by those of a plain one.
-        converted_time: the same of a converted step.
+        message: the message of a refusal or an error, or the difference.
+        time, memory: the ratios of a recorded step to a plain step.
+        converted_time: the ratio of a converted step to a plain step.
         ops: how many ops the graph has.
         seconds: how long all of it took.
     """

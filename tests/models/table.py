@@ -1,4 +1,4 @@
-"""The page on other people's models, and what of a result is a fault."""
+"""The page on other people's models, and the faults in a result."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,22 +10,22 @@ from tests.models.packages import LEFT_OUT
 from tests.models.result import EQUAL, Result
 
 RANKS = ["different", "error", "refused", "equal"]
-"""From the worst to the best of what a converted model may be."""
+"""The possible results of a converted model, from the worst to the best."""
 
 HEAD = ["package", "version", "program", "ops", "recorded", "time", "memory", "converted", "time, converted", "error"]
 
 
 def rank(converted: str) -> int:
-    """How good that is."""
+    """The rank of a result in ``RANKS``."""
     return RANKS.index("equal" if converted in EQUAL else converted)
 
 
 def faults(package: str, result: Result, known: str) -> list[str]:
-    """What of ``result`` must not be.
+    """The faults in ``result``.
 
     Args:
         package: the name that pip knows it by.
-        result: of one of its programs.
+        result: the result of one of its programs.
         known: the page as it was written before.
     """
     name = f"{package} {result.program}"
@@ -33,7 +33,7 @@ def faults(package: str, result: Result, known: str) -> list[str]:
     if not result.converted:
         return found
     before = written(known).get((package, result.program))
-    least = "refused" if before is None else before  # an error that does not name nbgrad is new
+    least = "refused" if before is None else before  # for a new program, an error that does not name nbgrad is a fault
     if rank(result.converted) < rank(least):
         found.append(f"{name}, converted: {result.converted} ({result.message}), which was {before or 'not there'}")
     return found
@@ -48,12 +48,12 @@ def rows_of(page: str) -> list[list[str]]:
 
 
 def written(page: str) -> dict[tuple[str, str], str]:
-    """What the page says of every converted program, by package and program."""
+    """The results of all converted programs on the page, by package and program."""
     return {(row[0], row[2]): row[7] for row in rows_of(page) if row[7]}
 
 
 def page(rans: Iterable[Any], known: str = "") -> str:
-    """``docs/models.md``; the rows of packages that have not run stay as ``known`` has them."""
+    """``docs/models.md``. Packages that did not run keep their rows from ``known``."""
     ran_now = {ran.package for ran in rans}
     rows = [cells for cells in rows_of(known) if cells[0] not in ran_now]
     rows += [row(ran, result) for ran in rans for result in ran.results]
@@ -126,7 +126,7 @@ def row(ran: Any, result: Result) -> list[str]:
 
 
 def ratio(number: float | None) -> str:
-    """It, or nothing."""
+    """The number as text; empty for None."""
     return "" if number is None else f"{number:.2f}"
 
 

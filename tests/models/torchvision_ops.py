@@ -1,8 +1,8 @@
 """Stand-ins for the ops of torchvision that are written in C++.
 
-What a registry has of torchvision is made for CUDA, and its C++ part does not load beside a torch for CPUs. Its import
-then fails, because it registers a rule for an op that is not there. With these declared it works, and so does
-everything in it that is written in Python.
+The torchvision of package registries is built for CUDA, and its C++ part does not load with a torch for CPUs. Then
+``import torchvision`` fails, because it registers a rule for a missing op. With these stand-ins the import works, and
+so does everything that is written in Python.
 """
 
 import sys
@@ -30,7 +30,7 @@ def provide() -> None:
 
 
 def _nms(boxes: torch.Tensor, scores: torch.Tensor, threshold: float) -> torch.Tensor:
-    """The boxes ``(N, 4)`` that overlap with no better one by more than ``threshold``: their numbers, best first."""
+    """The numbers of the boxes ``(N, 4)`` that overlap with no better box by more than ``threshold``, best first."""
     order, kept = scores.argsort(descending=True, stable=True), []
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     while order.numel():

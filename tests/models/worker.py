@@ -40,9 +40,9 @@ def main(arguments: list[str]) -> None:
         picture = options.pictures and options.pictures / f"{options.module}-{program.name}.svg"
         try:
             result = check(program, measure=not options.quick, picture=picture)
-        except Exception as error:  # the program itself does not run
+        except Exception as error:  # the plain program fails
             result = Result(program.name, recorded=f"error without recording: {one_line(error)}")
-        quiet()  # some packages change the filters
+        quiet()  # some packages change the warning filters
         say(**asdict(result))
 
 

@@ -63,7 +63,7 @@ def replaced() -> Step:
 
 @package.step
 def hidden() -> Step:
-    """A parameter gets a gradient that no graph can see."""
+    """A parameter gets its gradient by an assignment, which no graph can see."""
 
     def loss(net: Any) -> Any:
         net.bias.grad = torch.ones(2)
@@ -74,7 +74,7 @@ def hidden() -> Step:
 
 @package.step
 def another_branch() -> Step:
-    """The loss asks for the class of a tensor, which nothing compares with torch's."""
+    """The loss checks the exact type of a tensor, and takes another branch for nbgrad's."""
 
     def loss(net: Any) -> Any:
         total = net(x()).square().sum()

@@ -42,7 +42,7 @@ def flat(values: Any) -> list[Any]:
 
 
 def leaf(lib: Any) -> Any:
-    """What makes an input of our library or torch's: a leaf of its own if it has floating point numbers."""
+    """A function that makes an input for our library or torch: a leaf, with a gradient if it is floating point."""
 
     def make(value: torch.Tensor) -> Any:
         grad = value.dtype.is_floating_point
@@ -54,7 +54,7 @@ def leaf(lib: Any) -> Any:
 
 
 def as_laid_out(value: torch.Tensor) -> torch.Tensor:
-    """A copy with the strides of ``value``, but for one that repeats what it has."""
+    """A copy with the strides of ``value``. If ``value`` is stretched (a stride of 0), a contiguous copy."""
     if 0 in value.stride():
         return value.detach().clone()
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).copy_(value.detach())
@@ -96,6 +96,6 @@ def raw(value: Any) -> Any:
 
 
 def packed(inputs: Any, lib: Any) -> Any:
-    """Packed sequences of the library that they are given to."""
+    """The inputs, with each packed sequence turned into one of ``lib``."""
     kind = PackedSequence if lib is nn else torch.nn.utils.rnn.PackedSequence
     return [kind(*one) if isinstance(one, torch.nn.utils.rnn.PackedSequence) else one for one in inputs]

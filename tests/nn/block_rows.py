@@ -28,9 +28,10 @@ def both(*parts: Any) -> Both:
 
 
 def tensors(given: Any) -> list[Any]:
-    """The tensors of an input, the same ones each time; those that get a gradient need one.
+    """The tensors of an input, the same ones each time. Some of them require a gradient.
 
-    A shape stands for random numbers with a gradient, a function makes a tensor with one, a tensor gets none.
+    A shape stands for random numbers with a gradient. A function makes a tensor that gets a gradient. A tensor is used
+    as it is and gets no gradient.
     """
     generator = torch.Generator().manual_seed(7)
     parts = given if isinstance(given, Both) else (given,)
@@ -57,11 +58,11 @@ def signs(*shape: int) -> torch.Tensor:
 
 
 ANY = [(), (3,), (2, 3), (0, 3), (2, 3, 4)]
-"""Inputs of what works number by number."""
+"""Inputs for elementwise blocks."""
 
 
 def in_place(make: Any) -> Any:
-    """The block on what another one made: an input of the user's may not be overwritten."""
+    """The block after another block: an in-place block must not overwrite the user's input."""
     return lambda n: n.Sequential(n.Softsign(), make(n))
 
 
@@ -298,7 +299,7 @@ EMBEDDINGS = {
         lambda n: n.EmbeddingBag(6, 4, include_last_offset=True), both(BAG, torch.tensor([0, 2, 7]))
     ),
     "EmbeddingBag, longest": row(lambda n: n.EmbeddingBag(6, 4, max_norm=1.0), WORDS),
-    # Each number once: torch divides by the frequencies of other numbers (tests/core/test_embedding.py has the right).
+    # Each number occurs once: torch divides by wrong frequencies. tests/core/test_embedding.py tests the right ones.
     "EmbeddingBag, frequencies": row(lambda n: n.EmbeddingBag(6, 4, scale_grad_by_freq=True), ONCE),
 }
 

@@ -35,10 +35,10 @@ class Task:
         make: the network, of torch's or nbgrad's ``nn``; its first values come from torch's seed.
         data: inputs and targets to learn from, and to judge by.
         steps: how many steps are made.
-        optimizer: made of the library's ``optim`` and the parameters.
+        optimizer: makes it from the library's ``optim`` and the parameters.
         rate: the largest learning rate of the schedule.
         batch: how many examples a step sees.
-        loss: of the library's functions, output and target.
+        loss: gets the library's functions, the output and the target.
     """
 
     make: Callable[[Any], Any]
@@ -68,7 +68,7 @@ class Training:
         self.schedule = lib.optim.lr_scheduler.OneCycleLR(self.optimizer, task.rate, total_steps=task.steps)
 
     def losses(self, steps: int) -> list[float]:
-        """Of the first steps."""
+        """The losses of the first steps."""
         torch.manual_seed(1)  # for dropout
         return [self.step(*pair) for pair in islice(self.task.batches(), steps)]
 
@@ -85,7 +85,7 @@ class Training:
         return nbgrad.tensor(batch) if self.lib is nbgrad else batch
 
     def judged(self) -> tuple[float, Any]:
-        """The loss on what was held out, and the output for it as a torch tensor."""
+        """The loss on the held-out data, and the output for these data as a torch tensor."""
         _, (x, target) = self.task.data()
         self.model.eval()
         with self.lib.no_grad():
@@ -143,7 +143,7 @@ def cnn(nn: Any) -> Any:
 
 
 def resnet(nn: Any) -> Any:
-    """A skip, weighed channels, a dense block and its transition: of our nn, and for torch those of the tests."""
+    """Residual block, squeeze-and-excitation, dense block, transition: ours, and for torch those of the tests."""
     ours = nn is nbgrad.nn
     skip = (nn.Residual if ours else Residual)(nn.Sequential(normed(nn, 16, 16), normed(nn, 16, 16)))
     weighed = nn.SqueezeExcitation(16, 4) if ours else SqueezeExcitation(16, 4)
@@ -175,18 +175,18 @@ def text() -> tuple[str, list[str]]:
 
 @cache
 def pieces() -> tuple[Pair, Pair]:
-    """Pieces of the text with the characters that follow; of ten in a row, the last is held out."""
+    """Pieces of the text, each with the characters that follow. The last of every ten in a row is held out."""
     joined, characters = text()
     numbers = {character: number for number, character in enumerate(characters)}
     every = torch.tensor([numbers[character] for character in joined]).unfold(0, LENGTH + 1, LENGTH // 4)
-    # Neighbours share characters: of each forty those next to the held out ones are left out.
+    # Neighbouring pieces share characters. So of every forty the pieces next to the held-out ones are left out.
     place = torch.arange(len(every)) % 40
     train, held = every[place < 32], every[place == 36]
     return (train[:, :-1], train[:, 1:]), (held[:, :-1], held[:, 1:])
 
 
 def loss_by_pairs() -> float:
-    """Of guessing each held out character from the one before, by counting pairs in what is learned from."""
+    """The loss of guessing each held-out character from the one before it, with pairs counted in the training text."""
     (x, y), (held, following) = pieces()
     count = len(text()[1])
     pairs, singles = (

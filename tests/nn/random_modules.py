@@ -16,10 +16,10 @@ import nbgrad
 from nbgrad import nn
 
 LOG: list[Any] = []
-"""What hooks and overridden methods of the run at hand have seen."""
+"""The calls that hooks and overridden methods have seen in the current run."""
 
 LARGE = 60
-"""How many modules a tree may have before no more are shared: each then stands in several places, and what is below."""
+"""With this many modules in a tree, no more are shared: a shared module and all below it have several places."""
 
 NAMES = ("a", "b", "c", "weight", "bias", "inner")
 
@@ -31,7 +31,7 @@ class Note:
         self.kind, self.number = kind, number
 
     def __call__(self, *given: Any) -> None:
-        if self.kind.endswith("registration_hook"):  # of a block that is being made: its values come later
+        if self.kind.endswith("registration_hook"):  # the block is being made: its values come later
             *given_first, value = given
             LOG.append((self.kind, self.number, [told(one) for one in given_first], list(getattr(value, "shape", ()))))
         else:
@@ -48,14 +48,14 @@ class Twice:
 
 
 class Visit:
-    """For ``apply``."""
+    """A function for ``Module.apply``."""
 
     def __call__(self, module: Any) -> None:
         LOG.append(("visit", type(module).__name__))
 
 
 def told(value: Any) -> Any:
-    """A value as plain data: of a tensor its element type and numbers, of a module its class."""
+    """A value as plain data: the element type and numbers of a tensor, the class of a module."""
     if isinstance(value, dict):
         return {key: told(one) for key, one in value.items()}
     if isinstance(value, tuple | list):
@@ -63,7 +63,7 @@ def told(value: Any) -> Any:
     if isinstance(value, nbgrad.Tensor | torch.Tensor):
         return [str(value.dtype), value.detach().double().tolist()]
     if isinstance(value, nn.Module | torch.nn.Module):
-        return type(value).__name__.removeprefix("Parametrized")  # torch is one before it registers, nbgrad after
+        return type(value).__name__.removeprefix("Parametrized")  # torch renames first, nbgrad registers first
     return value
 
 
@@ -73,7 +73,7 @@ def tensors(module: Any) -> list[Any]:
 
 
 def classes(lib: Any, made: str) -> dict[str, type]:  # noqa: C901  # several classes, each of them small
-    """Modules that override what programs do, one way each."""
+    """Module classes: each overrides one method that programs often override."""
 
     class Own(lib.Module):  # type: ignore[name-defined, misc]
         """Runs its children one after the other."""
@@ -124,7 +124,7 @@ def classes(lib: Any, made: str) -> dict[str, type]:  # noqa: C901  # several cl
             return self
 
     class Stays(Own):
-        """Is never in training mode, and knows something beyond tensors."""
+        """Is never in training mode, and has extra state that is no tensor."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -144,7 +144,7 @@ def classes(lib: Any, made: str) -> dict[str, type]:  # noqa: C901  # several cl
             return f"counted={self.counted}"
 
     class Hides(Own):
-        """Goes through its modules and parameters in ways of its own, and is pickled with more."""
+        """Hides some modules and parameters from its walks, and adds to its pickled state."""
 
         def named_modules(self, *args: Any, **kwargs: Any) -> Any:
             for name, module in super().named_modules(*args, **kwargs):
@@ -166,7 +166,7 @@ def classes(lib: Any, made: str) -> dict[str, type]:  # noqa: C901  # several cl
 
 
 class Library:
-    """One side: its blocks and the classes above."""
+    """One of the two libraries: its blocks and the classes above."""
 
     def __init__(self, lib: Any, made: str) -> None:
         self.lib, self.own = lib, classes(lib, made)
@@ -200,7 +200,7 @@ THEIRS = Library(torch.nn, "THEIRS.own")
 
 
 class _Pickler(pickle._Pickler):  # type: ignore[name-defined, misc]  # the one in Python, for a local class
-    """Pickles classes that are made in a function by where they are kept."""
+    """Pickles classes that are made in a function, by the place where they are kept."""
 
     def save_global(self, obj: Any, name: Any = None) -> None:
         for number, side in enumerate((OURS, THEIRS)):
@@ -236,7 +236,7 @@ class Run:
         return self.random.choice(self.everything())
 
     def everything(self, root: Any = None) -> list[Any]:
-        """Every module, also those that one hides; a shared one under each of its parents."""
+        """Every module, also those that a module hides. A shared module occurs once under each of its parents."""
         found, waiting = [], [self.root if root is None else root]
         while waiting:
             found.append(waiting.pop())
@@ -244,7 +244,7 @@ class Run:
         return found
 
     def plain_module(self) -> Any:
-        """One whose attributes may be changed: not a part of a parametrization."""
+        """A module whose attributes may be changed: it does not belong to a parametrization."""
         module = self.module()
         return self.root if "parametriz" in str(type(module)).lower() or "Norm" in type(module).__name__ else module
 
@@ -283,14 +283,14 @@ class Run:
         try:
             keys = self.root.load_state_dict(state, strict=strict, assign=assign)
         except RuntimeError as error:
-            LOG.clear()  # torch goes on to the end
+            LOG.clear()  # torch goes on after the error, to the last key
             if self.lib is torch.nn:
-                self.put_back(before)  # it has written some
+                self.put_back(before)  # torch has already written some values
             if assign:
                 self.drop_gradients()  # torch's new parameters have none
             text = "Error(s) in loading" in str(error)
             return ["error", text, told([values for *_, values in self.contents()])]
-        if assign:  # torch registers what is assigned anew
+        if assign:  # torch registers assigned tensors again
             LOG[:] = [one for one in LOG if "registration" not in one[0]]
         return [list(keys), told(self.root.state_dict())]
 
@@ -317,7 +317,7 @@ class Run:
         return found
 
     def tied(self) -> bool:
-        """Whether parameters have several places: with assign=True torch makes several of one."""
+        """Whether a parameter has several places: with assign=True, torch makes several parameters of it."""
         places = {(id(m), name, id(one)) for m in self.everything() for name, one in m._parameters.items()}
         parameters = [place[2] for place in places if place[2] != id(None)]
         return len(set(parameters)) < len(parameters)
@@ -440,7 +440,7 @@ class Run:
                 setattr(module, name, random.choice(parameters))
         elif name in module._buffers or not hasattr(module, name):
             module._buffers[name] = self.side.tensor(value)
-            LOG.clear()  # hooks of registration hear of it here, and not in torch
+            LOG.clear()  # here, but not in torch, this calls the registration hooks
         return [kind, sorted(module._modules), sorted(module._parameters), sorted(module._buffers)]
 
     def taken_out(self) -> Any:
@@ -488,7 +488,7 @@ class Run:
     }
 
     def outcome(self, step: str) -> Any:
-        """What comes of one thing: of an error its kind."""
+        """The result of one step. For an error, its kind."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of some hooks
             try:
@@ -497,7 +497,7 @@ class Run:
                 return type(error).__name__
 
     def run(self, steps: int) -> list[Any]:
-        """Do so many things, and tell what came of each."""
+        """Do ``steps`` random things, and return the result of each."""
         LOG.clear()
         try:
             for _ in range(steps):
@@ -512,7 +512,7 @@ class Run:
 
 
 def difference(mine: Any, yours: Any, path: str = "") -> str:
-    """Where two results differ first, numbers by more than a tolerance; empty where they do not."""
+    """The first place where two results differ, numbers by more than a tolerance. Empty if they agree."""
     if isinstance(yours, dict) and isinstance(mine, dict):
         mine, yours = [*mine.items()], [*yours.items()]
     if isinstance(yours, list | tuple) and isinstance(mine, list | tuple) and len(mine) == len(yours):

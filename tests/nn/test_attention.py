@@ -31,7 +31,7 @@ def attention(name):
 
 
 def inputs(name, batch=BATCH):
-    """Query, key and value; ``batch`` is None for one sequence alone."""
+    """Query, key and value. For ``batch=None`` they have no batch dimension."""
     settings = OPTIONS[name]
     made = []
     for length, size in ((LENGTH, 6), (KEYS, settings.get("kdim", 6)), (KEYS, settings.get("vdim", 6))):

@@ -19,11 +19,11 @@ COMPARED, COMPARED_LAZY = lacking.rows(TABLE), lacking.rows(LAZY)
 WARNS = pytest.mark.filterwarnings("ignore::UserWarning")  # torch's own: both libraries get the same lines
 
 
-LOOSE = {**TIGHT, "equal_nan": True}  # the mean of nothing is not a number, here as there
+LOOSE = {**TIGHT, "equal_nan": True}  # the mean of no elements is NaN, here as in torch
 
 
 def strided(value: Any) -> Any:
-    """The same values, not next to one another in memory."""
+    """The same values, in memory that is not contiguous."""
     return torch.stack([value, value], -1)[..., 0]
 
 
@@ -50,7 +50,7 @@ def run(lib: Any, block: Any, inputs: list[Any], change: Any) -> tuple[list[Any]
 
 
 def tolerance_of(block: str) -> dict[str, Any]:
-    """How close float64 is to torch's, whose gradient of hardsigmoid has a sixth in float32: 7 digits."""
+    """The tolerance in float64. torch's gradient of hardsigmoid uses 1/6 in float32, so only 7 digits agree."""
     return {"rtol": 1e-7, "atol": 1e-9} if block.startswith("Hardsigmoid") else LOOSE
 
 
@@ -78,7 +78,7 @@ def test_output_gradients_and_buffers_are_torchs(name, training):
     for given in TABLE[name].inputs:
         ours, theirs = matched(TABLE[name].make)
         inputs = tensors(given)
-        for _ in range(2):  # the second time with the statistics of the first
+        for _ in range(2):  # the second call has the statistics of the first
             compare(ours.train(training), theirs.train(training), inputs, tolerance=tolerance_of(name))
 
 
@@ -249,7 +249,7 @@ def test_the_numbers_of_a_padding_are_as_many_as_torch_takes(mode):
 
     ours, theirs = matched(lambda lib: make(lib, (1, 2)))
     check(ours, theirs, torch.randn(1, 2, 4, 5, dtype=torch.float64))
-    if mode != "circular":  # one number is the padding of the last dimension
+    if mode != "circular":  # a single number pads only the last dimension
         check(*matched(lambda lib: make(lib, (1,))), torch.randn(2, 4, 5, dtype=torch.float64))
     for lib, value in ((nn, nbgrad.tensor), (torch.nn, torch.Tensor.clone)):
         with pytest.raises((RuntimeError, NotImplementedError)):

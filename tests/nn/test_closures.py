@@ -1,4 +1,4 @@
-"""A converted module runs itself, where a function that it keeps holds the first one."""
+"""A converted module runs on itself, even if a function that it keeps refers to the original module."""
 
 import copy
 import functools
@@ -23,7 +23,7 @@ class Part(tnn.Module):
 
 
 class Wraps(Part):
-    """It wraps a method of its own, as metrics do, and switches gradients by what it says itself."""
+    """It wraps its own method, as metrics do, and switches gradients on or off by a flag of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class Several(Part):
 
 
 class Hooked(Part):
-    """Its hooks are a method of its own and a function that holds it."""
+    """One hook is its own method, another is a function that refers to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ def test_a_function_that_holds_the_module_holds_the_converted_one(kind: Any) -> 
         for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
             assert torch.equal(one.grad.data, other.grad) if other.grad is not None else one.grad is None
         if kind is Wraps:
-            break  # its total has the history of the first call
+            break  # ``total`` belongs to the graph of the first call
     assert first.calls == 0
     assert torch.equal(first.linear.weight, theirs.linear.weight)
 

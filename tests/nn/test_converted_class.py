@@ -1,4 +1,4 @@
-"""Converted modules are of torch's class and of ours, and keep the methods that Python itself calls."""
+"""Converted modules are instances of torch's class and of nbgrad's, and keep the methods that Python itself calls."""
 
 import copy
 import io
@@ -18,7 +18,7 @@ X = torch.randn(4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.fl
 
 
 def both(made, *args, **settings):
-    """The module of torch's in float64, and what ``from_torch`` makes of a copy: the same numbers."""
+    """A torch module in float64, and what ``from_torch`` makes of its copy. Both compute the same numbers."""
     theirs = made.double()
     ours = from_torch(copy.deepcopy(theirs))
     check(ours, theirs, *(args or (X,)), **settings)
@@ -115,7 +115,7 @@ def test_a_converted_block_that_is_parametrized_can_be_copied_and_pickled():
         assert torch.equal(other(nbgrad.tensor(X)).data, ours(nbgrad.tensor(X)).data)
 
 
-# The methods that Python calls: those of the user's class and of libraries are kept, with what super() finds.
+# The methods that Python calls. Those of the user's class and of libraries are kept, and super() finds the same ones.
 
 
 class Shifted(tnn.Module):
@@ -157,7 +157,7 @@ def test_hooks_run_in_a_call_of_the_users():
 
 
 class Doubling(tnn.Module):
-    """Doubles what is assigned to ``gain``, and finds ``weight`` and ``bias`` under other names."""
+    """Doubles what is assigned to ``gain``, finds ``weight`` in its layer, and gives the exponential of ``raw``."""
 
     def __init__(self):
         super().__init__()
@@ -200,7 +200,7 @@ def test_attributes():
 
 
 class Forwarded(tnn.Module):
-    """Finds in what it holds what it has not, as wrappers do."""
+    """Forwards attributes that it lacks to the module that it holds, as wrappers do."""
 
     def __init__(self, module):
         super().__init__()
@@ -280,7 +280,7 @@ def test_collections():
     assert dir(ours) == ["one"]
     assert ours == Layers()
     both(tnn.ModuleDict({"a": Layers()})["a"])
-    ours, theirs = both(tnn.Sequential(Layers(), Layers()))  # equal, and yet two
+    ours, theirs = both(tnn.Sequential(Layers(), Layers()))  # they are equal, but two different modules
     assert ours[0] is not ours[1]
 
 
@@ -322,7 +322,7 @@ class Slots(tnn.Module):
 
 
 class Registered(tnn.Module):
-    """Each subclass needs a name and is remembered."""
+    """Each subclass must give a name, which is recorded."""
 
     known: list[str] = []  # noqa: RUF012
 
@@ -512,7 +512,7 @@ def test_converted_blocks_in_a_container_of_torchs_learn_and_are_saved():
     assert list(net.state_dict()) == ["0.weight", "0.bias"]
 
 
-# What a module holds besides its parts.
+# Attributes of a module that are no submodules.
 
 
 class Holds(tnn.Module):
@@ -551,7 +551,7 @@ def test_modules_in_containers_become_ours():
     assert ours.linear.weight.mark == "mine"
 
 
-# What torch makes of modules, and what it is given.
+# What torch's functions do with converted modules, and what modules are given.
 
 
 def net():
@@ -589,7 +589,7 @@ def test_graph_modules():
 
 @pytest.fixture
 def one_process(tmp_path):
-    """A group of one process, which torch's wrappers ask for."""
+    """A process group of one process: torch's wrappers need one."""
     import torch.distributed as group
 
     group.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
@@ -698,7 +698,7 @@ def test_a_table_of_torchs_classes_finds_the_converted_ones():
 
 
 def test_an_explanation_that_looks_for_activations_by_their_class():
-    """As methods do that put another gradient in the place of that of an activation."""
+    """Some explanation methods replace the gradient of an activation."""
 
     def explained(net, x):
         rules = {tnn.ReLU: 3.0, tnn.Tanh: 0.5}

@@ -51,7 +51,7 @@ def raw(value: Any) -> Any:
 
 
 def calls(lib: Any, hooks: Any) -> list[Any]:
-    """What hooks of every kind and of one module see, and the gradients."""
+    """The calls that global hooks and hooks of one module see, and the gradients."""
     seen: list[Any] = []
     model, x = net(lib), leaf(lib)
 
@@ -80,7 +80,7 @@ def calls(lib: Any, hooks: Any) -> list[Any]:
             handle.remove()
     assert len(model[0]._forward_hooks) == 1
     number = len(seen)
-    model(x)  # the hooks are gone, but the module's own
+    model(x)  # the global hooks are gone; the module's own hooks stay
     assert [one[0] for one in seen[number:]] == ["own before", "own after"]
     return [seen, raw([x.grad, *(one.grad for one in model.parameters())])]
 

@@ -32,7 +32,7 @@ def numbers_drawn():
 
 
 class Asks(tnn.Module):
-    """Takes another branch for what is no tensor of torch's."""
+    """Takes another branch for tensors that are not torch's."""
 
     def __init__(self, by=2.0):
         super().__init__()
@@ -72,7 +72,7 @@ def test_another_branch_is_an_error_that_names_the_module():
     with pytest.raises(RuntimeError, match=WORDS.format("Asks") + WHERE.format("Asks")):
         ours(x())
     ours = from_torch(Deep(Asks()))
-    for _ in range(2):  # it stays one
+    for _ in range(2):  # the second call raises as well
         with pytest.raises(RuntimeError, match=WORDS.format("Deep") + WHERE.format(r"blocks\.1 \(Asks\)")):
             ours(x())
     assert from_torch(Asks(), check=False)(x()).shape == (4, 3)
@@ -160,7 +160,7 @@ def test_a_graph_shows_the_first_call_once():
 
 
 class Kind(tnn.Module):
-    """Returns what it is told to, from what it is given."""
+    """Returns the result of ``run`` on its input."""
 
     def __init__(self, run):
         super().__init__()
@@ -298,7 +298,7 @@ def test_hooks_of_the_users_run_in_both():
     ours = from_torch(copy.deepcopy(theirs))
     torch.testing.assert_close(ours(x()).data, theirs(X).detach())
     ours = from_torch(theirs)
-    ours[0].register_forward_hook(lambda module, args, out: out + out.grad_fn.op.arity)  # only ours has an op
+    ours[0].register_forward_hook(lambda module, args, out: out + out.grad_fn.op.arity)  # only our nodes have ``op``
     with pytest.warns(UserWarning, match="could not be compared"):
         ours(x())
 
@@ -322,7 +322,7 @@ def test_a_model_that_changed_since_is_compared_as_it_is():
     ours(nbgrad.tensor(X, dtype=torch.float64))
     assert ours.calls == 6
     ours = from_torch(tnn.Sequential(Asks(), tnn.Tanh()))
-    ours[1] = nn.ReLU()  # nbgrad's own block, which torch has no class for here
+    ours[1] = nn.ReLU()  # nbgrad's own block, in a place where torch has none
     with (
         pytest.warns(UserWarning, match="could not be compared .*: Sequential holds a ReLU that is nbgrad's own"),
         pytest.raises(RuntimeError, match="first call of Asks"),
@@ -490,7 +490,7 @@ def test_an_error_is_its_own_where_a_part_is_on_the_meta_device():
 
 
 class Pair(tuple):
-    """A tuple that is made of two arguments, as libraries have them for what they compute with."""
+    """A tuple whose constructor takes two arguments, as in libraries that compute with such pairs."""
 
     __slots__ = ()
 

@@ -88,14 +88,14 @@ class SelfAttention(tnn.Module):
 
 
 class Gelu(tnn.Module):
-    """GPT-2's own, by tanh."""
+    """GPT-2's version of GELU, with tanh."""
 
     def forward(self, x):
         return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
 
 
 class GPT2(tnn.Module):
-    """Radford et al. 2019: the small one's architecture, with fewer features."""
+    """The architecture of the small GPT-2 (Radford et al. 2019), with fewer features."""
 
     def __init__(self, words=17, context=8, size=12, heads=3, layers=2):
         super().__init__()
@@ -262,10 +262,10 @@ def test_attributes_and_methods():
     assert "mean" not in ours.state_dict()
 
 
-# Every block of torch's that we have, made and run as torch's own tests do.
+# Every torch block that nbgrad has, made and run as in torch's own tests.
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it asks for packages that it can do without
+    warnings.simplefilter("ignore")  # the import warns about optional packages
     from torch.testing._internal.common_modules import module_db
 
 MODULES = {
@@ -274,7 +274,7 @@ MODULES = {
     if info.module_cls.__module__.startswith("torch.nn.modules") and hasattr(nn, info.module_cls.__name__)
 }
 MOST = 5
-"""Of the samples of one block, as many as are run: spread over all of them."""
+"""How many samples of a block are run. They are spread over all samples."""
 
 
 def samples(info):

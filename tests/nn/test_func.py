@@ -22,7 +22,7 @@ def call(lib: Any) -> Any:
 
 
 def inner_steps(lib: Any) -> list[Any]:
-    """Two steps of an inner loop, and the gradient of the loss after them by the weights before."""
+    """Two steps of an inner loop. Then the gradient of the loss with respect to the weights before these steps."""
     model = net(lib)
     grad = torch.autograd.grad if lib is torch else nbgrad.grad
     x = torch.linspace(-1, 1, 15, dtype=torch.float64).reshape(5, 3)

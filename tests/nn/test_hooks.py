@@ -24,7 +24,7 @@ def raw(value):
 
 
 def told(lib, use):
-    """What ``use(module, seen)`` has hooks write into ``seen``, and the gradients after a backward."""
+    """The values that the hooks of ``use(module, seen)`` write into ``seen``, and the gradients after a backward."""
     module, seen, x = net(lib), [], leaf(lib)
     use(module, seen)
     (module(x) * 2).sum().backward()

@@ -1,4 +1,4 @@
-"""What programs override of ``torch.nn.Module``, private methods too, is called here as there, or is an error."""
+"""Programs override methods of ``torch.nn.Module``, also private ones. nbgrad calls them as torch does, or raises."""
 
 import copy
 import pickle
@@ -28,7 +28,7 @@ def leaf(lib: Any, *values: float) -> Any:
 
 
 def frozen(lib: Any) -> Any:
-    """As in torchvision: a batch normalization of constants, which loads the state of an ordinary one."""
+    """A batch normalization with constants, as in torchvision. It loads the state of an ordinary one."""
 
     class FrozenBatchNorm(lib.Module):  # type: ignore[name-defined, misc]
         def __init__(self, count: int) -> None:
@@ -56,7 +56,7 @@ def frozen(lib: Any) -> Any:
 
 
 def quantized(lib: Any) -> Any:
-    """Weights that are saved as whole numbers and a scale, and made of these again."""
+    """Weights that are saved as integers and a scale, and restored from these."""
 
     class Quantized(lib.Linear):  # type: ignore[name-defined, misc]
         _version = 3
@@ -73,7 +73,7 @@ def quantized(lib: Any) -> Any:
             self.versions = metadata.get("version"), strict, "assign_to_params_buffers" in metadata
             state_dict[f"{prefix}weight"] = state_dict.pop(f"{prefix}packed").float() * state_dict.pop(f"{prefix}scale")
             super()._load_from_state_dict(state_dict, prefix, *rest)
-            self.weight.data.mul_(2)  # it is there now
+            self.weight.data.mul_(2)  # the loaded value is there now
 
     torch.manual_seed(2)
     first, second = lib.Sequential(Quantized(3, 2), lib.ReLU()), lib.Sequential(Quantized(3, 2), lib.ReLU())
@@ -85,7 +85,7 @@ def quantized(lib: Any) -> Any:
 
 
 def moved(lib: Any) -> Any:
-    """A module that moves a tensor of its own along."""
+    """A module that also moves a tensor which is neither parameter nor buffer."""
     seen = []
 
     class Anchored(lib.Module):  # type: ignore[name-defined, misc]
@@ -117,7 +117,7 @@ def moved(lib: Any) -> Any:
 
 
 def halved(lib: Any) -> Any:
-    """A function of the user's for all data; a shared parameter is changed for each module that has it."""
+    """The user's function changes all data. A shared parameter is changed once for each module that has it."""
     made = lib.Sequential(lib.Linear(2, 2), lib.Linear(2, 2))
     made[1].weight = made[0].weight
     with torch.no_grad():
@@ -159,7 +159,7 @@ def hooks(lib: Any) -> Any:
 
 
 def walks(lib: Any) -> Any:
-    """Walks that a module goes in a way of its own."""
+    """A module with its own ways to walk over its parts."""
 
     class Hides(lib.Module):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
@@ -292,7 +292,7 @@ def test_a_pickle_is_taken_by_the_modules_own_method() -> None:
     assert [*made.state_dict()] == ["0.weight", "0.bias"]
 
 
-# Nothing but all or nothing.
+# A call does all or nothing.
 
 
 def values(module: nn.Module) -> Any:
@@ -409,7 +409,7 @@ def test_memory_that_cannot_be_written_is_found_before() -> None:
 
 
 def test_tied_parameters_stay_one_when_values_are_assigned() -> None:
-    """torch makes two of them: what was tied learns apart from then on."""
+    """torch splits a tied parameter in two: they then learn separately."""
     made, twin = (
         nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)),
         torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)),
@@ -430,7 +430,7 @@ def test_tied_parameters_stay_one_when_values_are_assigned() -> None:
     assert values(made) == before
 
 
-# Every attribute of torch's class.
+# Every attribute of torch's Module class.
 
 SAME = """
 T_destination __annotations__ __class__ __delattr__ __dict__ __dir__ __doc__ __eq__ __format__ __ge__
@@ -447,7 +447,7 @@ register_full_backward_pre_hook register_load_state_dict_post_hook register_load
 register_module register_parameter register_state_dict_post_hook register_state_dict_pre_hook requires_grad_
 set_extra_state set_submodule share_memory state_dict to to_empty train training type zero_grad
 """
-"""There, with torch's meaning; ``__getattr__`` and ``T_destination`` see below."""
+"""nbgrad has these, with torch's meaning. ``__getattr__`` and ``T_destination`` are below."""
 
 REFUSED = {
     "_call_impl": TypeError,
@@ -458,19 +458,19 @@ REFUSED = {
     "_slow_forward": TypeError,
     "_wrapped_call_impl": TypeError,
 }
-"""A class that overrides them is an error: nothing would call them."""
+"""A class that overrides one of these raises an error, because nbgrad would never call it."""
 
 ABSENT = """
 T_destination __getattr__ _compiled_call_impl _forward_hooks_always_called _forward_hooks_with_kwargs
 _forward_pre_hooks_with_kwargs _is_full_backward_hook compile dump_patches ipu mtia xpu __constants__
 """
-"""Not there: to use one is an AttributeError. Compilation, other devices, and how torch notes the options of hooks."""
+"""nbgrad lacks these: to use one is an AttributeError. They are about compilation, other devices and hook options."""
 
 
 def test_every_attribute_of_torchs_module_is_decided() -> None:
     theirs = {*dir(torch.nn.Module), *dir(torch.nn.Linear(1, 1))} - {"in_features", "out_features", "weight", "bias"}
     theirs -= {"reset_parameters"}
-    theirs = {name for name in theirs if not name.startswith("___")}  # torch.compile has left them
+    theirs = {name for name in theirs if not name.startswith("___")}  # torch.compile has added these
     same, absent = SAME.split(), ABSENT.split()
     assert theirs - {*same, *REFUSED, *absent, "register_backward_hook"} == set()
     ours = nn.Linear(1, 1)

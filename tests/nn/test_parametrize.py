@@ -31,7 +31,7 @@ def parametrize(lib):
 
 
 def twice(ours, theirs, shape):
-    """Two forwards, as the second one uses what the first one left."""
+    """Two forwards: the second one uses state that the first one left."""
     for _ in range(2):
         check(ours, theirs, torch.randn(shape, dtype=torch.float64), tolerance={"rtol": 1e-9, "atol": 1e-11})
 
@@ -71,7 +71,7 @@ def test_orthogonal(shape, kind, trivial):
         torch.manual_seed(4)
         made.append(ready(lib).orthogonal(layer, **settings))
         torch.manual_seed(5)
-        for parameter in layer.parametrizations.parameters():  # away from where the first value is
+        for parameter in layer.parametrizations.parameters():  # the values are moved away from the first ones
             parameter.data.add_(torch.randn(parameter.shape, dtype=torch.float64).tril(-1))
     ours, theirs = made
     assert list(ours.state_dict()) == list(theirs.state_dict())
@@ -238,7 +238,7 @@ def test_files_of_the_older_weight_norm_load(name: str, nested: bool) -> None:
         new, state = made(lib, norm), old.state_dict()
         keys = list(state)
         assert new.load_state_dict(state).missing_keys == []
-        assert list(state) == keys  # what was given stays as it is
+        assert list(state) == keys  # the given state stays as it is
         results.append({key: value.tolist() for key, value in new.state_dict().items()})
         got = getattr(new[1] if nested else new, name)
         torch.testing.assert_close(got.data.detach(), getattr(old[1] if nested else old, name).detach())
@@ -250,7 +250,7 @@ def test_files_of_the_older_weight_norm_load(name: str, nested: bool) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*spectral_norm:FutureWarning")
 def test_files_of_the_older_spectral_norm_load() -> None:
-    """torch's own parametrization does not take them."""
+    """torch's own parametrization does not load such files."""
     torch.manual_seed(0)
     old = torch.nn.utils.spectral_norm(torch.nn.Linear(3, 2))
     old(torch.ones(1, 3))

@@ -120,7 +120,7 @@ LATER = {
     "bilinear of nothing": unsaid(torch.nn.Bilinear, "must be > 0"),
     "fractional, kernel": unsaid(torch.nn.FractionalMaxPool3d, "must be greater than 0"),
 }
-"""Why the oldest torch has no such error: it has learned them since."""
+"""Why the oldest supported torch lacks these errors: later versions added them."""
 
 
 @pytest.mark.parametrize("make", [case(ERRORS[name], reason=LATER.get(name, ""), called=name) for name in ERRORS])

@@ -1,4 +1,4 @@
-"""Where the ops of a block come from: the user's line that called it, or the one that it calls in turn."""
+"""Where the ops of a block come from: the user's line that calls the block, or the user's function that it calls."""
 
 import inspect
 from inspect import currentframe
@@ -17,7 +17,7 @@ FILE = __file__
 
 
 def lines(call: Any) -> dict[str, int]:
-    """The line of this file that each op came from which ``call`` ran."""
+    """For each op that ``call`` ran, the line of this file that it came from."""
     with nbgrad.AutogradGraph() as graph:
         held = call(nbgrad.tensor([[1.0, 2.0]], requires_grad=True))
         records = [record for record in graph.records if record.op is not None]
@@ -27,7 +27,7 @@ def lines(call: Any) -> dict[str, int]:
 
 
 def after(function: Any, text: str) -> int:
-    """The number of the line of ``function`` that has ``text``."""
+    """The line number of ``text`` in ``function``."""
     source, first = inspect.getsourcelines(function)
     return next(number for number, line in enumerate(source, first) if text in line)
 
@@ -73,7 +73,7 @@ def test_ops_of_the_users_own_come_from_their_lines_and_those_of_blocks_from_the
 
 
 def cosine(x: Any) -> Any:
-    """What the user gives a block to run."""
+    """A function that the user gives to a block."""
     return x.cos()
 
 
@@ -151,7 +151,7 @@ HANDED_ON = {
     "MLP": "makes modules",
     "Transformer": "the layers run it",
 }
-"""Blocks whose forward does not itself run what they are given."""
+"""Blocks whose forward does not call the given functions itself."""
 
 
 @pytest.mark.parametrize("kind", blocks(), ids=lambda kind: kind.__qualname__)

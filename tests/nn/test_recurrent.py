@@ -149,7 +149,7 @@ def test_padding_of_sequences(settings):
 
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
 def test_torchs_own_functions_pack_and_pad_our_tensors(kind):
-    """A network in plain torch that packs its batch runs on our tensors, its recurrent block turned into ours."""
+    """A torch network that packs its batch runs on our tensors after its recurrent block was converted."""
 
     class Reader(torch.nn.Module):
         def __init__(self):
@@ -226,7 +226,7 @@ BAD_SETTINGS = [
 ]
 
 
-# The type of a setting is what torch has asked for since: its errors of numbers have been there all along.
+# Newer torch versions check the type of a setting. All of them check the numbers.
 BAD_CASES = [
     case(
         *(lib, settings, kind, message),

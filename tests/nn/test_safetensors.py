@@ -81,7 +81,7 @@ def test_metadata_that_name_a_tensor_are_no_tensor(tmp_path):
     assert "largest" not in read_safetensors(path)
     with pytest.raises(ValueError, match=r"metadata may not have the name of a tensor, as '2\.weight'"):
         save_safetensors(model, path, {"2.weight": "1.bias"})
-    load_safetensors(other, path)  # the file is what it was
+    load_safetensors(other, path)  # the file has not changed
 
 
 def test_a_file_that_does_not_fit_changes_nothing(tmp_path):

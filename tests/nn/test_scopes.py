@@ -38,7 +38,7 @@ class Net(nn.Module):
 
 
 def boxes(call):
-    """The op and the labels of the boxes around it, outermost first, of everything that ``call`` ran."""
+    """For each op that ``call`` ran, its name and the labels of the boxes around it, outermost first."""
     with nbgrad.AutogradGraph() as graph:
         call(nbgrad.tensor([[1.0, 2.0]], requires_grad=True)).sum().backward()
     return [(record.op.name, labels(record.scope)) for record in graph.records if record.op is not None]
@@ -79,7 +79,7 @@ def test_parameters_are_in_the_box_that_uses_them():
 
 
 class Masked(nn.Module):
-    """Holds a buffer, a torch tensor and a tensor that its child uses; its input it does not hold."""
+    """Holds a buffer, a torch tensor, and a tensor that its child uses. It does not hold its input."""
 
     def __init__(self):
         super().__init__()
@@ -116,7 +116,7 @@ def test_what_a_module_holds_is_in_its_box_under_its_name_and_an_input_is_not(st
     ]
     calls = [record.scope for record in graph.records if record.op is not None and record.op.name == "mul"]
     held = [record.scope for record in graph.records if record.name == "mask"]
-    assert held == [calls[0].parent]  # the box of this call, not of one before
+    assert held == [calls[0].parent]  # the box of this call, not that of an earlier call
 
 
 def test_a_path_is_found_from_the_enclosing_module_through_a_users_box():
@@ -242,7 +242,7 @@ def test_a_model_may_call_its_parts_as_it_likes():
 
 
 class Threads(nn.Module):
-    """Calls its parts at the same time, each in a thread of its own that runs in a copy of the context."""
+    """Calls its parts at the same time. Each call has its own thread, which runs in a copy of the context."""
 
     def __init__(self, count):
         super().__init__()
@@ -256,7 +256,7 @@ class Threads(nn.Module):
 
 
 class Waits(nn.Module):
-    """Goes on when all of them have been called."""
+    """Waits until all parts have been called."""
 
     meeting = None
 

@@ -1,4 +1,4 @@
-"""A converted model and the one that it was made of share each ``.grad``: torch's optimizer of that one trains it."""
+"""A converted model and its original share each ``.grad``: the original's torch optimizer trains both."""
 
 import copy
 
@@ -153,7 +153,7 @@ def test_torchs_optimizer_of_a_model_that_was_moved_on_is_an_error(change):
     converted = from_torch(original)
     optimizer = torch.optim.SGD(original.parameters(), lr=0.1)
     change(converted)
-    optimizer.step()  # there is no gradient that it could miss
+    optimizer.step()  # there is no gradient yet, so the step can miss none
     converted(nbgrad.tensor(X, dtype=converted.weight.dtype)).sum().backward()
     with pytest.raises(RuntimeError, match=r"SGD\.step\(\): .*from_torch\(\).* has other data"):
         optimizer.step()

@@ -65,7 +65,7 @@ def test_what_is_saved_is_counted_once():
             return y * y + y.exp()
 
     model = nn.Sequential(nn.Linear(4, 4, bias=False), Squares(), Squares())
-    # Of the linear layer its input; of each square the doubled input, and the exponential.
+    # Saved are the input of the linear layer, and for each square the doubled input and the exponential.
     assert summary(model, (2, 4)).saved == 2 * 4 * 4 * (1 + 2 * 2)
 
 

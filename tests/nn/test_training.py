@@ -1,4 +1,4 @@
-"""Real training: loss by loss as in torch from the same seed, and to the end, as far as one would want it."""
+"""Real training: from the same seed the losses equal torch's, and the final results are as good as they should be."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from tests.nn.networks import TASKS, Training, digits, loss_by_pairs, noisy_digi
 
 @pytest.fixture(autouse=True)
 def _one_thread():
-    """Small matrices are multiplied fastest by one, and tests that run beside this one keep theirs."""
+    """One thread multiplies small matrices fastest. Other tests keep their own number of threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -31,9 +31,9 @@ def test_the_first_losses_are_torchs(name):
 @pytest.mark.rotated(6)
 @pytest.mark.parametrize(("name", "wanted"), [("mlp", 0.97), ("cnn", 0.98), ("resnet", 0.96)])
 def test_digits_that_were_held_out_are_read(name, wanted):
-    """What is wanted leaves room for the order of sums, which each processor takes as it likes.
+    """The wanted values leave room for the order of sums, which differs between processors.
 
-    Of 16 runs from weights that differ by a millionth the ResNet reads 0.978 to 0.991, the others vary by 0.003.
+    In 16 runs from weights that differ by a millionth, the ResNet reaches 0.978 to 0.991. The others vary by 0.003.
     """
     training = Training(nbgrad, TASKS[name])
     training.losses(TASKS[name].steps)

@@ -31,7 +31,7 @@ ENCODER_MASKS = {
     "both": {"mask": CAUSAL < 0, "src_key_padding_mask": PADDING},
     "by hint": {"mask": CAUSAL, "is_causal": True},
 }
-# torch says which encoders take its kernels for padding; ours never does.
+# torch warns about encoders that cannot use its fast kernels for padding; nbgrad never warns.
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 
 

@@ -125,7 +125,7 @@ def test_a_list_is_no_vector():
 
 
 class Changes(nbgrad.core.engine.observer.Observer):
-    """Remembers what it is told of."""
+    """Records the changes that it is told about."""
 
     def __init__(self):
         self.seen = []

@@ -1,4 +1,4 @@
-"""Weights that a hook makes anew before each forward, next to torch's: its first ``weight_norm``, ``spectral_norm``."""
+"""torch's older ``weight_norm`` and ``spectral_norm``, in which a hook computes the weight before each forward."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ deprecated = pytest.mark.filterwarnings(
 
 
 def twice(ours: Any, theirs: Any, shape: tuple[int, ...]) -> None:
-    """Two forwards, as the second one uses what the first one left."""
+    """Two forwards: the second one uses state that the first one left."""
     for _ in range(2):
         check(ours, theirs, torch.randn(shape, dtype=torch.float64), tolerance={"rtol": 1e-9, "atol": 1e-11})
 
@@ -53,7 +53,7 @@ def test_spectral_norm(name: str, settings: Any) -> None:
 
 
 def test_two_forwards_have_one_backward() -> None:
-    """As the discriminator of a GAN has, of true pictures and false ones."""
+    """The discriminator of a GAN does this: it sees true pictures and false ones."""
     ours, theirs = matched(lambda lib: lib.utils.spectral_norm(lib.Linear(4, 3)))
     true, false = torch.randn(2, 2, 4, dtype=torch.float64)
     for layer, tensor in ((ours, nbgrad.tensor), (theirs, torch.clone)):

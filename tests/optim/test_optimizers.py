@@ -96,7 +96,7 @@ def test_fifty_steps_are_torchs(name, settings):
 
 
 def test_fused_momentum_begins_for_all_at_once():
-    """Torch's kernel refuses parameters of which some have a momentum and some have none yet."""
+    """Torch's fused kernel refuses parameters if only some of them have a momentum yet."""
     same_walk(*both("SGD", {"momentum": 0.9, **FUSED}, late=None), **EXACT)
 
 
@@ -107,7 +107,7 @@ def test_fifty_steps_in_single_precision(name):
 
 @pytest.mark.parametrize("name", STEPPING)
 def test_where_there_is_much_data_too(name):
-    """There torch's own choice between kernels holds."""
+    """With this much data, too, torch itself chooses the kernel."""
     shapes = ((300, 200), (400, 201), ()) if name != "Muon" else ((300, 200), (400, 201), (1, 1))
     same_walk(*both(name, {}, OWN, shapes=shapes), steps=5, **EXACT)
 
@@ -226,7 +226,7 @@ def test_a_setting_out_of_range_is_torchs_error(name, key, value):
 
 
 def numbered(name):
-    """The settings of an optimizer that are a number or several, with what they are by default."""
+    """The settings of an optimizer that are one number or several, with their defaults."""
     settings = inspect.signature(getattr(torch.optim, name)).parameters.values()
     return {one.name: one.default for one in settings if type(one.default) in (int, float, tuple)}
 
@@ -300,7 +300,7 @@ def test_muon_is_for_matrices(name):
 
 
 def test_a_setting_that_torch_has_not_yet_may_be_what_it_is_by_default(monkeypatch):
-    """As on torch 2.6, whose Adam takes no decoupled_weight_decay."""
+    """On torch 2.6 this is so: its Adam has no decoupled_weight_decay."""
     known = {name: usual for name, usual in optim.Adam._usual.items() if name != "decoupled_weight_decay"}
     monkeypatch.setattr(optim.Adam, "_usual", known)
     weight = nn.Parameter([1.0])

@@ -15,7 +15,7 @@ def start(dtype=torch.float64, shapes=SHAPES):
 
 
 class Walk:
-    """Three parameters in two groups; gradients come from the values and the number of the step, of both kinds alike.
+    """Three parameters in two groups. Gradients depend on the values and the step number, the same in both libraries.
 
     Args:
         optimizer: the class, ours or torch's.
@@ -64,7 +64,7 @@ def both(name, settings, own=None, **given):
 
 
 def move(source, target):
-    """Let the second walk go on where the first is."""
+    """The second walk continues from the state of the first."""
     for one, other in zip(source.params, target.params, strict=True):
         other.data.copy_(one.data)
     target.optimizer.load_state_dict(source.optimizer.state_dict())

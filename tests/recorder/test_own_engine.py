@@ -1,4 +1,4 @@
-"""The recorder of torch's functions does not see what nbgrad's own engine asks of torch: each look would cost time."""
+"""The recorder of torch functions does not see the calls of nbgrad's own engine: each look would cost time."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,11 +17,11 @@ from tests.nn.test_blocks import flat
 from tests.recorder.test_user_modes import name
 
 PROFILER = {"_record_function_enter_new", "_record_function_exit._RecordFunction"}
-"""Torch's own, around each step of an optimizer."""
+"""torch's own calls around each step of an optimizer."""
 
 
 CALLING = ("Triplet", "AdaptiveLogSoftmax", "LinearCrossEntropy")
-"""These blocks call a function or a module, which may be the user's: the recorder stays."""
+"""These blocks call a function or a module that may be the user's, so the recorder stays on."""
 
 BLOCKS = {name: row for name, row in {**ROWS, **LOSSES}.items() if not name.startswith(CALLING)}
 
@@ -47,7 +47,7 @@ def counted() -> Iterator[list[str]]:
     try:
         yield counting.seen
     finally:
-        assert take_off()  # it was put back wherever it was taken off
+        assert take_off()  # it is on again after each part that had it off
         recorder.mode = usual
         put_back()
 
@@ -142,7 +142,7 @@ def test_the_recorder_sees_nothing_of_a_block(name: str) -> None:
 
 
 def test_the_recorder_sees_torch_inside_of_a_hook() -> None:
-    """Hooks of a leaf that run after its ``.grad`` is written are the user's code."""
+    """A hook that runs after the leaf's ``.grad`` is written is the user's code."""
     plain = torch.ones(2, requires_grad=True)
     found: list[torch.Tensor] = []
     w = nbgrad.ones(2, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Plain torch in a graph: the same numbers to the bit, every gradient in the graph, and torch as it was afterwards."""
+"""Plain torch in a graph: the numbers stay the same to the bit, the graph has every gradient, and torch is restored."""
 
 import copy
 import gc
@@ -89,7 +89,7 @@ def test_gradients_are_the_same_to_the_bit(program: Program, watch: bool) -> Non
 @pytest.mark.cuda
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
 def test_on_a_gpu_gradients_are_the_same_to_the_bit(program: Program) -> None:
-    """The threads of a GPU's backward are others than those of the program."""
+    """The backward on a GPU runs in other threads than the program."""
     with torch.backends.cudnn.flags(deterministic=True), torch.device("cuda"):
         plain = seeded(program)
         made, graph = recorded(program)
@@ -107,7 +107,7 @@ def test_every_op_and_leaf_of_the_last_backward_has_a_gradient(program: Program)
 
 
 def facts(graph: AutogradGraph) -> tuple[Any, ...]:
-    """What a graph without tensors knows of its last backward, without the numbers that records go by."""
+    """The content of a graph without tensors after its last backward, without the ids of records."""
     rank = {record.id: place for place, record in enumerate(graph.records)}
     undone = {} if graph.frame is None else graph.frame.reductions
     sums = {(rank[key], at): one for (key, at), one in undone.items() if key in rank}
@@ -118,7 +118,7 @@ def facts(graph: AutogradGraph) -> tuple[Any, ...]:
 
 
 def without_tensors(run: Callable[[], Any], *, hooks: bool) -> tuple[Any, ...]:
-    """The facts of what ``run`` does; with ``hooks``, as a graph around it needs every gradient."""
+    """The facts of a graph around ``run``. With ``hooks``, another graph around it needs every gradient."""
     with AutogradGraph(watch=True) if hooks else nullcontext(), AutogradGraph(watch=False) as graph:
         torch.manual_seed(0)
         run()
@@ -169,13 +169,13 @@ class _CarefulListener(Listener):
 
 
 class CarefulGraph(AutogradGraph):
-    """One for which every node has its hook."""
+    """A graph that puts a hook on every node."""
 
     _listens = _CarefulListener
 
 
 def seen(graph: AutogradGraph) -> list[Any]:
-    """What a graph has seen of its last backward, without the numbers that records go by."""
+    """What a graph has seen of its last backward, without the ids of records."""
     rank = {record.id: place for place, record in enumerate(graph.records)}
     return [
         (record.op and record.op.name, record.gradient, [one._replace(source=rank.get(one.source)) for one in inputs])
@@ -184,7 +184,7 @@ def seen(graph: AutogradGraph) -> list[Any]:
 
 
 def both(run: Callable[[], Any]) -> tuple[str, str]:
-    """What a graph sees of ``run``, and what it sees with a hook on every node."""
+    """What a graph sees of ``run``, as text: as usual, and with a hook on every node."""
     found = []
     for kind in (AutogradGraph, CarefulGraph):
         with kind() as graph:
@@ -211,7 +211,7 @@ def test_of_an_op_of_torchs_database_it_sees_the_same_with_a_hook_on_every_node(
 
 
 def hooked_by(run: Callable[[], Any], kind: type[AutogradGraph] = AutogradGraph) -> tuple[int, int]:
-    """How many nodes get a hook of ours in ``run``, and how many tell what arrives there."""
+    """How many nodes get a hook from nbgrad in ``run``, and how many report their incoming gradient without one."""
     count = told = 0
 
     def telling(_: torch.Tensor) -> None:
@@ -227,7 +227,7 @@ def hooked_by(run: Callable[[], Any], kind: type[AutogradGraph] = AutogradGraph)
             return register(hooks, hook)
 
         _HookMixin._register_hook = staticmethod(counted)
-        TAPS[telling] = telling  # it is called as those are
+        TAPS[telling] = telling  # it is called like the recorder's own taps
         try:
             run()
         finally:
@@ -246,7 +246,7 @@ def chain() -> None:
 
 
 def test_no_node_of_a_chain_has_a_hook() -> None:
-    assert hooked_by(chain) == (0, 21)  # what arrives is told by twenty links and their sum
+    assert hooked_by(chain) == (0, 21)  # twenty links and their sum report what arrives
     assert hooked_by(chain, CarefulGraph)[0] == 23
 
 
@@ -281,7 +281,7 @@ def test_of_a_tensor_that_gets_several_gradients_the_givers_have_hooks() -> None
     leaf = torch.ones(2, requires_grad=True)
     hooks, _ = hooked_by(partial(again, leaf))
     assert hooks > 0
-    more, _ = hooked_by(lambda: (leaf * 2).sum().backward())  # its .grad is there by now
+    more, _ = hooked_by(lambda: (leaf * 2).sum().backward())  # the leaf has a .grad by now
     assert more > 0
 
 
@@ -358,7 +358,7 @@ def test_a_hook_that_comes_in_a_backward_without_hooks_is_seen(number: int) -> N
 
 
 def _changing(register: Callable[[torch.Tensor, torch.Tensor], Any]) -> Callable[[], None]:
-    """A program whose gradients a hook changes, which ``register`` puts on the tensors in its middle."""
+    """A program in which a hook changes gradients. ``register`` puts the hook on the tensors in the middle."""
 
     def run() -> None:
         x = torch.linspace(0.1, 1.0, 4, requires_grad=True)
@@ -410,7 +410,7 @@ def test_a_graph_sees_what_a_hook_made_that_was_there_before_it() -> None:
     found = []
     for kind in (AutogradGraph, CarefulGraph):
         x = torch.linspace(0.1, 1.0, 4, requires_grad=True)
-        with AutogradGraph():  # it knows the ops, too
+        with AutogradGraph():  # this graph records the ops, too
             y = x.sin()
             z = y.exp()
         y.register_hook(_double)
@@ -437,7 +437,7 @@ def test_a_graph_sees_what_a_hook_made_that_came_while_the_backward_ran(which: s
 
 @pytest.mark.parametrize("accumulates", [True, False])
 def test_a_gradient_that_may_have_been_changed_when_it_arrived_is_not_said_to_be_given(accumulates: bool) -> None:
-    """A backward that accumulates has hooks. Without hooks a tap tells what was given before the user's hook runs."""
+    """A backward that accumulates has hooks. Otherwise a tap reports the gradient before the user's hook runs."""
     found = []
     for kind in (AutogradGraph, CarefulGraph):
         x, w = torch.linspace(0.1, 1.0, 4, requires_grad=True), torch.ones(4, requires_grad=True)
@@ -698,7 +698,7 @@ def test_the_failure_of_a_backward_has_the_sums_that_undo_broadcasts(watch: bool
     assert failure is not None
     assert failure.frame is not None
     undone = [str(one) for one in failure.frame.reductions.values()]
-    # With hooks it is known how far the backward came, without them what each op needs.
+    # With hooks the graph knows how far the backward came; without them it knows only what each op needs.
     assert undone == ["(2, 3) -> (3,): sum dim 0"] * (1 if watch else 2)
 
 

@@ -15,7 +15,7 @@ seen: list[str] = []
 
 
 def name(function: Any) -> str:
-    """That of a function of torch's, or of the attribute that it reads."""
+    """The name of a torch function, or of the attribute that it reads."""
     own = getattr(function, "__name__", str(function))
     return f"get {function.__self__.__name__}" if own == "__get__" else own
 
@@ -56,7 +56,7 @@ def training(kind: type[torch.Tensor]) -> None:
         h = net(x).clone()
         h.mul_(2)
         h[0] = 1
-        if kind is torch.Tensor:  # torch itself crashes at the hook of a subclass that was changed in place
+        if kind is torch.Tensor:  # torch crashes if a subclass that was changed in place gets a hook
             h.register_hook(lambda g: g * 2)
         a, b = h.split(1, 1)
         loss = torch.nn.functional.cross_entropy(h, y) + (a * b).sum()
@@ -122,7 +122,7 @@ def test_a_subclass_hears_the_program_alone(program: Callable[[Any], None], watc
 
 def test_modes_are_on_again_after_a_graph_that_an_interrupt_left_muted() -> None:
     with nbgrad.AutogradGraph():
-        guard = mute(True)  # the interrupt comes before this is undone
+        guard = mute(True)  # the interrupt comes before mute is undone
     assert guard is not None
     assert torch._C._is_torch_function_enabled()
     with torch._C.DisableTorchFunctionSubclass():

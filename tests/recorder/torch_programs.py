@@ -213,7 +213,7 @@ def nested() -> Gradients:
 def freed() -> Gradients:
     net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
     net(torch.randn(2, 4)).sum().backward()
-    net[0].weight.untyped_storage().resize_(0)  # as FSDP does with what it has gathered
+    net[0].weight.untyped_storage().resize_(0)  # FSDP does this with gathered parameters
     net[1](torch.randn(2, 4)).sum().backward()
     return of(net)
 

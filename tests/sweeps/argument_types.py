@@ -1,4 +1,4 @@
-"""Arguments of other element types and of few dimensions: where torch has a gradient, ours is there and of its type."""
+"""Arguments of other element types and few dimensions: where torch has a gradient, nbgrad has one of the same type."""
 
 from collections.abc import Callable
 from random import Random
@@ -15,7 +15,7 @@ SHAPES = ((), (), (3,), (3,), (1,), (2, 3), (3, 1), (0, 3))
 
 
 def check(random: Random) -> None:
-    """Call one function with random types, ranks and needs, and compare to the second order."""
+    """Call one function with random types, ranks and gradients, and compare with torch up to the second order."""
     name = random.choice(list(CALLS))
     draw = Draw(random)
     args = CALLS[name](draw)
@@ -45,7 +45,7 @@ class Draw:
         self.dtypes = random.choice([DTYPES, DTYPES[:5], DTYPES[3:], (torch.float32, torch.float64)])
 
     def tensor(self, *shape: int) -> torch.Tensor:
-        """Numbers of a random type, which need a gradient if they can, most often."""
+        """Numbers of a random type. If they can need a gradient, they usually do."""
         dtype = self.random.choice(self.dtypes)
         drawn = torch.randn(shape, generator=self.generator, dtype=torch.float64) * 2
         if dtype.is_complex:
@@ -74,7 +74,7 @@ def _pair(draw: Draw) -> list[Any]:
 def _exponents(draw: Draw) -> list[Any]:
     other = draw.any()
     whole = not (other.is_floating_point() or other.is_complex() or other.dtype is torch.bool)
-    return [draw.any(), other.abs() if whole else other]  # torch takes 2 ** -1 for 0 where it differentiates
+    return [draw.any(), other.abs() if whole else other]  # for a gradient torch computes 2 ** -1 as 0
 
 
 def _three(draw: Draw) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The calls of torch's op database in other words: the result and the gradient are torch's, or both raise."""
+"""Other forms of the calls in torch's op database: result and gradient are torch's, or both libraries raise."""
 
 from functools import cache
 from random import Random
@@ -33,15 +33,15 @@ EXCEPT: dict[str, tuple[str, ...]] = {
     "nn.functional.multi_head_attention_forward": ("number in a tensor",),
     "nn.functional.scaled_dot_product_attention": ("number in a tensor",),
 }
-"""Forms that mean something else, or that torch takes by chance of how it is written, as sizes in tensors."""
+"""Forms that mean something else, or that torch accepts only by chance, such as sizes in tensors."""
 
 GAUGE = ("linalg.svd", "svd")
-"""What has gradients in torch that depend on a choice of the kernel's: nbgrad refuses to give them."""
+"""Entries whose gradients in torch depend on a choice of the kernel. nbgrad refuses to compute these gradients."""
 
 
 @cache
 def _entries() -> list[Any]:
-    """What agrees with torch as it is called there."""
+    """The entries that agree with torch in their usual form."""
     agreed = set(opdb.read_agreed())
     return [entry for name, entry in sorted(opdb.entries().items()) if name in agreed]
 
@@ -52,7 +52,7 @@ def _samples(name: str) -> list[Any]:
 
 
 def check(random: Random) -> None:
-    """One sample of one entry, called in one way through one door."""
+    """Compare one sample of one entry, in one form and by one way to call it."""
     entry = random.choice(_entries())
     if entry.name in GAUGE:
         return

@@ -1,4 +1,4 @@
-"""Random programs with views and changes in place: saved and loaded, as graphs of torch.fx, as pages, as ONNX."""
+"""Random programs with views and changes in place: saved and loaded, in torch.fx, in pages, and as ONNX models."""
 
 import tempfile
 from collections.abc import Callable
@@ -74,7 +74,7 @@ def program_of(random: Random) -> tuple[Callable[..., Any], str]:
 
 
 def check(random: Random) -> None:
-    """Take the gradient of a random program everywhere, and compare."""
+    """Run the gradient of a random program in all these forms, and compare."""
     torch.manual_seed(random.randrange(2**32))
     function, text = program_of(random)
     x, y = (nbgrad.tensor(torch.randn(3, 4, dtype=torch.float64), requires_grad=True) for _ in range(2))
@@ -95,6 +95,6 @@ def check(random: Random) -> None:
         if find_spec("onnx") and find_spec("onnxruntime"):
             try:
                 program.to_onnx(file, x, y)
-            except RuntimeError as error:  # of some operators onnxruntime has no float64
+            except RuntimeError as error:  # onnxruntime has some operators only without float64
                 if "Could not find an implementation" not in str(error):
                     raise

@@ -1,4 +1,4 @@
-"""Cells in cells, threads, tasks and notebooks: each graph has its own ops, each picture stands where its cell ends."""
+"""Cells in cells, threads, tasks and notebooks: each graph has its own ops, and each picture is below its own cell."""
 
 import re
 import sys
@@ -35,21 +35,21 @@ CALLS = {
     "notebook": "with suppress(BaseException): shell.run_line_magic('run', notebook({}))",
     "exec": "with suppress(BaseException): exec(shell.transform_cell({}))",
 }
-"""How a cell runs another; {} stands for the source of that."""
+"""Ways in which a cell runs another cell; {} stands for the source of the other cell."""
 
 
 class Graph(NamedTuple):
-    """What one has to have: its name, empty where nbgrad chooses it, and the ops."""
+    """The expected graph: its ops, and its name, which is empty if nbgrad chooses it."""
 
     name: str
     ops: list[str]
 
 
 class Script:
-    """The source of random cells, and what is to be seen when they run: marks of the cells, and pictures.
+    """The source of random cells, and the output to expect in order: marks of the cells, and pictures.
 
     Args:
-        random: what chooses.
+        random: the source of random choices.
         every: whether every cell is recorded.
     """
 
@@ -63,7 +63,7 @@ class Script:
         return self._count
 
     def cell(self, depth: int, outside: list[Graph], *, silent: bool = False, waits: bool = False) -> str:
-        """The source of a cell that runs inside the graphs ``outside``; in order, so that what is wanted is too."""
+        """The source of a cell that runs inside the graphs ``outside``. Source and wanted output are made in order."""
         mine, head = self._begin(outside, silent=silent)
         lines = [self._mark()]
         steps = [self._step(depth, outside, mine) for _ in range(self.random.randrange(5))]
@@ -102,7 +102,7 @@ class Script:
             return f"shell.run_cell({self.random.choice(['', ' ', chr(10)])!r})"
         if kind == "silent":
             return f"shell.run_cell({self._op([*outside, *mine])!r}, silent=True)"
-        if kind == "exec":  # is no run of a cell: the graph ends with the cell around it
+        if kind == "exec":  # exec is no run of a cell: the graph ends with the cell around it
             name = f"g{self._number()}"
             if mine and not mine[-1].name and not mine[-1].ops:
                 mine.pop()  # recorded as every cell is, and there was nothing yet
@@ -155,7 +155,7 @@ def check(random: Random) -> None:
 
 
 def _seen(text: str) -> Any:
-    """A mark, or a graph's name and ops."""
+    """A mark, or the name and the ops of a graph."""
     if text.startswith("mark "):
         return int(text[5:])
     name = text.partition(":")[0]
@@ -174,7 +174,7 @@ def _helpers(shell: InteractiveShell, folder: Path) -> dict[str, Any]:
         thread.start()
         thread.join()
 
-    def drive(coroutine: Coroutine[Any, Any, Any]) -> None:  # one that waits for nothing
+    def drive(coroutine: Coroutine[Any, Any, Any]) -> None:  # the coroutine waits for nothing
         with suppress(StopIteration):
             coroutine.send(None)
 

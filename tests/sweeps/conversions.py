@@ -1,8 +1,8 @@
-"""Random torch models, converted: the same numbers and gradients as torch's, or an error; never another result.
+"""Random torch models, converted: they have torch's numbers and gradients, or raise. They never give other results.
 
-A model is made of torch's blocks and of classes that a random feature belongs to: methods that Python calls, questions
-about classes, buffers, ties, attributes that the forward changes, hooks. In some a forward asks for torch's tensors,
-and that has to be found by the first call. It is trained some steps with torch's optimizer of the original.
+A model consists of torch's blocks and of classes with a random feature: methods that Python calls, questions about
+classes, buffers, ties, attributes that the forward changes, hooks. Some forwards ask for torch's tensors, which the
+first call must find. The model is trained for some steps with the torch optimizer of the original.
 """
 
 import copy
@@ -23,7 +23,7 @@ WIDTH = 4
 
 
 class Part(tnn.Module):
-    """What all parts have: a layer."""
+    """The base of all parts: it has a linear layer."""
 
     def __init__(self, random: Random) -> None:
         super().__init__()
@@ -130,18 +130,18 @@ class Recurrent(tnn.GRU):
 
 
 class Asks(Part):
-    """Goes another way with what is no tensor of torch's."""
+    """Takes another branch for tensors that are not torch's."""
 
     def forward(self, x: Any) -> Any:
         x = super().forward(x)
-        return (x * x[0]).sin() if type(x) is torch.Tensor else x  # no norm undoes it
+        return (x * x[0]).sin() if type(x) is torch.Tensor else x  # no normalization removes this difference
 
 
 KINDS: list[Any] = [Part, OwnCall, OwnAttributes, OwnItems, Classes, State, Derived, Recurrent]
 
 
 def check(random: Random) -> None:
-    """Make one model, and train it with torch, and converted with torch's optimizer of the original."""
+    """Make one model. Train it with torch, and train its conversion with torch's optimizer of the original."""
     torch.manual_seed(random.randrange(10**6))
     kinds = [random.choice(KINDS) for _ in range(random.randint(1, 4))]
     asks = random.random() < 0.2
@@ -152,7 +152,7 @@ def check(random: Random) -> None:
     ours = nbgrad.from_torch(original)
     own = random.choice(["", "", "deepcopy", "pickle"])
     if any(one._forward_hooks for one in theirs.modules()):
-        own = ""  # they hold a function that cannot be pickled
+        own = ""  # these hooks contain a function that cannot be pickled
     if own:
         ours = copy.deepcopy(ours) if own == "deepcopy" else pickle.loads(pickle.dumps(ours))
     told = f"{[kind.__name__ for kind in kinds]}, {own}"
@@ -174,7 +174,7 @@ def check(random: Random) -> None:
 
 
 def _model(random: Random, parts: list[Any]) -> Any:
-    """The parts one after the other, one of them maybe twice, maybe with a hook."""
+    """The parts in a row. One may occur twice, and one may have a hook."""
     if random.random() < 0.3:
         parts.append(random.choice(parts))
     if random.random() < 0.3:
@@ -183,7 +183,7 @@ def _model(random: Random, parts: list[Any]) -> Any:
 
 
 def _train_both(theirs: Any, ours: Any, mine: Any, told: str) -> None:
-    """Take some steps with each, ours with the optimizer ``mine``: losses, parameters and buffers stay the same."""
+    """Take some steps with both models, ours with the optimizer ``mine``. Losses, parameters and buffers stay equal."""
     x = torch.randn(3, WIDTH, dtype=torch.float64)
     yours = torch.optim.SGD(theirs.parameters(), lr=0.05, momentum=0.5)
     for step in range(3):

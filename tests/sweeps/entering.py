@@ -1,8 +1,8 @@
-"""Random programs on tensors of torch's and of nbgrad's: the same gradients as with torch's alone, of both.
+"""Random programs on torch's and nbgrad's tensors: both kinds get the same gradients as with torch's tensors alone.
 
-Some leaves are torch's and some ours, as inputs and parameters of a program that is half converted. What is computed of
-torch's alone stays torch's until it meets one of ours. The backward goes through both, of any order, and changes in
-place come in between.
+Some leaves are torch's and some are nbgrad's, as in a half-converted program. A result of torch's tensors alone stays
+torch's until it meets one of nbgrad's. A backward of any order goes through both engines, and changes in place come in
+between.
 """
 
 from random import Random
@@ -14,7 +14,7 @@ import nbgrad
 
 CASES = 150
 WORDS = "the gradient of a torch tensor"
-"""How the error begins that is allowed for results of torch's."""
+"""The beginning of the error that is allowed for the gradients of torch's results."""
 
 
 def _unary(random: Random, x: Any) -> Any:
@@ -58,14 +58,14 @@ class _Run:
         elif kind < 0.94:
             change = random.choice([lambda one: one.mul_(0.5), lambda one: one.add_(1.0)])
             made = x * 1
-            used = made + y  # it saves nothing that changes
+            used = made + y  # this op saves no tensor that changes later
             self.values += [change(made), used] if random.random() < 0.3 else [change(made)]
         else:
             with torch.no_grad():
                 self.values.append((x + y).detach())
 
     def end(self) -> Any:
-        """A number that ours and torch's tensors go into."""
+        """A number that depends on our tensors and on torch's."""
         total: Any = self.leaves[0].sum()
         for one in self.random.sample(self.values, min(4, len(self.values))):
             total = total + (one.tanh() ** 2).sum()
@@ -105,7 +105,7 @@ class _Run:
             sum(((one**2).sum() for one in known), self.leaves[0].sum() * 0).backward(retain_graph=True)
 
     def result(self, loss: Any, value: Any) -> None:
-        """Ask for the gradient of a result, which may be refused where it is torch's."""
+        """Ask for the gradient of a result. It may be refused if the result is torch's."""
         try:
             self.found += torch.autograd.grad(loss, [value], retain_graph=True, allow_unused=True)
         except (RuntimeError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Formulas with sums, products, powers and numbers as names: their values are those of the ops and their gradients."""
+"""Formulas with sums, products, powers and numbers as inputs: their values equal those of the ops and gradients."""
 
 import math
 from random import Random
@@ -46,7 +46,7 @@ def expression(random: Random, positive: bool) -> tuple[str, float]:
 
 
 def check(random: Random) -> None:
-    """Name the inputs of one row, and compare the value of its formula, or of a rule's, with what nbgrad computes."""
+    """Name the inputs of one row. Compare the value of its formula, or of a rule's formula, with nbgrad's result."""
     row = OPS[random.choice(ROWS)]
     numeric = {"value": 0.5, "beta": 2.0} if row.name.startswith(("addc", "softplus")) else {}
     settings = {name: one for name, one in numeric.items() if name in row.defaults}

@@ -1,4 +1,4 @@
-"""Random programs of whole numbers, with gradients: the backends of loop nests give what torch's kernels give."""
+"""Random programs of integers, with gradients: the backends with loop nests compute what torch's kernels compute."""
 
 from collections.abc import Callable
 from random import Random
@@ -14,10 +14,10 @@ from tests.core.symbolic.nests import engines
 
 CASES = 25
 COMPILED = 0.05
-"""The share of the cases that the C compiler has to do with."""
+"""The share of the cases that the C compiler compiles."""
 
 EXACT = 2.0**23
-"""Whole numbers below are exact in float32, and so are their sums in any order."""
+"""Integers below this are exact in float32, and so are their sums in any order."""
 
 
 def check(random: Random) -> None:
@@ -40,7 +40,7 @@ def check(random: Random) -> None:
             continue
         build = {"interpreter": interpreter, "c": c_library}[name].build
         faster = fusion._Fusion._faster
-        if random.random() < 0.7:  # torch's own kernels may be faster: the nests are to be right nevertheless
+        if random.random() < 0.7:  # also fuse steps where torch's own kernels may be faster
             fusion._Fusion._faster = lambda *_: True
         try:
             run = fusion.run_of(program, build)

@@ -1,4 +1,4 @@
-"""Random programs with hooks of tensors and nodes, retained gradients and chosen inputs: all is called as in torch."""
+"""Random programs with hooks on tensors and nodes, retained gradients and chosen inputs: all calls are as in torch."""
 
 from collections.abc import Callable
 from random import Random
@@ -43,10 +43,10 @@ def check(random: Random) -> None:
 
 
 class Run:
-    """A program on one library: its tensors, what was done, and what each hook saw.
+    """A program in one library: its tensors, a log of its steps, and the calls that each hook saw.
 
     Attributes:
-        noted: whether a node has hooks, or a tensor was changed: torch runs the nodes of ``inputs=`` too.
+        noted: whether a node has hooks or a tensor was changed. Then torch also runs the nodes of ``inputs=``.
     """
 
     def __init__(self, library: Library, seed: int) -> None:
@@ -61,7 +61,7 @@ class Run:
         self.noted = self.changed = False
 
     def hook(self, name: str, factor: float | None, *, several: bool = False) -> Callable[..., Any]:
-        """A hook that remembers what it is given, and gives it back times the factor."""
+        """A hook that records its arguments, and returns them times the factor."""
 
         def called(given: Any, *_: Any) -> Any:
             self.seen.setdefault(name, []).extend(given if several else [given])
@@ -103,12 +103,12 @@ class Run:
             self.handles.append(x.register_hook(self.hook(name, factor)))
         elif node is not None and kind == "prehook":
             self.handles.append(node.register_prehook(self.hook(name, factor, several=True)))
-        elif node is not None and kind == "after" and not self.changed:  # that of a change has other inputs in torch
+        elif node is not None and kind == "after" and not self.changed:  # a change's node has other inputs in torch
             self.handles.append(node.register_hook(self.hook(name, None, several=True)))
 
 
 def _outcome(library: Library, seed: int) -> tuple[list[str], dict[str, list[Any]]]:
-    """What was done, and what each hook saw and the gradients are."""
+    """The log of the program, the calls that each hook saw, and the gradients."""
     run = Run(library, seed)
     for number in range(run.random.randint(3, 14)):
         run.step(f"step {number}")
@@ -120,7 +120,7 @@ def _outcome(library: Library, seed: int) -> tuple[list[str], dict[str, list[Any
 
 
 def _asked(library: Library, random: Random, live: list[Any], free: list[Any], total: Any, log: list[str]) -> list[Any]:
-    """The gradients that come of it: of leaves, of chosen tensors, or of second order."""
+    """The gradients at the end of the program: of leaves, of chosen tensors, or of second order."""
     way = random.choice(["backward", "backward", "inputs", "grad", "create_graph"])
     chosen = live[:2] if way != "inputs" else random.sample(free, 2)
     log.append(way)

@@ -1,4 +1,4 @@
-"""Indices of every kind: reading, assignment, changes in place; values, gradients to second order and errors."""
+"""Indices of every kind: for reading, assignment and changes in place. Values, gradients and errors are torch's."""
 
 import warnings
 from collections import deque, namedtuple
@@ -17,7 +17,7 @@ CASES = 2_000
 
 
 class Whole:
-    """A number to whoever asks, as indices of other libraries are."""
+    """An object with ``__index__``, such as an index of another library."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -27,7 +27,7 @@ class Whole:
 
 
 class Ours(NamedTuple):
-    """Stands for a tensor of the library that is asked, in an index for both."""
+    """Stands in an index for a tensor of either library."""
 
     data: torch.Tensor
 
@@ -36,7 +36,7 @@ Pair = namedtuple("Pair", ("first", "second"))  # a tuple of another class
 
 
 def check(random: Random) -> None:
-    """Do the same with one index on both."""
+    """Do the same with one index in both libraries."""
     shape = tuple(random.choice([0, 1, 2, 2, 3, 3, 4]) for _ in range(random.choice([0, 1, 2, 2, 3, 3, 4])))
     dtype = torch.complex128 if random.random() < 0.1 else torch.float64
     data = torch.randn(shape, dtype=dtype)
@@ -52,9 +52,9 @@ def check(random: Random) -> None:
         return torch.randn((1,) * wide + tuple(size), generator=draw, dtype=dtype)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of lists of parts and masks of bytes
+        warnings.simplefilter("ignore")  # about lists of parts, and masks of bytes
         mine, yours = (_outcome(library, DONE[name], data, index, other, value) for library in (OURS, TORCH))
-    if "put" in name and _has_a_truth(index):  # torch fails within, or takes False for True
+    if "put" in name and _has_a_truth(index):  # torch fails inside its code, or takes False for True
         assert isinstance(mine, TypeError), text
         return
     if "masked_fill_ only supports boolean masks" in str(
@@ -66,7 +66,7 @@ def check(random: Random) -> None:
         assert isinstance(mine, RuntimeError | IndexError | TypeError | ValueError), text
         return
     for what, a, b in zip(WHAT, mine, yours, strict=True):
-        if a is None or b is None:  # what one library says is unreached is 0 to the other
+        if a is None or b is None:  # a gradient that is None in one library may be zeros in the other
             assert not any(one is not None and bool(plain(one).any()) for one in (a, b)), (what, text)
         else:
             rows.close(plain(a), plain(b), f"{what}, {text}")
@@ -76,12 +76,12 @@ WHAT = ("result", "gradient of x", "gradient of the value", "second order of x",
 
 
 def _outcome(library: Library, done: Callable[..., Any], data: torch.Tensor, index: Any, other: Any, value: Any) -> Any:
-    """What is done and its gradients to second order, or what it raises."""
+    """The result and its gradients up to the second order, or the error."""
     x = library.ops.tensor(data.clone()).requires_grad_()
     index, other = _of(library, index), _of(library, other)
     try:
         picked = tuple(data[_of(TORCH, index)].shape)
-    except Exception:  # whatever it is, torch is asked again
+    except Exception:  # after any error here, the real call below raises it again
         picked = ()
     given = library.ops.tensor(value(picked)).requires_grad_()
     try:
@@ -95,14 +95,14 @@ def _outcome(library: Library, done: Callable[..., Any], data: torch.Tensor, ind
         again = [None, None]
         if squares:
             again = library.grad(sum(squares[1:], squares[0]), [x, given], allow_unused=True)
-    except Exception as error:  # compared with what the other library does
+    except Exception as error:  # the caller compares it with the other library's result
         return error
     zero = [None if one is None else one.detach() * 0 for one in first]
     return out, *first, *[none if one is None else one for one, none in zip(again, zero, strict=True)]
 
 
 def _has_a_truth(index: Any) -> bool:
-    """Whether a single truth value is among tensors."""
+    """Whether a part of the index is a tensor with a single truth value."""
     parts = [_of(TORCH, part) for part in index] if isinstance(index, list | tuple) else []
     kinds = (torch.bool, torch.uint8)
     return any(isinstance(part, torch.Tensor) and part.ndim == 0 and part.dtype in kinds for part in parts)
@@ -158,7 +158,7 @@ def _of(library: Library, index: Any) -> Any:
 
 
 def _index(random: Random, shape: tuple[int, ...]) -> Any:
-    """A part, or several as a tuple, now and then as a list or a tuple of another class; some are one too many."""
+    """A single part, or several parts in a tuple, list or other class; sometimes there is one part too many."""
     if random.random() < 0.25:
         return _part(random, shape[:1], shape)
     parts: list[Any] = []
@@ -189,7 +189,7 @@ def _numbers(random: Random, size: int) -> list[int]:
 
 
 def _same_length(random: Random, size: int) -> list[int]:
-    """Two numbers: several parts with as many as others have broadcast."""
+    """Two numbers. Several parts of the same length broadcast with each other."""
     return [_number(random, size), _number(random, size)]
 
 

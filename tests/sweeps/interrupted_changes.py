@@ -1,7 +1,7 @@
-"""Programs of changes in place that Ctrl-C hits: an op that has changed the data has made the history too.
+"""Ctrl-C hits programs with changes in place: an op that has changed the data has also made the history.
 
-An op that was stopped is run again, unless its data are changed already. So values and gradients are torch's, as if
-there had been no Ctrl-C.
+The test runs a stopped op again, unless its data are already changed. So values and gradients are torch's, as if there
+had been no Ctrl-C.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.sweeps import inplace
 CASES = 40
 
 LONGEST = 2500
-"""An interrupt may come before any of so many instructions: few ops have more."""
+"""The interrupt comes before one of the first so many instructions. Few ops have more."""
 
 
 def check(random: Random) -> None:

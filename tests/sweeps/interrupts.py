@@ -17,10 +17,10 @@ from tests.core.interrupting import BLOCKS, ENGINE, PICTURES, Alarm, Instants, c
 CASES = 8
 
 INTERRUPTS = 50
-"""So many a case: a million are 20,000 cases."""
+"""The number of interrupts in a case: 20,000 cases make a million."""
 
 OF_A_PICTURE = 5
-"""Of what takes a hundred times as long, and is run to its end after each."""
+"""The same for pictures. These take a hundred times as long, and run to their end after each interrupt."""
 
 
 def check(random: Random) -> None:
@@ -49,7 +49,7 @@ def check(random: Random) -> None:
                 state.set_state(state.unwound(begun))  # as at the end of a cell
                 unfollow_to(0)
             if make is torchs and not traced:
-                torch.set_grad_enabled(True)  # torch's optimizers may leave it off, also where no graph is open
+                torch.set_grad_enabled(True)  # torch's own optimizers may leave it off, with or without a graph
             where = f"{make.__name__} at {stop.hit}" if isinstance(stop, Instants) else f"{make.__name__} by a signal"
             check_untouched(before, where)
             assert (

@@ -1,4 +1,4 @@
-"""Random networks of images, with channels last: a step has eager's numbers and the strides that it had."""
+"""Random networks of images in channels last: a compiled step has the numbers and the strides of the eager step."""
 
 from copy import deepcopy
 from random import Random
@@ -26,7 +26,7 @@ def check(random: Random) -> None:
         assert len(found) == len(right)
         largest = max(1.0, *(float(one.double().norm()) for one in right))  # a bias before a batch norm gets noise
         for one, wanted in zip(found, right, strict=True):
-            error = float((one.double() - wanted.double()).norm())  # a batch norm of few numbers enlarges it
+            error = float((one.double() - wanted.double()).norm())  # a batch norm of few numbers enlarges the error
             assert error <= 1e-3 * float(wanted.double().norm()) + 1e-4 * largest, (error, one.shape)
             assert one.stride() == wanted.stride()
     run.program.check()
@@ -35,7 +35,7 @@ def check(random: Random) -> None:
 
 
 def made(step: Any, network: Any, x: torch.Tensor) -> list[torch.Tensor]:
-    """What a step gives, and what it leaves in the network."""
+    """The result of a step, and the changed tensors of the network."""
     found = [one.data for one in leaves(step(nbgrad.tensor(x)))]
     found += [one.grad.data for one in network.parameters()]
     return found + [one.data.clone() for one in network.state_dict().values()]

@@ -1,4 +1,4 @@
-"""Losses at their edges: all targets ignored, no examples, weights of 0, every reduction; they are torch's."""
+"""Losses in special cases: all targets ignored, no examples, weights of 0, every reduction. They equal torch's."""
 
 from collections.abc import Callable
 from random import Random
@@ -15,19 +15,19 @@ Given = tuple[list[Any], dict[str, Any]]
 
 
 def check(random: Random) -> None:
-    """Run one loss on one edge, and compare value and gradients of both orders."""
+    """Run one loss in one special case. Compare the value and the gradients of both orders."""
     name = random.choice(list(LOSSES))
     args, settings = LOSSES[name](Draw(random))
     if random.random() < 0.9:
         settings["reduction"] = random.choice(["mean", "sum", "none"])
-    # Where no target counts torch has NaN or None for how the gradient, which is 0, depends on that of the mean.
+    # If no target counts, the gradient is 0. For its derivative by the incoming gradient torch has NaN or None.
     constant = random.random() < 0.5 or (name == "cross_entropy" and not _counts(*args, **settings))
     found = calls.difference(getattr(functional, name), *args, constant_seeds=constant, exact=False, **settings)
     assert not found, f"{name}(*{args}, **{settings}), {constant=}: {found}"
 
 
 def _counts(scores: torch.Tensor, target: torch.Tensor, *, weight: Any, ignore_index: int, **_: Any) -> bool:
-    """Whether a target has a weight: a share of the mean."""
+    """Whether any target has a weight, and so a share in the mean."""
     if target.is_floating_point():
         return target.numel() > 0
     there = target[target != ignore_index]
@@ -103,7 +103,7 @@ def _cross_entropy(draw: Draw) -> Given:
 def _pair(draw: Draw) -> Given:
     shape = (draw.batch, *draw.places)
     first, second = draw.real(*shape), draw.real(*shape, chance=0.4)
-    if draw.random.random() < 0.3:  # errors of 0, where there is a kink
+    if draw.random.random() < 0.3:  # errors of 0, at which the loss has a kink
         second = draw.needs(first.detach().clone(), 0.4)
     return [first, second], {}
 
@@ -147,7 +147,7 @@ def _gaussian(draw: Draw) -> Given:
 
 def _margin(draw: Draw) -> Given:
     settings = {"p": draw.random.choice([1, 2]), "margin": draw.random.choice([0.5, 1.0])}
-    batch = max(1, draw.batch)  # torch leaves the loss of no examples as it lies in memory
+    batch = max(1, draw.batch)  # without examples torch returns uninitialized memory as the loss
     return [draw.real(batch, draw.classes), draw.numbers(draw.classes, batch)], {
         **settings,
         "weight": draw.weights(draw.classes),

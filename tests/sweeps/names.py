@@ -1,4 +1,4 @@
-"""Names that no file and no terminal expects, wherever a user can give one: every output is well formed."""
+"""Names that no file and no terminal expects, wherever a user can give a name: every output is still well formed."""
 
 import io
 import json
@@ -44,7 +44,7 @@ WORDS = [
 
 
 def name(random: Random) -> str:
-    """A short text of letters that somebody reads as something else, or a very long one."""
+    """A short text with special characters, or a very long text."""
     parts = [random.choice(LETTERS) for _ in range(random.randrange(6))]
     if random.random() < 0.5:
         parts.insert(random.randrange(len(parts) + 1), random.choice(WORDS))
@@ -52,14 +52,14 @@ def name(random: Random) -> str:
 
 
 def check(random: Random) -> None:
-    """Give every name that a graph has, and write it in every way."""
+    """Set every name that a graph has, and write the graph in every format."""
     names: list[Any] = [name(random) for _ in range(12)]
     if random.random() < 0.2:
-        names[random.randrange(len(names))] = random.choice([5, ("a", 1), b"\xff", 1.5])  # no texts
+        names[random.randrange(len(names))] = random.choice([5, ("a", 1), b"\xff", 1.5])  # these are no texts
     before = dict(OPS)
     try:
         with warnings.catch_warnings(), TemporaryDirectory() as folder:
-            warnings.simplefilter("error")  # what nbgrad cannot write it warns of
+            warnings.simplefilter("error")  # nbgrad warns about a name that it cannot write
             _write(random, names, Path(folder))
     finally:
         OPS.clear()
@@ -151,7 +151,7 @@ class _Scripts(HTMLParser):
 
 
 def _check_path(folder: Path, called: str) -> None:
-    """A file is written under that name, or an error says why not before the block runs."""
+    """A file with this name is written, or an error says before the block runs why it cannot be."""
     path = f"{folder}/{called[:60]}.txt"
     try:
         recording = nbgrad.record(save=path, view="none")

@@ -1,4 +1,4 @@
-"""Random kernels of loop nests: every engine gives what torch gives one operation after the other."""
+"""Random kernels of loop nests: every engine gives the same as torch, which runs one operation after the other."""
 
 from random import Random
 
@@ -10,11 +10,11 @@ from tests.core.symbolic.nests import EXACT, applied, build, engines, evaluated,
 
 CASES = 250
 COMPILED = 0.02
-"""The share of the cases that the C compiler has to do with: it takes half a second for each."""
+"""The share of the cases that the C compiler compiles: that takes half a second for each."""
 
 
 ADDED = PIECE / 16 + 4 + 1
-"""So many float32 numbers are added one after the other, at most."""
+"""The largest number of float32 numbers that are added one after the other."""
 
 
 def check(random: Random) -> None:
@@ -39,7 +39,7 @@ def check(random: Random) -> None:
 
 
 def everything(kernel: Kernel) -> Kernel:
-    """The same kernel with every value as an output, but those of comparisons and of views."""
+    """The same kernel with every value as an output, except comparisons and views of them."""
     count = len(kernel.inputs)
     truths: set[int] = set()
     for number, one in enumerate(kernel.operations, count):
@@ -68,7 +68,7 @@ def compare(kernel: Kernel, inputs: list[torch.Tensor], found: list[torch.Tensor
 
 
 def held(one: Operation, arguments: list[torch.Tensor | float], found: torch.Tensor) -> None:
-    """One operation: to the bit, to 2 ulp, or a sum to what adding so many float32 numbers may cost."""
+    """Check one operation: equal to the bit, within 2 ulp, or for a sum within the error of so many additions."""
     exact = applied(one, arguments)
     if one.name in EXACT or one.name in {"where", "max", "full", *VIEWS}:
         assert identical(found, exact), one

@@ -1,4 +1,4 @@
-"""Optional tensors present and absent, gradients asked for each set of inputs: to the second order they are torch's."""
+"""Optional tensors, given or not, and gradients for any set of inputs: up to the second order they are torch's."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -19,7 +19,7 @@ ROWS = {
     for name, row in OPS.items()
     if row.optional and row.differentiable and row.rules and not name.endswith("_backward")
 }
-"""The rows with optional tensors and gradients. Those of gradients are met where a row is differentiated twice."""
+"""The rows with optional tensors and gradients. Gradient rows are tested when a row is differentiated twice."""
 
 BIASES: dict[str, tuple[int | str, int | str]] = {
     "layer_norm": (1, 2),
@@ -28,9 +28,9 @@ BIASES: dict[str, tuple[int | str, int | str]] = {
     "nn.functional.batch_norm": ("weight", "bias"),
     "nn.functional.instance_norm": ("weight", "bias"),
 }
-"""Where weight and bias stand in what torch differentiates wrongly the second time, with a bias and no weight.
+"""The places of weight and bias in functions whose second derivative torch computes wrongly without a weight.
 
-It forgets the gradient of the bias there, so the bias is added by itself for comparison.
+torch then forgets the gradient of the bias. So the test adds the bias by itself, to have a reference.
 """
 
 
@@ -48,8 +48,8 @@ class Call:
     """One call with all of its optional tensors.
 
     Attributes:
-        function, ours: torch's, and nbgrad's where it is another.
-        tensors: the tensors and what stands in their place, by position or name.
+        function, ours: torch's function, and nbgrad's if it is another one.
+        tensors: the tensors, and other values in their places, by position or name.
         settings: everything else.
         optional: which of them may be left out.
         differentiable: which of them can need a gradient.
@@ -91,7 +91,7 @@ def of_row(row: Op) -> Iterator[Call]:
 def compare(
     name: str, call: Call, left_out: Sequence[int | str], needs: Sequence[int | str], *, constant_seeds: bool = False
 ) -> str:
-    """What differs from torch without the tensors ``left_out`` and with gradients for ``needs``."""
+    """The difference from torch, without the tensors ``left_out`` and with gradients for ``needs``."""
     given = {
         key: None
         if key in left_out
@@ -113,7 +113,7 @@ def compare(
 
 
 def adding(function: Callable[..., Any], bias: Any, *, channels: bool) -> Callable[..., Any]:
-    """``function`` without its bias, which is added to what it gives, along the channels or the last dimensions."""
+    """``function`` without its bias. The bias is added to its result, along the channels or the last dimensions."""
 
     def added(*args: Any, **settings: Any) -> torch.Tensor:
         given: list[Any] = list(args)
@@ -185,7 +185,7 @@ def _attention(real: Draw, positive: Draw) -> Made:
 
 
 def _heads(real: Draw, positive: Draw) -> Made:
-    """Heads with a bias of keys and values and without, packed weights and weights apart."""
+    """Attention heads: with and without a bias for keys and values, with packed and with separate weights."""
     common = {
         "query": real(3, 2, 4),
         "key": real(5, 2, 4),

@@ -1,7 +1,7 @@
-"""Every function that torch lets others override, on our tensors: its result and gradient are torch's, or it says so.
+"""Every function that torch lets others override, on our tensors: result and gradient are torch's, or nbgrad raises.
 
-The calls are samples of torch's op database, also with tensors of torch's in the place of some of ours, and calls with
-made-up arguments of all functions that torch lists as overridable.
+The calls are samples of torch's op database, sometimes with torch's tensors in the place of some of ours. Others are
+calls of all overridable functions, with made-up arguments.
 """
 
 import warnings
@@ -39,17 +39,17 @@ DIFFERENT = {
     "matrix_power": "torch has a unit matrix of truth values",
     "multilabel_soft_margin_loss": "torch sums along another dimension where the weight has more than the input",
 }
-"""Parts of names of what may differ, and why."""
+"""Parts of the names of functions that may differ from torch, and why."""
 
 CONSTANT = (
     *("binomial", "floor_divide", "floordiv", "heaviside"),
-    *(f"Tensor.{one}_" for one in ("eq", "ge", "greater", "greater_equal", "gt")),  # where the other broadcasts
+    *(f"Tensor.{one}_" for one in ("eq", "ge", "greater", "greater_equal", "gt")),  # if the other operand broadcasts
     *(f"Tensor.{one}_" for one in ("le", "less", "less_equal", "lt", "ne", "not_equal")),
 )
-"""What needs no gradient here, where torch's backward raises."""
+"""Functions whose result needs no gradient in nbgrad, but whose backward raises in torch."""
 
 SAID = ("nbgrad", "'Tensor' object", "a 'Tensor'", "positional argument")
-"""What an error says that is nbgrad's, or Python's of a call that no method of nbgrad's takes."""
+"""Texts in errors that are nbgrad's, or Python's for a call that fits no method of nbgrad."""
 
 Call = tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
@@ -134,7 +134,7 @@ def check(random: Random) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's functions warn of much
         call = _sampled(random) if random.random() < 0.5 else None
-        for _ in range(30):  # made-up arguments are refused by most functions
+        for _ in range(30):  # most functions refuse made-up arguments
             call = call or _invented(random)
             if call is not None and compared(random, *call):
                 return
@@ -146,7 +146,7 @@ def compared(random: Random, name: str, function: Callable[..., Any], args: Any,
     tensors = [one for one in tree_leaves((args, settings)) if isinstance(one, torch.Tensor)]
     if not tensors or any(one.layout != torch.strided for one in tensors) or any(part in name for part in DIFFERENT):
         return False
-    keeps = random.random() < 0.3  # some tensors stay torch's
+    keeps = random.random() < 0.3  # in some cases a part of the tensors stay torch's
     needs = {id(one): one.is_floating_point() and random.random() < 0.8 for one in tensors}
     stay = {id(one): keeps and not needs[id(one)] and random.random() < 0.5 for one in tensors}
     if all(stay.values()):
@@ -198,7 +198,7 @@ class _Side:
 
 
 def _check_said(name: str, error: BaseException) -> None:
-    """Check that an error is nbgrad's, or Python's about a class that is none of torch's."""
+    """Check that an error comes from nbgrad, or is Python's about a class that is not torch's."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -230,7 +230,7 @@ def _compare(name: str, expected: list[Any], found: list[Any], theirs: _Side, ou
 
 
 def _has_gradient(end: torch.Tensor, side: _Side) -> bool:
-    """Whether a gradient of torch's is not zero, or torch cannot compute it."""
+    """Whether torch has a gradient that is not zero, or cannot compute the gradient."""
     starts = [one for one in side.leaves if one.requires_grad]
     if not end.is_floating_point() and not end.is_complex():  # torch fails on its own mark
         return False

@@ -1,4 +1,4 @@
-"""Statistics and checks of a tensor that is read in pieces, next to those of the whole, for every kind of layout."""
+"""Statistics and checks of tensors in every layout: computed in pieces, they equal those of the whole tensor."""
 
 import math
 from random import Random
@@ -64,7 +64,7 @@ def made(random: Random) -> torch.Tensor:
 
 
 def check_map(data: torch.Tensor) -> None:
-    """The map of all numbers is what pooling the whole table gives."""
+    """The map of a large tensor equals the pooled table of all its numbers."""
     whole = (data.abs() if data.is_complex() else data).float()
     table = torch.from_numpy(tiled(np.ascontiguousarray(whole.resolve_neg().numpy())))
     wanted = adaptive_avg_pool2d(table[None], tuple(min(side, tensor_lookup.SIDE) for side in table.shape))[0]

@@ -1,4 +1,4 @@
-"""Gradients in float64 along random directions, against differences of the eighth order: right to ten digits."""
+"""Gradients in float64 along random directions agree with eighth-order finite differences to ten digits."""
 
 from collections.abc import Callable
 from functools import cache
@@ -15,7 +15,7 @@ from tests.core import rows
 
 CASES = 120
 DIGITS = 1e-10
-"""How far a derivative may be from the difference, relative to the numbers that it is made of."""
+"""The largest difference between a derivative and the finite difference, relative to the numbers in both."""
 
 STEPS = ((1, 4 / 5), (2, -1 / 5), (3, 4 / 105), (4, -1 / 280))
 """The weights of the central difference of the eighth order."""
@@ -32,10 +32,10 @@ TOGETHER = {
     **dict.fromkeys(("cholesky_inverse", "cholesky_solve"), "one half of the input is not read"),
     **dict.fromkeys(("bernoulli", "normal"), "numbers are drawn"),
 }
-"""Rows whose inputs cannot move by themselves, and why."""
+"""Rows whose inputs cannot change independently, and why."""
 
 ROUGH = dict.fromkeys(("digamma", "lgamma", "mvlgamma", "polygamma"), 1e-8)
-"""Rows that torch's kernel of the trigamma function stands behind, which is right to nine digits."""
+"""Rows that use torch's kernel of the trigamma function, which has only nine right digits."""
 
 ROWS = [name for name, row in OPS.items() if row.differentiable and row.rules and name not in TOGETHER]
 
@@ -52,7 +52,7 @@ def check(random: Random) -> None:
 
 @cache
 def samples(name: str) -> list[Sample]:
-    """The real samples of a row that have something to differentiate; far from 0 torch too has a NaN here and there."""
+    """The real samples of a row with something to differentiate. Large numbers are left out: torch has NaN for some."""
     row = OPS[name]
     found = []
     for sample in rows.samples(row):
@@ -61,14 +61,14 @@ def samples(name: str) -> list[Sample]:
             one.numel() and not one.is_complex() and bool((one > -100).all() and (one < 100).all()) for one in given
         )
         if not near or not rows.differentiable(row, sample) or sample.settings.get("padding_idx", -1) >= 0:
-            continue  # a row of an embedding that pads has a gradient of 0 by decree
+            continue  # by definition a padding row of an embedding has a gradient of 0
         if not any(one.is_complex() for one in rows.live(row, row(*sample.args, **sample.settings))):
             found.append(sample)
     return found
 
 
 def error(name: str, sample: Sample, seed: int, *, twice: bool) -> str:
-    """What is wrong with the first or the second derivative of a row; empty where nothing is."""
+    """The error of the first or second derivative of a row; empty if there is none."""
     row = OPS[name]
     draw = torch.Generator().manual_seed(seed)
     positions = rows.differentiable(row, sample)
@@ -111,7 +111,7 @@ def error(name: str, sample: Sample, seed: int, *, twice: bool) -> str:
 
     wide, near = (sum(weight * (at(k * step) - at(-k * step)) for k, weight in STEPS) / step for step in (4e-3, 2e-3))
     size = max(1.0, abs(ours), abs(float(result)))
-    # Where the two differences are apart a kink or a pole is near: none says what the derivative is.
+    # If the two finite differences differ, a kink or a pole is near. Then neither of them is the derivative.
     if not abs(wide - near) <= DIGITS / 3 * size or abs(near - ours) <= ROUGH.get(name, DIGITS) * size:
         return ""
     order = "second" if twice else "first"

@@ -1,4 +1,4 @@
-"""Programs of views, changes in place and new tensors: their source at both levels gives the bits of the program."""
+"""Programs of views, changes in place and new tensors: their source, at both levels, computes the program's bits."""
 
 from random import Random
 from typing import Any
@@ -31,7 +31,7 @@ def check(random: Random) -> None:
     for kind in (program, program.optimize()):
         try:
             expected = ran(kind, None, given)
-        except RuntimeError:  # a step raises by its numbers
+        except RuntimeError:  # the numbers make a step raise
             return
         for level in ("ops", "torch"):
             found = ran(kind, level, given)

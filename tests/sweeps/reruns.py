@@ -1,6 +1,6 @@
-"""Recorded programs that are run again: with their own numbers they give these, with others those of a fresh run.
+"""Recorded programs run again. With the same numbers they repeat their results; with others they equal a fresh run.
 
-Where the recorded path does not give the recorded numbers, as after a change that was not recorded, the graph says so.
+The recorded path may not give the recorded numbers, as after a change that was not recorded. Then the graph says so.
 """
 
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ from tests.sweeps.traced_programs import DRAWS, RAISES, Choice, chosen, leaves, 
 CASES = 12
 
 KEPT = {"detach", "where", "mask = number", "backward inside", "constant", *DRAWS}
-"""Steps whose results a run keeps, or that draw: with other numbers a fresh run goes another way."""
+"""Steps that draw random numbers, or whose results a rerun keeps. With other numbers a fresh run would differ."""
 
 
 def recorded(given: list[Any], choices: list[Choice], log: list[str]) -> tuple[AutogradGraph, list[Any], Any]:
-    """A graph of a program and its backward, its leaves, and what keeps its tensors."""
+    """A graph of a program with its backward, its leaves, and the objects that keep its tensors alive."""
     mine = [nbgrad.tensor(one.data.clone(), requires_grad=one.requires_grad) for one in given]
     torch.manual_seed(1)
     with AutogradGraph() as graph:
@@ -82,7 +82,7 @@ def with_others(rerun: Rerun, given: list[Any], choices: list[Choice], ids: list
 
 
 def same(outcome: RerunOutcome, leaves: Iterable[tuple[int | None, Any]], end: Any, text: str) -> None:
-    """The run gives the number at the end and the gradients of a recorded program."""
+    """The rerun has the final number and the gradients of a recorded program."""
     assert outcome.root is not None
     close(torch.tensor(outcome.root, dtype=torch.float64), end.data, f"the end\n{text}")
     for number, leaf in leaves:

@@ -1,4 +1,4 @@
-"""Programs of views, changes in place and new tensors: traced and optimized they give the bits of the direct run."""
+"""Programs of views, changes in place and new tensors: traced and optimized, they give the direct run's bits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,9 +59,9 @@ class Choice:
 
     Attributes:
         kind, name: what it does.
-        at: which tensors, as parts of all that there are.
+        at: the tensors that it uses, each as a fraction of the list of all tensors.
         silent: whether it is hidden from autograd.
-        again: which of the earlier steps is repeated in its place, as a part of them; None for none.
+        again: the earlier step that is repeated instead, as a fraction of the list of steps; None for none.
         kept: whether the program returns its result.
     """
 
@@ -154,14 +154,14 @@ def leaves(random: Random) -> list[Any]:
 
 
 def check(random: Random) -> None:
-    """Compare what a program gives, traced and optimized, with what the function gives, and what both leave behind."""
+    """Compare the results and the changed tensors of a traced and optimized program with those of the function."""
     choices, given, order = chosen(random), leaves(random), random.choice([1, 1, 2])
 
     def fresh() -> list[Any]:
         return [nbgrad.tensor(one.data.clone(), requires_grad=one.requires_grad) for one in given]
 
     log: list[str] = [RAISES]
-    while any(line.endswith(RAISES) for line in log):  # such a step may raise in the run of the program alone
+    while any(line.endswith(RAISES) for line in log):  # such a step could raise only in the program
         torch.manual_seed(1)
         mine = fresh()
         expected = (differentiated(choices, order, log)(*mine), mine)
@@ -182,7 +182,7 @@ def check(random: Random) -> None:
 
 
 def compare(found: Any, expected: Any, text: str) -> None:
-    """Both are the same structure of tensors with the same bits."""
+    """Both have the same structure, and their tensors have the same bits."""
     left: list[Any] = []
     right: list[Any] = []
     mapped(left.append, found)

@@ -1,4 +1,4 @@
-"""Random networks and optimizers: a compiled step trains to the bits of the direct one."""
+"""Random networks and optimizers: training with a compiled step gives the same bits as with the direct step."""
 
 from collections.abc import Callable
 from random import Random
@@ -163,7 +163,7 @@ def check(random: Random) -> None:
     try:
         found = trained(case, compiled=True)
     except TraceError:
-        if "BatchNorm1d without momentum" in case["layers"]:  # its average reads the number of batches
+        if "BatchNorm1d without momentum" in case["layers"]:  # this average depends on the value of the batch counter
             return
         raise
     assert len(found) == len(expected), str(case)

@@ -130,7 +130,7 @@ class Sketch:
 
 
 def step(node: Node, edges: list[Edge]) -> Step:
-    """A step of the backward: what the edges into the node are given."""
+    """A step of the backward: for each edge into the node, the gradient that the edge gets."""
     given: list[Given] = [
         {"edge": edge["id"], "text": f"to {edge['input']}", "reduction": None, "sum": None}
         for edge in edges
@@ -162,7 +162,7 @@ MATHML = '<math xmlns="http://www.w3.org/1998/Math/MathML"><mrow><mi>a</mi><mo>â
 
 
 def small_description() -> Description:
-    """y = w * x + b, squared: one of each kind that a first graph has."""
+    """y = w * x + b, squared: a node of each kind that a first graph has."""
     sketch = Sketch("first steps")
     w = sketch.node("leaf", "w", "() float32")
     x = sketch.node("constant", "x", "(32,) float32")
@@ -198,7 +198,7 @@ def mlp_description() -> Description:
 
 
 def stack_description(ops: int, *, blocks: int = 12, shared: int = 0) -> Description:
-    """A residual stack of about ``ops`` ops in nested scopes; ``shared`` more readers of one parameter."""
+    """A residual stack of about ``ops`` ops in nested scopes. One parameter has ``shared`` additional readers."""
     sketch = Sketch(f"stack of {ops}")
     net = sketch.scope("Net")
     hidden = sketch.node("constant", "x", "(32, 64) float32")
@@ -234,7 +234,7 @@ def flat_description(ops: int) -> Description:
 
 
 def tangle_description(ops: int) -> Description:
-    """Every op reads three far ones: a graph that keeps graphviz busy for minutes."""
+    """Every op reads three ops that are far away: graphviz needs minutes for this graph."""
     sketch = Sketch(f"tangle of {ops}")
     made = [sketch.node("leaf", f"w{index}") for index in range(4)]
     for index in range(ops):
@@ -258,7 +258,7 @@ HOSTILE = [
 
 
 def hostile_description() -> Description:
-    """Names that want to be something else than text, in every place that takes one."""
+    """Names with HTML, control characters and other hostile text, in every place that takes a name."""
     sketch = Sketch(HOSTILE[0])
     scope = sketch.scope(HOSTILE[1])
     previous = sketch.node("leaf", "start")
@@ -308,7 +308,7 @@ def tangle() -> Build:
 
 @pytest.fixture
 def in_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is cut into columns."""
+    """No picture is split into columns."""
     monkeypatch.setattr(positions, "in_columns", lambda _description, layout: layout)
 
 
@@ -317,7 +317,7 @@ def in_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def opened(browser: Browser, tmp_path: Path) -> Iterator[Any]:
-    """Opens the text of a page from disk, in a browser that must ask nobody for anything and raise no error."""
+    """Opens the text of a page from the disk. The browser must send no request and raise no error."""
     context = browser.new_context(viewport={"width": 1100, "height": 900}, reduced_motion="reduce")
     context.set_default_timeout(5000)
     requests: list[str] = []

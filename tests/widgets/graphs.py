@@ -11,7 +11,7 @@ from nbgrad.widgets.description.schema import Description
 
 
 def texts(graph: nbgrad.AutogradGraph) -> list[str]:
-    """What the findings of a graph's picture say."""
+    """The texts of the findings in the picture of a graph."""
     return [problem["text"] for problem in describe(graph)["problems"]]
 
 
@@ -55,7 +55,7 @@ class Tied(nn.Module):
 
 
 def tied(steps: int = 3) -> Description:
-    """A few steps of training of such a module."""
+    """A few steps of training of a ``Tied`` module."""
     net = Tied()
     optimizer = nbgrad.optim.SGD(net.parameters(), lr=0.3)
     with nbgrad.AutogradGraph("tied") as graph:
@@ -68,7 +68,7 @@ def tied(steps: int = 3) -> Description:
 
 
 def recurrent(steps: int = 8) -> Description:
-    """One cell on one input after the other, each of them made just before it is read."""
+    """A recurrent cell that is called for each input in turn. Each input is made just before its call."""
     cell = nn.RNNCell(3, 4)
     with nbgrad.AutogradGraph("recurrent") as graph:
         state = nbgrad.tensor(torch.zeros(2, 4))
@@ -87,7 +87,7 @@ def unwatched() -> Description:
 
 
 def descent() -> Description:
-    """Three backwards from one number, whose gradient is always the same."""
+    """Three backwards of a loss that reads one number. The gradient of this number is always the same."""
     w = nbgrad.tensor(2.0, requires_grad=True)
     with nbgrad.AutogradGraph("descent") as graph:
         for _ in range(3):
@@ -99,7 +99,7 @@ def descent() -> Description:
 
 
 def shared(uses: int) -> Description:
-    """One number that so many ops take, each with another gradient."""
+    """A number that ``uses`` ops read, each with another gradient."""
     x = nbgrad.tensor(2.0, requires_grad=True)
     with nbgrad.AutogradGraph("shared") as graph:
         y = x * 1

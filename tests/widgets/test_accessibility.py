@@ -1,4 +1,4 @@
-"""What readers with a keyboard, a screen reader or a setting of their system get."""
+"""What the view offers to readers with a keyboard or a screen reader, and to those with a special system setting."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.rotated(4)]
 
 AXE = Path(view.STATIC).parent / "node_modules" / "axe-core" / "axe.min.js"
 
-# A rule on trial: it wants the words of a box in its name as they stand there, and they have their signs said in words.
+# This rule is experimental. It wants the visible text of a box in its name, but the name says signs such as × in words.
 CHECK = """async () => (await axe.run({ rules: { "label-content-name-mismatch": { enabled: false } } })).violations.map(
     ({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ html }) => html.slice(0, 160)).join(" | ")}`)"""
 
@@ -39,7 +39,7 @@ def found(tab: Page) -> list[str]:
 def test_a_checker_finds_nothing(opened: Any, scheme: str, setting: dict[str, Any]) -> None:
     described = graphs.trained(3, 2)
     content = page(lay_out(described, folding=folded_below(described, 1)), "checked")
-    # The page lets no other script in; the checker goes in before the policy is read.
+    # The page's policy allows no other script. So the checker stands before the policy in the page.
     tab = opened(content.replace("<title>", f"<script>{AXE.read_text(encoding='utf-8')}</script><title>", 1), scheme)
     tab.emulate_media(color_scheme=scheme, **setting)  # type: ignore[arg-type]  # one of those that are known
     assert found(tab) == []
@@ -121,7 +121,7 @@ def test_the_history_is_scrubbed_on_its_chart(opened: Any) -> None:
     expect(timeline).to_contain_text("backward 1, loss ")
     tab.mouse.move(box["x"] + box["width"] / 20, box["y"] + 8)
     tab.mouse.down()
-    tab.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 8)  # nearer to backward 11 than to the last, at 100
+    tab.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 8)  # backward 11 is nearer than the last one, 100
     tab.mouse.up()
     expect(timeline).to_contain_text("backward 11, loss ")
     expect(tab.locator(".nbg-root")).not_to_have_class(re.compile("nbg-levelled"))

@@ -56,7 +56,7 @@ def test_a_number_is_typed_into_a_page(opened: Any, tmp_path: Path) -> None:
     box(tab, "b").click()
     expect(tab.get_by_test_id("nbgrad-answer")).to_have_value("")
     expect(give(tab, "−4")).to_have_text("✓ right")  # as it is copied from a text
-    for _ in range(2):  # the steps write into the boxes, too
+    for _ in range(2):  # the backward steps write into the boxes, too
         tab.get_by_role("button", name="Steps").first.click()
     expect(box(tab, "a")).to_contain_text("∇ 7.005 ✓")
 

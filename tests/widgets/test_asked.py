@@ -27,7 +27,7 @@ SUFFIXES = ("svg", "json", "html", "txt", "dot")
 
 
 def chain(ask: Any = True, kind: type[nbgrad.AutogradGraph] = nbgrad.AutogradGraph) -> nbgrad.AutogradGraph:
-    """L = (a * b + c) * f, whose gradients 6.203, 4.3203, -2.0301 and 4.1117 nothing else in it is."""
+    """L = (a * b + c) * f. No other number in it equals one of its gradients 6.203, 4.3203, -2.0301 and 4.1117."""
     with kind(ask=ask) as graph:
         a, b, c, f = (nbgrad.tensor(one, requires_grad=True) for one in (-2.1281, -3.0555, -2.3907, -2.0301))
         d = a * b + c
@@ -41,7 +41,7 @@ SEEN = ("6.203", "4.32")
 
 
 def said(graph: nbgrad.AutogradGraph, folder: Path) -> str:
-    """All that the pictures of a graph say."""
+    """The whole text of the pictures of a graph."""
     for suffix in SUFFIXES:
         graph.save(folder / f"graph.{suffix}")
     return "".join((folder / f"graph.{suffix}").read_text("utf-8") for suffix in SUFFIXES)
@@ -219,7 +219,7 @@ def test_a_right_answer_leaves_no_question_and_equal_numbers_have_no_equal_seals
         w, v = nbgrad.ones(2, 2, requires_grad=True), nbgrad.ones(8, 9, requires_grad=True)
         z = nbgrad.tensor([0.0, 1.0], requires_grad=True)
         (w.sum() * 3 + v.sum() + z.sqrt().sum()).backward()
-    (asked,) = describe(graph)["questions"]  # v has too many numbers to be typed, and one of z is infinite
+    (asked,) = describe(graph)["questions"]  # v is too long for an answer, and one number of z's gradient is infinite
     assert asked["name"] == "w"
     assert len(set(asked["seals"])) == 4
     assert len(set(asked["offsets"])) == 1
@@ -244,5 +244,5 @@ def test_the_live_view_hands_an_answer_to_the_graph() -> None:
     view.put_away()
     del graph
     gc.collect()
-    assert holdings.asks is None  # the view holds no graph
+    assert holdings.asks is None  # the view does not keep the graph alive
     view.request = {"answer": {"name": "b", "shape": [], "numbers": [1.0]}, "count": 3}

@@ -1,4 +1,4 @@
-"""The bars in folded boxes: gradient norms of parameters, of iterations or of earlier backwards, and their words."""
+"""The bars in folded boxes show gradient norms of parameters, iterations or earlier backwards; and their texts."""
 
 import re
 from typing import Any

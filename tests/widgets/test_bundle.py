@@ -22,10 +22,10 @@ KERNELS = Path(exports.__file__).with_name("kernels.js")
 
 
 def test_it_is_small() -> None:
-    beside = view.STATIC / "page_run.js"  # in pages that are saved with what_if=True
+    beside = view.STATIC / "page_run.js"  # pages saved with what_if=True have this script
     assert beside.stat().st_size < 5_000
     assert SCRIPT.stat().st_size + beside.stat().st_size < 100_000
-    assert KERNELS.stat().st_size < 15_000  # in these pages, and in those of programs
+    assert KERNELS.stat().st_size < 15_000  # those pages and the pages of programs have these
     assert STYLE.stat().st_size < 28_000
 
 
@@ -45,7 +45,7 @@ def test_it_asks_nobody_for_anything() -> None:
 
 
 def test_the_licences_go_with_every_copy() -> None:
-    """The package has them as a file, and an exported page in the style sheet that it holds."""
+    """The package has the licences as a file. An exported page has them in its style sheet."""
     notice = LICENSES.read_text(encoding="utf-8")
     assert "d3-selection, d3-zoom" in notice
     assert "this permission notice appear in all copies" in notice

@@ -446,7 +446,7 @@ def test_a_constant_that_became_a_result_is_not_asked_for_its_grad() -> None:
 
 
 def test_a_negative_zero_is_written_as_a_zero() -> None:
-    """The product with a negative factor leaves one: a sign would say something of the gradient that is not so."""
+    """0 times a negative factor is -0. Its sign would say something wrong about the gradient."""
     with nbgrad.AutogradGraph() as graph:
         a = nbgrad.tensor(2.0, requires_grad=True)
         many = nbgrad.tensor([-1.0, 2.0, -3.0, 4.0, -5.0], requires_grad=True)

@@ -1,4 +1,4 @@
-"""What went wrong in an earlier backward of a loop, as a finding of the last one."""
+"""A problem in an earlier backward of a loop is a finding of the last backward."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from nbgrad.widgets.describe import describe
 def trained(
     loss: Callable[[nn.Sequential, int], nbgrad.Tensor], steps: int, lr: float = 0.1, history: int = 48
 ) -> list[str]:
-    """The findings after so many steps of a small network, whose ``loss`` knows the number of the step."""
+    """The findings after ``steps`` steps of a small network. Its ``loss`` gets the number of the step."""
     nbgrad.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
     optimizer = optim.SGD(net.parameters(), lr=lr)
@@ -28,19 +28,19 @@ def trained(
 
 
 def of_a_root(net: nn.Sequential, step: int) -> nbgrad.Tensor:
-    """A finite loss whose gradient is not, in the third step."""
+    """A loss that is finite. In the third step its gradient is not."""
     out: nbgrad.Tensor = net(nbgrad.ones(5, 3)).square()
     return (out * (step != 2)).sqrt().sum()
 
 
 def of_a_bad_number(net: nn.Sequential, step: int) -> nbgrad.Tensor:
-    """A loss that is NaN in the third step, because what is known is."""
+    """A loss that is NaN in the third step, because the target is NaN."""
     out: nbgrad.Tensor = net(nbgrad.ones(5, 3))
     return (out - (float("nan") if step == 2 else 1.0)).square().mean()
 
 
 def of_one_root_of_two_uses(net: nn.Sequential, step: int) -> nbgrad.Tensor:
-    """What is bad comes by one way alone, and goes on through what others have used."""
+    """The NaN comes from one of two losses. It flows on through ops that both losses use."""
     out: nbgrad.Tensor = net(nbgrad.ones(5, 3))
     distance = (out * (step != 2)).abs().sum(1).sqrt().sum()
     return distance + out.square().mean()

@@ -20,7 +20,7 @@ from tests.core.test_graph_comparison import run
 
 
 def decoded(data: bytes) -> list[tuple[Any, float]]:
-    """The images of a GIF: pixels of three bytes, and how many seconds each stands."""
+    """The images of a GIF: RGB pixels, and how many seconds each image is shown."""
     with Image.open(BytesIO(data)) as read:
         images = ImageSequence.Iterator(read)
         return [(np.asarray(image.convert("RGB")), image.info["duration"] / 1000) for image in images]
@@ -108,7 +108,7 @@ def test_a_browser_reads_every_image(browser: Any, tmp_path: Path) -> None:
     own = decoded(data)
     tab = browser.new_page()
     (tmp_path / "page.html").write_text("<title>a page from disk</title>")
-    tab.goto((tmp_path / "page.html").as_uri())  # what decodes is for pages that are trusted
+    tab.goto((tmp_path / "page.html").as_uri())  # only a trusted page has a decoder for images
     many, pixel = tab.evaluate(
         """async (data) => {
             const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));

@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 ROWS = torch.ones(16, 4)
 
 ALIVE: list[Any] = []
-"""The modules, optimizers and leaves of a scene: a graph names and judges those that still exist."""
+"""The modules, optimizers and leaves of a scene. They stay alive here: a graph judges only those that still exist."""
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def kept(one: _T) -> _T:
 
 
 class Plain(nn.Module):
-    """A layer in a list of Python's."""
+    """A module with a layer in a plain Python list."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ def mlp() -> nn.Sequential:
 
 
 def broken(run: Callable[[], object]) -> nbgrad.AutogradGraph:
-    """The graph of a cell that ``run`` ends with an error."""
+    """The graph of a cell. ``run`` ends the cell with an error."""
     with nbgrad.AutogradGraph() as graph:
         try:
             run()

@@ -23,7 +23,7 @@ from tests.widgets import graphs
 
 
 def trained(net: Callable[[nbgrad.Tensor], nbgrad.Tensor], *shape: int, tokens: bool = False) -> Description:
-    """The graph of one backward; its numbers are the same in each run."""
+    """The graph of one backward. All runs of it have the same numbers."""
     torch.manual_seed(0)
     x = nbgrad.tensor(torch.randint(0, 9, shape) if tokens else torch.randn(shape))
     with nbgrad.AutogradGraph("net") as graph:
@@ -38,7 +38,7 @@ def mlp(depth: int) -> Description:
 
 
 def encoder(layers: int, *, dropout: float = 0.0, embedded: bool = True, bad: int | None = None) -> Description:
-    """A transformer; in that of the layers which is ``bad`` a weight is NaN."""
+    """A transformer. One weight of the layer ``bad`` is NaN."""
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=dropout, batch_first=True)
     net = nn.TransformerEncoder(layer, layers)
     if bad is not None:
@@ -49,7 +49,7 @@ def encoder(layers: int, *, dropout: float = 0.0, embedded: bool = True, bad: in
 
 
 class Residual(nn.Module):
-    """Two convolutions and a way around them."""
+    """Two convolutions with a skip connection."""
 
     def __init__(self, taken: int, made: int) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ def by_hand(ops: int) -> Description:
 
 
 def uneven(at: int) -> bool:
-    """One of two, in a sequence in which nothing comes three times in a row: there is no loop to be folded."""
+    """One of two kinds, in a sequence in which nothing comes three times in a row, so that no loop is folded."""
     return at.bit_count() % 2 == 1
 
 
@@ -186,7 +186,7 @@ def test_modules_are_folded_that_are_no_repetition() -> None:
 
 
 class Block(nn.Module):
-    """Two layers, of a width of their own."""
+    """Two layers. Each block has another width."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -233,7 +233,7 @@ def test_edges_from_one_module_to_another_run_beside_each_other(direction: Any, 
 
 
 class Scaled(nn.Module):
-    """An LSTM cell on twice its input: two ops, so that there is a frame around them."""
+    """An LSTM cell on twice its input: the module runs two ops, so it has a frame."""
 
     def __init__(self, taken: int, width: int) -> None:
         super().__init__()
@@ -403,7 +403,7 @@ def test_what_a_module_makes_on_its_way_is_inside_of_it() -> None:
 
 
 class Flat(nn.Module):
-    """A layer of so many ops of its own, and a linear layer."""
+    """A layer that runs ``ops`` ops itself, and a linear layer."""
 
     def __init__(self, ops: int) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ def view(tab: Page) -> Locator:
 
 
 def node(tab: Page, title: str) -> Locator:
-    starts = (f'[aria-label^="{title}, "]', f'[aria-label^="{title} · "]')  # alone, or with the module that it is
+    starts = (f'[aria-label^="{title}, "]', f'[aria-label^="{title} · "]')  # with or without the module that the box is
     return tab.locator(f"[data-testid=nbgrad-node]:is({', '.join(starts)})")
 
 
@@ -51,7 +51,7 @@ def test_both_directions_are_one_picture(opened: Any) -> None:
     assert tab.locator(".nbg-label:not(.nbg-back-label)").evaluate_all("all => all.map(e => e.textContent)") == [
         edge["label"] for edge in drawn if edge["mismatch"]
     ], "what no box says"
-    expect(tab.locator(".nbg-back-label")).to_have_count(1)  # where the shapes differ
+    expect(tab.locator(".nbg-back-label")).to_have_count(1)  # the shapes of value and gradient differ on one edge
     expect(tab.locator(".nbg-mismatch .nbg-back-label, .nbg-mismatch title").first).to_contain_text("gradient of shape")
 
     tab.get_by_test_id("nbgrad-forward").click()
@@ -145,7 +145,7 @@ def test_the_backward_is_walked_step_by_step(opened: Any) -> None:
     tab.keyboard.press("Enter")
     expect(tab.locator(".nbg-chosen")).to_have_count(1)
     tab.keyboard.press("s")
-    expect(tab.locator(".nbg-chosen, .nbg-on")).to_have_count(0)  # it is no part of the walk
+    expect(tab.locator(".nbg-chosen, .nbg-on")).to_have_count(0)  # the selection is no part of the walk
     player, slider = tab.get_by_test_id("nbgrad-player"), tab.get_by_test_id("nbgrad-step")
     expect(slider).to_be_focused()
     expect(details(tab).locator("h3")).to_have_text("∇ loss = cross_entropy")
@@ -167,7 +167,7 @@ def test_the_backward_is_walked_step_by_step(opened: Any) -> None:
         const [one, stage] = [e, e.closest('.nbg-stage')].map(one => one.getBoundingClientRect());
         return one.top < stage.bottom && one.bottom > stage.top;
     }"""
-    leads_to = tab.locator(".nbg-node.nbg-done", has_text="linear").nth(1)  # the layer before; the other is far away
+    leads_to = tab.locator(".nbg-node.nbg-done", has_text="linear").nth(1)  # the nearer of the two layers
     assert leads_to.evaluate(inside)
     assert tab.locator(".nbg-node.nbg-current").evaluate(inside)
     screenshot(tab, "view_steps")
@@ -284,7 +284,7 @@ def test_of_other_boxes_than_the_root_an_earlier_frame_shows_no_value(opened: An
     tab.get_by_test_id("nbgrad-history").click()
     tab.keyboard.press("ArrowLeft")
     expect(w).not_to_contain_text("value ")
-    expect(w).to_contain_text("not kept")  # the box keeps the room
+    expect(w).to_contain_text("not kept")  # so that the box keeps its size
     expect(w).not_to_have_attribute("aria-label", re.compile("value "))
     w.click()
     expect(details(tab)).to_contain_text("of the last backward")
@@ -412,7 +412,7 @@ def test_a_verdict_leads_to_the_folded_box_that_its_module_is_in(opened: Any) ->
     for closed, box in ((inner, "1 (Sequential)"), (outer, "Sequential")):
         folding = Folding(frozenset({closed["id"]}))
         for picture in (lay_out(described, folding=folding), {**lay_out(described), "folded": [closed["id"]]}):
-            tab = opened(page(picture, "folded"))  # by the kernel, and in the page
+            tab = opened(page(picture, "folded"))  # folded by the kernel, and folded in the page
             tab.get_by_test_id("nbgrad-findings").click()
             details(tab).get_by_role("button", name=wanted).click()
             expect(details(tab).locator("h3")).to_have_text(box)
@@ -614,7 +614,7 @@ def test_what_is_inside_folded_modules_is_found_there(opened: Any, by_hand: bool
     expect(found).to_have_text("1 found, 1 in folded modules")
     expect(tab.locator(".nbg-match.nbg-folded")).to_have_count(1)
     search.press("Enter")
-    # In the page it is unfolded; what a kernel folded nobody unfolds here.
+    # A click in the page unfolds what the page folded. Here nobody unfolds what a kernel folded.
     expect(details(tab).locator("h3")).to_have_text("weight" if by_hand else re.compile("Block"))
     search.fill("nothing of this name")
     expect(found).to_have_text("0 found")
@@ -920,8 +920,8 @@ def test_the_curves_are_those_of_the_svg(opened: Any, direction: Any, monkeypatc
         picture = lay_out(description, direction=direction)
         ours, theirs = drawn(picture, tab := opened(page(picture, "curves")))
         assert len(ours) > 20
-        assert theirs == pytest.approx(ours, abs=0.11)  # a half is rounded down there, or up
+        assert theirs == pytest.approx(ours, abs=0.11)  # one side rounds a half down, the other up
         for size in ("TIP_LENGTH", "TIP_SIDE"):
-            with monkeypatch.context() as patch:  # the tester is tested
+            with monkeypatch.context() as patch:  # does this test notice a change?
                 patch.setattr(curves, size, getattr(curves, size) + 0.5)
                 assert drawn(picture, tab)[0] != pytest.approx(theirs, abs=0.11)

@@ -1,4 +1,4 @@
-"""Functions between layers are part of what repeats: one box shows a model whose forward is a loop."""
+"""Function calls between layers belong to a repetition: one box shows all rounds of a loop in a forward."""
 
 from collections.abc import Callable
 from typing import Any
@@ -76,7 +76,7 @@ def test_functions_alone_are_no_run() -> None:
 
 
 class Skipping(nn.Module):
-    """Layers of which the second half also take what was made half the way before."""
+    """Layers with skip connections: the second half of them also read results of the first half."""
 
     def __init__(self, many: int) -> None:
         super().__init__()

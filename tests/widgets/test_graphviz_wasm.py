@@ -15,7 +15,7 @@ from nbgrad.widgets.layout import graphviz_wasm
 from nbgrad.widgets.layout.graphviz_wasm import EngineError, EngineMissing, LayoutTimeout, run_graphviz
 
 SMALL = "digraph { a -> b [id=e0]; subgraph cluster_s { label=x; b -> c } }"
-# `ortho` routes of a dense graph take minutes: a stand-in for whatever makes graphviz hang.
+# `ortho` routes of a dense graph take minutes. They stand in for anything that makes graphviz hang.
 ENDLESS = "digraph { splines=ortho;" + ";".join(f"n{i}->n{i * 7 % 600};n{i}->n{i * 13 % 600}" for i in range(600)) + "}"
 
 
@@ -40,7 +40,7 @@ def test_the_same_graph_gives_the_same_answer_in_another_process() -> None:
 
 @pytest.mark.rotated(4)
 def test_a_process_that_has_drawn_ends_without_a_word() -> None:
-    """The compiled core keeps more alive until the interpreter ends than the plain one."""
+    """The compiled core keeps more objects alive until the interpreter ends than the plain core."""
     program = """
 import nbgrad
 from nbgrad.widgets.layout.graphviz_wasm import run_graphviz
@@ -55,7 +55,7 @@ run_graphviz("digraph { a }")
 
 
 def test_it_stops_in_time_and_works_again() -> None:
-    run_graphviz(SMALL)  # compiled before the clock starts
+    run_graphviz(SMALL)  # so that the module is compiled before the clock starts
     with pytest.raises(LayoutTimeout, match=r"stopped after 0\.3 s"):
         run_graphviz(ENDLESS, seconds=0.3)  # alone it would take longer than a test may
     assert "a" in names(run_graphviz(SMALL))
@@ -66,11 +66,11 @@ def test_an_early_alarm_never_stops_the_next_layout() -> None:
     begin = time.monotonic()
     run_graphviz(SMALL)
     limit = 10 * (time.monotonic() - begin)
-    for _ in range(20):  # the alarms of the first ones come while the last ones run
+    for _ in range(20):  # the alarms of the first layouts are due while the last ones run
         begin = time.monotonic()
         try:
             assert "a" in names(run_graphviz(SMALL, seconds=limit))
-        except LayoutTimeout:  # on a busy machine its own alarm may be due
+        except LayoutTimeout:  # on a busy machine the layout's own alarm may be due
             assert time.monotonic() - begin >= limit
 
 
@@ -78,7 +78,7 @@ def test_an_early_alarm_never_stops_the_next_layout() -> None:
 def test_an_alarm_that_an_interrupt_has_left_never_stops_the_next_layout(
     hit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C as the alarm is set, or before it is cancelled: it rings while the next layout runs."""
+    """Ctrl-C comes while the alarm is set, or before it is cancelled. The alarm then rings during the next layout."""
 
     class Alarm(threading.Timer):
         def start(self) -> None:

@@ -34,7 +34,7 @@ def leaf(*shape: int) -> nbgrad.Tensor:
     return nbgrad.tensor(torch.ones(shape), requires_grad=True)
 
 
-# What there is much of.
+# Programs with many of one thing.
 
 
 def ops(many: int) -> object:
@@ -246,12 +246,12 @@ MUCH = [
 
 
 def asked(shape: Description) -> str:
-    """What graphviz is asked of a description."""
+    """The dot source of a description, which graphviz gets."""
     return dot_source(shape, "TB", Sizes.of(shape))
 
 
 def questions(folder: Path) -> dict[str, Callable[[AutogradGraph], object]]:
-    """What a graph is asked; how it is folded at first is asked apart, for that looks at as many foldings as levels."""
+    """The questions that a graph is asked. The first folding is separate: it tries one folding for each level."""
     found: dict[str, Callable[[AutogradGraph], object]] = {
         "outline": outline,
         "describe": describe,
@@ -288,10 +288,10 @@ def test_twice_as_much_takes_twice_as_long(much: Callable[[int], object], tmp_pa
         counts.setdefault("close", []).append(lines(lambda graph=graph: graph.__exit__(None, None, None)))
         if size == SIZE:
             for ask in questions(tmp_path).values():
-                ask(graph)  # what is computed once is not counted
+                ask(graph)  # results that are computed only once do not count
         for name, ask in questions(tmp_path).items():
             counts.setdefault(name, []).append(lines(lambda ask=ask, graph=graph: ask(graph)))
-    if nbgrad.compiled():  # compiled code has no lines that could be counted
+    if nbgrad.compiled():  # no lines of compiled code can be counted
         del counts["record"], counts["close"]
     grown = {name: (large - middle) / max(middle - small, 500) for name, (small, middle, large) in counts.items()}
     assert {name: round(by, 1) for name, by in grown.items() if by > MOST} == {}

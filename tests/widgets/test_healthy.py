@@ -103,7 +103,7 @@ def transformer(steps: int = 2) -> Loop:
 
 
 def lstm(steps: int = 2) -> Loop:
-    """Truncated backward through time: the state goes on, without its history."""
+    """Truncated backpropagation through time: the state is kept, but detached from its history."""
     net, read = nn.LSTM(3, 8, num_layers=2, batch_first=True), nn.Linear(8, 1)
     optimizer = optim.RMSprop([*net.parameters(), *read.parameters()], lr=1e-3)
     state = None
@@ -120,7 +120,7 @@ def lstm(steps: int = 2) -> Loop:
 
 
 def gan(steps: int = 2) -> Loop:
-    """Two networks and two optimizers; what one learns from gives the other a gradient that nobody uses."""
+    """Two networks, each with its own optimizer. The loss of one also gives the other gradients that nobody uses."""
     maker = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 2))
     judge = nn.Sequential(nn.Linear(2, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))
     making = optim.Adam(maker.parameters(), lr=1e-3, betas=(0.5, 0.9))

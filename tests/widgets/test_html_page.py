@@ -115,7 +115,7 @@ def test_pan_and_zoom_move_the_picture_and_fit_restores_it(opened: Any, mlp: Des
     tab.mouse.up()
     panned = transform(tab)
     assert panned != fitted
-    tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)  # where the map does not lie over it
+    tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)  # a point that the map does not cover
     tab.mouse.wheel(0, -300)
     expect(tab.locator(".nbg-stage > g")).not_to_have_attribute("transform", panned or "")
     tab.get_by_role("button", name="Zoom in").click()
@@ -142,7 +142,7 @@ def test_in_a_narrow_view_the_panel_covers_no_chosen_node(opened: Any, mlp: Desc
 def test_the_keyboard_alone_is_enough(opened: Any, small: Description) -> None:
     tab = opened(page(lay_out(small), "small"))
     tab.get_by_test_id("nbgrad-fit").focus()
-    tab.keyboard.press("Tab")  # after the tools, the graph
+    tab.keyboard.press("Tab")  # the graph comes after the tools
     expect(node(tab, "n0")).to_be_focused()
     tab.keyboard.press("ArrowDown")
     expect(tab.get_by_test_id("nbgrad-mark")).to_be_focused()
@@ -186,7 +186,7 @@ def test_hovering_shows_the_neighbours(opened: Any, mlp: Description) -> None:
     tab = opened(page(lay_out(mlp), "mlp"))
     tab.get_by_test_id("nbgrad-fit").click()
     node(tab, "n4").hover()
-    expect(tab.locator(".nbg-node.nbg-on")).to_have_count(4)  # itself, what it takes, who takes it
+    expect(tab.locator(".nbg-node.nbg-on")).to_have_count(4)  # the node itself, its inputs, and its reader
     expect(tab.locator(".nbg-edge.nbg-on")).to_have_count(3)
     tab.mouse.move(2, 2)
     expect(tab.locator(".nbg-on")).to_have_count(0)
@@ -271,7 +271,7 @@ window.listeners = listeners;
 
 
 def notebook(picture: Picture) -> str:
-    """Imitate a cell's outputs, with the module's default export under a name of its own."""
+    """Imitate the outputs of a cell: the default export of the module gets a name of its own."""
     from nbgrad.widgets.view import STATIC
 
     script = (STATIC / "graph.js").read_text(encoding="utf-8")
@@ -403,7 +403,7 @@ def test_on_paper_the_whole_picture_is_on_one_page(opened: Any, stack: Any) -> N
     for direction in ("TB", "LR"):
         tab = opened(page(lay_out(stack(60), direction=direction, folding=Folding()), "paper"))
         node(tab, tab.locator(".nbg-root").get_attribute("data-node-id") or "").click()
-        tab.set_viewport_size({"width": 718, "height": 1047})  # what A4 has within its margins
+        tab.set_viewport_size({"width": 718, "height": 1047})  # the size of A4 within its margins
         tab.emulate_media(media="print")
         assert tab.locator(".nbg-stage > g").evaluate(INSIDE)
         assert tab.locator(".nbg-stage").evaluate("e => e.getBoundingClientRect().bottom <= innerHeight")
@@ -480,7 +480,7 @@ def test_a_run_of_calls_opens_in_a_page_without_a_kernel(opened: Any) -> None:
     expect(tab.locator(".nbg-root")).to_be_in_viewport()
     assert tab.evaluate("location.hash") == ""
     folded.locator(".nbg-fold").click()
-    expect(folded).to_have_count(12)  # each by itself
+    expect(folded).to_have_count(12)  # every block by itself
     folded.filter(has_text="blocks.0 ").locator(".nbg-fold").click()
     expect(folded).to_have_count(11)
     expect(nodes.filter(has_text="gelu")).to_have_count(1)

@@ -23,7 +23,7 @@ def found(loss: Callable[[nbgrad.Tensor], nbgrad.Tensor], size: int = 3) -> list
     return [problem["text"] for problem in describe(graph)["problems"]]
 
 
-TWICE = "takes scores and makes probabilities of them itself, but it is given those of"
+TWICE = "takes scores and makes probabilities of them itself, but it is given the probabilities of"
 LOGS = "nll_loss takes log-probabilities, "
 
 

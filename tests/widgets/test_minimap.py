@@ -36,7 +36,7 @@ def large(opened: Any, scheme: str = "light") -> Page:
 
 
 def window(tab: Page) -> list[float]:
-    """The window that the map shows: its left and upper end, its width and its height."""
+    """The window in the map: its left and upper edges, its width and its height."""
     rect = tab.locator(".nbg-minimap-window")
     return [float(rect.get_attribute(name) or "nan") for name in ("x", "y", "width", "height")]
 

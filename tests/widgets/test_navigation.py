@@ -1,4 +1,4 @@
-"""Where the reader looks after each click: what was clicked stays in sight, and no click throws anybody elsewhere."""
+"""The part of the picture that the reader sees after each click: the clicked box stays in sight, and nothing jumps."""
 
 import base64
 import re
@@ -44,7 +44,7 @@ def test_a_module_that_the_kernel_unfolds_stays_in_sight(opened: Any, stack: Any
         group.dblclick()
     else:
         group.focus()
-        before = middle(group)  # the focus may have brought it into sight
+        before = middle(group)  # the focus may have scrolled the box into sight
         tab.keyboard.press(key)
     (asked,) = tab.evaluate("window.asked")
     folding = chosen.toggled(outline, asked["toggle"], NODES)
@@ -90,7 +90,7 @@ def test_the_panel_of_the_first_click_takes_no_second_one(opened: Any) -> None:
     tab.mouse.down()
     tab.mouse.move(stage["x"] + 6 + (stage["x"] + stage["width"] - 120 - x), stage["y"] + 6, steps=3)
     tab.mouse.up()
-    group.dblclick()  # where the panel is to be
+    group.dblclick()  # the click is where the panel will be
     assert tab.evaluate("window.asked.length") == 1
 
 
@@ -143,7 +143,7 @@ CELL = "<!DOCTYPE html><meta charset='utf-8'><body style='margin:0'><div id='abo
 
 
 def cell(picture: Any, *, inside: str = "") -> str:
-    """A page that scrolls, with a picture in it; in a part that scrolls, and has these styles."""
+    """A page that scrolls, with a picture. With ``inside`` it is in a part that scrolls too and has these styles."""
     tail = "<div style='height:900px'></div></body>"
     around = f"<div id='part' style='overflow:auto;{inside}'><div style='overflow-x:auto'>" if inside else "<div><div>"
     return f"{CELL}{around}{fragment(picture)}</div></div>{tail}{runtime()}"
@@ -198,7 +198,7 @@ def test_the_wheel_scrolls_the_page_and_says_how_to_zoom(opened: Any) -> None:
     alone.locator(".nbg-stage").hover(position={"x": 5, "y": 150})
     before = alone.evaluate(scale)
     alone.mouse.wheel(0, 90)
-    alone.wait_for_function(f"before => ({scale})() !== before", arg=before)  # nothing else would scroll
+    alone.wait_for_function(f"before => ({scale})() !== before", arg=before)  # the page itself cannot scroll
 
 
 def test_banners_say_what_matters_first_in_its_colour(opened: Any) -> None:
@@ -206,7 +206,7 @@ def test_banners_say_what_matters_first_in_its_colour(opened: Any) -> None:
     error = tab.get_by_test_id("nbgrad-error")
     expect(error).to_contain_text("The cell stopped here: matmul raised RuntimeError")
     expect(error).to_have_css("white-space-collapse", "preserve-breaks")
-    expect(tab.get_by_test_id("nbgrad-top-finding")).to_have_count(0)  # it would say the same
+    expect(tab.get_by_test_id("nbgrad-top-finding")).to_have_count(0)  # the finding would repeat the error
     red = error.evaluate("e => getComputedStyle(e).backgroundColor")
     tab = opened(page(lay_out(graphs.broken()), "broken"))
     top = tab.get_by_test_id("nbgrad-top-finding")
@@ -358,7 +358,7 @@ def test_the_formula_of_a_step_says_the_names_of_the_cell(opened: Any) -> None:
     for _ in range(2):
         tab.get_by_test_id("nbgrad-next").click()
     expect(panel).to_contain_text("gradient of w, the input “b”")
-    # The letters of the rule are not those of the cell, which has an x of its own.
+    # The rule has its own letters. They differ from the names in the cell, which also has an x.
     expect(tab.get_by_test_id("nbgrad-where")).to_have_text("Here a is x, b is w, y¯ is the gradient that comes in.")
     tab.locator(".nbg-node", has_text="tanh").click()
     expect(tab.get_by_test_id("nbgrad-where")).to_have_text(
@@ -401,7 +401,7 @@ def test_a_click_among_300_boxes_is_answered_at_once(opened: Any, stack: Any) ->
     stage = tab.locator(".nbg-stage")
     width = stage.evaluate("e => e.clientWidth")
     session = tab.context.new_cdp_session(tab)
-    session.send("Performance.enable", {"timeDomain": "threadTicks"})  # not the time in which the machine does others
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})  # without the time of other processes
 
     def worked() -> float:
         metrics = session.send("Performance.getMetrics")["metrics"]
@@ -434,7 +434,7 @@ def test_one_finger_scrolls_the_page_and_two_move_the_picture(browser: Browser, 
         session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": at})
 
     touch("touchStart", (100, 150))
-    expect(hint).not_to_have_class(re.compile("nbg-shown"))  # a tap says nothing
+    expect(hint).not_to_have_class(re.compile("nbg-shown"))  # a tap shows no hint
     touch("touchMove", (100, 120))
     expect(hint).to_contain_text("Two fingers")
     touch("touchEnd")

@@ -1,4 +1,4 @@
-"""An output needs the packages of its own kind alone; one that is missing or broken costs that one, with a sentence."""
+"""Each output needs only its own packages. If one is missing or broken, only that output fails, with a message."""
 
 import importlib.abc
 import shutil
@@ -36,20 +36,20 @@ COSTS = {
     "anywidget": {"live"},
     "ipywidgets": {"live"},
 }
-"""What each package costs: kinds of files, the picture under a cell, the live one, and the bitmap in the first."""
+"""The outputs that need each package: kinds of files, the picture under a cell, the live picture, or its bitmap."""
 
 PIP = {"PIL": "pillow"}
-"""What pip calls a package that Python calls otherwise."""
+"""pip's name of a package, if Python imports it under another name."""
 
 HARM = ("missing", "breaks on import", "breaks when it is called")
 
 
 class Panic(BaseException):
-    """What a package written in Rust raises where it is broken."""
+    """An exception as a broken package in Rust raises it."""
 
 
 class Harm(importlib.abc.MetaPathFinder):
-    """Finds a package that is missing or broken in the place of one that is well."""
+    """Finds a missing or broken package instead of the working one."""
 
     def __init__(self, package: str, harm: str) -> None:
         self.package, self.harm = package, harm
@@ -107,7 +107,7 @@ def harmed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
             one.cache_clear()
 
     yield harm
-    for name in imported():  # what was imported meanwhile; what was there before comes back
+    for name in imported():  # these modules were imported meanwhile; the earlier ones come back
         del sys.modules[name]
     for one in caches:
         one.cache_clear()
@@ -301,7 +301,7 @@ def test_damaged_fingerprints_are_a_reason_to_run_plain(tmp_path: Path, text: by
 
 
 class Mute:
-    """What cannot say what it is."""
+    """An object without a text: ``str`` and ``repr`` raise."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")

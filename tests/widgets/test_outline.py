@@ -1,4 +1,4 @@
-"""The outline of a graph: all of it for folding, and of the rest as much as is drawn."""
+"""The outline of a graph: for folding it has the whole graph; details it has only for what is drawn."""
 
 import gc
 import json
@@ -26,7 +26,7 @@ from tests.widgets.test_first_look import uneven
 
 
 def varied() -> nbgrad.AutogradGraph:
-    """Tensors of few and of many values, of one and of none, with the reductions of each; complex, half, and NaN."""
+    """Tensors with many, few, one and no numbers, and reductions of them; also complex and half numbers, and NaN."""
     with nbgrad.AutogradGraph("varied") as graph:
         small, large = (nbgrad.tensor(torch.randn(*shape), requires_grad=True) for shape in ((4, 3), (16, 20)))
         row, column = (nbgrad.tensor(torch.randn(*shape), requires_grad=True) for shape in ((3,), (16, 1)))
@@ -104,7 +104,7 @@ def test_only_the_shelves_of_what_is_drawn_are_opened(monkeypatch: pytest.Monkey
 
 def test_the_runs_of_an_outline_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     light = outline(chain(10, 30))
-    monkeypatch.setattr(repeats, "_Calls", None)  # what says whether two modules are alike
+    monkeypatch.setattr(repeats, "_Calls", None)  # the class that finds out whether two modules are alike
     for one in (light, Outline.taken_out(light.put_away())):
         drawable(one, 20, first_folding(one, 20).toggled(one, ["s4"], 20))
     with pytest.raises(TypeError):
@@ -177,7 +177,7 @@ def test_few_values_are_kept_and_of_many_what_is_seen_of_them() -> None:
 )
 def test_statistics_that_were_put_away_are_the_same(data: torch.Tensor) -> None:
     stats = summarise(data)
-    assert repr(outlines._unpacked(outlines._packed(stats))) == repr(stats)  # repr: a NaN is no NaN
+    assert repr(outlines._unpacked(outlines._packed(stats))) == repr(stats)  # compared as text: NaN does not equal NaN
     assert outlines._unpacked(outlines._packed(Stats((2,), 5.0))) == Stats((2,), 5.0), (
         "of which the norm alone is known"
     )

@@ -41,7 +41,7 @@ def recorded() -> tuple[Net, nbgrad.AutogradGraph, nbgrad.Tensor, nbgrad.Tensor]
 
 
 def levels(graph: nbgrad.AutogradGraph, key: str = "own0") -> dict[str, float]:
-    """The levels of an overlay by the names of the boxes, with the shapes of those that share one."""
+    """The levels of an overlay by the names of the boxes. If boxes share a name, the shape is added."""
     nodes: list[Node] = describe(graph)["nodes"]
     return {" ".join(node["label"][:2]): node["levels"][key] for node in nodes if key in node["levels"]}
 

@@ -19,7 +19,7 @@ from tests.widgets.test_overlays import recorded
 
 
 def codes(graph: AutogradGraph) -> dict[str, str]:
-    """What the code calls the tensors, by the names and shapes of their boxes."""
+    """The names of the tensors in the code, by the names and shapes of their boxes."""
     return {
         " ".join(node["label"][:2]): row["text"]
         for node in describe(graph)["nodes"]
@@ -54,7 +54,7 @@ def test_modules_of_torch_and_names_that_are_no_python() -> None:
 
 
 class Unhashable:
-    """Has parameters, as a module has, and cannot be a key."""
+    """Has parameters like a module, but cannot be hashed."""
 
     __hash__ = None  # type: ignore[assignment]
     named_parameters = dict

@@ -24,13 +24,13 @@ def chunk(name: bytes, data: bytes) -> bytes:
 
 
 def guess(method: int, a: int, b: int, c: int) -> int:
-    """What the PNG specification guesses a byte to be."""
+    """The prediction of a byte by a filter of the PNG specification."""
     nearest = min((a, b, c), key=lambda one: abs(a + b - c - one))
     return (0, a, b, (a + b) // 2, nearest)[method]
 
 
 def written(pixels: Pixels) -> bytes:
-    """A PNG whose rows take turns with all ways to guess."""
+    """A PNG whose rows use all filters in turn."""
     height, width, _ = pixels.shape
     above, rows = [0] * (4 * width + 4), b""
     for y, row in enumerate(pixels.reshape(height, -1).tolist()):
@@ -86,7 +86,7 @@ def test_of_more_colours_the_rare_ones_become_the_next_to_them() -> None:
 
 
 def test_a_rare_colour_far_from_all_others_stays() -> None:
-    """The corners of the card are transparent: few pixels, but dark ones would be seen."""
+    """The corners of the card are transparent. They have few pixels, but a reader would see it if these became dark."""
     chance = np.random.default_rng(0)
     opaque = chance.integers(0, 256, (400, 4), dtype=np.uint8)
     opaque[:, 3] = 255

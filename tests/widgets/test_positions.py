@@ -40,7 +40,7 @@ def inside(box: Box, outer: Box) -> bool:
 
 
 def assert_sound(picture: Picture) -> None:
-    """Each thing has a place, boxes are apart, ops hold their rows and scopes what is theirs."""
+    """Everything has a position, boxes do not overlap, and ops and scopes enclose their parts."""
     description, where = picture["description"], picture["layout"]
     marked = [edge for edge in description["edges"] if edge["reduction"]]
     whole: Box = {"x": 0, "y": 0, "width": where["width"], "height": where["height"]}
@@ -228,7 +228,7 @@ def test_one_scope_around_everything_is_not_folded_into_one_box(flat: Any) -> No
 
 
 def unfolded(description: Description, *labels: str, limit: int = NODES) -> tuple[Description, Folding]:
-    """What is drawn after a double click on each of these, one after the other."""
+    """The drawing after a double click on each of these boxes in turn."""
     folding = first_folding(description, limit)
     for label in labels:
         (scope,) = [scope["id"] for scope in description["scopes"] if scope["label"] == label]
@@ -237,7 +237,7 @@ def unfolded(description: Description, *labels: str, limit: int = NODES) -> tupl
 
 
 def modules(*sizes: int, build: Any) -> Description:
-    """Modules of so many ops each, after a leaf."""
+    """Modules after a leaf. ``sizes`` are their numbers of ops."""
     description: Description = build(sum(sizes))
     homes = [f"s{module}" for module, size in enumerate(sizes) for _ in range(size)]
     description["scopes"] = [
@@ -335,7 +335,7 @@ def test_a_tangle_that_would_take_minutes_is_drawn_in_part(tangle: Any) -> None:
 
 
 def slow_above(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let graphviz take too long for more than so many nodes."""
+    """Make graphviz time out for more than ``nodes`` nodes."""
     run = positions.run_graphviz
 
     def slow(source: str, *, seconds: float) -> str:
@@ -352,7 +352,7 @@ def test_after_a_timeout_what_was_unfolded_stays_so(flat: Any, monkeypatch: pyte
     _, folding = unfolded(description, "part.1")
     folding = Folding(
         closed=frozenset({"s0", "s8", "s9", "s10"}), asked=folding.asked
-    )  # what else the reader has unfolded before
+    )  # the reader has also unfolded other modules before
     drawn = lay_out(description, folding=folding)["description"]
     assert sum(node["scope"] == "s1" for node in drawn["nodes"]) == 60
     assert {"s0", "s8", "s9", "s10"} <= {scope for node in drawn["nodes"] for scope in node["holds"]}, (

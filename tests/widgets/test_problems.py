@@ -13,7 +13,7 @@ from nbgrad.widgets.describe import describe
 
 
 def found(run: Callable[[], nbgrad.Tensor]) -> list[str]:
-    """The findings of a graph of ``run`` and the backward of its sum."""
+    """The findings of a graph that has ``run`` and the backward of its sum."""
     with nbgrad.AutogradGraph() as graph:
         run().sum().backward()
     return [problem["text"] for problem in describe(graph)["problems"]]
@@ -80,7 +80,7 @@ def test_the_rule_in_which_a_nan_begins_is_told_by_the_name_that_the_user_gave_t
 
 
 class Masked(nn.Module):
-    """A layer that is given a mask, which may be of all."""
+    """A layer with a mask. The mask may cover everything."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ def test_a_nan_that_reached_everything_is_one_finding(later: bool) -> None:
 
 
 class Cut(nbgrad.nn.Module):
-    """Two layers, of which one is cut off: by detach(), or because no_grad() holds."""
+    """Two layers. One is cut off, by detach() or inside no_grad()."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ def test_what_learns_from_another_loss_is_not_said_to_have_no_gradient() -> None
 
 @pytest.mark.parametrize("learns", [False, True])
 def test_a_network_that_is_looked_at_inside_no_grad_is_not_accused_if_no_optimizer_holds_it(learns: bool) -> None:
-    """As the target of Q-learning is not, until it is copied."""
+    """In Q-learning the target network is used like this until it is copied."""
     net, target = nn.Linear(2, 1), nn.Linear(2, 1)
     optimizer = optim.SGD([*net.parameters(), *(target.parameters() if learns else ())], lr=0.1)
     with nbgrad.AutogradGraph() as graph:
@@ -220,7 +220,7 @@ def test_a_frozen_parameter_that_is_a_mask_is_meant() -> None:
 
 
 def _stepped(run: Callable[[nn.Sequential], nbgrad.Tensor], steps: int = 1, width: int = 3) -> list[str]:
-    """The findings after so many steps of a network whose loss is that of ``run``."""
+    """The findings after ``steps`` steps of a network. ``run`` computes its loss."""
     net = nn.Sequential(nn.Linear(3, width), nn.Tanh(), nn.Linear(width, 1))
     optimizer = optim.SGD(net.parameters(), lr=0.1)
     with nbgrad.AutogradGraph() as graph:
@@ -284,7 +284,7 @@ def test_where_a_path_was_cut_off_is_lit_for_what_is_not_drawn(end: str, steps: 
 
 
 def test_a_network_that_is_cut_off_on_purpose_is_not_accused_if_no_optimizer_holds_it() -> None:
-    """As the target of Q-learning, which is a copy that is made anew now and then."""
+    """The target of Q-learning is such a network: a copy that is renewed now and then."""
     learns, target = nn.Linear(3, 2), nn.Linear(3, 2)
     optimizer = optim.SGD(learns.parameters(), lr=0.1)
     with nbgrad.AutogradGraph() as graph:

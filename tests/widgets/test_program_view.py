@@ -57,7 +57,7 @@ def test_the_gradient_stands_beside_the_forward(program: Program, browser: Brows
     assert middle("tanh_backward") == pytest.approx(middle("tanh (5, 8)"), abs=3)
     assert middle("threshold_backward") == pytest.approx(middle("relu (5, 8)"), abs=3)
     assert middle("tanh_backward") < middle("cross_entropy_backward")
-    expect(tab.locator(".nbg-edge.nbg-none")).to_have_count(2)  # those of the inputs, which need no gradient
+    expect(tab.locator(".nbg-edge.nbg-none")).to_have_count(2)  # the edges to the inputs, which need no gradient
     expect(tab.get_by_test_id("nbgrad-steps")).to_be_hidden()
-    expect(tab.get_by_test_id("nbgrad-both")).to_be_hidden()  # the gradient runs along no line
+    expect(tab.get_by_test_id("nbgrad-both")).to_be_hidden()  # no gradient runs along these edges
     tab.close()

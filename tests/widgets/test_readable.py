@@ -36,7 +36,7 @@ CONTRASTS = """selector => {
 
 
 def contrast(tab: Page, selector: str) -> float:
-    """The least that something has with the card that it is on."""
+    """The lowest contrast of an element with its card."""
     return float(min(tab.evaluate(CONTRASTS, selector)))
 
 

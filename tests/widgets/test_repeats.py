@@ -33,12 +33,12 @@ LAYERS = {
 
 
 def net(letters: str) -> Description:
-    """The layers that letters stand for, one after the other."""
+    """A sequence of layers. Each letter stands for a layer."""
     return trained(nn.Sequential(*[LAYERS[letter]() for letter in letters]), 2, 5 if letters[0] == "i" else WIDE)
 
 
 def found(description: Description) -> list[list[list[str]]]:
-    """The runs, of each repetition the names of what is called."""
+    """The runs. For each repetition of a run, the names of its calls."""
     names = {scope["id"]: scope["label"].partition(" (")[0] for scope in description["scopes"]}
     return [[[names[call] for call in calls] for calls in run] for run in [one.cycles for one in runs(description)]]
 
@@ -48,7 +48,7 @@ def heads(description: Description) -> list[str]:
 
 
 def box(description: Description) -> Node:
-    """The one that stands for a run."""
+    """The box that stands for a run."""
     (found,) = [node for node in folded(description) if len(node["holds"]) > 1]
     return found
 
@@ -187,7 +187,7 @@ def test_long_rows_take_no_longer_than_their_length() -> None:
 
 
 def calls(letters: str) -> Description:
-    """One op after the other, each in a call of a class of that letter; all of them take the same constant."""
+    """A chain of ops. Each op is in a call of a class named by its letter, and all read the same constant."""
     with nbgrad.AutogradGraph("calls") as graph:
         (nbgrad.tensor([1.0], requires_grad=True) * nbgrad.tensor([2.0])).sum().backward()
         described = describe(graph)
@@ -232,7 +232,7 @@ def counted(steps: int) -> str:
 
 
 class Reader(nn.Module):
-    """A cell that reads a sentence, and what it is given at each step."""
+    """A cell that reads a sentence. ``given`` makes its input at each step."""
 
     def __init__(self, given: Callable[[Any, nbgrad.Tensor, Any, int], nbgrad.Tensor]) -> None:
         super().__init__()
@@ -340,7 +340,7 @@ def test_the_data_of_a_network_is_seen() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_no_box_has_a_way_out_and_in_again(seed: int) -> None:
-    """Random loops of calls and ops: in what is drawn all that a box takes stands before it."""
+    """Random loops of calls and ops. In the drawing, every input of a box stands before the box."""
     choose = random.Random(seed)
     layers = nn.ModuleList([choose.choice([nn.Linear(4, 4), nn.ReLU(), nn.Tanh()]) for _ in range(3)])
     body = [(choose.randrange(6), choose.randrange(8), choose.randrange(8)) for _ in range(choose.randrange(1, 5))]

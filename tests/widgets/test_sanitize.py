@@ -14,7 +14,7 @@ from tests.widgets.graphs import texts
 def trained(
     clip: Callable[[nn.Module, Any], Any], *, before: bool, scale: float = 2.0**16, set_to_none: bool = True
 ) -> list[str]:
-    """The findings of a loop that clips ``before`` the gradients are unscaled, or after."""
+    """The findings of a loop that clips before the gradients are unscaled if ``before`` is true, else after."""
     net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
     optimizer, scaler = optim.SGD(net.parameters(), lr=0.1), nbgrad.amp.GradScaler("cpu", init_scale=scale)
     x = nbgrad.randn(16, 2)
@@ -75,7 +75,7 @@ def test_a_bound_may_be_scaled_as_the_gradients_are(clip: Callable[[nn.Module, A
 
 
 def test_it_is_no_more_told_of_once_it_is_mended() -> None:
-    """As in a view of several cells."""
+    """As in a view of several cells: the user corrects the mistake while the graph is open."""
     net = nn.Linear(2, 1)
     optimizer, scaler = optim.SGD(net.parameters(), lr=0.1), nbgrad.amp.GradScaler("cpu")
     told = []
@@ -93,13 +93,13 @@ def test_it_is_no_more_told_of_once_it_is_mended() -> None:
 
 
 def by_no_bound(net: nn.Module, scaler: Any) -> None:
-    nn.utils.clip_grad_norm_(net.parameters(), float("inf"))  # to know how long they are
+    nn.utils.clip_grad_norm_(net.parameters(), float("inf"))  # this clips nothing; it only measures the norm
 
 
 @pytest.mark.parametrize("clip", [by_a_scaled_norm, by_a_scaled_value, by_no_bound])
 @pytest.mark.parametrize("bias", [False, True])
 def test_small_gradients_were_not_bounded(clip: Callable[[nn.Module, Any], None], bias: bool) -> None:
-    """As of what has learned: there they are smaller than any bound that is not scaled."""
+    """The gradients of a trained network are such: even scaled they are smaller than any sensible bound."""
     net, x = nn.Linear(2, 1, bias=bias), nbgrad.eye(2)
     optimizer, scaler = optim.SGD(net.parameters(), lr=0.1), nbgrad.amp.GradScaler("cpu")
     target = net(x).detach() + 1e-5

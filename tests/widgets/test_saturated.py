@@ -12,7 +12,7 @@ from nbgrad.widgets.describe import describe
 
 
 def found(run: Callable[[], nbgrad.Tensor], *, watch: bool = True) -> list[str]:
-    """The findings of a graph of ``run`` and the backward of its sum, open and closed."""
+    """The findings of a graph that has ``run`` and the backward of its sum. Open or closed it has the same ones."""
     with nbgrad.AutogradGraph(watch=watch) as graph:
         run().sum().backward()
         before = [problem["text"] for problem in describe(graph)["problems"]]
@@ -21,7 +21,7 @@ def found(run: Callable[[], nbgrad.Tensor], *, watch: bool = True) -> list[str]:
 
 
 def off(layer: nn.Module, units: int | None = None) -> nn.Module:
-    """``layer``, with so many units that give far less than 0 whatever comes."""
+    """``layer`` with a bias that makes ``units`` of its outputs far less than 0 for every input."""
     layer.bias.data[:units] = -100
     return layer
 
@@ -53,7 +53,7 @@ def test_an_activation_that_is_off_everywhere_is_a_finding(name: str) -> None:
 def test_a_loop_over_time_is_told_of_once() -> None:
     cell, read = off(nn.Linear(4, 8)), nn.Linear(8, 1)
     (text,) = found(lambda: sum([read(functional.relu(cell(nbgrad.randn(5, 4)))) for _ in range(6)]))
-    assert text.endswith("So it is in 5 more of its calls there.")
+    assert text.endswith("The same holds for 5 more of its calls there.")
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_a_page_shows_the_same_first_picture_as_a_notebook(name: str) -> None:
 
 
 def _with_texts(picture: Picture) -> dict[str, Any]:
-    """The layouts, of which the widths of texts are not sent, and are measured again."""
+    """The layouts with the widths of their texts. These widths are not sent: the page measures them again."""
     first = picture["first"]
     kept: dict[str, Any] = {one: picture[one] for one in ("layout", "turned")}  # type: ignore[literal-required]  # both are there
     if first is not None:
@@ -176,7 +176,7 @@ def test_edges_in_columns_lead_from_box_to_box(make: Any) -> None:
 
 
 def skipping() -> Description:
-    """A way around many ops, which stand in columns between its ends."""
+    """A skip connection around many ops. The ops stand in columns between its ends."""
     x = nbgrad.tensor(torch.rand(20, 16), requires_grad=True)
     with nbgrad.AutogradGraph("skipping") as graph:
         h = x.sin()
@@ -219,7 +219,7 @@ def test_edges_have_no_kinks(make: Any) -> None:
                     turned = atan2(after[1] - run[at][1], after[0] - run[at][0])
                     turned -= atan2(run[at][1] - before[1], run[at][0] - before[0])
                     assert abs(remainder(turned, 2 * pi)) < 0.2, (edge["id"], at, run)
-            # Where two points are the same, the lines beside the run have no step either.
+            # Where two points of an edge coincide, the lines beside the edge have no step either.
             for by in (APART, -APART):
                 moved = beside(run, by)
                 assert all(abs(dist(a, b) - APART) < 1e-6 for a, b in zip(run, moved, strict=True)), edge["id"]
@@ -227,7 +227,7 @@ def test_edges_have_no_kinks(make: Any) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_edges_turn_round_corners_between_columns(name: str) -> None:
-    """Also the one of the two that is on the inner side."""
+    """This also holds for the line on the inner side of the corner."""
     layout = lay_out(NETWORKS[name]())["layout"]
     turns = 0
     for run in (run for runs in layout["edges"].values() for run in runs):
@@ -301,7 +301,7 @@ def test_what_fits_is_not_cut() -> None:
 
 
 def wide() -> Description:
-    """Twelve chains beside each other, which end together: from top to bottom they are wider than a view."""
+    """Twelve chains side by side with a common end: drawn from top to bottom, they are wider than a view."""
     with nbgrad.AutogradGraph("wide") as graph:
         starts = [nbgrad.tensor(torch.rand(20), requires_grad=True) for _ in range(12)]
         ends = [start.sin().exp() for start in starts]
@@ -333,7 +333,7 @@ def test_a_thousand_nodes_are_drawn_if_they_are_asked_for() -> None:
     with nbgrad.AutogradGraph("many") as graph:
         h = nbgrad.tensor(torch.rand(20), requires_grad=True)
         for at in range(990):
-            h = h.sin() if at.bit_count() % 2 else h * 2.0  # no loop: nothing comes three times in a row
+            h = h.sin() if at.bit_count() % 2 else h * 2.0  # no three ops repeat, so nothing is folded as a loop
         h.sum().backward()
     described = describe(graph)
     assert asked(described, None, None) == (None, NODES)

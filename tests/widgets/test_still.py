@@ -79,7 +79,7 @@ def test_a_rate_that_ends_at_0_is_meant() -> None:
 
 
 def test_what_has_been_learned_stays_as_it_is() -> None:
-    """Small gradients move nothing with any rate, and a rate that is small may be meant where they are large."""
+    """Gradients that are almost 0 move nothing at any rate. With large gradients a small rate may be intended."""
     net = mlp()
     assert trained(optim.SGD(net.parameters(), lr=0.1), net, size=1e-12) == []
     assert trained(optim.SGD(net.parameters(), lr=1e-8), net, size=1e-12) == []

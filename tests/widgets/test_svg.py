@@ -55,7 +55,7 @@ def test_everything_of_the_description_is_in_it(mlp: Description) -> None:
 
 @pytest.mark.parametrize("name", ["ResNet-18", "GPT of 4 blocks", "LSTM layer"])
 def test_nothing_in_the_legend_stands_on_something_else(name: str) -> None:
-    """Also in a font that is wider than what was measured, as the PNG's."""
+    """This also holds in a font that is wider than the measured one, such as that of the PNG."""
     picture = lay_out(NETWORKS[name]())
     rows: list[str] = []
     _legend(rows, picture, picture["layout"]["width"], 0.0)

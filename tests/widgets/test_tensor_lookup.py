@@ -1,4 +1,4 @@
-"""All numbers of a large tensor: found where they still are, and not told as others than they were."""
+"""All numbers of a large tensor. The view finds them while they exist, and shows no changed numbers as the old ones."""
 
 import math
 from typing import Any

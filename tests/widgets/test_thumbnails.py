@@ -42,7 +42,7 @@ OUTSIDE = """() => [...document.querySelectorAll(".nbg-thumb")].filter((thumb) =
     const beside = a.left < b.left - 1 || a.right > b.right + 1;
     return beside || a.top < b.top - 1 || a.bottom > b.bottom + 1 || a.height < 3;
 }).length"""
-"""How many are not inside their boxes, or too low to be seen."""
+"""How many thumbnails are not inside their boxes, or are too low to be seen."""
 
 COVERED = """() => [...document.querySelectorAll(".nbg-thumb")].filter((thumb) => {
     const a = thumb.getBoundingClientRect();
@@ -52,7 +52,7 @@ COVERED = """() => [...document.querySelectorAll(".nbg-thumb")].filter((thumb) =
         return !one.contains(thumb) && !beside;
     });
 }).length"""
-"""How many a mark or a row lies over."""
+"""How many thumbnails are under a mark or a row."""
 
 CELLS = """[...document.querySelectorAll(".nbg-thumb path")]
     .reduce((sum, path) => sum + path.getAttribute("d").split("M").length - 1, 0)"""

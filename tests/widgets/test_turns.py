@@ -1,4 +1,4 @@
-"""Networks that take turns: what learns from another loss is not accused, and what learns no more is."""
+"""Networks that take turns. A network that learns from another loss is no finding; one that stopped learning is."""
 
 from collections.abc import Callable, Iterator
 
@@ -48,7 +48,7 @@ def test_a_generator_whose_turn_comes_seldom_is_not_accused(critics: int, set_to
 @pytest.mark.parametrize("set_to_none", [True, False])
 @pytest.mark.parametrize("turns", [1, 3, 12])
 def test_two_losses_that_share_an_optimizer_may_take_turns(turns: int, set_to_none: bool) -> None:
-    """Of an actor and a critic each is cut off where the other learns."""
+    """An actor and a critic: each is cut off while the other learns."""
     body, actor, critic = mlp(outputs=4), nn.Linear(4, 2), nn.Linear(4, 1)
     optimizer = optim.Adam([one for net in (body, actor, critic) for one in net.parameters()], lr=1e-3)
     with nbgrad.AutogradGraph() as graph:
@@ -107,7 +107,7 @@ def test_an_input_whose_gradient_was_asked_for_is_none_that_learns() -> None:
 
 
 def test_what_was_trained_first_may_be_left_alone() -> None:
-    """An encoder is trained with a decoder, then a classifier on what it gives, by an optimizer of its own."""
+    """An encoder is trained with a decoder. Then a classifier with its own optimizer learns from its output."""
     encoder, decoder, head = mlp(outputs=3), nn.Linear(3, 2), nn.Linear(3, 1)
     first = optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=1e-3)
     second, x = optim.Adam(head.parameters(), lr=1e-3), nbgrad.randn(16, 2)
@@ -150,7 +150,7 @@ WHERE = {
 def test_what_is_cut_off_after_some_steps_is_said_to_get_none(
     cut: Callable[[nn.Module], nbgrad.Tensor], set_to_none: bool, several: bool
 ) -> None:
-    """Once that has lasted longer than it had learned; to step with a gradient of zeros is no learning."""
+    """It is found when this has lasted longer than the learning before. A step with zero gradients is no learning."""
     body, head = nn.Linear(2, 4), nn.Linear(4, 1)
     groups = [body, head] if several else [nn.Sequential(body, head)]
     optimizers = [optim.SGD(one.parameters(), lr=0.1) for one in groups]

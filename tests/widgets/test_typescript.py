@@ -67,7 +67,7 @@ def test_the_heat_map_of_a_tensor_has_the_colours_of_the_view() -> None:
 
 
 def variables(sources: str) -> tuple[set[str], set[str]]:
-    """The style variables that are read without another value in their place, and those that are given a value."""
+    """The style variables that are read without a default value, and those that get a value."""
     whole = re.sub(r'--nbg-([a-z-]*)\$\{[^}"]*"(\w+)" : "(\w+)"\}', r"--nbg-\1\2) var(--nbg-\1\3", sources)
     read = set(re.findall(r"var\((--nbg-[a-z-]*[a-z])\)", whole))
     return read, set(re.findall(r"(--nbg-[a-z-]*[a-z]):", whole)) | set(re.findall(r'"(--nbg-[a-z-]+)"', whole))

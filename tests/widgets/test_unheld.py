@@ -84,7 +84,7 @@ def test_of_many_the_first_are_told_of() -> None:
 
 
 def trained(prepare: Callable[[Net], object]) -> list[str]:
-    """The findings of a step of the first layer alone, after ``prepare``."""
+    """The findings after ``prepare`` and a step that trains only the first layer."""
     net = Net()
     kept = prepare(net)
     optimizer = optim.SGD(net.fc1.parameters(), lr=0.1)
@@ -246,7 +246,7 @@ def test_a_loop_may_begin_with_the_step_of_the_last_backward() -> None:
 
 
 def test_a_step_at_the_end_for_what_is_left_may_find_nothing() -> None:
-    """Gradients of two batches are accumulated, and those of a rest would be taken at the end of an epoch."""
+    """Gradients of two batches are accumulated. At the end of an epoch, a last step would take the rest."""
     net = Net()
     optimizer = optim.Adam(net.parameters())
     with nbgrad.AutogradGraph() as graph:

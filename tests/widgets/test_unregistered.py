@@ -11,7 +11,7 @@ from nbgrad.widgets.describe import describe
 
 
 class Stack(nn.Module):
-    """Layers one after the other, in whatever ``keep`` makes of them."""
+    """A sequence of layers in a container: ``keep`` makes it from their list."""
 
     def __init__(self, keep: Callable[[list[nn.Module]], Any], *, depth: int = 3) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ def mlp(inputs: int = 2, outputs: int = 1) -> nn.Sequential:
 
 
 def looped(steps: int, run: Callable[[optim.Optimizer, nn.Module], Any], kind: type[Any] = optim.Adam) -> list[str]:
-    """The findings of a loop whose rounds end in ``run``, once it has ended: until then the step may come."""
+    """The findings of a loop after its end: until then the step could still come. Each round ends in ``run``."""
     net = mlp()
     optimizer = kind(net.parameters(), lr=0.1)
     with nbgrad.AutogradGraph() as graph:
@@ -32,8 +32,8 @@ def looped(steps: int, run: Callable[[optim.Optimizer, nn.Module], Any], kind: t
 
 
 FORGOTTEN = (
-    "Adam holds 0.weight (8, 2), 0.bias (8,) and 2 others, the last of them 2.bias (1,), which got a gradient, but in "
-    "5 calls of its zero_grad() there was none of its step(): call that after backward() if they are to learn"
+    "Adam holds 0.weight (8, 2), 0.bias (8,) and 2 others, the last of them 2.bias (1,), which got a gradient, but "
+    "5 calls of its zero_grad() came without any of its step(): call step() after backward() if they are to learn"
 )
 
 
@@ -92,7 +92,7 @@ def by_hand(optimizer: optim.Optimizer, net: nn.Module) -> None:
 
 
 class Own(optim.Optimizer):
-    """One whose step is the user's, and is seen by nobody."""
+    """An optimizer with the user's own step, which nbgrad does not see."""
 
     def __init__(self, params: Any, lr: float) -> None:
         super().__init__(params, {"lr": lr})
@@ -112,7 +112,7 @@ def test_what_learns_in_another_way_is_no_finding() -> None:
 
 
 def test_gradients_may_be_gathered_by_who_clears_them_at_the_module() -> None:
-    """As for the information of Fisher, after a training whose optimizer is still there."""
+    """Programs do this for the Fisher information after a training. The optimizer of the training still exists."""
     net = mlp()
     optimizer = optim.Adam(net.parameters())
     with nbgrad.AutogradGraph() as graph:
@@ -148,7 +148,7 @@ def test_a_cell_that_was_stopped_is_not_judged() -> None:
 
 
 def test_what_one_network_gives_another_while_that_takes_its_steps_is_no_finding() -> None:
-    """A critic that learns through the generator, whose gradients are cleared and wait for their turn."""
+    """The critic's loss goes through the generator. The generator's gradients are cleared, and wait for their turn."""
     maker, judge = mlp(outputs=2), mlp()
     making, judging = optim.RMSprop(maker.parameters(), lr=1e-3), optim.RMSprop(judge.parameters(), lr=1e-3)
     with nbgrad.AutogradGraph() as graph:

@@ -1,4 +1,4 @@
-"""Where a gradient ends or falls on its way to modules that get none, as findings of a picture."""
+"""The place where a gradient ends or becomes small, on its way to modules that get none, is a finding of a picture."""
 
 import re
 from collections.abc import Callable
@@ -62,7 +62,7 @@ ENDS: dict[str, tuple[str, Callable[[nbgrad.Tensor], nbgrad.Tensor]]] = {
         lambda x: (x * 1e4 + 1e6).sigmoid(),
     ),
     "softmax": (
-        "of one number, as along dim=-1 of (16, 8, 1), it is always the same",
+        "softmax of one number, as along dim=-1 of (16, 8, 1), is always the same",
         lambda x: x[..., None].softmax(-1),
     ),
     "matmul": (
@@ -191,7 +191,7 @@ def test_the_mean_of_a_normalization_is_no_factor_of_its_gradient() -> None:
 def test_all_calls_on_a_line_are_told_of_once() -> None:
     net, scale = nn.Linear(8, 8), nbgrad.zeros(1)
     (text,) = told(lambda: nbgrad.stack([functional.linear(net(SHORT) * scale, WIDE) for _ in range(3)]))
-    assert text.endswith("So it is in 2 more of its calls there")
+    assert text.endswith("The same holds for 2 more of its calls there")
 
 
 def deep(blocks: int, act: type[nn.Module]) -> nn.Sequential:

@@ -41,7 +41,7 @@ def displayed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     outputs: list[dict[str, Any]] = []
 
     class Handle:
-        """Replaces the output that it came with."""
+        """Replaces the output that it was returned for."""
 
         def __init__(self) -> None:
             self.place = len(outputs) - 1
@@ -88,7 +88,7 @@ def test_a_kernel_sends_the_png_after_what_its_reader_waits_for(
     publisher: type[DisplayPublisher],
     at_once: bool,
 ) -> None:
-    """A terminal, and ``%%capture`` when it shows what it has captured, would show the same twice."""
+    """A terminal would show the same twice, and so would ``%%capture`` when it shows what it has captured."""
     order: list[str] = []
 
     def flush() -> None:
@@ -155,7 +155,7 @@ def test_the_widget_holds_the_picture_and_no_address(small: Description) -> None
 
 
 def repeated(times: int) -> nbgrad.AutogradGraph:
-    """So many identical blocks of eight ops between a beginning and an end."""
+    """``times`` identical blocks of eight ops, with other ops before and after them."""
     with nbgrad.AutogradGraph() as graph:
         x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
         for step in range(10):
@@ -281,7 +281,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[GraphView]:
 
 @pytest.fixture
 def running(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Says which cell runs, in which of its runs, and whose."""
+    """Sets the running cell, the request of its run, and the session."""
     monkeypatch.setattr(cell_outputs, "_last", {})
 
     def run(cell: str | None, request: str, session: str = "page") -> None:
@@ -300,7 +300,7 @@ def test_a_cell_that_runs_again_lets_go_of_its_earlier_views(
         show(small)
     assert [one.comm is not None for one in made] == [False, False, True, True, True, True]
     assert [one._kept is not None for one in made] == [False, False, True, True, True, True]
-    made[2].close()  # by the page
+    made[2].close()  # as the page does
     running("b", "6")
     show(small)
     assert made[-1].comm is not None
@@ -316,7 +316,7 @@ def test_a_copied_notebook_on_the_same_kernel_keeps_its_views(
         running("a", request, session)
         show(small)
     assert alive() == [False, True, True]
-    for number in range(cell_outputs.PAGES - 1):  # as many times the page is loaded anew
+    for number in range(cell_outputs.PAGES - 1):  # the page is reloaded this many times
         assert alive()[1:] == [True] * (number + 2), "the views of few pages are kept, and not of every one there was"
         running("a", f"later {number}", f"page {number}")
         show(small)
@@ -354,7 +354,7 @@ def test_a_missing_png_renderer_leaves_the_rest(small: Description, monkeypatch:
 
 
 def test_a_click_whose_answer_was_interrupted_is_answered_when_it_comes_again() -> None:
-    """At whatever instruction that was: what the reader asks for is shown after the next click, or the one after it."""
+    """The interrupt may hit any instruction. The next click, or the one after it, shows what the reader asked for."""
     light = outline(repeated(12))
     scope = light.description["scopes"][-1]["id"]
 

@@ -250,7 +250,7 @@ def test_a_sum_of_inf_and_minus_inf_is_written_and_warns_of_nothing() -> None:
 
 @pytest.mark.parametrize("aside", [False, True])
 def test_a_last_module_is_not_to_blame_for_gradients_that_explode_before_it(aside: bool) -> None:
-    """It is next to the loss, where they are sound; one that is aside from their way is told of as before."""
+    """The last module is next to the loss, where gradients are sound. A module beside their way is still a finding."""
     first, middle, last = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
     with nbgrad.AutogradGraph() as graph:
         hidden = middle(first(nbgrad.ones(4, 2)))
@@ -268,14 +268,14 @@ def test_a_last_module_is_not_to_blame_for_gradients_that_explode_before_it(asid
 def test_the_gradient_that_a_last_norm_lets_through_does_not_explode_there() -> None:
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2)
     with nbgrad.AutogradGraph() as graph:
-        encoder(nbgrad.randn(2, 3, 8)).square().mean().backward()  # of what is normalized: always the same
+        encoder(nbgrad.randn(2, 3, 8)).square().mean().backward()  # a norm makes this loss constant
     last = describe(graph)["verdicts"][-1]
     assert (last["kind"], "norm2" in last["text"]) == ("vanishing", True)
     assert last["text"].endswith("larger than in the modules before it: it shrinks on the way from here to them")
 
 
 class Gated(nn.Module):
-    """Its gate is undone by the normalization after it: the gradient of the gate is almost 0, and nothing is wrong."""
+    """The normalization after the gate undoes it. So the gradient of the gate is almost 0, and nothing is wrong."""
 
     def __init__(self, gate: float = 1.0) -> None:
         super().__init__()
@@ -286,7 +286,7 @@ class Gated(nn.Module):
 
 
 def judged(*gates: float) -> dict[str, str]:
-    """What is said of each module of a network of blocks with these gates."""
+    """The verdict on each module of a network of blocks with these gates."""
     torch.manual_seed(0)
     net = nn.Sequential(*map(Gated, gates), nn.Linear(8, 1))
     with nbgrad.AutogradGraph() as graph:

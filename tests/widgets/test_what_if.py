@@ -1,4 +1,4 @@
-"""What if a number were another: the texts of a run in a notebook, and those that an exported page computes itself."""
+"""What if a number were another? The texts of a run in a notebook, and those that an exported page computes."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from nbgrad.widgets.what_if import WhatIf
 
 
 class Recorded:
-    """A graph, and what keeps its tensors."""
+    """A graph, and the objects that keep its tensors alive."""
 
     def __init__(self, build: Callable[[], Any], **options: Any) -> None:
         torch.manual_seed(0)
@@ -166,7 +166,7 @@ def test_the_gradients_that_a_reader_is_asked_for_stay_hidden() -> None:
 
 
 def test_300_ops_are_run_and_written_twenty_times_a_second() -> None:
-    """In processor time, which the load of the machine changes less."""
+    """The time is processor time: it depends less on the load of the machine."""
 
     def deep() -> Any:
         weights = [nbgrad.tensor(torch.randn(16, 16) * 0.3, requires_grad=True) for _ in range(100)]
@@ -252,7 +252,7 @@ def test_a_page_gives_the_texts_of_the_kernel(build: Callable[[], Any], opened: 
 
 
 def alike(text: str, other: str) -> None:
-    """The same words with the same numbers, but for rounding."""
+    """Both texts have the same words and, except for rounding, the same numbers."""
     numbers = r"-?\d+\.?\d*(?:e[+-]\d+)?"
     assert re.sub(numbers, "#", text) == re.sub(numbers, "#", other)
     mine, others = (list(map(float, re.findall(numbers, one))) for one in (text, other))

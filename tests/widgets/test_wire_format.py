@@ -46,7 +46,7 @@ def deep(steps: int) -> Description:
 
 @pytest.fixture
 def all_sorts(hostile: Description) -> list[Picture]:
-    """Pictures with everything that a picture can have; one of them has both directions."""
+    """Pictures that together have everything that a picture can have. One of them has both directions."""
     described = [hostile, graphs.trained(), graphs.large(), graphs.broken(), graphs.unpaired(), graphs.stopped()]
     turned = whole(graphs.trained(3, 1))
     return [turned, *map(lay_out, described)]
@@ -59,7 +59,7 @@ def test_a_long_history_of_three_hundred_nodes_travels_in_100_kilobytes(steps: i
     description = picture["description"]
     assert len(description["nodes"]) == 297
     assert len(description["history"]["frames"]) == frames
-    # As many norms as are ever written out of all nodes; of more, those of the leaves alone.
+    # Up to this number of norms every node has its norms; with more, only the leaves have them.
     assert len([node for node in description["nodes"] if node["norms"]]) == told
     data = packed(picture)
     assert unpacked(data) == picture
@@ -87,7 +87,7 @@ NORMS += [1e100, 1.797e308, math.inf, 3.0]
 
 
 def with_norms(picture: Picture) -> Picture:
-    """The picture, but for norms of every size, in any order, with gaps."""
+    """The picture with other norms: of every size, in any order, with gaps."""
     chance = random.Random(0)
     texts = [number(norm) for norm in NORMS] + [number(10 ** chance.uniform(-9, 9)) for _ in range(3000)]
     norms = [*texts, "", *texts[::-1], "", "inf", "", *texts[::3]]
@@ -130,5 +130,5 @@ BEFORE = [("MLP of 3", 8_518), ("ResNet-18", 64_198), ("GPT of 12 blocks", 107_0
 
 @pytest.mark.parametrize(("name", "before"), BEFORE)
 def test_a_page_holds_less_than_before_it_had_two_pictures(name: str, before: int) -> None:
-    """In bytes; before, nothing was a row or in columns, and only the whole picture was there."""
+    """The numbers are bytes. ``before`` is the size without rows and columns, with the whole picture alone."""
     assert len(packed(whole(NETWORKS[name]()), 9)) < before

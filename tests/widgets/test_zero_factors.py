@@ -1,4 +1,4 @@
-"""Modules before a layer or a gain that begins at 0 wait for its first step; where none moves it they are accused."""
+"""Modules before a layer or gain that begins at 0 wait for its first step. If it never moves, they are a finding."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.schema import Description
 
 Made = Callable[[], tuple[nn.Module, Callable[[nbgrad.Tensor], nbgrad.Tensor]]]
-"""What has the parameters, and the function of the data."""
+"""The module with the parameters, and the function that is applied to the data."""
 
 
 def zero(module: nn.Module) -> nn.Module:
@@ -39,7 +39,7 @@ def control() -> tuple[nn.Module, Callable[[nbgrad.Tensor], nbgrad.Tensor]]:
 
 
 class Gain(nn.Module):
-    """A residual block with a gain, of one number or of one for each feature."""
+    """A residual block with a gain: one number, or one for each feature."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ HEALTHY: dict[str, Made] = {
 def trained(
     made: Made, steps: float, make: Callable[[nn.Module], optim.Optimizer] | None = None, lr: float = 1e-2
 ) -> Description:
-    """The picture after so many steps; half a step is a backward."""
+    """The picture after so many steps. Half a step is a backward without its step."""
     nbgrad.manual_seed(0)
     net, run = made()
     learned = [one for one in net.parameters() if one.requires_grad]

@@ -39,7 +39,7 @@ def stage(folder: Path, *, runs: bool) -> None:
 
 
 def _add_sections(site: Site) -> None:
-    """Write the first page, and one for each section that has several."""
+    """Write the first page of the site, and a page for each section with several pages."""
     first = (HERE / "index.md").read_text("utf-8")
     named = []
     for name, section in SECTIONS.items():
@@ -78,7 +78,7 @@ def build(target: Path, *, runs: bool) -> list[str]:
     """Build the site in the folder ``target``, and return what is wrong with it.
 
     Raises:
-        subprocess.CalledProcessError: Sphinx warned of something, or failed; it has said of what.
+        subprocess.CalledProcessError: Sphinx gave a warning or failed. Its own message says why.
     """
     staged = BUILD / "site-sources"
     shutil.rmtree(staged, ignore_errors=True)
@@ -86,7 +86,7 @@ def build(target: Path, *, runs: bool) -> list[str]:
     staged.mkdir(parents=True)
     stage(staged, runs=runs)
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-c", str(HERE)]
-    # The signatures of a compiled core are not to be seen.
+    # With a compiled core, Sphinx could not see the signatures.
     environment = {**os.environ, "NBGRAD_COMPILED": "0", "PYTHONPATH": str(ROOT)}
     subprocess.run([*command, str(staged), str(target)], check=True, cwd=ROOT, env=environment)
     return checks.faults(target)

@@ -28,15 +28,15 @@ html_title = f"nbgrad {release}"
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
-html_show_search_summary = False  # it would fetch pages, which a browser refuses to do from the disk
+html_show_search_summary = False  # it would fetch pages, and a browser refuses that for pages on the disk
 html_theme_options = {"navigation_with_keys": True}
 html_math_renderer = "mathml"
 pygments_style = "friendly"
 
 myst_enable_extensions = ["dollarmath", "html_image"]
 myst_heading_anchors = 4
-nb_execution_mode = "off"  # tools.site ran what is to be run
-nb_ipywidgets_js: dict[str, Any] = {}  # these come from elsewhere
+nb_execution_mode = "off"  # tools.site has already run what must run
+nb_ipywidgets_js: dict[str, Any] = {}  # these scripts would come from a network
 nb_merge_streams = True
 nb_render_markdown_format = "myst"
 
@@ -51,7 +51,7 @@ napoleon_use_rtype = False
 napoleon_use_ivar = True
 
 VIEWS = ("nbgrad-views.css", "nbgrad-views.js")
-"""The style and the script of live pictures, which pages that have one load."""
+"""The style and the script of live pictures. Only pages with such pictures load them."""
 
 _LOADER = """(() => {
   const script = document.createElement("script");
@@ -60,7 +60,7 @@ _LOADER = """(() => {
   document.addEventListener("DOMContentLoaded", () => document.body.append(script));
 })();
 """
-"""A module that is a file of its own would not be loaded from the disk: browsers take that for another origin."""
+"""The script is inline: a browser does not load a module from a file on the disk, which counts as another origin."""
 
 
 def _formula(self: Any, node: Any) -> None:
@@ -74,7 +74,7 @@ def _displayed(self: Any, node: Any) -> None:
 
 
 def _skip() -> Exception:
-    """What says that a node needs nothing more."""
+    """The exception that tells docutils that a node is done."""
     from docutils.nodes import SkipNode
 
     skip: Exception = SkipNode()
@@ -90,7 +90,7 @@ def _add_views(app: Any, page: str, template: str, context: dict[str, Any], doct
 
 
 def _write_views(app: Any, config: Any) -> None:
-    """Put these two files beside those that the site has of its own."""
+    """Write these two files as static files of the site."""
     static = Path(app.srcdir) / "_static"
     style, script = sources()
     (static / VIEWS[0]).write_text(style, "utf-8")
@@ -99,10 +99,10 @@ def _write_views(app: Any, config: Any) -> None:
 
 
 def _as_text(app: Any, kind: str, name: str, value: Any, options: Any, lines: list[str]) -> None:  # noqa: ARG001
-    """A star or a bar in the prose of a docstring is meant as it stands; between backticks and in examples it is."""
+    """Escape the stars and bars in the prose of a docstring. Those between backticks and in examples stay."""
     for place, line in enumerate(lines):
         parts = line.split("``")
-        if not re.match(r"\s*(>>>|\.\.\.|\*+\w+:)", line):  # the last is an argument, which napoleon looks for
+        if not re.match(r"\s*(>>>|\.\.\.|\*+\w+:)", line):  # the last is *args: for napoleon
             parts[::2] = [re.sub(r"\||(?<!\*)\*(?!\*)", r"\\\g<0>", part) for part in parts[::2]]
         lines[place] = "``".join(parts)
 
@@ -111,6 +111,6 @@ def setup(app: Any) -> dict[str, bool]:
     """What Sphinx calls."""
     app.add_html_math_renderer("mathml", inline_renderers=(_formula, None), block_renderers=(_displayed, None))
     app.connect("config-inited", _write_views)
-    app.connect("autodoc-process-docstring", _as_text, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", _as_text, priority=400)  # this runs before napoleon
     app.connect("html-page-context", _add_views)
     return {"parallel_read_safe": False}

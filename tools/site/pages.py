@@ -26,7 +26,7 @@ NAMED = {
 """Where a page is in the site, for those whose place does not follow from their folder."""
 
 AS_THEY_STAND = ("history", "steps", "updates")
-"""The pictures whose page shows a state that buttons lead to: the live one stands below."""
+"""The pictures that show a state after some clicks. Their pages show the picture, and below it the live one."""
 
 _FENCE = re.compile(r"^(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s#]*)(?P<anchor>#[^)\s]*)?(?P<after>\))")
@@ -96,7 +96,10 @@ class Site:
 
 
 def place(name: str) -> str:
-    """Where a file of the project is in the site: documents, lessons and pictures have pages, others are shown."""
+    """The place of a project file in the site.
+
+    Documents, lessons and pictures have pages of their own. Of any other file the site shows the source.
+    """
     if name in NAMED:
         return NAMED[name]
     path = PurePosixPath(name)
@@ -108,7 +111,7 @@ def place(name: str) -> str:
 
 
 def _parts(text: str) -> Iterator[tuple[bool, str]]:
-    """A text cut at its blocks of code: whether a part is one, and the part."""
+    """Cut a text at its code blocks. Each part comes with a flag: whether it is a code block."""
     end = 0
     for found in _FENCE.finditer(text):
         yield False, text[end : found.start()]
@@ -118,7 +121,7 @@ def _parts(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def with_lexers(text: str) -> str:
-    """A text in which blocks of Python with magics say so: a lexer of Python alone stumbles over them."""
+    """A text whose Python blocks with magics are marked as IPython: a lexer for Python alone fails on magics."""
 
     def named(found: re.Match[str]) -> str:
         magic = re.search(r"^[%!]|^\w+\?$", found["body"], re.MULTILINE)
@@ -132,8 +135,8 @@ def with_lexers(text: str) -> str:
 def with_pictures(text: str, name: str) -> str:
     """A text in which pictures of graphs are alive.
 
-    A page shows a graph that its own blocks of Python made where it has the line ``<!-- picture: graph -->``, with the
-    name of the variable; they run in order then. A picture of docs/images is made anew.
+    The line ``<!-- picture: graph -->`` in a page shows the graph in the variable ``graph``. For this the Python blocks
+    of the page run in order. A picture of docs/images is made again.
     """
     shown = {found.start(): found["name"] for found in _SHOWN.finditer(text)}
     made = _run(text, name, shown) if shown else {}
@@ -151,7 +154,7 @@ def with_pictures(text: str, name: str) -> str:
 
 
 def _run(text: str, name: str, shown: dict[int, str]) -> dict[int, str]:
-    """The fragments of the graphs that a page shows, by where it shows them."""
+    """The HTML fragments of the graphs that a page shows, by their positions in the text."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     made: dict[int, str] = {}
     blocks = [(found.start(), found) for found in _FENCE.finditer(text) if found["info"].strip() == "python"]

@@ -10,7 +10,7 @@ from tools.site.pages import Site
 
 
 class Part(NamedTuple):
-    """A group of names on a page: its title, the module, and the names; none for all public ones of the module."""
+    """A group of names on a page: its title, its module, and its names. Without names it has all public names."""
 
     title: str
     module: str
@@ -82,7 +82,10 @@ PAGES: dict[str, tuple[str, tuple[Part, ...]]] = {
 
 
 def public(module: ModuleType) -> list[str]:
-    """The public names of a module: what it defines, lists, or gives on as ``X as X``; no modules, and no op rows."""
+    """The public names of a module: those that it defines, lists in ``__all__``, or imports as ``X as X``.
+
+    Modules and op rows are left out.
+    """
     names: list[str] = []
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.ImportFrom):
@@ -126,7 +129,7 @@ def _headed(title: str, line: str) -> str:
 
 
 def _described(name: str, value: Any, described: dict[int, str]) -> str:
-    """The directive that describes a name, or a sentence where another name of the same thing has it, or torch."""
+    """The directive that describes a name, or a sentence: torch has it, or another name of the same thing has it."""
     if str(getattr(value, "__module__", "")).startswith("torch"):
         return f"``{name}`` is ``{value.__module__.split('.')[0]}.{value.__qualname__}``.\n\n"
     if id(value) in described:

@@ -2,9 +2,9 @@
 
 Each step of a training loop asks for the memory that the previous step freed. GNU's C library returns the free memory
 at the end of its heap to the system once it is more than twice the largest block that was ever freed. The system then
-hands it out again page by page, and clears each page. A step of an LSTM can take 4,000 such page faults, and half its
-time. The library expects blocks as large as those that it has freed (``man mallopt``, M_MMAP_THRESHOLD, "dynamic"). So
-this module makes and frees one block of the largest size that counts.
+hands it out again page by page, and clears each page. A step of an LSTM can have 4,000 such page faults, which take
+half of its time. The library expects blocks as large as those that it has freed (``man mallopt``, M_MMAP_THRESHOLD,
+"dynamic"). So this module makes and frees one block of the largest size that counts.
 """
 
 from functools import cache
@@ -19,9 +19,9 @@ LARGEST = 32 << 20
 def keep_freed() -> None:
     """Let the allocator keep freed memory: up to 64 MiB at the end of the heap, and all between used blocks.
 
-    It holds for all of the process, and the first call does it, when the first kind of op is recorded. The block is
-    never written to, so it takes no memory. Where MALLOC_TRIM_THRESHOLD_ or MALLOC_MMAP_THRESHOLD_ is set, or another
-    allocator is in use, nothing changes.
+    The effect is for the whole process. Only the first call does anything: when the first kind of op is recorded. The
+    block is never written to, so it takes no memory. Where MALLOC_TRIM_THRESHOLD_ or MALLOC_MMAP_THRESHOLD_ is set, or
+    another allocator is in use, nothing changes.
     """
-    # No tensor: inside of a FakeTensorMode that would have no memory.
+    # A storage, not a tensor: inside of a FakeTensorMode a tensor would have no memory.
     torch.UntypedStorage(LARGEST - (64 << 10))  # type: ignore[no-untyped-call]

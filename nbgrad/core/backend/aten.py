@@ -1,4 +1,4 @@
-"""torch's kernels under their own names: most, such as the gradients of its fused ops, are no function of torch."""
+"""torch's kernels under their own names. For most, such as the gradients of its fused ops, torch has no function."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +12,9 @@ _NARROWER = {"index_put", "index_put_"}
 class Kernels:
     """``torch.ops.aten`` without the layers of Python around a kernel: 0.5 us a call, a third of a small op.
 
-    An attribute is the default overload of the kernel of that name; one with several overloads is called through
-    ``torch.ops.aten`` itself, which looks at the arguments. Where torch has a function of that name, with the same
-    arguments by position, it is that one: it reads them in half the time.
+    An attribute is the default overload of the kernel of that name. A kernel with several overloads is called through
+    ``torch.ops.aten`` itself, which looks at the arguments. If torch has a function of that name, with the same
+    arguments by position, the attribute is that function: it reads its arguments in half the time.
     """
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

@@ -114,7 +114,7 @@ class Settings:
                 torch.set_autocast_dtype(kind, dtype)
                 torch.set_autocast_enabled(kind, enabled)
         if not any_enabled():
-            torch.clear_autocast_cache()  # as at the end of the outermost of torch's own
+            torch.clear_autocast_cache()  # torch's own contexts do this when the outermost one ends
 
     def restored(self, run: Callable[..., Any], *args: Any) -> Any:
         """Return ``run(*args)``, run with these settings; afterwards autocast is set as it was before the call."""

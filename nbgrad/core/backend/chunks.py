@@ -1,7 +1,7 @@
-"""Large tensors, read piece by piece: a question about the numbers of a tensor makes no copy of its size.
+"""Large tensors, read piece by piece: looking at the numbers of a tensor makes no copy that is as large as it.
 
 Most of torch's kernels that convert or compare numbers make tensors as large as their input. ``isfinite`` of float32
-makes seven times the size of its result, and a norm of bfloat16 makes a copy in float32.
+allocates seven times the size of its result, and a norm of bfloat16 makes a copy in float32.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,7 +42,7 @@ def pieces(data: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _indices(shape: Iterable[int]) -> Iterator[tuple[int, ...]]:
-    """Each index of a tensor of ``shape``, the last dimension first."""
+    """Each index of a tensor of ``shape``; the index of the last dimension changes fastest."""
     sizes = tuple(shape)
     index = [0] * len(sizes)
     while True:

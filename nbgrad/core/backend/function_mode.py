@@ -3,8 +3,8 @@
 Each call of torch, and each look at an attribute of a tensor, takes a microsecond more with a mode on the stack. An op
 of nbgrad's makes about ten of them, and none is the user's.
 
-The user may have modes too: ``torch.set_default_device`` puts one on the stack. ``mute`` hides from all modes what the
-recorder looks at. The program's own calls still reach them.
+The user may have modes too: ``torch.set_default_device`` puts one on the stack. ``mute`` switches all modes off
+while the recorder looks at tensors. The program's own calls still reach the modes.
 """
 
 from collections.abc import Callable
@@ -32,11 +32,11 @@ class _RecordingMode:
 
 
 recorder = _RecordingMode()
-_recorder = recorder  # of a type of C's in compiled code, where Python cannot see it
+_recorder = recorder  # in compiled code this name has a type of C's, and Python cannot see it
 
 
 def lift() -> bool:
-    """Take the mode that records off the stack, if it lies on top; whether it did."""
+    """Take the mode that records off the stack, if it lies on top. Return whether it did."""
     if _recorder.mode is None or not _length():
         return False
     mode = _pop()
@@ -47,12 +47,12 @@ def lift() -> bool:
 
 
 def put_back() -> None:
-    """Lay it on the stack again, after ``lift`` took it off."""
+    """Put the mode that records on the stack again, after ``lift`` took it off."""
     _push(_recorder.mode)
 
 
 def take_off() -> bool:
-    """Take it off, also where others lie on it; whether it was there."""
+    """Take the mode that records off the stack, also from below other modes. Return whether it was there."""
     above: list[Any] = []
     found = False
     while not found and _length():

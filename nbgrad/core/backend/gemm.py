@@ -14,16 +14,16 @@ import torch
 _functional = torch.nn.functional
 
 _LEAST = 1 << 24
-"""Products of fewer multiplications are torch's, to the bit, as all are in the networks of a lesson."""
+"""torch computes products of fewer multiplications, to the bit. In the networks of a lesson all are so small."""
 
 _NARROW = 16
-"""With fewer rows or columns the time goes into reading a matrix, in either library, and a copy of it costs more."""
+"""With fewer rows or columns, either library spends its time on reading a matrix; a copy of it only costs more."""
 
 _COPY = 1 << 22
-"""So many numbers at most, 16 MiB, are copied at a time: the gradient of a large batch would be there twice."""
+"""The most numbers copied at a time, 16 MiB: else the gradient of a large batch would be in memory twice."""
 
 _COPIED = 128
-"""A first factor that lies column by column is copied: it has to meet so many columns to be worth that."""
+"""A first factor that lies column by column is copied: it pays if the second factor has so many columns."""
 
 
 def onednn_is_faster() -> bool:
@@ -40,7 +40,7 @@ def onednn_is_faster() -> bool:
 def _vendor() -> str:
     """Who made the processor, as Linux tells; elsewhere nothing was measured, and nothing is known."""
     try:
-        with Path("/proc/cpuinfo").open("rb", buffering=0) as processors:  # of many, all would take milliseconds
+        with Path("/proc/cpuinfo").open("rb", buffering=0) as processors:  # not all: of many it takes milliseconds
             first: str = processors.read(1024).decode(errors="replace")
     except OSError:
         return ""
@@ -143,7 +143,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _only_computes(given: tuple[torch.Tensor, ...]) -> bool:
-    """Whether nothing else in torch needs to see this product: it cannot differentiate, cast, trace or count it."""
+    """Whether no other part of torch has to differentiate, cast, trace or count this product, which oneDNN cannot."""
     return (
         torch._C._get_mkldnn_enabled()
         and not any(one.requires_grad for one in given)

@@ -17,8 +17,8 @@ Weights = tuple[torch.Tensor | None, ...]
 def runs_on_cudnn(input: torch.Tensor, weights: Weights) -> bool:
     """Whether torch would give a layer with that ``input`` and these ``weights`` to cuDNN.
 
-    Autocast would cast the weights on each call, so it keeps the loop over time. So does a program: it is traced with
-    stand-ins for tensors, and torch has none for cuDNN's gradient.
+    Autocast would cast the weights on each call, so it keeps the loop over time. A program keeps the loop too: it is
+    traced on fake tensors, and torch cannot run cuDNN's gradient on them.
     """
     if input.device.type != "cuda" or isinstance(input, FakeTensor):
         return False
@@ -121,10 +121,10 @@ def _sizes(weights: Weights, cx: torch.Tensor | None, hx: torch.Tensor) -> tuple
 
 
 def _ordered(steps: torch.Tensor, reverse: bool) -> torch.Tensor:
-    """In the order in which the layer goes through time, in consecutive memory."""
+    """The ``steps`` in the order in which the layer goes through them, in consecutive memory."""
     return steps.flip(0) if reverse else steps.contiguous()
 
 
 def _level(gradient: torch.Tensor | None) -> torch.Tensor | None:
-    """With the dimension that counts layers."""
+    """The ``gradient`` with one more dimension, the first, which counts layers."""
     return None if gradient is None else gradient.contiguous().unsqueeze(0)

@@ -23,7 +23,7 @@ TWINS = {
     "torch.nn.utils.weight_norm": "nn.utils",
     "torch.optim.swa_utils": "optim.swa_utils",
 }
-"""torch's modules that work on torch's own tensors alone; beside them where torch and nbgrad have their functions."""
+"""torch's modules that work only on torch's own tensors, each with the place of its functions in torch and nbgrad."""
 
 
 _ALONE = {
@@ -40,12 +40,12 @@ _ALONE = {
 
 
 def check_asker() -> None:
-    """Raise where what called the caller is in one of these modules.
+    """Raise if the code that called the caller is in one of these modules.
 
     Raises:
         TypeError: it is; the message names nbgrad's function, or says that there is none.
     """
-    frame: FrameType | None = _getframe(1).f_back  # none, where a thread runs no more than this
+    frame: FrameType | None = _getframe(1).f_back  # None if the thread runs nothing above it
     asker = frame.f_globals.get("__name__", "") if frame is not None else ""
     if not asker.startswith("torch."):
         return
@@ -57,7 +57,7 @@ def check_asker() -> None:
     if behind is not None and behind.f_globals.get("__name__") == "torch.nn.utils.parametrizations":
         frame, place = behind, TWINS["torch.nn.utils.parametrizations"]  # it registers what it makes
     name, public = "", modules[f"torch.{place}"]
-    while not hasattr(public, name) and frame is not None:  # helpers and comprehensions run for what torch shows
+    while not hasattr(public, name) and frame is not None:  # from helpers and comprehensions up to a public name
         name, frame = frame.f_code.co_qualname.partition(".")[0].lstrip("_"), frame.f_back
     raise TypeError(
         f"torch.{place}.{name} works only on torch's own tensors and modules: for nbgrad's use nbgrad.{place}.{name}"
@@ -80,7 +80,7 @@ def check_optimizer() -> None:
         TypeError: it does; the message says which optimizer to use.
     """
     frame: FrameType | None = _getframe(1)
-    for _ in range(2):  # from the attribute to torch.typename() and what called that
+    for _ in range(2):  # up to torch.typename(), then to its caller
         frame = frame.f_back if frame is not None else None
     if frame is None or frame.f_globals.get("__name__") != "torch.optim.optimizer":
         return
@@ -94,7 +94,7 @@ def check_optimizer() -> None:
 
 
 def check_flex_attention() -> None:
-    """Raise where what called the caller is torch's ``flex_attention``, which compiles what it runs.
+    """Raise if the caller was called by torch's ``flex_attention``, which compiles what it runs.
 
     Raises:
         TypeError: it is; the message says what to do.
@@ -109,9 +109,10 @@ def check_flex_attention() -> None:
 
 
 def in_function() -> bool:
-    """Whether torch runs the forward of a ``torch.autograd.Function``: both its kinds of recording are off only there.
+    """Whether torch runs the forward of a ``torch.autograd.Function``.
 
-    Inference switches them off too, and says so.
+    Only there, and in inference mode, does torch record neither for a backward nor for forward mode. Whether inference
+    mode is on, torch says.
     """
     return not (torch._C._is_fwd_grad_enabled() or torch.is_grad_enabled() or torch.is_inference_mode_enabled())
 

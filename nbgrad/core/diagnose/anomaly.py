@@ -109,7 +109,7 @@ class set_detect_anomaly(Setting):  # noqa: N801  # torch's name
 
 
 class _AnomalyObserver(Observer):
-    """Checks every result and every gradient; remembers of each op its line, of each backward what came in."""
+    """Checks every result and gradient. It remembers the line of each op, and the gradients that came into each."""
 
     __slots__ = ("_before", "_changes", "_check", "_first", "_incoming", "_last", "_passed", "_roots")
 
@@ -206,7 +206,7 @@ class _AnomalyObserver(Observer):
         raise told_of(AnomalyError(lines, cause, phase="forward", kind=kind, **facts), op, args)
 
     def _suspect(self, arg: Any) -> bool:
-        """Whether an Inf in ``arg`` is unlikely to be meant: it is a parameter or learned, or older than this."""
+        """Whether an Inf in ``arg`` is probably wrong: ``arg`` is a parameter or learned, or older than the context."""
         if not isinstance(arg, TENSORS):
             return False
         if not arg.requires_grad:
@@ -392,7 +392,7 @@ def _kept(data: torch.Tensor) -> "torch.Tensor | Stats":
 
 
 def _bad(name: str, kind: str, value: torch.Tensor) -> str:
-    """The first bad element, and how many there are if it is not all there is."""
+    """The first bad element; in a tensor of several elements also how many are bad."""
     index = nonfinite.first(kind, value)
     more = f" ({nonfinite.count(kind, value)} of {value.numel()} are {kind})" if value.numel() > 1 else ""
     return f"first bad element: {nonfinite.spot(name, index)} = {value[index].item()}{more}"

@@ -294,7 +294,7 @@ def _index(element: int, shape: tuple[int, ...], of: str, paired: bool) -> str:
 
 
 def _blamed(culprit: tuple[_Call, int, Mismatch] | None) -> list[str]:
-    """The op whose rule it is, and what that gives alone, at the values it saw."""
+    """The op whose rule is wrong, and the result of that rule alone, at the values that the op saw."""
     if culprit is None:
         return ["  op              none: the rule of each op is right by itself, at its values"]
     call, order, problem = culprit
@@ -305,7 +305,7 @@ def _blamed(culprit: tuple[_Call, int, Mismatch] | None) -> list[str]:
     return [
         f"  op              {call.op.name}",
         f"  called at       {call.place}",
-        f"  alone           {rule} {by} gives {got:.{digits}g} for {want:.{digits}g}",
+        f"  alone           {rule} {by} gives {got:.{digits}g} instead of {want:.{digits}g}",
     ]
 
 

@@ -93,7 +93,7 @@ class Probe:
 
     def moved(self, input: int, element: int, by: float) -> list[torch.Tensor]:
         """The values of the outputs with one number of one leaf moved."""
-        flat = parts(self.leaves[input].data.data)  # .data of torch: its own version counter, so no graph minds
+        flat = parts(self.leaves[input].data.data)  # torch's .data counts changes apart: no graph notices
         before = flat[element].item()
         try:
             flat[element] = before + by
@@ -162,7 +162,7 @@ def random_like(like: torch.Tensor) -> torch.Tensor:
 
 
 def parts(data: torch.Tensor) -> torch.Tensor:
-    """The real numbers that a tensor is made of, as a vector: in its memory where that lies in order."""
+    """The real numbers that a tensor is made of, as a vector: a view of its memory if they lie there in order."""
     return (torch.view_as_real(data.resolve_conj()) if data.is_complex() else data).reshape(-1)
 
 

@@ -23,7 +23,7 @@ TORCHS = {
     "tensor": ("input",),
     "x": ("input",),
 }
-"""torch's names of the inputs that a row names as formulas do."""
+"""torch's names for those inputs that have other names in a row, such as the letters of its formula."""
 
 NUMPYS = {"dim": ("axis",), "input": ("x", "a", "x1"), "keepdim": ("keepdims",), "other": ("x2",)}
 """numpy's names of torch's arguments: torch's own parser accepts them in all functions that it parses for."""
@@ -88,7 +88,7 @@ def other_names(parameters: Iterable[str]) -> dict[str, str]:
 
 
 def renamed(settings: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """Return ``settings`` under the row's own names. A name for a setting given twice stays, and is refused later."""
+    """Return ``settings`` under the row's own names. A second name for one setting stays: it is refused later."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
         own = names.get(name, name)
@@ -108,7 +108,7 @@ def bind(op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any]) -> tuple[t
         op, args = _of_its_length(op, args, settings)
     if len(args) > op.arity:
         args, settings = _by_position(op, args, settings)
-        if bound(op, 0, settings):  # as most calls of a view have it
+        if bound(op, 0, settings):  # true for most calls of a view
             return args, settings, op
     tensors = _inputs(op, args, settings)
     if settings.pop("out", None) is not None:

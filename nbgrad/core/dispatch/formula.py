@@ -82,7 +82,7 @@ _TAKES_ONE = frozenset({"_", "^", r"\sqrt", *_ACCENTS})
 
 _PLUS = frozenset({"+", "-", r"\pm", r"\mp"})
 _PRODUCT = frozenset({r"\odot"})
-"""Products that it does not matter where to begin, so that a product in them needs no brackets."""
+"""Products that give the same in any grouping, so a product inside of one needs no brackets."""
 
 _APART = frozenset(
     {
@@ -372,7 +372,7 @@ def _fitted(text: str, texts: tuple[str, ...], start: int, stop: int, bars: dict
         return text if written.token else f"{{{text}}}"
     beside = {texts[i] for i in (before, after) if 0 <= i < len(texts)}
     if beside & _BARS & set(_texts(text)):
-        return f"({text})"  # two bars in a row are one of another kind
+        return f"({text})"  # two bars side by side would be another symbol
     if written.number:
         digits = any(map(_NUMBER.fullmatch, texts[after : after + 1])) or re.search(r"\d(?:\\,|\s)*$", "".join(out))
         return f"({text})" if digits else text

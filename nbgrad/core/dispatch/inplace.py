@@ -90,7 +90,7 @@ class InPlace:
         return self.run(args, settings)
 
     def run(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Tensor:
-        """Change the first input; there are as many as the row has, and the settings have their own names."""
+        """Change the first input. ``args`` has every input of the row, and ``settings`` has the row's own names."""
         changed: Tensor = unheard(self._run, args, settings)
         return changed
 
@@ -104,7 +104,7 @@ class InPlace:
         edges: list[Any] = [None] * len(args)
         enabled = recording(state)
         needs = row._unwrap(args, values, edges if enabled else None)
-        if needs < 0:  # something of ours stands for a torch tensor
+        if needs < 0:  # a tensor of ours stands for a torch tensor in ``args``
             return self._run(entered(args), settings)
         plan = None
         if needs and not enabled:

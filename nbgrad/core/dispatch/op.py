@@ -83,7 +83,7 @@ def zeros_for(input: str) -> Callable[..., Any]:
 
 def install(name: str, function: Callable[..., Any]) -> None:
     """Make ``function`` a method of ``Tensor``, the tensor as its first argument."""
-    if isfunction(function) and not name.startswith("__"):  # Python's own, as an index, take what they are given
+    if isfunction(function) and not name.startswith("__"):  # an index, and other methods of Python's, parse nothing
         function = as_parsed(function, numpys=not isfunction(getattr(torch.Tensor, name, None)), out=False)
 
     def calling(self: Tensor, *args: Any, **settings: Any) -> Any:
@@ -144,7 +144,7 @@ def install_in_place(operator: str, twin: InPlace) -> None:
 
 
 _NO_SETTINGS: dict[str, Any] = {}
-"""The settings of a call never change, so all operators share one dict."""
+"""An operator has no settings. No call changes its dict of settings, so all operators share this one."""
 
 _OPERANDS = (Tensor, torch.Tensor, int, float, complex, np.ndarray, np.generic)
 """The types that an operator accepts as its other operand; for any other type Python asks that operand."""

@@ -19,7 +19,7 @@ class Plan(Steps):
             look at it.
         unversioned: a None for each value in ``usual``: ``Node.versions`` has it for values that are no tensors.
         slots: where in inputs, results, settings and facts, one after the other, each saved value is found.
-        paths: by the slot of a saved value that stands for the path to an input, the position of that.
+        paths: for the slot of each saved value that stands for the path to an input, the position of that input.
     """
 
     __slots__ = ("facts", "paths", "results", "settings", "slots", "unversioned", "usual")
@@ -54,7 +54,7 @@ class Plan(Steps):
         self.paths = {
             slots[name]: position
             for name, (position, what) in zip(facts, self.facts, strict=True)
-            if what == "path"  # nothing is saved of it: torch's tensors have no such attribute
+            if what == "path"  # a path saves nothing: no torch tensor has this attribute
         }
         pool = _places([*op.inputs, *op.results, *self.settings, *facts])
         self.slots = tuple(pool[name] for name in names)

@@ -38,7 +38,7 @@ _BIT = 1  # a Python int in compiled code too: a C int has no room for more than
 _COUNTERPARTS = -2
 
 _KEPT = 2**15
-"""How many names of inputs the rows of one op for lists of other lengths may keep, and the plans of one of those."""
+"""The most names of inputs in all rows that an op makes for lists of other lengths, and in the plans of one row."""
 
 FIELDS = (*INFO, "_plans", "autocasts", "holomorphic", "kernel", "simple", "view")
 """The C fields of a row, which row.pxd and node.pxd declare: all fields that a call reads."""
@@ -314,7 +314,7 @@ class Op(OpInfo):
         except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise explained(self, error, args, values) from None
         if self.view and result is values[0]:
-            return args[0]  # nothing to do: a second tensor over the same raw one would be turned in place with it
+            return args[0]  # no second tensor over one raw tensor: an op that turns one in place would turn both
         node = self._record(edges, values, result, settings, needs) if recorded and edges is not None else None
         if state.observers:
             tell(state.observers, self, args, settings, result, node)
@@ -374,8 +374,8 @@ class Op(OpInfo):
         """Put the raw values of ``args`` into ``values``, and the origins of those that need a gradient into ``edges``.
 
         Returns:
-            A bit set for each input that needs a gradient; -1 where none of them is a ``Tensor``, -2 where there is one
-            and also a torch tensor for which something of ours stands.
+            A bit set for each input that needs a gradient; -1 if none of them is a ``Tensor``; -2 if one of them is,
+            and a tensor of ours stands for another one, which is torch's.
         """
         needs, ours, foreign = 0, False, False
         for position, arg in enumerate(args):
@@ -492,7 +492,7 @@ def row_named(name: str) -> Op:
 
 
 _TENSOR = Tensor
-"""The class once more, under a name that is declared to be one: Cython then calls what makes an object directly."""
+"""The class again, under a name that is declared as a class: so Cython makes an object of it without a look-up."""
 
 
 def made(raw: torch.Tensor, node: Node | None) -> Tensor:

@@ -130,7 +130,7 @@ def parents(origin: Origin) -> list[Origin]:
 
 
 def last_uses(roots: list[Origin], useful: set[Origin] | None) -> dict[Origin, list[Leaf]]:
-    """For the oldest node that uses a leaf with a reducer, where it is the last to be visited, all such leaves.
+    """By node, the leaves with a reducer of which it is the oldest user: the walk visits it after all other users.
 
     Args:
         roots: where the walk begins.

@@ -50,7 +50,7 @@ Sums = Callable[[tuple[int, ...], tuple[int, ...]], Reduction | None]
 
 
 def for_features(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction | None:
-    """The sum over all dimensions of ``source`` but the last, which are ``target``."""
+    """The sum over all dimensions of ``source`` but the last ones, which have the shape ``target``."""
     return all_but(source, target, len(source) - len(target))
 
 
@@ -65,7 +65,7 @@ def for_gates(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction | N
 
 
 def all_but(source: tuple[int, ...], target: tuple[int, ...], first: int) -> Reduction | None:
-    """The sum over all dimensions of ``source`` but those of ``target``, which begin with the ``first``."""
+    """The sum over all dimensions of ``source`` but those of ``target``, which begin at the dimension ``first``."""
     dims = [dim for dim in range(len(source)) if not first <= dim < first + len(target)]
     return _over(source, target, dims) if dims else None
 

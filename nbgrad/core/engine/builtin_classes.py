@@ -1,6 +1,6 @@
-"""Names of Python's own classes by which compiled modules give them attributes that are functions of C.
+"""Second names of Python's own classes. Under these, compiled modules give the classes attributes that C computes.
 
-A ``.pxd`` says which. Under its own name a class cannot have them.
+A ``.pxd`` file says which attributes. Under its own name a class cannot be given any.
 """
 
 AnyNode: type = object

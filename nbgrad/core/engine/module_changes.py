@@ -29,5 +29,5 @@ module_changes = ModuleChanges()
 
 
 def global_hooks() -> tuple[tuple[int, ...], ...]:
-    """The numbers of the hooks of all modules."""
+    """The ids of the hooks that run for all modules."""
     return tuple(map(tuple, _TABLES)) if any(_TABLES) else ()

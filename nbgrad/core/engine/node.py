@@ -335,7 +335,7 @@ INFO = (
     *("many", "name", "no_gradient", "optional", "required", "results", "rules", "several", "shown", "stretched"),
     *("sums", "variadic"),
 )
-"""The C fields of an ``OpInfo``, which node.pxd declares: those of its attributes that are fields."""
+"""The attributes of an ``OpInfo`` that are fields of C's in compiled code: node.pxd declares them."""
 
 
 class OpInfo:

@@ -40,7 +40,7 @@ class Place:
 
     @property
     def instruction(self) -> tuple[int, int]:
-        """A number for the code, and where in it the instruction is: of equal ones both are equal."""
+        """The id of the code, and the offset of the instruction in it: equal for equal instructions."""
         return id(self._code), self._offset
 
     def same(self, other: "Place") -> bool:

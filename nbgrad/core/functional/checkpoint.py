@@ -121,7 +121,7 @@ class Segment:
         self._function = run
         self.error: Callable[[str], Exception] = RuntimeError
         self._context: AbstractContextManager[Any] = context or nullcontext()
-        self._state = current().replaced(walking=None)  # apart: the scope changes when the call of the module ends
+        self._state = current().replaced(walking=None)  # a copy: the scope changes when the module's call ends
         self._autocast = Settings()
         self._versions = [(tensor, tensor._version) for tensor in _tensors(given)]
         devices = cuda_devices(tensor for tensor, _ in self._versions)
@@ -157,7 +157,7 @@ class Segment:
         return twin.saved
 
     def _run(self) -> "list[_Twin | None]":
-        """Run ``fn`` as the forward did, unseen by graphs and hooks; the ops it records and what they saved."""
+        """Run ``fn`` as the forward did, unseen by graphs and hooks. Return the recorded ops, with what they saved."""
         for tensor, version in self._versions:
             if tensor._version != version:
                 raise RuntimeError(

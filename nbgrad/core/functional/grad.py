@@ -117,7 +117,7 @@ def _roots(ends: list[Tensor], seeds: Sequence[Any], *, create_graph: bool) -> R
 
 
 def _accumulating(inputs: Any) -> list[Tensor]:
-    """The tensors that a backward is to accumulate in: of an edge the leaf there."""
+    """The tensors that a backward is to accumulate in. An edge stands for the leaf at it."""
     wanted = held(entered_leaves(inputs))
     for position, one in enumerate(wanted):
         if isinstance(one, GradientEdge):

@@ -196,7 +196,7 @@ def as_given(values: tuple[Any, ...], many: bool) -> Any:
 
 
 def _fresh(given: tuple[Tensor, ...], *, create_graph: bool, requires_grad: bool) -> tuple[Tensor, ...]:
-    """New tensors on the same memory: with ``create_graph`` those with a history keep it, through a reshape."""
+    """New tensors on the same memory. With ``create_graph`` a reshape keeps the history of those that have one."""
     return tuple(
         part.reshape(tuple(part.shape))
         if create_graph and part.requires_grad

@@ -42,7 +42,7 @@ class Changes:
         when they are needed. Their versions are never read: an op that saved them before has lost its values in any
         case.
         """
-        data = [raw_of(one) for one in changed]  # a parameter may be given others: what an op has saved was changed
+        data = [raw_of(one) for one in changed]  # not the parameters, which may get other data: ops saved these
         if not data:
             return
         if len(self) >= _MOST:
@@ -57,7 +57,7 @@ class Changes:
         while held is not None and not _same(held, data):
             if _gone(held):  # other tensors have got their ids
                 held = None
-            else:  # two lists that begin and end alike, as of heads that take turns with one body
+            else:  # another list that begins and ends alike: heads may take turns with one body
                 key += 1
                 held = self._held(key)
         self._several[key] = (held or [ref(one) for one in data], change)
@@ -109,7 +109,7 @@ def _number(change: Change) -> int:
 
 
 def _holds(held: list[ref[Any]], memory: int, version: int) -> bool:
-    """Whether one of these is in that ``memory``, and not counted apart from what has that ``version``."""
+    """Whether one of these lies in that ``memory`` and has that ``version``: one that counts apart has another."""
     tensors = [tensor for one in held if (tensor := one()) is not None]
     return any(data._version == version and memory_of(data) == memory for data in tensors)
 

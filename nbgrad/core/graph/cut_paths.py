@@ -48,7 +48,8 @@ class Uses:
         refused: whether a backward was asked for that could not begin, before any that could.
         idle: the number of backwards before the last step that changed nothing, and the message about it.
         slip: the number of backwards before the last call that came too early, and the message about it.
-        idled: the same number for the last such step of each optimizer, with its first parameter, by the id of that.
+        idled: by the id of the first parameter of each optimizer: that parameter, and the same number for its last such
+            step.
         frozen: the parameters that ops without history used, and buffers beside them, by their id as an object, each
             with its first use.
         behind: by the id of the record of a constant, the ends of the paths from which it was computed.
@@ -101,7 +102,7 @@ class Uses:
         return use
 
     def beside(self, op: OpInfo, results: tuple[Any, ...]) -> None:
-        """``op`` was recorded: those of its results that have no gradient, as the positions of maxima."""
+        """``op`` was recorded. Paths end at its results without a gradient, such as the positions of maxima."""
         if flat := [one for at, one in enumerate(results[: op.shown]) if at not in op.live]:
             self._end(flat, (_cut(op, flat, enabled=True),))
 

@@ -40,7 +40,7 @@ class Evidence:
         return text if number == self._graph.backwards else None
 
     def unstepped(self) -> list[Unstepped]:
-        """The optimizers whose gradients the last backward brought, cleared in every round, and that took no step."""
+        """The optimizers of what the last backward reached that clear gradients in a loop and have taken no step."""
         return self._paths().unstepped()
 
     def rate(self) -> tuple[str, float] | None:

@@ -234,7 +234,7 @@ def facts_of(
     made.sources = sources
     made.scope = scope
     made.place = node.place
-    thing = node  # the same, of a type of which compiled code asks Python's C function
+    thing = node  # the same, of a type whose ``reference`` compiled code gets from C
     made.thing = thing.reference
     return made
 

@@ -108,9 +108,9 @@ class AutogradGraph(Queries):
     def _forget(self) -> None:
         self._records: list[Record] = []
         self._failed: list[Record] = []  # the nodes that the failed backward reached, once the graph is closed
-        self._ended: History | None = None  # the backwards that ended, once that is shown
+        self._ended: History | None = None  # the complete backwards, once a failed one is shown
         self.ending: Ending | None = None
-        self._complete: FrameRecorder | Frame | None = None  # the backward in whose place one that raised is shown
+        self._complete: FrameRecorder | Frame | None = None  # the complete one, while a failed one is shown
         self.overlays: dict[str, CustomOverlay] = {}
         self.modules: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
@@ -121,7 +121,7 @@ class AutogradGraph(Queries):
             raise RuntimeError(f"{self.name!r} was opened before: make a new AutogradGraph for each with block")
         self._before = state = current()
         followed = follows()
-        # One tuple for both cases: Cython does not come to an end with the type of a tuple that is made of itself.
+        # One assignment for both cases: Cython never finds the type of a variable whose tuple is made of its own value.
         ours = (self.listener,) if self.rank_recorder is None else (self.listener, self.rank_recorder)
         try:
             set_state(
@@ -332,7 +332,7 @@ class AutogradGraph(Queries):
                 self._ended = self.history
             self._records = self._failed
         self._complete = self._notes.frame
-        self.ending = ending  # not before ``recovered`` could bring back the complete one
+        self.ending = ending  # last: from here on ``recovered`` restores ``_complete``
         self._notes.frame = found.frame
 
     def recovered(self) -> None:

@@ -49,8 +49,8 @@ class HistoryRecord(NamedTuple):
             that of the values as they are, after a step that has followed.
         update: the norm of what the first step of an optimizer that ended after that backward changed, in units of the
             norm of the values before it; None where no step came, where the values were zero, and where copies of them
-            do not fit into the budget. It is measured after the first 8 backwards, then after one frame of two to four;
-            of an optimizer that holds more than 8 MiB of parameters after the first backward, and then the 9th, the
+            do not fit into the budget. It is measured after the first 8 backwards, then after one frame of two to four.
+            If an optimizer holds more than 8 MiB of parameters, it is measured after the first backward, the 9th, the
             17th and so on, as far as these are frames. For LBFGS it is the change by a whole ``step``, for each
             backward in it.
     """
@@ -66,7 +66,7 @@ class HistoryRecord(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """The norm of the gradient in units of the weight's: times the learning rate, what a plain SGD step changes."""
+        """The norm of the gradient over that of the weight. Times the learning rate: the change by a plain SGD step."""
         return self.gradient / self.weight if self.gradient is not None and self.weight else None
 
     def __str__(self) -> str:
@@ -174,7 +174,7 @@ class _StoredFrame(NamedTuple):
         return id in self.learned and self.gradients[self.learned.index(id)] is not None
 
     def frame(self, last: "_StoredFrame") -> HistoryFrame:
-        """The frame as others see it; where it looks like ``last`` with its names, for a variable's come late."""
+        """The frame as others see it. If it looks like ``last``, it takes the newer names of that one."""
         names = last.names if self.looks == last.looks else self.names
         updates = [None if id is None else self.ratios.get(id) for id in self.learned]
         parts = zip(self.looks, names, self.gradients, self.weights, updates, strict=True)
@@ -262,7 +262,7 @@ class HistoryRecorder:
         return (number - 1) % (many * self._stride(number)) == 0
 
     def learned_until(self, id: int) -> int | None:
-        """After which backward at most the leaf ``id`` got no gradient any more, though all before gave it one.
+        """The last backward that may have given the leaf ``id`` a gradient, if all before it did, and none after it.
 
         None if that is not known, as for a leaf that had none at first, or gets one only sometimes.
         """
@@ -320,7 +320,7 @@ def _settled(number: int, roots: tuple[int, ...], records: list[Record]) -> _Sto
 def _looks(passed: "list[Passed] | list[tuple[int, Record, Scope | None]]") -> tuple[Look, ...]:
     paths: dict[Scope | None, tuple[str, ...]] = {None: ()}
     found: list[Look] = []
-    known: dict[Look, Look] = {}  # of a long chain all look alike
+    known: dict[Look, Look] = {}  # equal looks are one object: in a long chain all are equal
     for id, fact, scope in passed:
         path = paths.get(scope)
         if path is None:

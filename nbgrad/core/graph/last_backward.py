@@ -36,7 +36,7 @@ GRADIENT = -1
 """The position of no input: it stands for the gradient of the result of an op, or of a leaf."""
 
 UNREDUCED = -2
-"""Less the position of an input: it stands for what its gradient was before a sum."""
+"""Minus the position of an input, it stands for the gradient of that input before a sum."""
 
 _GRADIENT, _UNREDUCED, _OBJECT = (
     GRADIENT,
@@ -172,7 +172,7 @@ class Lengths:
         del self._waiting[: len(waiting)]
 
     def _places(self, lone: list[int]) -> dict[Any, int]:
-        """Where the record of each is, by key."""
+        """By key, the place of the record of each norm."""
         found = self._found
         if found is None:
             self._stack()
@@ -189,7 +189,7 @@ class Lengths:
         return found
 
     def _at(self, place: int) -> tuple[tuple[int, ...], Norm]:
-        """The shape and the norm of which the record is there."""
+        """The shape and the norm that the record at ``place`` holds."""
         _, _, _, shape, vector, number = _RECORD.unpack_from(self._records, place)
         return self._shapes[shape], number if vector == _HERE else self._far[vector][int(number)]
 
@@ -236,12 +236,12 @@ class Kept:
         self._lone: list[int] = []
         self._index: dict[Any, tuple[torch.Tensor, int]] | None = None
         self._lengths: Lengths | None = None  # made when a norm is kept, or asked for
-        self._asked = False  # whether those have an index too
+        self._asked = False  # whether the norms may have an index too
         self._latest: torch.Tensor | None = None
         self._size = 0  # of the latest
         self._budget = budget
         self._room = budget
-        self._counted: set[int] | None = None  # the ids of the tensors, once each is to be counted once
+        self._counted: set[int] | None = None  # the ids of the counted tensors, when each may count only once
 
     def keep(
         self, id: int, position: int, data: torch.Tensor, size: int, receiver: int = 0, leaf: bool = False
@@ -336,7 +336,7 @@ class Kept:
         return self._lengths
 
     def norms(self, more: dict[int, torch.Tensor]) -> dict[int, Norm]:
-        """The norms, where they are computed, of the gradients of tensors, of those kept and of ``more``."""
+        """The norms of the gradients of tensors, kept ones and ``more``. Each is on the device that computed it."""
         self._asked = True
         known = self._known().norms(self._lone)
         held = {id: data for id, (data, _) in self._held().items() if isinstance(id, int)}
@@ -447,15 +447,15 @@ class FrameRecorder:
     )
 
     def __init__(self, roots: tuple[int, ...], budget: int, outer: "FrameRecorder | None" = None) -> None:
-        self.number = 0  # it has one when it has ended: a hook may run another backward in the middle
+        self.number = 0  # set at the end: a hook may run another backward before that
         self.outer = outer
         self.roots = roots
         self._kept = Kept(budget)
         self._leaves: list[Any] = []  # the id of a leaf and its gradient, of one after the other
         self._norms: dict[int, Norm] = {}  # of leaves, if the history has asked for them
-        self._results: dict[int, list[int]] = {}  # of an op that has several with a gradient, under what it is kept
+        self._results: dict[int, list[int]] = {}  # by op with several gradients: the ids under which these are kept
         self.careful = False
-        self.windows = False  # whether one was kept, or its norm: torch is asked from then on
+        self.windows = False  # whether one was kept, or its norm: then torch is asked for the memory of all
         self.arrived: list[int] = []
         self.reductions: dict[tuple[int, int], Reduction] = {}
 
@@ -507,7 +507,7 @@ class FrameRecorder:
         self._kept.shrink()
 
     def norms(self) -> dict[int, Norm]:
-        """The norms of the gradients that arrived, by id, where they are computed."""
+        """By id, the norms of the gradients that arrived. Each is on the device that computed it."""
         leaves = _pairs(self._leaves)
         found = self._kept.norms(leaves)
         self._norms = {id: found[id] for id in leaves if id in found}
@@ -529,7 +529,7 @@ class FrameRecorder:
         return Stats(found[0].shape, math.hypot(*(stats.norm for stats in found)), nan=nan, inf=inf)
 
     def raw_gradient(self, id: int) -> torch.Tensor | None:
-        """The gradient itself, if it is kept; None where an op has several, of as many results."""
+        """The gradient itself, if it is kept; None for an op with several results that have gradients."""
         results = self._results.get(id, (id,))
         return self._kept.raw(results[0]) if len(results) == 1 else None
 

@@ -43,9 +43,9 @@ _SWEPT = 64
 every 700 new objects that stay, so a loop makes no work for it."""
 
 _FRESH = 2048
-"""With fewer ops than this, and than four times those of the last backward, no op is dropped that ran since the last
-backward but one: a message names the op at which a path ends, and its result may be gone by then. There must be a
-limit, because some programs have no backward."""
+"""Ops that ran since the last backward but one are kept as long as they are fewer than this, and fewer than four times
+those of the last backward: a message names the op at which a path ends, and its result may be gone by then. There must
+be a limit, because some programs have no backward."""
 
 
 _NAMED = 4
@@ -99,11 +99,11 @@ class Listener(Observer):
         return True
 
     def follows_gradients(self) -> bool:
-        """Only if it keeps them."""
+        """It needs the gradients only if it keeps them."""
         return self.watch
 
     def checks_gradients(self) -> bool:
-        """It only keeps them."""
+        """It keeps gradients, and raises no error about them."""
         return False
 
     # Ops.
@@ -128,7 +128,7 @@ class Listener(Observer):
                 sources.append(NOTHING if arg is None else self._other(arg))
         scope = state.scope
         node.place = scope.place if scope is not None and scope.place is not None else user_place()
-        self._keep(node, sources, _CPU if out.is_cpu else out.device, scope)  # which makes an object anew
+        self._keep(node, sources, _CPU if out.is_cpu else out.device, scope)  # .device makes a new object
         if self.watch and few(out.shape if node.outputs else node.shape):
             self.notes.values.add(node.seq, out)
 
@@ -204,7 +204,7 @@ class Listener(Observer):
             self.uses.constant(id, raw_of(tensor))
             self.outer[id] = Outer(kind, *facts, thing=ref(tensor), name=origin.name)
             if kind == "constant" and self.watch and few(facts[0]) and not raw_of(tensor).is_inference():
-                self.notes.values.add(id, raw_of(tensor))  # for one without a name, which is gone soon
+                self.notes.values.add(id, raw_of(tensor))  # now: one without a name is gone soon
         else:
             self.outer[id] = Outer("outside", *facts, origin.op)
             self.notes.things[id] = ref(tensor)
@@ -420,8 +420,8 @@ class Listener(Observer):
             origin: Any = node.edges[position]
             receiver = 0 if isinstance(origin, Output) else origin.seq  # several outputs share one id
             size = nbytes_of(origin.shape, origin.dtype)
-            # One that is smaller than what the op made may be a window into its gradient, as that of cat is; what later
-            # rules make of a window may be one too.
+            # A gradient that is smaller than the result of the op may be a window into the gradient of that result, as
+            # for cat. What later rules make of a window may be one too.
             may_be = reduction is None and (
                 node.outputs
                 or (
@@ -531,7 +531,7 @@ class Listener(Observer):
 
 
 def _numbers(node: Node, out: Any) -> Any:
-    """The numbers of ``out``, if they are few; those of a tapped node have been looked at with its shape."""
+    """The numbers of ``out``, if they are few. Those of a tapped node were read before, together with its shape."""
     if not _COMPILED:
         return numbers_of(out)
     return node.saved if node.tapped else out.numbers

@@ -61,7 +61,7 @@ def passed_on(kind: str, values: Iterable[Any], settings: dict[str, Any]) -> boo
 
 
 def unmeant(value: torch.Tensor) -> bool:
-    """Whether the Inf in a parameter is no part of a mask, which is 0 besides."""
+    """Whether a parameter has an Inf that is no part of a mask: all other numbers of a mask are 0."""
     return holds("inf", value) and any(bool((piece.isfinite() & (piece != 0)).any()) for piece in pieces(value))
 
 
@@ -120,8 +120,9 @@ def operands(
 ) -> list[BadOperand]:
     """The numbers that meet in the first "nan" or "inf" of ``result``, where they alone make it.
 
-    None are named where others take part, as all of a row does in a softmax: that is seen by running the op again, with
-    these and ordinary numbers everywhere else, and with different ordinary numbers there, which may change nothing.
+    The list is empty if other numbers take part, as all numbers of a row do in a softmax. To see that, the op runs
+    again. With these numbers and ordinary ones everywhere else, the result must be bad again. With 1 in their place,
+    two runs with different ordinary numbers everywhere else must give the same.
 
     Args:
         run: gives the result again, of other values in the place of those ``given``.
@@ -152,7 +153,10 @@ def operands(
 
 
 Spots = list[tuple[int, ...] | None]
-"""For each value that an op was given, which of its elements meets those of the others; None where it is none alone."""
+"""For each value that an op was given, the index of the element that meets those of the others.
+
+None if it is not a single element.
+"""
 
 
 def spots_of(
@@ -199,7 +203,7 @@ def window(
 
 
 def _ordinary(values: list[Any], spots: Spots, seed: int, keep: bool) -> list[Any]:
-    """Random numbers about 1 in the place of those of tensors, at the ``spots`` 1 or, with ``keep``, the old number.
+    """The values with random numbers about 1 in tensors. At the ``spots`` there is 1, or the old number with ``keep``.
 
     Integers, which count or choose, and values that are no tensor stay as they are.
     """
@@ -269,7 +273,7 @@ UNARY: dict[str, tuple[Undefined, ...]] = {
 def cause(
     op: OpInfo, kind: str, found: list[BadOperand], values: list[Any], settings: dict[str, Any], dtype: Any
 ) -> str | None:
-    """Why ``op`` made a "nan" or "inf" of ``dtype`` from ``values``, of which ``found`` met in it; None: not known."""
+    """Why ``op`` made a "nan" or "inf" of ``dtype`` from ``values``; the numbers ``found`` met there. None: unknown."""
     numbers = [operand.value for operand in found if isinstance(operand.value, int | float)]
     places = ", ".join(map(str, found))
     words, name = None, op.name.removesuffix("_")

@@ -15,12 +15,12 @@ from nbgrad.core.recorder.switches import STEPPED
 from nbgrad.core.tensor.tensor import Tensor
 
 LOOP = 3
-"""So many rounds are a loop; with fewer of them one may show that a gradient comes again."""
+"""From this many rounds on it is a loop. A lesson may run fewer to show that the gradient comes again."""
 
 
 LARGE = 8 << 20
 """If an optimizer holds more bytes of parameters than that, its step is measured less often: a copy of them and three
-norms take longer than the rest of a frame, and not so much less than the step of a network that sees few numbers."""
+norms take longer than the rest of a frame. If a network sees few numbers, they take almost as long as its step."""
 
 RARELY = 8
 """The first step that a frame asks for is measured, then the one after eight more, and so on."""
@@ -80,10 +80,10 @@ class UpdateRecorder:
         self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # the data that change, and a copy
 
     def backward_ended(self, number: int, waits: bool) -> None:
-        """The ``number``-th backward has ended; whether it is a frame that ``waits`` for a step.
+        """The ``number``-th backward has ended. ``waits``: whether it is a frame, which waits for a step.
 
-        Those before it wait on where no step came in between: gradients are accumulated. In a step that evaluates, and
-        is measured, all do.
+        If no step came since the backwards before it, they go on waiting: gradients are accumulated. Inside a measured
+        step that evaluates, every backward waits.
         """
         if self._seen:
             self._turn()
@@ -104,9 +104,9 @@ class UpdateRecorder:
             self._copy(params, evaluates)
 
     def _copy(self, params: Sequence[Tensor], evaluates: bool) -> None:
-        """Remember where ``params`` are, those that were not measured yet, if all of these fit into the budget.
+        """Copy those of ``params`` that were not measured yet, if all of them together fit into the budget.
 
-        Large ones not in every step that waits.
+        If they are large, not every step that waits copies them.
         """
         origins = [origin_of(param) for param in params]
         pairs = zip(origins, params, strict=True)
@@ -116,7 +116,7 @@ class UpdateRecorder:
         picked = size <= LARGE or evaluates or any(number % RARELY == 1 for number in self.waiting)
         if picked and size <= self._budget:
             self._before = {id: (data, data.clone()) for id, data in found.items()}
-        else:  # not these, for the backwards that wait
+        else:  # not measured, for the backwards that wait
             self._seen |= found.keys()
 
     def drop(self) -> None:
@@ -201,7 +201,7 @@ class Holders:
     def rate(self) -> tuple[str, float] | None:
         """The largest learning rate of the parameters that the last backward reached, and the class of its optimizer.
 
-        None where none is known, or a schedule has set one that may have been another before.
+        None if one is not known, or if a schedule has changed one: its earlier values are not known.
         """
         groups = [(type(one).__name__, group) for one, _ in self._held for group in one.param_groups]
         holding = [(name, group) for name, group in groups if not self._reached.isdisjoint(map(id, group["params"]))]

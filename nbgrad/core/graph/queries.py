@@ -146,7 +146,7 @@ class Queries:
 
 
 def _edges(records: list[Record]) -> list[tuple[int, int, int]]:
-    """For each input that came from a record the places of that and of the one that took it, and the input's own."""
+    """For each input that came from a record: the place of that record, the place of its op, and its position there."""
     places = {record.id: place for place, record in enumerate(records)}
     edges = []
     for target, record in enumerate(records):

@@ -485,7 +485,7 @@ class _Run:
     def _settings(call: Call) -> dict[str, Any]:
         """The settings themselves; those of the record, where the node is gone and there was no tensor among them.
 
-        There a list is a tuple: if that is another index, the shape of the result tells.
+        In the record a list has become a tuple. If the tuple is another index, the result has another shape.
         """
         if call.settings is call.op.defaults:
             return {}

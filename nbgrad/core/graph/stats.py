@@ -169,7 +169,7 @@ class _Spread(NamedTuple):
     inf: int
 
     def with_more(self, other: "_Spread") -> "_Spread":
-        """That of these numbers and others."""
+        """The spread of these numbers and the others together."""
         lows = [one for one in (self.low, other.low) if one is not None]
         highs = [one for one in (self.high, other.high) if one is not None]
         counts = [mine + its for mine, its in zip(self[2:], other[2:], strict=True)]
@@ -180,7 +180,7 @@ _NO_NUMBERS = _Spread(None, None, 0.0, 0, 0, 0)
 
 
 def _spread(real: torch.Tensor, numbers: torch.Tensor, lengths: list[float]) -> list[_Spread]:
-    """That of each row of ``numbers``, which are those of ``real`` in float64."""
+    """The spread of each row of ``numbers``, which are the numbers of ``real`` in float64."""
     if all(map(math.isfinite, lengths)):  # to look at every number takes longer than all the rest
         ends = real if real.is_floating_point() else numbers  # torch.aminmax takes three times as long
         low, high, size = ends.amin(1), ends.amax(1), ends.shape[1]

@@ -208,9 +208,9 @@ class Paths:
         ]
 
     def _unused(self, used: Container[int]) -> list[tuple[str | None, Tensor]]:
-        """Parameters that no op here used, of an optimizer of parameters that the last backward reached: unused layers.
+        """Unused layers: no op here used these parameters, but the last backward reached others of the same optimizer.
 
-        Parameters are those of a module that was called here: an optimizer may hold those of another one too, which
+        Only parameters of a module that was called here count. An optimizer may hold those of another module too, which
         learns elsewhere.
         """
         waiting = [one for one in self.holders().beside() if one.requires_grad and id(one) not in used]
@@ -263,7 +263,7 @@ class Paths:
     def idle_step(self) -> str | None:
         """The message about the last step that changed nothing, if nothing that the last backward reached moved since.
 
-        That one may have come after it, too early for any gradient.
+        The step may have run before the last backward: too early for any gradient.
         """
         number, text = self._idle_step
         known = [self._changed.get(memory_of(tensor.data), 0) for tensor in self._learning().values()]
@@ -342,7 +342,7 @@ class Paths:
 
     @cached_property
     def _led_on(self) -> "dict[int, _Near]":
-        """The same that the last backward reached."""
+        """For each op, the nearest result that the last backward reached: its own, or one computed from it."""
         return self._all_nearest(self._reached.__contains__)
 
     def _all_nearest(self, ends: Callable[[int], object]) -> "dict[int, _Near]":
@@ -424,7 +424,7 @@ class Paths:
 
 
 def _id(tensor: Any) -> int:
-    """The id of the record of ``tensor``; 0 of a constant of torch's, which has none by that."""
+    """The id of the record of ``tensor``; 0 for a constant of torch's, which has no origin."""
     origin = origin_of(tensor)
     return 0 if origin is None else record_id(origin)
 

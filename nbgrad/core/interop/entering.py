@@ -86,9 +86,10 @@ def _facts(theirs: torch.Tensor) -> tuple[Any, ...]:
 
 
 def enters_whole(theirs: torch.Tensor) -> None:
-    """Raise if a result of torch's has not entered, or another one has that was computed from it, or it has hooks.
+    """Raise if not all of the gradient of ``theirs`` arrives at the tensor of ours that stands for it.
 
-    Then its gradient is not the one that arrives at what stands for it.
+    That is so if it has hooks; and for a result of torch's if it has not entered, or if another result has that was
+    computed from it.
     """
     _check_hooks(theirs)
     if theirs.is_leaf:
@@ -108,7 +109,7 @@ _PASSED = "nbgrad passed"
 
 def _result(theirs: torch.Tensor) -> Tensor:
     leaves, data = _leaves_of(theirs), theirs.detach()
-    graph = TorchGraph([*leaves], [theirs])  # it is torch's to keep: the second run of a checkpoint makes no other
+    graph = TorchGraph([*leaves], [theirs])  # no checkpoint drops it: its second run makes no other
     node = node_of(_DESCRIBED, [enter(one) for one in leaves], [*leaves], graph, data, keeps_values=False)
     return Tensor(data, True, node)
 

@@ -76,7 +76,7 @@ def _arguments(frame: Any) -> list[Any]:
 
 
 def _captured(function: Callable[..., Any]) -> dict[str, Any]:
-    """The variables that a function inside another one uses of that."""
+    """The variables of the functions around ``function`` that it uses, by name."""
     captured = {}
     cells: Any = getattr(function, "__closure__", None) or ()
     for name, cell in zip(function.__code__.co_freevars if cells else (), cells, strict=True):

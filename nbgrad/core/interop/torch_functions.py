@@ -51,7 +51,7 @@ HIDDEN: dict[str, Callable[..., Any]] = {
 
 INPUTS = {"input": 0, "self": 0, "other": 1}
 INPUTS |= {numpys: place for name, place in list(INPUTS.items()) for numpys in NUMPYS.get(name, ())}
-"""The positions of inputs that torch, or numpy, names so, whatever a function of ours calls them."""
+"""The positions of inputs by their names in torch or numpy. A function of ours may have other names for them."""
 
 _CHANGES = {"__setitem__", *(f"__i{name[2:]}" for name in dir(torch.Tensor) if hasattr(torch.Tensor, f"__i{name[2:]}"))}
 """torch's methods that change a tensor in place, as ``__iadd__`` does, besides those that end in an underscore."""
@@ -71,7 +71,7 @@ ABOUT = {
     ),
     *("binomial", "multinomial", "poisson"),
 }
-"""torch's functions that ask something of the data or draw by them: no gradient."""
+"""torch's functions that answer a question about the data, or draw random numbers from them: no gradient."""
 
 
 def from_dlpack(external: Any) -> Tensor:

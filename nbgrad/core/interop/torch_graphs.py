@@ -195,7 +195,7 @@ def node_of(
     node = Node()
     node.op = row_of(kind, len(args))
     node.settings = {}
-    node.saved, node.versions = (graph,), [None]  # torch itself minds what changed in place
+    node.saved, node.versions = (graph,), [None]  # torch itself notices changes in place
     node.edges = [None if leaf is None else arg.origin for arg, leaf in zip(args, leaves, strict=True)]
     node.seq = next_seq()
     node.shape, node.dtype, node.device = first.shape, first.dtype, first.device

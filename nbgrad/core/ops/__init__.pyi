@@ -664,7 +664,7 @@ def batch_norm(
     """
 
 def bernoulli(input: Array, p: float | None = None, generator: torch.Generator | None = None) -> Tensor:
-    """1 with the probabilities that input says, or all with the probability ``p``, else 0.
+    """Draws 1 with the probability in input, or with ``p`` for all elements; otherwise 0.
 
     It draws masks. No gradient flows through them: a network needs another estimate of it, such as the score function
     (Williams 1992) or gumbel_softmax.
@@ -809,8 +809,8 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Tensor:
 def cdist(x1: Array, x2: Operand, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The p-norm of the difference of every vector of x1 from every vector of x2.
 
-    Nearest neighbours and kernels start with it. ``compute_mode`` says whether Euclidean distances are made of
-    products, which is fast and less exact where vectors are close: always, never, or where there are more than 25.
+    Nearest neighbours and kernels start with it. ``compute_mode`` says when Euclidean distances are computed from
+    matrix products: always, never, or for more than 25 vectors. This is fast, but less exact where vectors are close.
 
     Shapes: x1 (..., P, D) and x2 (..., R, D), output (..., P, R). Raises ValueError for another ``compute_mode`` than
     torch's.
@@ -881,8 +881,9 @@ def clamp(input: Array, min: Operand | None = None, max: Operand | None = None) 
     """Each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None.
 
     Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between the
-    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. At a bound
-    it goes to the input, as torch has it; from torch 2.14 on half of it for a tensor, and nothing for a number.
+    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. Exactly at
+    a bound it goes to the input, as in torch. From torch 2.14 on the input gets half of it if the bound is a tensor,
+    and nothing if the bound is a number.
 
     Shapes: input, min and max broadcast to the output. Raises RuntimeError without bounds, TypeError for a number and
     a tensor.
@@ -892,8 +893,9 @@ def clamp_(input: Array, min: Operand | None = None, max: Operand | None = None)
     """In place: each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None.
 
     Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between the
-    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. At a bound
-    it goes to the input, as torch has it; from torch 2.14 on half of it for a tensor, and nothing for a number.
+    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. Exactly at
+    a bound it goes to the input, as in torch. From torch 2.14 on the input gets half of it if the bound is a tensor,
+    and nothing if the bound is a number.
 
     Shapes: input, min and max broadcast to the output. Raises RuntimeError without bounds, TypeError for a number and
     a tensor.
@@ -902,8 +904,8 @@ def clamp_(input: Array, min: Operand | None = None, max: Operand | None = None)
 def clamp_max(input: Array, max: Operand) -> Tensor:
     """Each element moved down to ``max``, a number or a tensor that broadcasts.
 
-    Importance weights are cut off with it. At the bound the gradient goes to the input, as torch has
-    it; from torch 2.14 on half of it where the bound is a tensor, and nothing where it is a number.
+    Importance weights are cut off with it. At the bound the gradient goes to the input, as in torch. From torch 2.14 on
+    the input gets half of it if the bound is a tensor, and nothing if the bound is a number.
 
     Shapes: input and max broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -911,8 +913,8 @@ def clamp_max(input: Array, max: Operand) -> Tensor:
 def clamp_max_(input: Array, max: Operand) -> Tensor:
     """In place: each element moved down to ``max``, a number or a tensor that broadcasts.
 
-    Importance weights are cut off with it. At the bound the gradient goes to the input, as torch has
-    it; from torch 2.14 on half of it where the bound is a tensor, and nothing where it is a number.
+    Importance weights are cut off with it. At the bound the gradient goes to the input, as in torch. From torch 2.14 on
+    the input gets half of it if the bound is a tensor, and nothing if the bound is a number.
 
     Shapes: input and max broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -920,8 +922,8 @@ def clamp_max_(input: Array, max: Operand) -> Tensor:
 def clamp_min(input: Array, min: Operand) -> Tensor:
     """Each element moved up to ``min``, a number or a tensor that broadcasts.
 
-    It keeps a norm that is divided by away from 0. At the bound the gradient goes to the input, as torch has
-    it; from torch 2.14 on half of it where the bound is a tensor, and nothing where it is a number.
+    It keeps a norm away from 0 before a division by it. At the bound the gradient goes to the input, as in torch. From
+    torch 2.14 on the input gets half of it if the bound is a tensor, and nothing if the bound is a number.
 
     Shapes: input and min broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -929,8 +931,8 @@ def clamp_min(input: Array, min: Operand) -> Tensor:
 def clamp_min_(input: Array, min: Operand) -> Tensor:
     """In place: each element moved up to ``min``, a number or a tensor that broadcasts.
 
-    It keeps a norm that is divided by away from 0. At the bound the gradient goes to the input, as torch has
-    it; from torch 2.14 on half of it where the bound is a tensor, and nothing where it is a number.
+    It keeps a norm away from 0 before a division by it. At the bound the gradient goes to the input, as in torch. From
+    torch 2.14 on the input gets half of it if the bound is a tensor, and nothing if the bound is a number.
 
     Shapes: input and min broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -939,8 +941,9 @@ def clip(input: Array, min: Operand | None = None, max: Operand | None = None) -
     """Each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None.
 
     Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between the
-    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. At a bound
-    it goes to the input, as torch has it; from torch 2.14 on half of it for a tensor, and nothing for a number.
+    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. Exactly at
+    a bound it goes to the input, as in torch. From torch 2.14 on the input gets half of it if the bound is a tensor,
+    and nothing if the bound is a number.
 
     Shapes: input, min and max broadcast to the output. Raises RuntimeError without bounds, TypeError for a number and
     a tensor.
@@ -950,8 +953,9 @@ def clip_(input: Array, min: Operand | None = None, max: Operand | None = None) 
     """In place: each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None.
 
     Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between the
-    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. At a bound
-    it goes to the input, as torch has it; from torch 2.14 on half of it for a tensor, and nothing for a number.
+    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. Exactly at
+    a bound it goes to the input, as in torch. From torch 2.14 on the input gets half of it if the bound is a tensor,
+    and nothing if the bound is a number.
 
     Shapes: input, min and max broadcast to the output. Raises RuntimeError without bounds, TypeError for a number and
     a tensor.
@@ -2204,7 +2208,7 @@ def gaussian_nll_loss(
 def gcd(input: Array, other: Operand) -> Tensor:
     """The greatest common divisor of whole numbers, elementwise, broadcasting; it has no gradient.
 
-    It tells at which common positions two strides meet.
+    Two strides have a common position only if it divides the distance of their starts.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
     numbers.
@@ -2213,7 +2217,7 @@ def gcd(input: Array, other: Operand) -> Tensor:
 def gcd_(input: Array, other: Operand) -> Tensor:
     """In place: the greatest common divisor of whole numbers, elementwise, broadcasting; it has no gradient.
 
-    It tells at which common positions two strides meet.
+    Two strides have a common position only if it divides the distance of their starts.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for floating point
     numbers.
@@ -2257,7 +2261,7 @@ def gradient(
     dim: int | Sequence[int] | None = None,
     edge_order: int = 1,
 ) -> list[Tensor]:
-    """The slope along each of ``dim``, by differences of the neighbours on both sides, at the ends of one side.
+    """The slope along each of ``dim``, by differences of the neighbours on both sides, or on one side at the ends.
 
     Physics-informed losses compare the slopes of a field with the prediction of a model.
 
@@ -2687,7 +2691,7 @@ def isnan(input: Array) -> Tensor:
 def isneginf(input: Array) -> Tensor:
     """Whether each number is negative infinity: a bool tensor, which has no gradient.
 
-    It finds what a mask filled in.
+    It finds what a mask has set to -inf.
 
     Shapes: output as input.
     """
@@ -2964,7 +2968,7 @@ def linalg_lu_factor(A: Array, pivot: bool = True) -> LUAndPivots:
     """
 
 def linalg_lu_factor_ex(A: Array, pivot: bool = True, check_errors: bool = False) -> LUAndPivotsAndInfo:
-    """The two triangular factors of matrices in one matrix, which rows were swapped, and 0 where there are any.
+    """The two triangular factors in one matrix, which rows were swapped, and a number: 0 where the factors exist.
 
     Shapes: (..., n, m) gives the same and (..., k) for k = min(n, m). Raises LinAlgError for a singular matrix with
     ``check_errors`` alone.
@@ -2983,8 +2987,8 @@ def linalg_matmul(a: Array, b: Array) -> Tensor:
     Nearly all the arithmetic of a network is in its matrix products. Each factor's gradient is the output's gradient
     times the other factor, transposed.
 
-    Shapes: (..., n, k) and (..., k, m) give (..., n, m); (k,) drops the dimension it lacks. Raises RuntimeError where
-    the inner sizes differ.
+    Shapes: (..., n, k) and (..., k, m) give (..., n, m); for a vector (k,) the output has no n or no m. Raises
+    RuntimeError where the inner sizes differ.
     """
 
 def linalg_matrix_exp(A: Array) -> Tensor:
@@ -3058,16 +3062,16 @@ def linalg_pinv(
     atol: float | Array | None = None,
     rtol: float | Array | None = None,
 ) -> Tensor:
-    """The pseudoinverse of matrices: the inverse on what they do not send to 0.
+    """The pseudoinverse of matrices: it inverts them except on the vectors that they map to 0.
 
-    Its gradient is defined while the rank stays the same. Singular values up to ``atol``, or up to the share ``rtol``
-    of the largest one, which is also called ``rcond``, count as 0; ``hermitian`` says that the matrices are.
+    Its gradient is defined while the rank stays the same. Singular values count as 0 up to ``atol``, or up to ``rtol``
+    (also called ``rcond``) times the largest one. ``hermitian`` says that the matrices are Hermitian.
 
     Shapes: (..., n, m) gives (..., m, n). Raises RuntimeError for fewer than two dimensions.
     """
 
 def linalg_qr(A: Array, mode: str = "reduced") -> QAndR:
-    """Matrices with orthonormal columns, and the triangular matrices that make A of them.
+    """The QR decomposition A = Q R: Q has orthonormal columns, and R is triangular.
 
     Least squares are solved with it, and random orthogonal weights are the Q of random numbers (Saxe et al. 2014,
     https://arxiv.org/abs/1312.6120).
@@ -3508,8 +3512,8 @@ def matmul(a: Array, b: Array) -> Tensor:
     Nearly all the arithmetic of a network is in its matrix products. Each factor's gradient is the output's gradient
     times the other factor, transposed.
 
-    Shapes: (..., n, k) and (..., k, m) give (..., n, m); (k,) drops the dimension it lacks. Raises RuntimeError where
-    the inner sizes differ.
+    Shapes: (..., n, k) and (..., k, m) give (..., n, m); for a vector (k,) the output has no n or no m. Raises
+    RuntimeError where the inner sizes differ.
     """
 
 def matrix_exp(A: Array) -> Tensor:
@@ -3796,7 +3800,7 @@ def multi_head_attention_forward(
 def multi_margin_loss(
     input: Array, target: Array, weight: Array | None = None, p: float = 1, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
-    """How far the score of the right class falls short of leading each other one by ``margin``.
+    """How far the score of the right class is below the score of each other class plus ``margin``.
 
     The loss of support vector machines with several classes (Crammer and Singer 2001).
 
@@ -4218,7 +4222,7 @@ def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> 
     """
 
 def qr(input: Array, some: bool = True) -> tuple[Tensor, Tensor]:
-    """Matrices with orthonormal columns, and the triangular matrices that make the input of them."""
+    """The QR decomposition of the input: Q has orthonormal columns, and R is triangular."""
 
 def quantile(
     input: Array, q: float | Array, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
@@ -4569,7 +4573,7 @@ def rot90(input: Array, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """
 
 def round(input: Array, decimals: int = 0) -> Tensor:
-    """The nearest whole number, elementwise, the even one of two; or the nearest with so many ``decimals``.
+    """The nearest whole number, elementwise, or the nearest with ``decimals`` digits; halfway, the even one.
 
     Quantization rounds weights to the numbers that few bits can hold.
 
@@ -4577,7 +4581,7 @@ def round(input: Array, decimals: int = 0) -> Tensor:
     """
 
 def round_(input: Array, decimals: int = 0) -> Tensor:
-    """In place: the nearest whole number, elementwise, the even one of two; or the nearest with so many ``decimals``.
+    """In place: the nearest whole number, elementwise, or the nearest with ``decimals`` digits; halfway, the even one.
 
     Quantization rounds weights to the numbers that few bits can hold.
 
@@ -4643,9 +4647,9 @@ def scaled_dot_product_attention(
 
     Transformers are built of it (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762). A mask is True where a key may
     be seen, or is added to the scores; ``is_causal`` lets no query see a later key. With ``enable_gqa`` several heads
-    of the query share a head of key and value. Where torch's choice is a fused kernel, the row flash_attention runs,
-    else the products one by one: with ``enable_gqa``, for a mask that needs a gradient, and on a GPU with dropout or
-    for heads of no multiple of 8.
+    of the query share a head of key and value. If torch would choose a fused kernel, the row flash_attention runs.
+    Else the products run one by one. They always do so with ``enable_gqa``, for a mask that needs a gradient, and on a
+    GPU with dropout or if the size of a head is no multiple of 8.
 
     Shapes: query (..., L, E), key (..., S, E), value (..., S, Ev), attn_mask broadcasts to (..., L, S); output
     (..., L, Ev). Raises RuntimeError for a mask together with ``is_causal``, and where key and value differ in S.
@@ -4684,7 +4688,7 @@ def searchsorted(
     """The index along the last dimension at which each number keeps the sequence sorted; it has no gradient.
 
     It draws from a distribution by its cumulative sum. With ``right`` or ``side="right"`` the index is after equal
-    numbers, else before them. ``sorter`` are indices that sort a sequence that is not.
+    numbers, else before them. ``sorter`` holds the indices that sort an unsorted sequence.
 
     Shapes: output as input, whose leading dimensions are those of the sequence, unless that has one dimension. Raises
     RuntimeError where they differ.
@@ -4721,7 +4725,7 @@ def selu_(input: Array) -> Tensor:
 def sgn(input: Array) -> Tensor:
     """The sign of each element; for a complex number, the number of size 1 in the same direction.
 
-    It is the slope of the absolute value, to which real numbers give -1, 0 or 1.
+    It is the slope of the absolute value: -1, 0 or 1 for a real number.
 
     Shapes: output as input.
     """
@@ -5064,7 +5068,7 @@ def special_ndtr(input: Array) -> Tensor:
     """The area under the standard normal curve up to each element; it is recorded as the ops that compute it."""
 
 def special_ndtri(input: Array) -> Tensor:
-    """The number up to which the area under the standard normal curve is each element; NaN outside [0, 1].
+    """The number up to which the area under the standard normal curve equals each element; NaN outside [0, 1].
 
     It gives the quantiles of a normal distribution.
 
@@ -5083,7 +5087,7 @@ def special_psi(input: Array) -> Tensor:
     """
 
 def special_round(input: Array, decimals: int = 0) -> Tensor:
-    """The nearest whole number, elementwise, the even one of two; or the nearest with so many ``decimals``.
+    """The nearest whole number, elementwise, or the nearest with ``decimals`` digits; halfway, the even one.
 
     Quantization rounds weights to the numbers that few bits can hold.
 
@@ -5431,7 +5435,7 @@ def to(
     *,
     memory_format: torch.memory_format = torch.preserve_format,
 ) -> Tensor:
-    """The tensor on another device or with another element type; the gradient comes back to where x is, as it is.
+    """The tensor on another device or with another element type; the gradient goes back to the device of x.
 
     A part of a model may so run in another precision or on another device, in one graph.
 
@@ -5449,7 +5453,7 @@ def to(
     *,
     memory_format: torch.memory_format = torch.preserve_format,
 ) -> Tensor:
-    """The tensor on another device or with another element type; the gradient comes back to where x is, as it is.
+    """The tensor on another device or with another element type; the gradient goes back to the device of x.
 
     A part of a model may so run in another precision or on another device, in one graph.
 
@@ -5467,7 +5471,7 @@ def to(
     *,
     memory_format: torch.memory_format = torch.preserve_format,
 ) -> Tensor:
-    """The tensor on another device or with another element type; the gradient comes back to where x is, as it is.
+    """The tensor on another device or with another element type; the gradient goes back to the device of x.
 
     A part of a model may so run in another precision or on another device, in one graph.
 
@@ -5486,7 +5490,7 @@ def to(
     copy: bool = False,
     memory_format: torch.memory_format = torch.preserve_format,
 ) -> Tensor:
-    """The tensor on another device or with another element type; the gradient comes back to where x is, as it is.
+    """The tensor on another device or with another element type; the gradient goes back to the device of x.
 
     A part of a model may so run in another precision or on another device, in one graph.
 
@@ -5689,7 +5693,7 @@ def unique(
 def unique_consecutive(
     input: Array, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The elements, or the slices along ``dim``, each once where it follows itself; with the settings of ``unique``."""
+    """The elements, or the slices along ``dim``, with equal neighbours merged; with the settings of ``unique``."""
 
 def unsafe_chunk(input: Array, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """The parts that ``chunk`` makes, each in memory of its own."""

@@ -13,7 +13,7 @@ from nbgrad.core.tensor.tensor import Tensor
 
 
 class _One:
-    """How torch's function is called: with so many arguments by position, and with tensors by these names."""
+    """A call of torch's function with ``count`` arguments by position, and with tensors by these ``names``."""
 
     policy: Callable[..., Any] | None = None  # that of the forward
 
@@ -23,7 +23,7 @@ class _One:
     def forward(self, *values: Any, **settings: Any) -> Any:
         named = dict(zip(self.names, values[self.count :], strict=True))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the call that it stands for warns
+            warnings.simplefilter("ignore")  # the real call gives the warnings
             return self.function(*values[: self.count], **named, **settings)
 
 

@@ -36,7 +36,7 @@ def per_dim(value, rank):
 
 
 def step(stride, kernel_size):
-    """By how much a window moves: its size where nothing is said; a stride of 0 is said, and torch refuses it."""
+    """By how much a window moves: by default its size. A stride of 0 is not the default: torch refuses it."""
     return kernel_size if stride is None or stride in ((), []) else stride
 
 

@@ -21,7 +21,7 @@ from nbgrad.core.tensor.tensor import Tensor
 
 
 def _with_inplace(row):
-    """The row with torch's last argument ``inplace``: whether it changes its input and returns it."""
+    """The row with torch's last argument, ``inplace``, which says whether to overwrite the input and return it."""
 
     def function(input, *settings, inplace=False, **named):
         if len(settings) > len(row.defaults):
@@ -103,7 +103,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 
 
 def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
-    """The row of that name. If the target is probabilities, class weights that require a gradient get one.
+    """Cross entropy: see the row. If the target holds probabilities, class weights that need a gradient get one.
 
     Raises NotImplementedError where weights need a gradient and the target is class numbers, as torch does.
     """
@@ -135,7 +135,7 @@ def _weighted(losses, input, weight, reduction):
 
 
 def _choosing(function, name):
-    """The function without ``dim``, where torch chooses one by the number of dimensions, with a warning."""
+    """The function with an optional ``dim``: without it, torch chooses one by the number of dimensions, and warns."""
 
     def chosen(input, dim=None, _stacklevel=3, dtype=None):
         if dim is None:

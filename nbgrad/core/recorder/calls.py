@@ -101,7 +101,7 @@ def _left_out(known: Called, args: tuple[Any, ...], kwargs: dict[str, Any] | Non
 
 
 def _learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None, overridden: bool) -> bool:
-    """The same as ``_any_learns``, and nothing of the user's hears the look at the tensors."""
+    """The same as ``_any_learns``, but modes and subclasses of the user's do not see that the tensors are looked at."""
     guard = mute(overridden)
     if guard is None:
         return _any_learns(args, kwargs)
@@ -224,7 +224,7 @@ def _edges(inputs: tuple[Any, ...], state: State) -> list[Any]:
 
 
 def _one(node: Node, out: Any, follows: bool) -> bool:
-    """Make ``node`` the origin of ``out``, and have torch tell its gradient; False where torch has recorded nothing."""
+    """Make ``node`` the origin of ``out``, and have torch report its gradient; False if torch has recorded nothing."""
     made = out.grad_fn
     if made is None:
         return False
@@ -235,14 +235,14 @@ def _one(node: Node, out: Any, follows: bool) -> bool:
     node.outputs = 0
     node.seq = next_seq()
     node.shape = out.shape
-    node.dtype = out.dtype_too if _COMPILED else out.dtype  # which the look at the shape has seen
+    node.dtype = out.dtype_too if _COMPILED else out.dtype  # it was read together with the shape
     if type(node.op) is Unlisted:
         node.direct = is_direct(made, node.edges)
     if number == 0:
         metadata[KEY] = node
         if follows:
             if _COMPILED:
-                node.saved = out.numbers_too  # which the same look has found; None where they are many
+                node.saved = out.numbers_too  # they were read together with the shape; None if they are many
             tap(made, node)
     else:  # the others of the node are not given to the caller
         node.outputs = 1

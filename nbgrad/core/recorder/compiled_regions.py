@@ -1,4 +1,4 @@
-"""Leave the regions alone that ``torch.compile`` has compiled: they run as compiled as without a graph.
+"""Leave the regions alone that ``torch.compile`` has compiled: they run compiled, just as without a graph.
 
 Dynamo looks at the modes on torch's stack and at the code that a module's call runs: with ours there it would trace the
 recorder too, and fall back to eager. So both are removed while a compiled region runs. The region is one op of the

@@ -28,7 +28,7 @@ _KINDS: dict[type, int] = {}
 HANDING_ON = frozenset({"add", "add_", "sub", "sub_"})
 """The rows of those nodes."""
 
-_HANDING_ON = HANDING_ON  # of a type of C's in compiled code, where Python cannot see it
+_HANDING_ON = HANDING_ON  # in compiled code this name has a type of C's, and Python cannot see it
 
 _current: Any = torch._C._current_autograd_node
 
@@ -36,13 +36,13 @@ TAPS: dict[Any, Any] = {}
 """The backwards that run now. Torch calls each of them when a gradient arrives at a tapped node. All nodes share it."""
 
 _TAP: list[Any] = []
-"""A tensor that has them, made when the first node is tapped: torch takes the hooks of a node from a tensor."""
+"""A tensor whose hooks are ``TAPS``, made when the first node is tapped: torch takes a node's hooks from a tensor."""
 
 
 def tap(made: Any, node: Node) -> None:
     """Make torch call ``TAPS`` with each gradient that arrives at ``made``, torch's node for ``node``.
 
-    A tap takes a sixth of the time of a hook. It cannot be removed, and is there for all backwards.
+    A tap takes a third of the instructions of a hook. It cannot be removed, and is there for all backwards.
     """
     if not _TAP:
         holder = torch.zeros((), requires_grad=True)

@@ -303,7 +303,7 @@ def _renamed(row: Op, name: str) -> Op:
 def _asks(function: FunctionType) -> bool:
     """Whether it is a function of torch's in Python that checks for overrides."""
     if getattr(torch.Tensor, function.__name__, None) is function:
-        return False  # it calls the method of C++ of its own name, of which torch says that it is this one
+        return False  # it calls the C++ method of the same name, and torch takes that for this function
     asks = set(_CHECKS).intersection(function.__code__.co_names, function.__globals__)
     return function.__module__.partition(".")[0] == "torch" and bool(asks)
 

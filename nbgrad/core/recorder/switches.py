@@ -48,8 +48,8 @@ _CHECKING: Any = (
     torch.nn.functional,
     torch.functional,
     import_module("torch._tensor"),
-)  # they call what handles a mode
-_OPTIMIZERS: Any = import_module("torch.optim.optimizer")  # torch.optim has no such name once it is imported
+)  # they call ``handle_torch_function``
+_OPTIMIZERS: Any = import_module("torch.optim.optimizer")  # torch.optim deletes this name after its import
 _KEY: Any = "nbgrad"
 _BATCHED: Any = torch._C._parse_dispatch_key("Batched")
 _CALLS = TorchCalls()

@@ -67,7 +67,7 @@ class _Witness(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's h
 
 
 class _Views(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's has no types
-    """Gives a view of a fake tensor without all that torch's own mode looks at."""
+    """Makes a view of a fake tensor without the checks of torch's own mode."""
 
     def __init__(self, fakes: "Fakes") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -277,7 +277,7 @@ class Fakes:
         source = given[one.of]
         if one.itself:
             return source
-        # torch's autograd makes the view around what ``view`` gives: it has a base, and counts changes with it.
+        # torch's autograd makes a view of what ``self.view`` returns: the view has a base, and counts changes with it.
         with self._views:
             return torch.as_strided(source, one.shape, one.stride, one.offset)
 

@@ -189,7 +189,7 @@ def _itself(given: Any) -> Any:
 
 
 def _with_rows(steps: list[ProgramStep], rows: set[int], change: Callable[[Any], Any]) -> list[ProgramStep]:
-    """The steps, with the values that stand for others in those ``rows`` that they belong to."""
+    """The steps. If the row of a step is in ``rows``, it gets the values that stand for its old ones."""
     made: dict[int, set[int]] = {}
     for step in steps:
         if id(step.row) in rows:

@@ -137,13 +137,13 @@ def _is_continued(row: RowCall, steps: tuple[ProgramStep, ...], writers: dict[in
 def _callable(  # noqa: PLR0911  # a reason each
     row: RowCall, steps: tuple[ProgramStep, ...], known: Container[int], reads: dict[int, set[int]]
 ) -> bool | None:
-    """Whether the results for the rules are needed of a row; None if a call of the row cannot replace the steps."""
+    """Whether results of the row are used that only its rules take; None if a call of it cannot replace the steps."""
     if any(step.row is not row for step in steps):
         return None
     if (listed := OPS.get(row.op.name)) is None or listed.forward is not row.op.forward:
         return None
     taken = list(leaves((row.args, row.settings)))
-    # A path of views cannot be written as an argument, nor what a file has only the text of.
+    # A path of views cannot be written as an argument, and neither can an argument of which a file has only the text.
     if any(isinstance(one, Shown | Path) or (isinstance(one, Value) and id(one) not in known) for one in taken):
         return None
     made = {id(value) for step in steps for value in step.results()}

@@ -339,7 +339,7 @@ def _constant(step: ProgramStep, x: Any, settings: dict[str, Any], number: float
 
 @_rule(*VIEWS)
 def _(low: Lowering, step: ProgramStep, x: Any, *_: Any, **__: Any) -> int | float:
-    """Where each element goes the shapes say."""
+    """The shapes say where each element goes."""
     found = _operand(x)
     (value,) = step.results()
     if type(found) is not int:

@@ -126,7 +126,7 @@ class Program(Listing):
         return found
 
     def _check_memory(self, given: list[torch.Tensor]) -> None:
-        """Raise an error if the inputs lie in memory in another way than the examples, which a change would tell."""
+        """Raise an error if the inputs lie in memory in another way than the examples: a change in place shows it."""
         for value, data in zip(self.inputs, given, strict=True):
             if data.layout is torch.strided and tuple(data.stride()) != value.stride:
                 raise ValueError(

@@ -209,7 +209,7 @@ class Surroundings:
                     self._compute(value, key, name)
 
     def _attributes_in(self, space: dict[str, Any], name: str, counted: bool = False) -> None:
-        """Look at those of the attributes in ``space``; ``counted``: each that is set is counted, so only look on."""
+        """Look at the attributes in ``space``. If their changes are ``counted``, none is compared."""
         for key in self._attributes.intersection(space):
             if counted:
                 self._look(f"{name}.{key}", space[key])

@@ -227,10 +227,10 @@ _CONVERSIONS = {torch.float32: ".float()", torch.float64: ".double()", torch.flo
 
 
 def check_foreign(op: OpInfo, args: tuple[Any, ...]) -> int:
-    """Whether something of ours stands for a torch tensor among ``args``, as it was filled or needs a gradient.
+    """Whether a tensor of ours stands for a torch tensor among ``args``, because that was filled or needs a gradient.
 
     Returns:
-        -2 where the op takes that in its place; 0 where there is none.
+        -2 if so: the op takes the tensor of ours in its place. Otherwise 0.
 
     Raises:
         RuntimeError: one needs a gradient while a program is traced, which holds nothing of torch's own autograd.

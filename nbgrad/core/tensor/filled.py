@@ -111,7 +111,7 @@ def counterparts(value: Any) -> Any:
 
 
 def entered(value: Any) -> Any:
-    """``value`` with what stands for it in the place of each torch tensor that needs a gradient, in lists as well."""
+    """``value``, in which a tensor of ours replaces each torch tensor that needs a gradient, in lists as well."""
     if isinstance(value, Filled):
         return value._nbgrad
     if isinstance(value, torch.Tensor):
@@ -124,7 +124,7 @@ def entered(value: Any) -> Any:
 
 
 def entered_leaves(inputs: Any) -> Any:
-    """The ``inputs`` of a backward, with what stands for it in the place of each leaf of torch's.
+    """The ``inputs`` of a backward, in which the leaf of ours that stands for it replaces each leaf of torch's.
 
     Raises:
         RuntimeError: one is a result of torch's, whose ``.grad`` only a backward of torch's can keep.

@@ -323,7 +323,7 @@ class TensorMethods(Conversions):
     def baddbmm_(self, batch1: Array, batch2: Array, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """In place: the products of two batches of matrices, pair by pair, added to the input, each with a factor."""
     def bernoulli(self, p: float | None = None, generator: torch.Generator | None = None) -> Tensor:
-        """1 with the probabilities that input says, or all with the probability ``p``, else 0."""
+        """Draws 1 with the probability in input, or with ``p`` for all elements; otherwise 0."""
     def bernoulli_(self, p: float = 0.5, *, generator: torch.Generator | None = None) -> Tensor:
         """In place: ones with the probability ``p``, a number or a tensor with one for each element, else zeros; they have no gradient."""
     def bincount(self, weights: Array | None = None, minlength: int = 0) -> Tensor:
@@ -1007,7 +1007,7 @@ class TensorMethods(Conversions):
     def put_(self, index: Array, source: Array, accumulate: bool = False) -> Tensor:
         """In place: input with the elements at the numbers in index, counted through all dimensions, replaced by those of source."""
     def qr(self, some: bool = True) -> tuple[Tensor, Tensor]:
-        """Matrices with orthonormal columns, and the triangular matrices that make the input of them."""
+        """The QR decomposition of the input: Q has orthonormal columns, and R is triangular."""
     def quantile(
         self, q: float | Array, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
     ) -> Tensor:
@@ -1064,9 +1064,9 @@ class TensorMethods(Conversions):
     def rot90(self, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         """A quarter turn from the first of two dimensions towards the second, ``k`` times."""
     def round(self, decimals: int = 0) -> Tensor:
-        """The nearest whole number, elementwise, the even one of two; or the nearest with so many ``decimals``."""
+        """The nearest whole number, elementwise, or the nearest with ``decimals`` digits; halfway, the even one."""
     def round_(self, decimals: int = 0) -> Tensor:
-        """In place: the nearest whole number, elementwise, the even one of two; or the nearest with so many ``decimals``."""
+        """In place: the nearest whole number, elementwise, or the nearest with ``decimals`` digits; halfway, the even one."""
     def rsqrt(self) -> Tensor:
         """One over the square root, elementwise; NaN for negative numbers, infinite at 0."""
     def rsqrt_(self) -> Tensor:
@@ -1329,7 +1329,7 @@ class TensorMethods(Conversions):
     def unique_consecutive(
         self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
     ) -> Any:
-        """The elements, or the slices along ``dim``, each once where it follows itself; with the settings of ``unique``."""
+        """The elements, or the slices along ``dim``, with equal neighbours merged; with the settings of ``unique``."""
     def unsafe_chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         """The parts that ``chunk`` makes, each in memory of its own."""
     def unsafe_split(self, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:

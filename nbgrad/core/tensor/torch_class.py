@@ -1,11 +1,12 @@
 """``isinstance(t, torch.Tensor)`` is true for our tensors, in code that was written for torch's.
 
-Such code asks before it takes what it is given for a tensor. Python asks an object for its ``__class__`` where its type
-alone says no, and our tensors answer with torch's. nbgrad itself, and torch where it needs a tensor of its own, get the
-true class: for them, an instance of ``torch.Tensor`` has to be a real one.
+Such code calls ``isinstance`` before it uses an object as a tensor. If the type of the object says no, Python asks the
+object for its ``__class__``, and our tensors answer with torch's. nbgrad itself, and torch where it needs a tensor of
+its own, get the true class: for them, an instance of ``torch.Tensor`` has to be a real one.
 
 Torch's parts in C++ ask in the same way, and then read the memory of a tensor of their own, which ours do not have. So
-the answer is torch's class only to a call of ``isinstance`` in Python, whose bytecode says with which classes.
+our tensors answer with torch's class only to a call of ``isinstance`` in Python. The bytecode of the call says
+for which classes it asks.
 """
 
 import builtins
@@ -32,7 +33,7 @@ _ANSWER = {("torch", "is_tensor"), ("torch._jit_internal", "_isinstance"), ("tor
 
 
 class _Answer:
-    """The attribute ``__class__`` of a class of ours: a class of torch's for code that asks for it, else the true."""
+    """The attribute ``__class__`` of a class of ours: torch's class for code that asks for it, else the true one."""
 
     def __init__(self, theirs: type) -> None:
         self.theirs = theirs

@@ -89,7 +89,8 @@ class View:
     Attributes:
         base: the tensor that is no view itself and whose memory this is.
         last: the last step that leads to the view.
-        recorded: whether all of the steps ran where ops are recorded, and none sees more than the one before it.
+        recorded: whether all of the steps ran where ops are recorded, and none shows elements that the one before it
+            does not have.
         stale: whether the base was changed in place since the origin of the view was made.
         hooks: those of the origin that it had then.
     """
@@ -113,7 +114,7 @@ class View:
         return Path(reversed(steps), self.base._data)
 
     def hooked(self, origin: Any) -> bool:
-        """Whether the view, whose origin this is, or one that it was made of has hooks."""
+        """Whether the view of this ``origin`` has hooks, or another view from which it was made."""
         step: Step | None = self.last
         while step is not None and origin is not None:
             node = getattr(origin, "node", origin)

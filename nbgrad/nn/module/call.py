@@ -146,7 +146,7 @@ def run_after_error(
 
 
 class ModuleBoundary(Function):
-    """Where the gradients of a module's inputs, or those of its outputs, are together: it changes nothing."""
+    """Passes tensors on unchanged, so that one node gets all gradients of a module's inputs, or of its outputs."""
 
     @staticmethod
     def forward(_ctx: Any, *tensors: Tensor) -> Any:
@@ -224,7 +224,7 @@ class BackwardHooks:
 
 
 def _bounded(values: tuple[Any, ...]) -> tuple[list[int], tuple[Any, ...], Any]:
-    """Where in ``values`` tensors need a gradient, ``values`` with these beyond a boundary, and the boundary's node."""
+    """The places of tensors that need a gradient, ``values`` with these passed through a boundary, and its node."""
     places = [place for place, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
     if not places or not recording(current()):
         return [], values, None
@@ -254,7 +254,7 @@ def _as_many(returned: Any, given: tuple[Any, ...], what: str) -> tuple[Any, ...
 
 
 class _Origin:
-    """Where an error came from: the module that it left last, and the path in that of the one that raised it."""
+    """The origin of an error: the module that it left last, and the path from there to the module that raised it."""
 
     def __init__(self, module: CalledModule, args: tuple[Any, ...], error: Exception) -> None:
         self.kind = type(module).__name__
@@ -269,7 +269,7 @@ class _Origin:
         """The error leaves ``module``, which called the last one."""
         inner = None if self.module is None else self.module()
         below = None if inner is None else path_below(module, inner)
-        self.module = None if below is None else ref(module)  # a module from elsewhere: its path cannot be told
+        self.module = None if below is None else ref(module)  # the module is not below this one: its path is not known
         if not below:
             return
         old, self.path = self._note(), join(below, self.path) if self.path else below

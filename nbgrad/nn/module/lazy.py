@@ -16,10 +16,10 @@ else:
 
 
 class Lazy(_Base):
-    """To be mixed in before a block: the block without its first argument, its input's size, until it is called once.
+    """A mixin that makes a block lazy: the block omits its first argument, the size of its input, until its first call.
 
-    A subclass says in ``_learn`` what it takes from an input. After that it is an ordinary block of the class
-    ``becomes``: the parameters stay the same objects, but make an optimizer only then.
+    A subclass says in ``_learn`` what it takes from the first input. After that call it is an ordinary block of the
+    class ``becomes``. The parameters stay the same objects, but make an optimizer only after the first call.
     """
 
     _becomes: ClassVar[type[Module]]
@@ -47,7 +47,7 @@ class Lazy(_Base):
 
     def initialize_parameters(self, input: Tensor) -> None:
         """Give the parameters their shapes, for inputs like this one, and their initial values."""
-        waits = self.has_uninitialized_params()  # else they were loaded, and only the block's own sizes are missing
+        waits = self.has_uninitialized_params()  # if not, they were loaded: only settings are missing
         for name, shape in self._learn(input).items():
             value = getattr(self, name)
             if isinstance(value, Uninitialized):

@@ -76,10 +76,10 @@ class Module:
     __formula__: ClassVar[str] = ""
 
     call_super_init: ClassVar[bool] = False
-    """Whether ``Module.__init__`` hands on what it is given to the next class, for a class with several bases."""
+    """Whether ``Module.__init__`` passes its arguments on to the next class, for classes with several bases."""
 
     _runs_functions: ClassVar[bool] = False
-    """Whether the forward runs functions that it was given, besides modules: the lines of their ops are looked for."""
+    """Whether the forward also runs functions that the user passed: then the lines of their ops are looked up."""
 
     # The role of each registered attribute: "parameter", "buffer", "transient" (a buffer that is not saved) or
     # "module". The values are plain attributes, so that reading ``self.weight`` costs what any attribute does.
@@ -184,7 +184,7 @@ class Module:
             object.__delattr__(self, name)
 
     def __dir__(self) -> list[str]:
-        """Every attribute that can be written down: not the numbers that a list of modules gives its own."""
+        """Every attribute whose name is an identifier, so without the numbers of the modules in a list."""
         return [name for name in super().__dir__() if name.isidentifier()]
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
@@ -277,7 +277,7 @@ class Module:
         while waiting:
             path, module = waiting.pop()
             if module is not self and getattr(module.named_modules, "__func__", None) is not Module.named_modules:
-                yield from module.named_modules(seen, path, remove_duplicate)  # it goes through its own in another way
+                yield from module.named_modules(seen, path, remove_duplicate)  # it overrides named_modules()
                 continue
             if remove_duplicate:
                 if module in seen:
@@ -714,7 +714,7 @@ class Module:
         raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
 
     def _loads_plainly(self) -> bool:
-        """Whether no function of the user's has a part in its loading, but for hooks before it."""
+        """Whether loading runs no code of the user's, except hooks before it."""
         own = getattr(self._load_from_state_dict, "__func__", None)
         return own is Module._load_from_state_dict and not self._hooks_of("loaded") and not self._has_extra_state()
 
@@ -722,7 +722,7 @@ class Module:
         return type(self).get_extra_state is not Module.get_extra_state
 
     def _may_be_missing(self, _version: int | None) -> tuple[str, ...]:
-        """The names that a state_dict of that version of the block did not have yet."""
+        """The names of values that a state_dict of this version of the block does not have."""
         return ()
 
     # Hooks around the call.
@@ -909,7 +909,7 @@ class Module:
         return type(self).__name__
 
     def __repr__(self) -> str:
-        check_asker()  # some of torch's look for tensors of their own alone, and say that this has no such
+        check_asker()  # some functions of torch see only torch's own parameters, and would find none here
         settings = self.extra_repr()
         children = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self._all("module").items()]
         if not children and "\n" not in settings:
@@ -919,7 +919,7 @@ class Module:
 
 
 def _for_both(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
-    """``change`` for torch tensors and for those of nbgrad, which a module of the user's may hold besides."""
+    """A function that applies ``change`` to torch tensors, and to nbgrad tensors that a user's module holds besides."""
 
     def changed(data: Any) -> Any:
         if not isinstance(data, Tensor):

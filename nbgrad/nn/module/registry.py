@@ -18,7 +18,7 @@ REGISTRATION_HOOKS: dict[str, Any] = {
 
 
 LIKE_ROLES = {"buffer": ("transient",), "transient": ("buffer",)}
-"""Which role an attribute may have had that is registered again: a buffer may begin, or cease, to be saved."""
+"""The other roles from which an attribute may change: a buffer may be registered again as saved or as not saved."""
 
 
 def join(path: str, name: str) -> str:
@@ -29,7 +29,7 @@ def join(path: str, name: str) -> str:
 def check_foreign(kind: str, name: str, value: torch.nn.Module | torch.nn.Parameter, module: type) -> None:
     """Raise an error if the new attribute ``name`` of a ``kind`` is torch's own and learns: no optimizer finds it.
 
-    A torch module that holds a ``module``, the class of our own, or a parameter of ours is such an error too.
+    A torch module that holds one of our modules (of the class ``module``) or parameters is an error too.
     """
     learned = [value] if isinstance(value, torch.nn.Parameter) else value.parameters()
     if any(one.requires_grad for one in learned):
@@ -57,7 +57,7 @@ def accepted(name: str, value: Any, role: str, module: type) -> Any:
         name: of the attribute, for the error.
         value: a tensor, a module or None.
         role: of the attribute.
-        module: the class ``Module``, which stands above this file.
+        module: the class ``Module``, which this file cannot import.
     """
     expected: type = {"parameter": Parameter, "module": module}.get(role, Tensor)
     if expected is Tensor and isinstance(value, torch.Tensor):

@@ -89,9 +89,8 @@ class Entry(NamedTuple):
 class Load:
     """One ``load_state_dict``: what fits, what does not, and the writing, which begins when everything fits.
 
-    Where functions of the user's have a part in it, modules that load in a way of their own, hooks after loading and
-    extra state, each value is written when its module is visited, in torch's order. What the module was is kept, and
-    put back if anything raises.
+    If code of the user's takes part (modules with their own way to load, hooks after loading, extra state), each value
+    is written when its module is visited, in torch's order. The old values are kept, and put back if anything raises.
 
     Attributes:
         keys: those that are missing or unexpected.
@@ -103,7 +102,7 @@ class Load:
         self._problems: list[str] = []
         self._entries: list[Entry] = []
         self._tied: dict[int, Any] = {}
-        self._waits = False  # whether what fits is written when all of it has been looked at
+        self._waits = False  # whether values are written only after all of them were checked
         self._before: list[Callable[[], None]] = []
 
     def visit(self, given: dict[str, Any], metadata: Mapping[str, Any]) -> None:
@@ -190,7 +189,7 @@ class Load:
             value.data.copy_(data)
         elif isinstance(value, Parameter):
             value.data = data
-            value.grad = None  # it was that of other data, and as torch has it
+            value.grad = None  # it belonged to the old data; torch drops it too
         else:
             module._register(name, data, "buffer")
 
@@ -205,7 +204,7 @@ class Load:
         return _unlike(key, value, loaded.data) or self._unready(key, value, loaded.data)
 
     def _unready(self, key: str, value: Tensor, data: torch.Tensor) -> str | None:
-        """Why the memory of ``value`` cannot take ``data``, or another memory its place."""
+        """Why ``data`` cannot be copied into ``value``, or cannot replace its memory; else None."""
         lazy = isinstance(value, Uninitialized)
         if not self.assign:
             if data.is_meta and not value.data.is_meta:

@@ -63,7 +63,7 @@ class Held(MutableMapping[str, Any]):
 
 
 class TransientNames(MutableSet[str]):
-    """The names of a module's own buffers that are not saved; to put one in or take it out says whether it is."""
+    """The names of a module's own buffers that are not saved; change it to choose which buffers are saved."""
 
     def __init__(self, module: _Holder) -> None:
         self._module = module

@@ -177,7 +177,7 @@ class DistributedDataParallel(Module, Joinable):
         self._take_buffers(source, buffers)
 
     def _take_buffers(self, source: int, buffers: Sequence[Tensor]) -> None:
-        # torch's .data has a version of its own: a graph that has saved a buffer is not spoilt, as in torch.
+        # .data of a torch tensor has its own version counter, so a graph that saved a buffer stays valid, as in torch.
         self._peers.broadcast([one._data.data for one in buffers], source, "taking the buffers of another")
 
     def _check_same(self, named: Sequence[tuple[str, Parameter]]) -> None:
@@ -325,7 +325,7 @@ class DistributedDataParallel(Module, Joinable):
         return self.process_group
 
     def _common_rank(self, candidate: bool) -> int:
-        """The largest rank of those that are candidates, in which all processes agree."""
+        """The largest rank among the candidates; all processes get the same answer."""
         told = torch.tensor([self._peers.rank if candidate else -1], device=self.device)
         self._peers.wait(self._peers.all_reduce(told, dist.ReduceOp.MAX), "choosing the rank that others follow")
         return int(told.item())

@@ -40,7 +40,7 @@ class Peers:
         self.group = group
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self._store: Any = dist.distributed_c10d._get_process_group_store(group)
-        # A store may outlive the processes, as that of torchrun does: what those before have told is not for these.
+        # A store may outlive its processes, as torchrun's does. The mark keeps texts of earlier processes apart.
         mark = torch.tensor([randbits(62)], device=device)
         dist.broadcast(mark, dist.get_global_rank(group, 0), group=group)
         self._prefix = f"nbgrad/{mark.item():x}"

@@ -95,7 +95,7 @@ class BucketReducer(Reducer):
         self._places.update({one: (bucket, view) for one, view in zip(bucket.numbers, bucket.views, strict=True)})
 
     def _renew(self) -> None:
-        """Give new memory to each bucket with a gradient that is held elsewhere, unless that should change too."""
+        """Give new memory to each bucket with a gradient that is held elsewhere, unless gradients are bucket views."""
         if not self._as_view:
             for bucket in self._buckets:
                 if bucket.renew():
@@ -133,7 +133,7 @@ class BucketReducer(Reducer):
     # One backward: what the engine calls.
 
     def hurries(self) -> bool:
-        """Whether there is something to gain: a bucket that travels while others wait, or leaves to be found."""
+        """Whether it helps to see gradients during a backward: to send buckets early, or find unused parameters."""
         several = len(self._buckets) > 1 and not self._delayed
         return self._averages() and (several or self._finds_unused or (self._static and self._known_absent is None))
 
@@ -253,7 +253,7 @@ class BucketReducer(Reducer):
     def _averages(self) -> bool:
         """Whether a backward that begins now averages."""
         owner = self._owner()
-        # A forward of a wrapper that is gone since, as in DistributedDataParallel(net)(x), still counts.
+        # A forward still counts if its wrapper is gone by now, as in DistributedDataParallel(net)(x).
         return self.armed or (owner is not None and self.follows and bool(owner.require_backward_grad_sync))
 
     def check_ended(self) -> None:
@@ -281,7 +281,7 @@ class BucketReducer(Reducer):
         self._send()
 
     def _put_in(self, number: int, view: torch.Tensor, gradient: torch.Tensor | None) -> None:
-        """Write to ``view`` the part that this process has in the average: what it holds already, and ``gradient``."""
+        """Write the contribution of this process to ``view``: the ``.grad`` so far plus ``gradient``."""
         self._add_up(number, view, gradient)
         if self._measurement is not None:
             self._measurement.put(number, view, self._scale)

@@ -14,7 +14,7 @@ from nbgrad.nn.parameter import check_several
 Params = Tensor | Iterable[Tensor]
 
 CLIPPED: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""By the first of gradients that were clipped while observed: its version then, as torch counts, and the bound."""
+"""By the first of the gradients that were clipped under observation: torch's version of it then, and the bound."""
 
 
 def clip_grad_norm_(

@@ -166,7 +166,7 @@ class _Orthogonal(Module):
 
     @property
     def _map(self) -> str:
-        """Its name; torch's own module, of which this one may have been made, keeps a number with a name."""
+        """The name of the map. A module converted from torch has a member of torch's enum there."""
         return str(getattr(self.orthogonal_map, "name", self.orthogonal_map))
 
     def forward(self, weight: Any) -> Any:
@@ -203,7 +203,7 @@ class _Orthogonal(Module):
 
 
 def _rotated(x: Any, kind: str) -> Any:
-    """The rotation that the part of a tall matrix on and below the diagonal stands for: its first columns."""
+    """The first columns of the rotation that the lower triangle of a tall matrix stands for."""
     rows, columns = x.shape[-2:]
     lower = tril(x)
     if rows != columns:

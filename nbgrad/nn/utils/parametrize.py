@@ -241,7 +241,7 @@ def _chains(module: Any) -> Any:
 
 
 def _shown_chains(module: Any) -> Any:
-    """The same for whoever asks; torch's own functions do, and would take the module for one without."""
+    """The same for code outside. torch's own functions would not recognise the parametrizations: for them it raises."""
     check_asker()
     return _chains(module)
 

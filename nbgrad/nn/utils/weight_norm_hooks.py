@@ -1,4 +1,4 @@
-"""torch's first way to compute a weight from others: a hook before each forward. The present is ``parametrizations``.
+"""torch's first way to compute a weight: a hook before each forward. Today's way is ``parametrizations``.
 
 The weight is then no parameter but the result of the last forward's hook, and ``state_dict`` has what it is made of.
 """
@@ -22,8 +22,8 @@ class _Renewed:
     """Makes the weight ``name`` of a module anew before each forward.
 
     Attributes:
-        kind: what the function is called that puts it there.
-        parts: what follows the name of the weight in the names of what it is made of.
+        kind: the name of the function that adds the hook.
+        parts: the suffixes that make the names of the weight's parts from its name.
     """
 
     kind: str

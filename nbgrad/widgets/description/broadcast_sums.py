@@ -68,12 +68,12 @@ def reduction(undone: Undone, warning: str | None) -> Reduction:
 
 
 def reduction_rest(undone: Undone, taken: Input, source: Record, record: Record) -> ReductionRest:
-    """The rest of that where ``source``, which is the input ``taken`` of ``record``, was broadcast."""
+    """The data for the texts of a reduction: ``source``, the input ``taken`` of ``record``, was broadcast."""
     return ReductionRest(_called(taken, source, record), undone, taken.unreduced, taken.gradient)
 
 
 def _called(taken: Input, source: Record, record: Record) -> str:
-    """An input as the user calls it, who may have given the name that the op has for it to another tensor."""
+    """The user's name for an input, and the op's name for it: the user may have another tensor of that name."""
     whose = whose_name(taken.name, source)
     return f"{whose}, the {taken.name} of {record.op.name}," if whose and record.op is not None else taken.name
 
@@ -82,7 +82,7 @@ def whose_name(input: str, source: Record) -> str:
     """The name of ``source``, if it differs from that of the ``input``; else empty."""
     whose = source.name or ("" if source.op is None else f"the result of {source.op.name}")
     if source.several:
-        whose = f"a result of {source.kind_or_op}"  # it was not noted which one
+        whose = f"a result of {source.kind_or_op}"  # the record does not say which one
     return "" if whose == input else whose
 
 

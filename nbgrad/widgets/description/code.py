@@ -10,14 +10,15 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
 
 CODE = "in your code"
-"""The term of the row in the details that has it; ``src/panel.ts`` knows it."""
+"""The term of the row of the details that shows the code; ``src/panel.ts`` uses the same term."""
 
 
 def codes(graph: AutogradGraph, records: list[Record]) -> dict[int, str]:
-    """By record the code that names its tensor.
+    """The code that names the tensor of each record, by record.
 
-    A tensor that a module keeps is named from the variable that holds the outermost module which was called; where no
-    variable is known to, by its path there, as in ``state_dict()``. All others have the name of their variable.
+    The code for a tensor of a module begins with the variable that holds the outermost module that was called. If no
+    such variable is known, the code is the path in that module, as in ``state_dict()``. Any other tensor has the name
+    of its variable.
     """
     kept = dict(_kept(graph, records))
     found: dict[int, str] = {}
@@ -32,7 +33,7 @@ def codes(graph: AutogradGraph, records: list[Record]) -> dict[int, str]:
 
 
 def _kept(graph: AutogradGraph, records: list[Record]) -> Iterator[tuple[int, str]]:
-    """The ids of all tensors that the modules keep which were called, and the code of each."""
+    """The ids of all tensors of the modules that were called, and the code of each."""
     names, done = dict(graph.modules), set[int]()
     for scope in dict.fromkeys(record.scope for record in records):
         outer = [one.module() for one in outwards(scope) if isinstance(one, ModuleScope)]
@@ -46,7 +47,7 @@ def _kept(graph: AutogradGraph, records: list[Record]) -> Iterator[tuple[int, st
 
 
 def _steps(module: Any, path: str) -> str:
-    """The way from a module to a tensor of it, as code: numbers are places where the module has places."""
+    """The way from a module to a tensor of it, as code. A number becomes an index if the module can be indexed."""
     code = ""
     for part in path.split("."):
         if part.isdigit() and hasattr(type(module), "__getitem__"):

@@ -11,7 +11,7 @@ from nbgrad.widgets.description.details import setting_text
 from nbgrad.widgets.description.format import scalar
 
 _MOST = 30
-"""So many letters there are at most."""
+"""The most letters of the text."""
 
 _SIGNS = {"mul": "×", "add": "+", "sub": "−", "div": "÷", "pow": "^"}
 
@@ -94,7 +94,7 @@ def _settings(record: Record, defaults: Mapping[str, Any]) -> list[str]:
 def _same(default: Any, value: Any) -> bool:
     try:
         return bool(default == value)
-    except Exception:  # a setting may be anything, also what compares elementwise
+    except Exception:  # a setting may be any object, even one that compares elementwise
         return False
 
 

@@ -8,11 +8,11 @@ from nbgrad.widgets.description.schema import Scope
 
 
 class Nesting:
-    """The tree of ``scopes``, by their ids. One whose parent is not there stands outside of all.
+    """The tree of ``scopes``, by their ids. A scope whose parent is missing is an outermost one.
 
     Attributes:
-        parents: of each scope the one around it.
-        depths: how many are around each, and itself.
+        parents: the scope around each scope.
+        depths: the number of scopes around each scope, itself included.
     """
 
     def __init__(self, scopes: Iterable[Scope]) -> None:
@@ -25,7 +25,7 @@ class Nesting:
         for id, parent in self.parents.items():
             self._inner[parent].append(id)
         self._number(self._inner[None])
-        # Scopes that are around each other, which no graph makes, are reached from none that is outside of all.
+        # No graph makes scopes that are around each other. Such scopes are not reached from an outermost one.
         for id in [one for one in given if one not in self._begin]:
             if id not in self._begin:
                 self.parents[id] = None
@@ -96,14 +96,14 @@ class Nesting:
 
 
 class Siblings:
-    """Scopes beside each other, among which is found the one that something is in."""
+    """Scopes beside each other; it finds the one that contains a given scope."""
 
     def __init__(self, spans: list[tuple[int, int, str]], begin: Mapping[str, int]) -> None:
         self._spans, self._begin = sorted(spans), begin
         self._firsts = [first for first, *_ in self._spans]
 
     def around(self, scope: str | None) -> str | None:
-        """The one that ``scope`` is in, or is; None where it is in none of them."""
+        """The sibling that contains ``scope`` or is ``scope``; None if there is none."""
         at = None if scope is None else self._begin.get(scope)
         if at is None:
             return None

@@ -17,7 +17,7 @@ from nbgrad.widgets.description.schema import Detail, Overlay
 Levels = defaultdict[int, dict[str, float]]
 
 OWN = "own"
-"""The keys of the user's overlays, and of a comparison's, begin with this: a folded box has the largest level in it."""
+"""The keys of the overlays of users and of comparisons begin with this. A folded box gets the largest level in it."""
 
 
 def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:
@@ -79,12 +79,12 @@ def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
 
 
 def clock(records: list[Record]) -> str:
-    """The name of the measured time: on a GPU ops end later than for the host."""
+    """The name of the measured time: it is measured on the CPU, and a GPU finishes its ops later."""
     return "time" if all(record.device.type == "cpu" for record in records) else "time on the CPU"
 
 
 def _sums(graph: AutogradGraph) -> dict[int, float]:
-    """By record the time of its op and of its rules, in seconds."""
+    """The time of the op of each record and of its rules, in seconds, by record."""
     times = graph.times if isinstance(graph, TimedGraph) else {}
     return {id: (one.forward or 0.0) + (one.backward or 0.0) for id, one in times.items()}
 

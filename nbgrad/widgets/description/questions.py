@@ -7,7 +7,7 @@ from nbgrad.core.tensor.comparison import ATOL, RTOL
 from nbgrad.widgets.description.schema import Question
 
 TYPED = 64
-"""A reader is asked for so many numbers at most: each is typed."""
+"""A reader is asked for at most this many numbers, because the reader types each."""
 
 WIDTH = 2.0
 """How wide a cell is, on the scale of :func:`scaled`."""
@@ -16,12 +16,12 @@ WIDTH = 2.0
 def question(node: str, record: Record) -> Question | None:
     """The facts for a page about the gradient of ``record``; None if it has too many numbers, or some are not finite.
 
-    All numbers are put on a scale on which an answer may be off by 1, and the scale is cut into cells of width 2. The
-    cells of each number begin where the right one is the middle of its cell: an answer is right exactly if it is in
-    this cell. The page gets the starts of the cells, which say nothing about the size, and a checksum of the right
-    cell.
+    All numbers are put on a scale on which an answer may be off by 1, and the scale is cut into cells of width 2. For
+    each number the cells are placed so that the right answer is in the middle of its cell. So an answer is right
+    exactly if it is in this cell. The page gets the offset of the cells, which says nothing about the size of the
+    answer, and a checksum of the right cell.
 
-    Who reads the page and tries all numbers finds the right one. It cannot be read off.
+    A reader who tries all numbers finds the right answer, but the page does not show it.
     """
     array = None if record.gradient is None else record.gradient.array
     if array is None or array.size > TYPED or array.dtype.kind not in "iuf":
@@ -41,7 +41,7 @@ def question(node: str, record: Record) -> Question | None:
 
 
 def scaled(number: float) -> float:
-    """A number on the scale on which two are 1 apart if they differ by ``ATOL`` and ``RTOL`` of them."""
+    """A number on the scale on which two numbers x and y are about 1 apart if they differ by ATOL + RTOL * abs(x)."""
     return copysign(log1p(RTOL * abs(number) / ATOL) / RTOL, number)
 
 

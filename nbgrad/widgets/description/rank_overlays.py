@@ -8,7 +8,7 @@ from nbgrad.widgets.description.format import byte_text, duration, number
 from nbgrad.widgets.description.schema import Detail
 
 MANY = 8
-"""Buckets beyond so many have one name together: an overlay tells few classes apart."""
+"""All buckets after this many share one name: an overlay can show only a few classes."""
 
 
 def compared(graph: AutogradGraph) -> Ranks | None:

@@ -55,7 +55,7 @@ def saved_by(records: list[Record]) -> dict[int, Saved]:
 
 
 class _Plan(NamedTuple):
-    """The values that an op saves. Calls with the same needs for gradients share one: most graphs have a few dozen.
+    """The values that an op saves. Calls of one op whose inputs need gradients alike share a plan: there are few.
 
     Attributes:
         names, whole: as those of ``Saved``.
@@ -70,15 +70,15 @@ class _Plan(NamedTuple):
 
 
 def _plan(op: OpInfo, uses: tuple[tuple[bool, bool] | None, ...]) -> _Plan:
-    """The plan of ``op``; ``uses`` says of each input whether it needs a gradient, and is one of several results."""
+    """The plan of ``op``. ``uses`` says of each input: does it need a gradient, and is it one of several results?"""
     taken = list(zip(op.inputs, uses, strict=False))
     wanted = [name for name, use in taken if name in op.rules and use is not None and use[0]]
     if not wanted or not op.differentiable:
         return _Plan((), whole=True)
     if not isinstance(op, Op):
-        return _Plan((), whole=False)  # what a function of the user's saves is its own affair
+        return _Plan((), whole=False)  # what a function of the user's saves is not known
     plan = op.plan(op, [op.inputs.index(name) for name in wanted])
-    names = tuple(name for slot, name in enumerate(plan.saved_names) if slot not in plan.paths)  # a path keeps nothing
+    names = tuple(name for slot, name in enumerate(plan.saved_names) if slot not in plan.paths)  # paths hold nothing
     known = {name: at for at, (name, use) in enumerate(taken) if use is not None and not use[1]}
     given = {name for name, use in taken if use is None} | set(op.defaults)
     unknown = [name for name in names if name not in known and name not in op.results[:1] and name not in given]
@@ -91,5 +91,5 @@ def _plan(op: OpInfo, uses: tuple[tuple[bool, bool] | None, ...]) -> _Plan:
 
 
 def needs_gradient(record: Record) -> bool:
-    """Whether a backward gives what a record stands for a gradient, if one reaches it."""
+    """Whether the tensor of a record gets a gradient if a backward reaches it."""
     return record.kind != "constant"

@@ -49,14 +49,14 @@ class OpText(TypedDict):
     what: str
     why: str  # why it appears in networks; may be empty
     formulas: list[Formula]
-    symbols: list[Formula]  # what they call the inputs (``of``), and the gradient of the result, whose ``of`` is empty
+    symbols: list[Formula]  # the symbol of each input (``of``), and of the gradient of the result (``of`` is empty)
 
 
 class Look(TypedDict):
     """The numbers of a tensor, as they are shown."""
 
     facts: str  # statistics, one or two lines
-    columns: int  # of the heat map; 0 where there is none
+    columns: int  # how many columns the heat map has; 0 where there is no heat map
     levels: (
         str  # one character per number, row by row: "A" most negative, "M" zero, "Y" most positive, "n" NaN, "i" Inf
     )
@@ -71,7 +71,7 @@ class Numbers(TypedDict):
 
     node: str
     of: Literal["value", "gradient"]
-    said: str  # what a cell of the map is; or why there is none
+    said: str  # what a cell of the map shows; or why there is no map
     look: Look | None
     rows: list[str]  # the first ones, as text
 
@@ -79,16 +79,16 @@ class Numbers(TypedDict):
 class Supposed(TypedDict):
     """The answer to: what if these numbers of leaves and inputs were others. All numbers are texts."""
 
-    node: str  # that was asked about
-    said: str  # why the numbers are not those of a run; empty if they are
+    node: str  # the node that was asked about
+    said: str  # why there was no run; empty if there was one
     notes: list[str]  # how a run differs from the recorded one
-    shape: list[int] | None  # of the node whose numbers can be changed; None if it is an op, or cannot be
-    whole: bool  # whether they are integers
-    place: int  # the number under the slider, row by row
-    number: str  # it, in this run
-    was: str  # and without a change
+    shape: list[int] | None  # of the node, if its numbers can be changed; None for an op, or if they cannot
+    whole: bool  # whether its numbers are integers
+    place: int  # the position, in row order, of the number that the slider changes
+    number: str  # that number, in this run
+    was: str  # that number in a run without a change
     grid: list[str]  # all of its numbers in this run, where they are few
-    texts: dict[str, list[str]]  # by node: the line of its value and that of its gradient; an empty one stays
+    texts: dict[str, list[str]]  # by node: the lines of its value and gradient; for an empty text the old line stays
     edges: dict[str, str]  # by edge of the node: the gradient that came back along it
     value: Look | None  # of the node, in this run
     gradient: Look | None
@@ -110,7 +110,7 @@ class Badge(TypedDict):
 class Bars(TypedDict):
     """A small chart of gradient norms, on the logarithmic scale that the colours have too."""
 
-    heights: str  # a letter for each bar: "A" the smallest of all to "Z", "-" none
+    heights: str  # a letter for each bar, from "A", the smallest of all, to "Z"; "-" for no bar
     text: str  # what the bars are: it is read aloud
 
 
@@ -121,9 +121,9 @@ class Node(TypedDict):
     kind: Kind
     root: bool  # a backward started here
     label: list[str]  # the lines drawn in the box, short, already shortened with an ellipsis
-    full: str  # the first of them, and what stands behind it, where they were shortened; else empty
-    about: str  # after the first line: settings, such as "× 2.5", and the module call that this op alone is
-    row: str | None  # id of the op in whose box the tensor is a row; None until it is drawn, and for most nodes
+    full: str  # the first line and what follows in it, unshortened; empty if nothing was shortened
+    about: str  # in the first line, after the name: settings, such as "× 2.5"; a module call of this op alone
+    row: str | None  # id of the op in whose box this tensor is a row; None before drawing and for other nodes
     rule: str | None  # the last line, of the backward: "∇ -0.25", "∇ norm 3"; None if no gradient came
     scope: str | None  # id of the innermost module scope
     op: str | None  # key of the description's ops
@@ -134,8 +134,8 @@ class Node(TypedDict):
     levels: dict[str, float]  # by key of an overlay: a level from 0 to 1, or the position of its class
     holds: list[str]  # ids of the module calls that a folded node stands for
     norms: list[str]  # the norm of its gradient in each frame; empty where there are too many to be written out
-    past: str  # the same as levels, a character for each frame: "A" the smallest of all to "Z", "-" none
-    bars: Bars | None  # of the nodes inside a folded node
+    past: str  # these norms as levels, a letter for each frame, from "A", the smallest of all, to "Z"; "-" for none
+    bars: Bars | None  # a small chart of the nodes inside, if this is a folded node
 
 
 class Reduction(TypedDict):
@@ -152,7 +152,7 @@ class Reduction(TypedDict):
 
 
 class Edge(TypedDict):
-    """A tensor that an op took; ``source`` made or is it."""
+    """A tensor that an op took. ``source`` is the node that made it, or its own node."""
 
     id: str  # "e0", "e1", ...
     source: str
@@ -160,7 +160,7 @@ class Edge(TypedDict):
     input: str  # the name of the op's input, as its row has it
     label: str  # shape and dtype of the value: "(32, 10) float32"
     back: str | None  # shape of the gradient that came back along it: "(32, 10)", None if none did
-    gradient: str | None  # the same with its norm; empty if boxes of their own compute it
+    gradient: str | None  # the same with its norm; empty if the gradient is computed in boxes of its own
     mismatch: str | None  # the fault, if the gradient does not fit the value
     reduction: Reduction | None
 
@@ -187,7 +187,7 @@ class Given(TypedDict):
 class Rewrite(TypedDict):
     """The change of a step of a program by a pass."""
 
-    after: str  # the node of what stands for it
+    after: str  # the node that replaces the step
     details: list[Detail]  # the steps before and after, the line and what it saves
 
 
@@ -225,7 +225,7 @@ class Frame(TypedDict):
 
     number: int  # which backward it was, from 1
     title: str  # "backward 120, loss 0.34"
-    value: str  # what stands in the box of its root, which it started from: "value 0.34"; empty if that is not known
+    value: str  # the text in the box that the backward started from: "value 0.34"; empty if it is not known
     structure: int  # frames of one structure ran through the same ops on the same shapes
 
 
@@ -277,11 +277,11 @@ class HiddenReduction(TypedDict):
 
 
 class HiddenNode(TypedDict):
-    """Nodes inside a folded one of which all of this is the same."""
+    """Nodes inside a folded node for which all these fields are the same."""
 
     node: str  # the folded node
     label: str  # its name, after the modules that it is in
-    words: str  # by what else it is found: shape, dtype and kind
+    words: str  # other words by which the search finds it: shape, dtype and kind
     norms: list[str]  # as those of a node, if it is learned
     many: int
 
@@ -307,10 +307,10 @@ class Question(TypedDict):
     node: str
     name: str
     shape: list[int]
-    rtol: float  # how far an answer may be off, in units of the right one
-    atol: float  # and besides, absolutely
-    offsets: list[float]  # of each number, row by row: where the cells begin, one of which is the right one
-    seals: list[int]  # and what comes of the right cell
+    rtol: float  # how far an answer may be off, as a part of the right one
+    atol: float  # how far it may be off in addition, as a number
+    offsets: list[float]  # for each number, row by row: where the cells begin, as in ``questions.py``
+    seals: list[int]  # for each number, row by row: the checksum of the right cell
 
 
 class Description(TypedDict):
@@ -335,7 +335,7 @@ class Description(TypedDict):
     history: History
     hidden: Hidden
     questions: NotRequired[list[Question]]  # what the reader may still answer
-    beside: Annotated[NotRequired[dict[str, str]], PYTHON_ONLY]  # by node that beside which it stands
+    beside: Annotated[NotRequired[dict[str, str]], PYTHON_ONLY]  # by node: the node beside which it stands
 
 
 class Box(TypedDict):
@@ -356,10 +356,10 @@ class Layout(TypedDict):
     edges: dict[
         str, list[list[list[float]]]
     ]  # cubic Bezier runs of 3k+1 points each; two runs when a mark cuts the edge, none when the source is a row
-    labels: dict[str, Box]  # by edge id: room for the lines that say what no box says
-    marks: dict[str, Box]  # by edge id: the box with the reduction's text; in a row that has one
-    scopes: dict[str, Box]  # without those that are one op, which says so itself
-    # By id: how wide the label of a scope is, and the line of a node's or an edge's gradient after its sign.
+    labels: dict[str, Box]  # by edge id: the place of the label; an edge has one if no box says the same
+    marks: dict[str, Box]  # by edge id: the box with the text of the reduction; inside the row of its source, if any
+    scopes: dict[str, Box]  # without the scopes of a single op: the box of the op names the module
+    # The widths of texts by id: the label of a scope; the line of a gradient after its sign, for a node or an edge.
     texts: Annotated[dict[str, float], PYTHON_ONLY]
 
 

@@ -33,12 +33,12 @@ Numbers = Stats | Look | None
 
 
 def seen(numbers: Numbers) -> Look | None:
-    """The part of them that a reader sees."""
+    """The part of the numbers that a reader sees."""
     return look(numbers) if isinstance(numbers, Stats) else numbers
 
 
 def smaller(numbers: Numbers) -> Numbers:
-    """The same in fewer bytes, where there are many values: of each a letter is enough."""
+    """The numbers in fewer bytes: where there are many, a letter for each is enough."""
     if isinstance(numbers, Stats) and numbers.raw is not None and prod(numbers.shape) > WRITTEN:
         return look(numbers)
     return numbers

@@ -1,7 +1,7 @@
 """The backward as a walk: one step for each op whose rules ran, in the order in which they did.
 
-The walk of the engine takes the origin with the largest number first, and a record has the number of its op. So the
-steps are the ops in reverse order of the records, and no order needs to be stored.
+The engine runs the rules of the op with the largest number first, and a record has the number of its op. So the steps
+are the ops in the reverse order of the records, and no order needs to be stored.
 """
 
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ _MOST = 12
 """With at most so many elements a gradient is written out in a step, where there is room for it."""
 
 _ROUGH = 0.01
-"""A norm that is all that was kept of a large gradient may be wrong by a part of this."""
+"""If only the norm of a large gradient was kept, it may be wrong by this fraction of itself."""
 
 
 class Stop(NamedTuple):
@@ -32,8 +32,7 @@ class Stop(NamedTuple):
     Attributes:
         step: with the nodes and edges that are drawn.
         node: whose rules ran first in it; it may be inside the node that is drawn.
-        given: for each of what the step handed on the node whose rule did, and the edge, which may be a part of that
-            which is drawn.
+        given: for each gradient that the step handed on: the node of the rule, and the edge, before edges are merged.
     """
 
     step: Step
@@ -42,26 +41,26 @@ class Stop(NamedTuple):
 
     @classmethod
     def of(cls, node: Node, edges: list[Edge]) -> Self:
-        """That of a node whose rules handed something on along ``edges``; nothing is written."""
+        """The stop of a node whose rules handed gradients on along ``edges``; its texts are not written yet."""
         given = [Given(edge=edge["id"], text="", reduction=None, sum=None) for edge in edges]
         step = Step(node=node["id"], rules=[], title="", incoming="", given=given)
         return cls(step, node["id"], [(node["id"], edge["id"]) for edge in edges])
 
     @classmethod
     def of_written(cls, step: Step) -> Self:
-        """That of a step in which all is written."""
+        """The stop of a step with all its texts."""
         return cls(step, step["node"], [(step["node"], one["edge"]) for one in step["given"]])
 
     def along(self, edges: set[str]) -> "Stop":
-        """With what it handed on along these ``edges`` alone."""
+        """The same stop with only those gradients that went along these ``edges``."""
         pairs = zip(self.step["given"], self.given, strict=True)
         kept = [(one, origin) for one, origin in pairs if one["edge"] in edges]
         return Stop({**self.step, "given": [one for one, _ in kept]}, self.node, [origin for _, origin in kept])
 
     def written(self, said: Callable[[str], dict[str, Any] | None]) -> Step:
-        """The step with all that it says; ``said`` is what ``StepContext.told`` says of a node, if it is to be written.
+        """The step with all its texts. ``said(node)`` gives those of ``StepContext.told``, or None to write nothing.
 
-        A title that it has already stays.
+        A title that the step already has stays.
         """
         given: list[Given] = []
         for one, (node, edge) in zip(self.step["given"], self.given, strict=True):
@@ -75,7 +74,7 @@ class Stop(NamedTuple):
 
 
 def handed_on(edges: list[Edge]) -> dict[str, list[Edge]]:
-    """By the node of each op the edges along which its rules handed something on."""
+    """By the node of each op: the edges along which its rules handed a gradient on."""
     into: defaultdict[str, list[Edge]] = defaultdict(list)
     for edge in edges:
         if edge["gradient"] is not None:
@@ -101,7 +100,7 @@ class StepContext:
         self._records = records
         self._ids = ids
         self._edges = edges
-        self._changed: dict[int, str | None] = {}  # each use of a tensor asks, and each answer looks at all uses
+        self._changed: dict[int, str | None] = {}  # a cache: each use asks, and an answer looks at all uses
 
     def told(self, record: Record) -> dict[str, Any]:
         """The text of the step of an op, and by edge the gradients that its rules passed on."""
@@ -155,7 +154,7 @@ class StepContext:
 
     @cached_property
     def _came(self) -> dict[int, list[Stats]]:
-        """By record what its uses gave it."""
+        """By record: the gradients that its uses gave it."""
         came: defaultdict[int, list[Stats]] = defaultdict(list)
         for record in self._records:
             for taken in record.inputs:
@@ -186,7 +185,7 @@ class StepContext:
 
     @cached_property
     def _arrived(self) -> dict[str, int]:
-        """By each edge to where several come the how-manieth of them came along it."""
+        """For each edge to a node that gets several gradients: the number, from 1, of the one that came along it."""
         arrived = {node: 0 for node, due in self._due.items() if due > 1}
         places: dict[str, int] = {}
         for id in self._counts if arrived else ():
@@ -229,12 +228,13 @@ _eps = cache(lambda dtype: torch.finfo(dtype).eps)
 def _is_sum(total: Stats, came: list[Stats], dtype: torch.dtype) -> bool:
     """Whether a gradient can be the sum of the gradients along the edges, from the facts about all of them.
 
-    Means add up, as sums do, and so does no norm become larger; of one that came alone nothing may differ.
+    The mean of a sum is the sum of the means, and its norm is at most the sum of the norms. If only one gradient came,
+    all facts have to be equal.
     """
     reach = sum(one.norm for one in came)
     if not (isfinite(reach) and isfinite(total.norm)):
         return True  # there is no telling
-    whole = all(one.mean is not None for one in (total, *came))  # else a norm is kept that was taken in float32
+    whole = all(one.mean is not None for one in (total, *came))  # else a norm may be the only fact, computed in float32
     near = (4 * len(came) * _eps(dtype) if whole else _ROUGH) * reach
     if total.norm > reach + near:
         return False

@@ -40,7 +40,7 @@ _ROUNDS = 30
 """While a cell runs, an optimizer is reported after this many calls of zero_grad() without a step."""
 
 _NAMED = 3
-"""At most so many names stand in one finding."""
+"""One finding contains at most this many names."""
 
 _LARGER = "Try a larger one"
 
@@ -48,7 +48,7 @@ _LEFT_OUT = "Use it in forward(), or leave it out of the model and of the optimi
 """The remedy for a layer that no op uses."""
 
 _VERDICTS: dict[str, FindingKind] = {"vanishing": "vanishing", "exploding": "exploding", "none": "zero gradient"}
-"""The kinds of findings that the gradients of a module are, by what they are judged to be."""
+"""The kind of finding for each judgement of the gradients of a module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Survey:
     Attributes:
         records: what it recorded.
         frames: the backwards that it remembers, if there were several and ``records`` are of the last one.
-        waits: what the gradients of each module are, and where one ends only until a step has moved a factor.
+        waits: the judgement of each module's gradients, and where one ends only until a step moves a factor of 0.
         stretched: the broadcasts that were probably not meant, by the id of the op and the position of its input.
         ended: what ended the graph, if that is a finding.
         found: the other faults, and probable mistakes.
@@ -114,7 +114,7 @@ def _found(
     judged = waits.judged
     unseen = list(plain(records))
     spoiled = Evidence(graph).spoiled()
-    # Where an earlier backward was bad the parameters were before this one, whatever else was.
+    # If an earlier backward was bad, the parameters may have been bad before this one.
     before = not all(map(divergence.finite, frames[:-1])) if frames else graph.backwards > 1
     found = [Finding("nan", text) for text in spoiled]
     lost = sum(not isfinite(one.size) for one in judged.values())
@@ -137,7 +137,7 @@ def _found(
     found += [*silent(records, ahead), *fallen, *mistaken(records), *evaluating(records), *[one for one, _ in unseen]]
     found += halved(records)
     at = {record.id: record for record in records}
-    accidents = dict.fromkeys((one, id) for (id, _), one in stretched.items())  # of both inputs it may say the same
+    accidents = dict.fromkeys((one, id) for (id, _), one in stretched.items())  # both inputs may have the same text
     return found + [located(at[id], "broadcast", one.text, one.remedy) for one, id in accidents]
 
 
@@ -150,16 +150,16 @@ def _bad(stats: Stats | None) -> str | None:
 def _beginnings(
     records: list[Record], frames: list[HistoryFrame], lost: int, *, before: bool, hidden: bool
 ) -> list[Finding]:
-    """The first values that are not finite, and the first gradients: not those that only pass them on.
+    """The first values or gradients that are not finite, without those that only pass them on.
 
-    One finding says since when parameters are not finite that an earlier backward has spoiled.
+    If an earlier backward has spoiled parameters, one finding says since when they are not finite.
 
     Args:
         records: of the graph.
         frames: the backwards that are remembered.
         lost: how many modules have gradients that are no finite number.
         before: whether parameters may have been bad when the last backward began.
-        hidden: whether one began where nothing is recorded: a constant that is gone may have held it.
+        hidden: whether a bad number began where nothing is recorded. A constant that is gone may have held it.
     """
     unknown = {
         record.id
@@ -188,7 +188,7 @@ def _beginnings(
 
 
 def _is_gone(record: Record) -> bool:
-    """Whether it is a constant of which the numbers alone are kept, so that nothing says where they are from."""
+    """Whether it is a constant that no longer exists: only its numbers are kept, without their origin."""
     return record.kind == "constant" and (record.leaf is None or record.leaf() is None)
 
 
@@ -204,13 +204,13 @@ def _reach(records: list[Record], first: Record, modules: int) -> str:
 
 
 def _forward_beginnings(records: list[Record], unknown: set[int]) -> Iterator[tuple[Record, str]]:
-    """The first values that are not finite; an Inf that is meant is none, as in a mask, nor is it an anomaly.
+    """The first values that are not finite. An Inf that is meant, as in a mask, does not count.
 
-    One may have begun in a constant that is ``unknown``, since it was not kept.
+    A bad value may have begun in a constant that is ``unknown``, because its numbers were not kept.
     """
     made = {record.id: record for record in records}
     later, wrong = _spoiled_since(records, unknown), set[int]()
-    doubtful = {id: made[id] for id in unknown}  # the constant that may have brought it, also by values not kept
+    doubtful = {id: made[id] for id in unknown}  # by record: the constant that may have brought Inf or NaN
     for record in records:
         bad = _bad(record.value)
         given = next((doubtful[one.source] for one in record.inputs if one.source in doubtful), None)
@@ -231,8 +231,8 @@ def _forward_beginnings(records: list[Record], unknown: set[int]) -> Iterator[tu
 def _spoiled_since(records: list[Record], unknown: set[int]) -> set[int]:
     """The leaves that are bad only since a step with a bad gradient, which came after the backward.
 
-    Their earlier values are unknown, but the results computed from them show it: these are not bad, or not by them
-    alone, or not surely by them, where a constant is ``unknown``.
+    Their earlier values are unknown, but the results computed from them show it: they are finite, or other inputs or a
+    constant that is ``unknown`` may have made them bad.
     """
     changed = {record.id for record in records if record.since is not None and record.since.what and _bad(record.value)}
     if not changed:
@@ -339,9 +339,9 @@ def _added_up(records: list[Record], frames: list[HistoryFrame]) -> list[Finding
 def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
     """The tensors to train that no gradient reached; those that end at one place without a box are reported once.
 
-    A parameter that was moved learns from another loss, as one of two networks does, or is a copy of one that learns.
-    Nor is a network to learn that is looked at inside ``no_grad``, or cut off by ``detach()``, or an input whose
-    gradient was asked for, where an optimizer is at work and none that holds it: its turn may come.
+    Some are left out. A parameter that was changed learns from another loss, as with two networks, or is a copy of one
+    that learns. A tensor that no optimizer holds, while one steps others, may get its turn later: a network that ran
+    inside ``no_grad`` or was cut off by ``detach()``, or an input whose gradient was asked for.
     """
     learning, at = graph.update is not None, {record.id: record for record in records}
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
@@ -380,7 +380,7 @@ def _first(names: list[str]) -> str:
 
 
 def _unheld(graph: AutogradGraph, records: list[Record], told: set[int]) -> list[Finding]:
-    """The parameters with a gradient that no optimizer holds, after a step moved others; without those ``told``."""
+    """The parameters with a gradient that are in no optimizer, if a step moved others; without those in ``told``."""
     if not any(record.kind == "parameter" and record.since and record.since.stepped for record in records):
         return []
     remedy = "give it to one, or freeze it with requires_grad_(False)"
@@ -393,16 +393,16 @@ def _unheld(graph: AutogradGraph, records: list[Record], told: set[int]) -> list
 
 
 def _unstepped(graph: AutogradGraph) -> list[Finding]:
-    """The optimizers that have taken no step in a loop that has come to its end, or has gone on for so long without.
+    """The optimizers that took no step in a loop: the loop has ended, or it has run for ``_ROUNDS`` rounds.
 
-    Until then theirs may come, as that of a network whose opponent is trained first.
+    Before that a step may still come, as for a network whose opponent is trained first.
     """
-    patience, remedy = 1 if graph.closed else _ROUNDS, "call that after backward() if they are to learn"
+    patience, remedy = 1 if graph.closed else _ROUNDS, "call step() after backward() if they are to learn"
     return [
         Finding(
             "no step",
-            f"{one.name} holds {_first([what for _, what in one.waiting])}, which got a gradient, but in "
-            f"{counted(one.cleared, 'call')} of its zero_grad() there was none of its step(): {remedy}",
+            f"{one.name} holds {_first([what for _, what in one.waiting])}, which got a gradient, but "
+            f"{counted(one.cleared, 'call')} of its zero_grad() came without any of its step(): {remedy}",
             remedy,
             one.waiting[0][0],
             tuple([what for _, what in one.waiting]),
@@ -413,7 +413,7 @@ def _unstepped(graph: AutogradGraph) -> list[Finding]:
 
 
 def _still(graph: AutogradGraph, records: list[Record], frames: list[HistoryFrame]) -> list[Finding]:
-    """That steps changed nothing, by a learning rate of 0 or one that is lost in rounding where gradients are large."""
+    """The finding that steps changed nothing while gradients are large: the rate is 0 or lost in rounding."""
     rate = Evidence(graph).rate() if divergence.still(frames) else None
     learned = [
         record for record in records if record.kind in ("parameter", "leaf") and record.gradient and record.value
@@ -431,7 +431,7 @@ def _still(graph: AutogradGraph, records: list[Record], frames: list[HistoryFram
 
 
 def _large(record: Record) -> bool:
-    """Whether its gradient is not so small that it may have been learned already."""
+    """Whether the gradient is large: if it were small, the parameter might have finished learning."""
     return (
         record.gradient is not None and record.value is not None and record.gradient.norm > _SMALL * record.value.norm
     )

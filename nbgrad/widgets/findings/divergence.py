@@ -10,16 +10,16 @@ from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import counted, number
 
 _FAR = 1e3
-"""A loss has grown without bound if it is so many times as large as before."""
+"""A loss has grown without bound if it is at least this many times as large as before."""
 
 _MORE = 1.01
-"""A gradient that is at most so many times as large as another was only summed in another order."""
+"""If one gradient is at most this many times as large as another, they may differ only by the order of a sum."""
 
 _RUN = 4
-"""So many frames in a row have to show it: a single frame may be of a hard batch."""
+"""At least this many frames in a row have to show the growth: a single frame may be of a hard batch."""
 
 _SHORT = 2
-"""So many frames are enough if the loss is no finite number after them."""
+"""This many frames are enough if the loss is not finite after them."""
 
 _BEYOND = 0.5
 """A step that changes parameters by more of their size than this leaves little of what they had learned."""
@@ -32,10 +32,10 @@ STOP = "nbgrad.detect_anomaly(), or %%autograd --anomaly, stops at the op that m
 
 
 def spoiled(bad: Sequence[Record], frames: Sequence[HistoryFrame], records: list[Record]) -> tuple[str, str | None]:
-    """Since when the parameters in ``bad`` are, where other backwards came before the last; and the remedy.
+    """The text about the backward since which the parameters in ``bad`` are not finite; and the remedy.
 
     Args:
-        bad: the leaves that are not finite, and some of them were not when the last backward began.
+        bad: the leaves that are not finite now. Some of them were not finite when the last backward began.
         frames: the history, at least two.
         records: what the last backward ran through, as the last frame has it.
     """
@@ -67,7 +67,7 @@ def _first_bad(frames: Sequence[HistoryFrame]) -> int | None:
 
 
 def held(frames: Sequence[HistoryFrame], records: list[Record]) -> Record | None:
-    """A parameter that was not finite in the first bad backward already, when others were: it is where it begins."""
+    """A parameter that was not finite in the first bad backward, while others were: the trouble began there."""
     at = _first_bad(frames)
     if at is None or not alike(frames[at], frames[-1]):
         return None
@@ -79,13 +79,13 @@ def held(frames: Sequence[HistoryFrame], records: list[Record]) -> Record | None
 
 
 def finite(frame: HistoryFrame) -> bool:
-    """Whether its loss and all of its gradients are, as far as they are known."""
+    """Whether the loss and all gradients of a frame are finite, as far as they are known."""
     numbers = (frame.loss, *[record.gradient for record in frame.records])
     return all(isfinite(one) for one in numbers if one is not None)
 
 
 def _began(frame: HistoryFrame, frames: Sequence[HistoryFrame], records: list[Record]) -> str:
-    """Where it began in the first backward that was not finite."""
+    """The text about the place in the first bad backward where the bad number began."""
     if frame.loss is None:
         return "whose gradients were not finite"
     if not isfinite(frame.loss):
@@ -97,7 +97,7 @@ def _began(frame: HistoryFrame, frames: Sequence[HistoryFrame], records: list[Re
 
 
 def _rule(frame: HistoryFrame, records: list[Record]) -> str:
-    """The op whose own gradient was finite, and the one of what it took was not; of several users of that, each."""
+    """The op whose result had a finite gradient and whose input had not; if several ops used that input, all."""
     norms = {record.id: one.gradient or 0.0 for record, one in zip(records, frame.records, strict=True)}
     users: defaultdict[int, list[Record]] = defaultdict(list)
     for record in records:
@@ -122,7 +122,7 @@ def _look(frame: HistoryFrame, at: int) -> tuple[str, str | None, tuple[str, ...
 
 
 def grown(frames: Sequence[HistoryFrame]) -> str | None:
-    """That the loss of a loop grew without bound, if it did: up to the last frame in which it is a finite number."""
+    """The text that the loss of a loop grew without bound, up to the last frame with a finite loss; else None."""
     known = [frame for frame in frames if frame.loss is not None and alike(frame, frames[-1])]
     losses = [(frame.number, frame.loss) for frame in known if frame.loss is not None]
     finite = [(number, loss) for number, loss in losses if isfinite(loss)]
@@ -141,7 +141,7 @@ def grown(frames: Sequence[HistoryFrame]) -> str | None:
 
 
 def _leapt(frames: Sequence[HistoryFrame], losses: list[float]) -> str | None:
-    """That a loss became far larger with one step, which changed parameters beyond recognition, and stayed there."""
+    """The text that one step made the loss far larger for good, by a very large change of the parameters; else None."""
     for at in range(1, len(losses) - _RUN + 1):
         before = max(map(abs, losses[:at]))
         moved = sorted(one.update for one in frames[at - 1].parameters if one.update is not None)
@@ -163,8 +163,8 @@ def still(frames: Sequence[HistoryFrame]) -> bool:
 def added_up(records: list[Record], frames: Sequence[HistoryFrame]) -> list[Record]:
     """The parameters whose ``.grad`` was not cleared, although a step came after each backward.
 
-    Backwards that share a step, as where gradients are accumulated, have one update; and to clip makes a ``.grad``
-    smaller.
+    Two cases are no fault. Backwards whose gradients are accumulated share one step and its update. And clipping makes
+    a ``.grad`` smaller, not larger.
     """
     found = []
     for at, record in enumerate(records):
@@ -177,9 +177,9 @@ def added_up(records: list[Record], frames: Sequence[HistoryFrame]) -> list[Reco
 
 
 def _stepped(frames: Sequence[HistoryFrame], at: int) -> bool:
-    """Whether each of the first backwards had a step of its own that changed what the record at ``at`` is of."""
+    """Whether each of the first backwards had a step of its own that changed the tensor of the record at ``at``."""
     if not all(alike(frame, frames[-1]) for frame in frames[:_RUN]):
-        return False  # of two losses both may be in one step
+        return False  # with two losses, one step may use the gradients of both
     updates = [frame.records[at].update for frame in frames[:_RUN]]
     known = [update for update in updates if update is not None]
     return len(known) > 1 and len(set(known)) == len(known)

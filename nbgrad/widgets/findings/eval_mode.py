@@ -11,9 +11,9 @@ from nbgrad.widgets.findings.located import located
 
 
 def evaluating(records: list[Record]) -> Iterator[Finding]:
-    """The first batch normalization of each model that a step has changed and that is in eval mode, with all of it.
+    """The first batch normalization of each model that is wholly in eval mode although a step has changed it.
 
-    One that is put into eval mode alone, or whose parameters are frozen, is fine-tuned as it is meant to be.
+    A single normalization in eval mode, or one with frozen parameters, is usual in fine-tuning and no finding.
     """
     learned = {record.id for record in records if record.since is not None and record.since.stepped}
     told: set[int] = set()

@@ -5,7 +5,7 @@ from nbgrad.core.graph.record import Record
 
 
 def located(record: Record, kind: FindingKind, text: str, remedy: str | None = None) -> Finding:
-    """The finding that ``text`` says of what ``record`` is about."""
+    """The finding ``text`` about the tensor of ``record``."""
     tensors = (called(record),) if record.name or record.op is None else ()
     scope = () if record.scope is None else record.scope.path()
     return Finding(kind, text, remedy, record.id, tensors, scope, record.place)

@@ -17,7 +17,7 @@ _PASSING = ("view", "reshape", "squeeze", "unsqueeze", "transpose", "permute", "
 """The ops that pass the same numbers on."""
 
 _ROUNDED = 1e-2
-"""So far a log-probability of half precision may be above 0."""
+"""Rounding may put a log-probability of half precision above 0 by up to this much."""
 
 
 def mistaken(records: list[Record]) -> Iterator[Finding]:
@@ -50,7 +50,8 @@ def _squashed(record: Record, giver: Record | None) -> tuple[str, str] | None:
         return None
     remedy = f"Leave out {_name(giver)}"
     text = (
-        f"{what} takes scores and makes probabilities of them itself, but it is given those of {giver.run}: the loss "
+        f"{what} takes scores and makes probabilities of them itself, but it is given the "
+        f"probabilities of {giver.run}: the loss "
         f"does not come near 0 and the gradients are small. {remedy}"
     )
     return text, remedy

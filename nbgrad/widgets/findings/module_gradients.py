@@ -14,10 +14,12 @@ _FAR = 1e3
 """A gradient vanishes or explodes if it differs by more than this factor from those where the backward begins."""
 
 _NEAR = 30.0
-"""It does not if the incoming gradient differs by at most this factor: the parameters then matter little or much."""
+"""A gradient is sound, whatever its size, if the incoming gradient differs by at most this factor from the usual one.
+
+The parameters then matter little or much by themselves."""
 
 _BEGINNING = 3
-"""The backward begins at so many modules, the last ones with a gradient: one alone may be of another kind."""
+"""The last modules with a gradient, this many, count as the beginning of the backward: one alone may be unusual."""
 
 _MANY = 3
 """If the gradients of so many modules in a row vanish, the gradient may shrink little by little."""
@@ -49,8 +51,8 @@ class ModuleVerdict(NamedTuple):
 def verdicts(judged: dict[Scope, Judgement], waiting: dict[Scope, str], *, begun: bool = False) -> list[ModuleVerdict]:
     """For each module with parameters, whether its gradients vanish or explode on the way from the loss to it.
 
-    Those that only wait for a step are sound, and ``findings.zero_factors`` says so. Where some are NaN, and
-    a finding tells where that has ``begun``, nothing is said of any that is not sound: it may be so for that alone.
+    Gradients that only wait for a step are sound, and ``findings.zero_factors`` says so. If some are NaN and a finding
+    says where that has ``begun``, modules that are not sound are left out: the NaN may be the only cause.
     """
     lost = begun and not all(isfinite(one.size) for one in judged.values())
     return [
@@ -131,13 +133,13 @@ def judgements(facts: list[Record]) -> dict[Scope, Judgement]:
     for scope, size in sizes.items():
         kind, said = _judged(scope, size, typical, beginning, first)
         if kind in ("vanishing", "exploding") and usual / _NEAR <= comes[scope] <= usual * _NEAR and comes[scope]:
-            kind, said = "sound", ""  # as of the gate before a normalization, which undoes what it does
+            kind, said = "sound", ""  # such as a gate before a normalization, which undoes the scale of the gate
         found[scope] = Judgement(kind, size, said, modules[scope])
     return found
 
 
 def _arriving(facts: list[Record]) -> defaultdict[int, float]:
-    """The typical size of the gradient of the results made with a tensor, by its id; 0 where none is kept."""
+    """For each tensor, by id: the typical size of the gradients of the results computed from it; 0 if none is kept."""
     found: defaultdict[int, float] = defaultdict(float)
     for fact in facts:
         if fact.gradient is not None and isfinite(fact.gradient.norm):
@@ -148,7 +150,7 @@ def _arriving(facts: list[Record]) -> defaultdict[int, float]:
 
 
 def _leads_on(facts: list[Record], learned: list[Record]) -> bool:
-    """Whether most of the gradient of what comes before goes through the ops that use ``learned``."""
+    """Whether the ops before get most of their gradient through the ops that use ``learned``."""
     made, own = {fact.id: fact for fact in facts}, {fact.id for fact in learned}
     for fact in facts:
         if own.isdisjoint(taken.source or 0 for taken in fact.inputs):
@@ -163,7 +165,7 @@ def _leads_on(facts: list[Record], learned: list[Record]) -> bool:
 def _modules(facts: list[Record]) -> dict[Scope, list[Record]]:
     """The parameters that have a gradient, by the module call that uses them.
 
-    One that a rule used first, as where gradients are differentiated, belongs to the first module that does.
+    If a rule used a parameter first, as when gradients are differentiated, it belongs to the first module that uses it.
     """
     users: dict[int, Scope] = {}
     for fact in facts:
@@ -182,7 +184,7 @@ def _judged(
 ) -> tuple[_Kind, str]:
     """Whether a gradient is of a sound size, and the text about one that is not.
 
-    If there are few modules, the ones before the ``first`` module that it reaches may be the unusual ones.
+    If there are few modules, those before ``first``, which the backward reaches first, may be the unusual ones.
     """
     if not isfinite(size):
         return "exploding", ": no finite number any more"

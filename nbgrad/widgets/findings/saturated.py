@@ -24,12 +24,12 @@ _FLATTER = 0.15
 """A healthy sigmoid or tanh layer passes on more than this fraction of the maximum possible."""
 
 _CHANNELS = ("conv", "batch_norm", "instance_norm", "group_norm")
-"""Ops beginning so give units along the second dimension, and those of the next line along the last one."""
+"""Results of ops whose names begin so have their units along dimension 1; those of ``_FEATURES`` along the last one."""
 
 _FEATURES = ("linear", "matmul", "addmm", "layer_norm", "rms_norm", "attention", "scaled_dot_product")
 
 FEW = 8
-"""With fewer numbers than this, all of them may be off by chance."""
+"""Fewer numbers than this may all be off, with the slope 0, by chance."""
 
 _SAMPLES = 16
 """With fewer samples a sound unit may be off by chance: it sees other numbers in each batch."""
@@ -41,7 +41,7 @@ _SHARE = 0.75
 def silent(records: list[Record], ahead: set[int]) -> Iterator[Finding]:
     """The activations of layers that let no gradient through in the last backward.
 
-    One that is part of a loss, as in max(0, 1 - score), is off where all is well: it is none of a layer.
+    An activation that is part of a loss, as in max(0, 1 - score), is off where all is well, so it is left out.
 
     Args:
         records: what the last backward ran through.
@@ -64,7 +64,7 @@ def silent(records: list[Record], ahead: set[int]) -> Iterator[Finding]:
                 (record.op.name, record.file, record.line, record.scope and record.scope.path()), []
             ).append(told)
     for first, *others in known.values():
-        again = f" So it is in {len(others):,} more of its calls there." if others else ""
+        again = f" The same holds for {len(others):,} more of its calls there." if others else ""
         yield replace(first, text=f"{first.text}{again}")
 
 
@@ -118,7 +118,7 @@ def _off(source: Record, gradient: Stats, passed: Stats, made: dict[int, Record]
 
 
 def _unit(record: Record | None, made: dict[int, Record]) -> int | None:
-    """The dimension along which its units lie: of the layer that made it, or of the nearest before that."""
+    """The dimension along which the units lie, by the layer that made the result, or the nearest one before."""
     waiting, seen = deque([record]), set[int]()
     while waiting:
         one = waiting.popleft()
@@ -142,7 +142,7 @@ def _is_learned(record: Record | None) -> bool:
 
 
 def leading_to_learned(records: list[Record]) -> set[int]:
-    """The ops whose result goes into an op that takes something learned besides, or into what leads to one."""
+    """The records whose result leads, directly or through other ops, to an op that also takes a parameter or leaf."""
     made, found = {record.id: record for record in records}, set[int]()
     for record in reversed(records):
         if record.op is not None and (record.id in found or _takes_learned(record, made)):

@@ -18,10 +18,10 @@ _MAKERS = ("tensor", "from_numpy", "as_tensor", "Tensor")
 
 
 def halved(records: list[Record]) -> Iterator[Finding]:
-    """The constants that were computed from the numbers of a tensor that got a gradient on another way.
+    """The constants that were computed from the numbers of a tensor that got a gradient on another path.
 
-    That of the way through the numbers is missing from it. Where no gradient came at all, the tensor is unreached, and
-    that is a finding of its own.
+    The part of the path through the numbers is missing from this gradient. If no gradient came at all, the tensor is
+    unreached, and that is a finding of its own.
     """
     learned = {record.name: record for record in records if record.name and record.gradient is not None}
     constants = {record.id: record for record in records if record.kind == "constant"}
@@ -111,7 +111,7 @@ def _reads(
 ) -> Iterator[tuple[int, str, str]]:
     """The calls in ``statement``, and in what made its variables, that give the numbers of a tensor with a name.
 
-    A comparison has no gradient either way: labels that are made of a prediction are meant.
+    A comparison is left out: it has no gradient in any case, and labels made from a prediction are intended.
     """
     nodes = list(ast.walk(statement))
     if any(isinstance(node, ast.Compare) for node in nodes):

@@ -37,7 +37,7 @@ def plain(records: list[Record]) -> Iterator[tuple[Finding, set[int]]]:
     held = optimized()
     told: dict[tuple[int, str], list[tuple[Record, Found, Module | Parameter]]] = {}
     for record, one, scope, inner in _used(records):
-        # Made anew for each question, which mostly ends at the first: there may be thousands of them.
+        # The iterator is made twice on purpose: mostly its first module answers, and there may be thousands of modules.
         if next(_around(scope, inner), None) is None or any(_knows(module, one) for module in _around(scope, inner)):
             continue
         if all(id(parameter) in held or not parameter.requires_grad for parameter in _learned(one)):
@@ -65,9 +65,9 @@ def _learned(one: Module | Parameter) -> list[Parameter]:
 
 
 def _used(records: list[Record]) -> Iterator[tuple[Record, Module | Parameter, Scope, int]]:
-    """Each module that was called and each parameter that was used, with the first record of it.
+    """Each module that was called and each parameter that was used, with its first record and its scope.
 
-    And its scope, and how many of the modules there are not around it: a module is not around itself.
+    The last number says how many of the innermost modules of the scope to skip: a module is not around itself.
     """
     scopes: dict[Scope, Record] = {}
     for record in records:
@@ -90,9 +90,9 @@ def _used(records: list[Record]) -> Iterator[tuple[Record, Module | Parameter, S
 
 
 def _around(scope: Scope, but: int = 0) -> Iterator[Module]:
-    """The modules that were called there, innermost first, ``but`` for the first ones.
+    """The modules that were called in ``scope``, innermost first, without the first ``but`` ones.
 
-    None where the scope is not that of one that still exists.
+    Nothing if the module of the scope no longer exists.
     """
     if not isinstance(scope, ModuleScope) or scope.module() is None:
         return iter(())

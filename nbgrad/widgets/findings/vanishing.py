@@ -15,7 +15,7 @@ from nbgrad.widgets.findings.located import located
 from nbgrad.widgets.findings.saturated import FEW, FLAT, STEEP
 
 SLIGHT = 1e-2
-"""An op that passes on less than this part of a gradient is where it falls, and not one of many that shrink it."""
+"""A gradient falls at an op that passes on less than this part of it; other ops only shrink it a little."""
 
 _SMALL = 1e-2
 """A factor of the gradient is named in the finding if it is as small as this."""
@@ -29,10 +29,10 @@ PRODUCTS = ("mul", "linear", "matmul", "bmm", "addmm", "einsum", "conv", *NORMS)
 """The ops, or what their names begin with, that multiply the gradient of one input with the other."""
 
 _ADDED = ("bias", "running_mean", "running_var")
-"""The inputs that these ops add, subtract or divide by: a small one makes no gradient small."""
+"""The inputs that the ops in ``PRODUCTS`` add, subtract or divide by: a small one makes no gradient small."""
 
 _STEPS = ("round", "floor", "ceil", "trunc", "sign", "heaviside")
-"""The ops whose slope is 0 wherever they have one."""
+"""The step functions: their slope is 0 except at the jumps."""
 
 
 def falls(
@@ -40,16 +40,16 @@ def falls(
 ) -> Iterator[Finding]:
     """The ops at which a gradient ends or falls on its way to parameters that get none.
 
-    ``saturated`` speaks of activations that are flat, or nearly so, on a part of the line, but not of few numbers. A
-    tensor outside of modules may get no gradient where all is well, for example where it is masked: there an op is
-    named only if it lets nothing through whatever is learned.
+    Activations that are (nearly) flat on a part of the line are left to ``saturated``, which needs enough numbers.
+    A tensor outside of modules may get no gradient where all is well, for example if it is masked. For such a tensor an
+    op is named only if it lets nothing through whatever is learned.
 
     Args:
         records: what the last backward ran through.
-        starved: the ids of these parameters.
-        zeroed: what such tensors outside of modules are called, by id.
+        starved: the ids of the parameters that get no gradient, or almost none.
+        zeroed: the names of tensors outside of modules that get a gradient of 0, by id.
         ahead: the ids of ``leading_to_learned``.
-        waiting: the ids of ops, each with the name of an input, where it ends only until a step has moved a factor.
+        waiting: ops by id, each with the name of an input: there a gradient ends only until a step has moved a factor.
     """
     made = {record.id: record for record in records}
     below, lone = set(starved), dict(zeroed)
@@ -72,7 +72,7 @@ def falls(
             lone[record.id] = known
     for calls in found.values():
         first = calls[-1]  # where the gradient came first
-        more = f". So it is in {len(calls) - 1:,} more of its calls there" if len(calls) > 1 else ""
+        more = f". The same holds for {len(calls) - 1:,} more of its calls there" if len(calls) > 1 else ""
         yield replace(first, text=f"{first.text}{more}")
 
 
@@ -106,7 +106,7 @@ def _told(record: Record, taken: Input, made: dict[int, Record], *, inside: bool
 
 
 def _lasting(record: Record, taken: Input, made: dict[int, Record], *, inside: bool) -> bool:
-    """Whether the 0 that an op passes on is one whatever is learned besides, and no chance of this batch."""
+    """Whether an op passes on 0 whatever else is learned, and not just by chance in this batch."""
     op = "" if record.op is None else record.op.name
     if taken.gradient is None or taken.gradient.norm != 0:
         return False
@@ -116,13 +116,13 @@ def _lasting(record: Record, taken: Input, made: dict[int, Record], *, inside: b
         return False
     if op == "mul":
         return any(_is_0(one, made) for one in record.inputs if one is not taken)
-    # A few results may all be where it is flat by chance. A parameter there is no chance: it stays.
+    # A few results may lie in the flat part by chance. A parameter in the flat part is no chance: it stays there.
     few, itself = prod(record.shape) < FEW, made[taken.source or 0].op is None
     return (op in (*STEEP, "clamp") and (itself or not few)) or (op in FLAT and itself and few)
 
 
 def _is_0(taken: Input, made: dict[int, Record]) -> bool:
-    """Whether an input is the number 0, in a constant too: of several a mask is made, or there are no data."""
+    """Whether an input is the number 0, or a constant with the one number 0. A constant with several may be a mask."""
     of = made.get(taken.source or 0)
     if of is None:
         return taken.source is None and taken.literal == 0
@@ -130,7 +130,7 @@ def _is_0(taken: Input, made: dict[int, Record]) -> bool:
 
 
 def _meant(record: Record, made: dict[int, Record]) -> bool:
-    """Whether a loss, which no layer follows, is 0 or has a weight of 0; a layer at the end may give zeros too."""
+    """Whether the 0 is meant: the loss is 0 or has a weight of 0. A last layer does not count: it may give 0."""
     weights = [taken.literal for taken in record.inputs] if record.op is not None and record.op.name == "mul" else []
     if 0 in weights or record.op is None:
         return True
@@ -149,7 +149,7 @@ def _why(record: Record, taken: Input, made: dict[int, Record]) -> tuple[str, st
         and record.shape[dim] == 1
     ):
         remedy = "Use sigmoid, or two scores"
-        return f": of one number, as along dim={dim} of {record.shape}, it is always the same. {remedy}", remedy
+        return f": {op} of one number, as along dim={dim} of {record.shape}, is always the same. {remedy}", remedy
     if op in STEEP:
         return ": all of its inputs lie so far from 0 that it is flat there", None
     if op in (*FLAT, "clamp") and taken.gradient is not None and taken.gradient.norm == 0:
@@ -164,7 +164,7 @@ def _why(record: Record, taken: Input, made: dict[int, Record]) -> tuple[str, st
 
 
 def _factor(record: Record, taken: Input, made: dict[int, Record]) -> str:
-    """That the other factor of a product is 0 or small."""
+    """The text that the other factor of a product is 0 or small; else empty."""
     for other in record.inputs:
         of = made.get(other.source or 0)
         if other is not taken and other.source is None and other.literal == 0:
@@ -172,7 +172,7 @@ def _factor(record: Record, taken: Input, made: dict[int, Record]) -> str:
         if other is taken or other.name in _ADDED or of is None or of.value is None or of.value.low is None:
             continue
         most = max(-of.value.low, of.value.high or 0.0)
-        later = of.since is not None and of.since.what is not None  # by a step, after which it is not 0 by chance
+        later = of.since is not None and of.since.what is not None  # by a step: then only an exact 0 is no chance
         if most <= (0.0 if later else _SMALL):
             what = of.name or (f"the result of {of.op.name}" if of.op is not None else other.name)
             stays = _stays(of, other) if most == 0 else ""

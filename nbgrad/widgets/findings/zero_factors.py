@@ -22,7 +22,7 @@ class Waiting(NamedTuple):
 
     Attributes:
         judged: what the gradients of each module are.
-        ends: the ids of the ops there, each with the name of the input that gets nothing, or little, as yet.
+        ends: the ids of the ops where it ends, each with the name of the input that gets nothing, or little, so far.
         scopes: the modules that are sound in spite of this, and the text about each.
         notes: the sentences about the last backward.
     """
@@ -38,9 +38,9 @@ def waiting(
 ) -> Waiting:
     """Which of the modules without a gradient, or with next to none, get one once a factor of 0 has moved.
 
-    A product passes on 0 where the other factor is 0. If that factor gets a gradient of its own, and with it something
-    learned that it was made of, the next step moves it away from 0. What no step moves is no such factor: a mask, what
-    is frozen or in no optimizer, and two factors of 0, of which neither gets a gradient.
+    A product passes on 0 where the other factor is 0. If that factor is learned, or computed from something learned,
+    and gets a gradient, the next step moves it away from 0. Factors that no step moves do not count: a mask, a
+    parameter that is frozen or in no optimizer, and two factors of 0, of which neither gets a gradient.
 
     Args:
         graph: the graph that knows which parameters an optimizer holds.
@@ -50,11 +50,11 @@ def waiting(
     """
     if not starved(judged):
         return Waiting(judged, set(), {}, [])
-    below = {record.id for one in judged.values() for record in one.learned}  # the last module may be the odd one
+    below = {record.id for one in judged.values() for record in one.learned}  # also the last module: it may be unusual
     for record in records:
         if any(taken.source in below for taken in record.inputs):
             below.add(record.id)
-    behind: dict[int, str] = {}  # what a gradient comes to only by such a factor, and what that one is called
+    behind: dict[int, str] = {}  # by record: the factor that its whole gradient comes through
     ends: list[_End] = []
     for end in _ends(records, below, behind, *_moving(graph, records, frames)):
         ends.append(end)
@@ -64,7 +64,7 @@ def waiting(
 
 
 class _End(NamedTuple):
-    """An op at which a gradient ends as yet, for which input, and the factor that has to move."""
+    """An op at which a gradient ends so far, the input that gets none, and the factor that has to move."""
 
     record: Record
     taken: Input
@@ -86,7 +86,7 @@ def _ends(
             if source is None or source.id not in below or source.gradient is None or went is None:
                 continue
             if source.gradient.norm > 2 * went.norm:
-                continue  # others bring it more
+                continue  # other ops bring the source most of its gradient
             factor = _factor(record, taken, made, moving if went.norm == 0 else rising)
             if factor is not None:
                 yield _End(record, taken, made[factor])
@@ -95,7 +95,7 @@ def _ends(
 
 
 def _scopes(judged: dict[Scope, Judgement], behind: dict[int, str], ends: list[_End]) -> dict[Scope, str]:
-    """The modules behind an end, and those with one, next to which these are small."""
+    """The modules behind an end, and the modules with an end, and the text about each."""
     found: dict[Scope, str] = {}
     homes = {end.record.scope for end in ends}
     for scope, one in judged.items():
@@ -114,10 +114,10 @@ def _notes(ends: list[_End]) -> list[str]:
         if end.taken.gradient is not None and end.taken.gradient.norm == 0:
             told.setdefault((end.record.op, end.record.file, end.record.line, end.factor.name), []).append(end)
     notes = [
-        _told(*calls) + (f" So it is in {len(calls) - 1:,} more of its calls there." if calls[1:] else "")
+        _told(*calls) + (f" The same holds for {len(calls) - 1:,} more of its calls there." if calls[1:] else "")
         for calls in told.values()
     ]
-    more = [f"So it is in {counted(len(notes) - _MOST, 'more place')}."] if len(notes) > _MOST else []
+    more = [f"The same holds for {counted(len(notes) - _MOST, 'more place')}."] if len(notes) > _MOST else []
     return notes[:_MOST] + more
 
 
@@ -152,9 +152,9 @@ def _factor(record: Record, taken: Input, made: dict[int, Record], moving: set[i
 
 
 def _moving(graph: AutogradGraph, records: list[Record], frames: list[HistoryFrame]) -> tuple[set[int], set[int]]:
-    """The ids of what the next step moves, by something learned that it is or was made of; and what of it began at 0.
+    """The ids of the records that the next step moves; and the ids of those among them that began at 0.
 
-    The gradient of what a step moves is not 0 all the way from there.
+    A step moves a parameter or leaf whose gradient is not 0, and all results that such a gradient comes from.
     """
     others = any(record.since is not None and record.since.what is not None for record in records)
     idle = {id for id, _ in graph.unheld()} if others else set[int]()
@@ -182,12 +182,12 @@ def _moving(graph: AutogradGraph, records: list[Record], frames: list[HistoryFra
 
 
 def _stayed(past: Sequence[HistoryFrame], at: int) -> bool:
-    """Whether a factor that is 0 now got a gradient before, and the step after that moved other parameters."""
+    """Whether a factor that is 0 now had a gradient in an earlier frame whose step moved only other parameters."""
     return any(frame.records[at].gradient and any(one.update for one in frame.records) for frame in past)
 
 
 def _risen(past: Sequence[HistoryFrame], frames: Sequence[HistoryFrame], at: int) -> bool:
-    """Whether a parameter began at 0 and is as large as never before."""
+    """Whether a parameter began at 0 and is larger now than ever before."""
     known = [weight for frame in past if (weight := frame.records[at].weight) is not None]
     now = frames[-1].records[at].weight if known else None
     return now is not None and known[0] == 0 and now > max(known)

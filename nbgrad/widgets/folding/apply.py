@@ -51,7 +51,7 @@ def asked(graph: Description | Outline, depth: int | None, nodes: int | None) ->
 
     Args:
         graph: all of it.
-        depth: modules that are nested deeper are folded; None for those that have to be.
+        depth: modules that are nested deeper are folded; None to fold only as many as necessary.
         nodes: how many may be drawn, and so how much has to be folded; None for as many as a first look needs.
     """
     if depth is not None:
@@ -154,7 +154,7 @@ def _without_loops(description: Description) -> Description:
 
 
 def _history(history: History, where: dict[str, str]) -> History:
-    """With curves that lead to the nodes that their parameters are in."""
+    """The history with curves that lead to the drawn nodes, in which their parameters are."""
 
     def led(chart: Chart) -> Chart:
         curves = [{**curve, "node": where.get(curve["node"], curve["node"])} for curve in chart["curves"]]
@@ -171,7 +171,7 @@ def _stand_ins(
     held: dict[str, list[Scope]],
     cycles: dict[str, Run],
 ) -> list[Node]:
-    """The nodes that stay, and the folded ones, each where its last op stood: after all that it takes."""
+    """The nodes that stay, and the folded ones, each at the place of its last op, so after all its inputs."""
     inner: defaultdict[str, list[Reduction]] = defaultdict(list)
     leaving: defaultdict[str, set[str]] = defaultdict(set)
     for edge in description["edges"]:
@@ -220,7 +220,7 @@ def _fold_note(scopes: list[Scope], hidden: int) -> str:
 
 
 def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduction], run: Run | None) -> Node:
-    """The box of one call, or of a part of a ``run`` of them with the ops between."""
+    """The box of one call; or of several calls of a ``run``, with the ops between them."""
     ops = [node for node in inside if node["kind"] == "op"]
     counts = Counter(node["op"] or node["label"][0] for node in ops)
     details: list[Detail] = [
@@ -282,7 +282,7 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
 
 
 def _iterations(scopes: list[Scope], inside: list[Node]) -> str:
-    """The first and the last iterations, each with the last op in it, and the gradient of that."""
+    """The text about the first and the last iterations: a line for each, with its last op and the gradient of that."""
     last: dict[str | None, Node] = {node["scope"]: node for node in inside if node["kind"] == "op"}
     names = [scope["label"].partition(" (")[0].removeprefix("iteration ") for scope in scopes]
     lines = [
@@ -295,7 +295,7 @@ def _iterations(scopes: list[Scope], inside: list[Node]) -> str:
 
 
 def _names(kinds: list[str], room: int) -> str:
-    """As many of them as there is room for, at least one, and how many more there are."""
+    """As many of these names as there is room for, at least one; and how many more there are."""
     for many in range(len(kinds), 0, -1):
         more = f" and {len(kinds) - many} more" if many < len(kinds) else ""
         names = ", ".join(kinds[:many])
@@ -308,7 +308,7 @@ def _merged(edges: list[Edge], where: dict[str, str]) -> tuple[list[Edge], dict[
     """Redirect edges to folded nodes; those with the same ends and the same reduction become one.
 
     Returns:
-        The edges, and for each edge that is still drawn the id of the one that it is part of.
+        The edges; and for each old edge that is still drawn the id of the new edge that contains it.
     """
     merged: dict[tuple[str, str, str], list[Edge]] = {}
     origins: dict[str, str] = {edge["id"]: edge["source"] for edge in edges}
@@ -325,7 +325,7 @@ def _merged(edges: list[Edge], where: dict[str, str]) -> tuple[list[Edge], dict[
 
 
 def _merged_edge(group: list[Edge], tensors: int) -> Edge:
-    """One edge for several, of so many ``tensors``."""
+    """One edge in place of several, which carry this number of ``tensors``."""
     first = group[0]
     if len(group) == 1:
         return first

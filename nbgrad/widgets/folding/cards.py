@@ -15,14 +15,14 @@ _TITLE = 36
 _ABOUT = 44
 
 _BESIDE = ("leaf", "input", "constant")
-"""These are rows of an op that also takes what others made of data: else the op would stand without its inputs."""
+"""These kinds are rows only if the op also takes a result of another op: else it would stand without inputs."""
 
 
 def carded(description: Description) -> Description:
-    """Say of each tensor that one op alone takes in whose box it is a row, and of each op which module call it is.
+    """Make each tensor that only one op takes a row in the box of that op, and let a single op name its module.
 
-    So a parameter stands in its op, with its gradient and its reduction, and there is no frame around a single op. A
-    number does not say that its shape is ().
+    So a parameter stands in its op, with its gradient and its reduction, and there is no frame around a single op. The
+    shape () of a written number is left out.
     """
     rows = rows_in(description)
     labels = {scope["id"]: scope["label"] for scope in description["scopes"]}
@@ -32,7 +32,7 @@ def carded(description: Description) -> Description:
 
 
 def single(description: Description) -> dict[str, str]:
-    """The module calls in which one op is all that has a box, and this op: it says what they are."""
+    """The module calls in which only one op has a box, and this op, whose box names the module."""
     inside: defaultdict[str, list[Node]] = defaultdict(list)
     for node in description["nodes"]:
         if node["scope"] is not None and node["row"] is None:
@@ -46,7 +46,7 @@ def single(description: Description) -> dict[str, str]:
 
 
 def _titled(node: Node, module: str | None) -> Node:
-    """With the settings and the module behind the first line, or below it where that would be long."""
+    """The node with its settings and its module after the name, or below it if the line would be too long."""
     head, *lines = node["label"]
     if lines[:1] == ["()"] and lines[1:] and lines[1].startswith("value "):
         del lines[0]
@@ -62,7 +62,7 @@ def _titled(node: Node, module: str | None) -> Node:
 
 
 def rows_in(description: Description) -> dict[str, str]:
-    """The tensors that stand in the box of an op, and this op."""
+    """For each tensor that is a row in the box of an op, the id of this op."""
     nodes = {node["id"]: node for node in description["nodes"]}
     nesting = Nesting(description["scopes"])
     uses = Counter([edge["source"] for edge in description["edges"]])
@@ -86,7 +86,7 @@ def rows_in(description: Description) -> dict[str, str]:
 
 
 def _fed(description: Description, nodes: dict[str, Node]) -> set[str]:
-    """The ops that take a result which others made, and not of parameters alone."""
+    """The ops that take a result of another op, if that result does not depend on parameters alone."""
     fed, streams = set[str](), {id for id, node in nodes.items() if node["kind"] in (*_BESIDE, "outside")}
     for edge in description["edges"]:  # those into an op come before those from it
         if edge["source"] in streams:

@@ -17,16 +17,16 @@ from nbgrad.widgets.folding.size import extent
 LOOK = 60
 """The most boxes that are all drawn at first; a tensor that is drawn once per use counts once per use."""
 
-_OPEN = 2  # so many repetitions of a run are left open at most, for something to see
-_FEW = 8  # a picture that tells of fewer nodes than this after folding says less than a part of the whole graph
-_FEWEST = 3  # the same with a loop: its box says which ops it repeats
-_LARGE = 10  # a module of more nodes is folded itself where the one around it is unfolded
+_OPEN = 2  # at most this many repetitions of a run are left open, so that there is something to see
+_FEW = 8  # a folded picture with fewer telling boxes than this says too little: a part of the whole graph says more
+_FEWEST = 3  # the same number if a loop is folded, whose box names the ops that it repeats
+_LARGE = 10  # when a module is unfolded, modules in it with more nodes than this stay folded
 _NESTED = 64  # boxes in more boxes than this are never left open: they cannot be seen at once
-_TWINS = 3  # up to so many equal modules are open or folded together; of more, one may be open alone
+_TWINS = 3  # up to this many equal modules are opened together; if there are more, one may be opened alone
 _SEVERAL = 40  # more iterations than this are not drawn beside each other where their box is unfolded
 _ENDS = 3  # then the first three and the last three are drawn
 _RAISED = ("failed", "inplace")  # the kinds of problems of ops that raised
-_GAIN = 0.8  # so much smaller a picture has to get, or it is not worth to hide something
+_GAIN = 0.8  # a folding has to make the picture smaller by at least this factor
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Folding:
     asked: frozenset[str] = frozenset()
 
     def toggled(self, graph: Description | Outline, holds: list[str], limit: int) -> "Folding":
-        """After a double click on the box of the scopes ``holds``: an open scope, a closed one, or several.
+        """The folding after a double click on the box of the scopes ``holds``: an open scope, a closed one, or several.
 
         Scopes far from the unfolded ones are folded, until no more than ``limit`` nodes are drawn. If a loop has more
         than a few dozen iterations, only the first and the last ones are unfolded.
@@ -73,12 +73,12 @@ class Folding:
         return _with_room(graph, replace(self, closed=closed, asked=opened), limit)
 
     def with_loops(self, graph: Outline, other: "Folding") -> "Folding":
-        """With the iterations of loops closed that are in ``other``: a page would fold each alone."""
+        """The folding with those iterations of loops closed that ``other`` closes: a page would fold each one alone."""
         loops = loops_of(graph.description)
         return replace(self, closed=self.closed | (loops & other.closed))
 
     def coarser(self, graph: Outline, limit: int) -> "Folding":
-        """A coarser folding for at most ``limit`` nodes. Scopes asked for stay open; those inside are last."""
+        """A coarser folding for at most ``limit`` nodes. Scopes asked for stay open; those in them are folded last."""
         if self.asked:
             return _with_room(graph, self, limit, inside=True)
         first = first_folding(graph, limit)
@@ -86,11 +86,11 @@ class Folding:
 
 
 def first_folding(graph: Description | Outline, limit: int) -> Folding:
-    """The scopes to fold at first: of more than LOOK boxes as many as make the picture one that is seen at once.
+    """The scopes to fold at first: if there are more than LOOK boxes, enough to see the whole picture at once.
 
-    The runs are folded, then of the rest the deepest modules, then those around them, whole levels, so that equal
-    modules look equal; where no folding is enough, the one that comes nearest to it. What a problem is about stays
-    open. More than ``limit`` nodes are only left where no folding leaves fewer.
+    Runs are folded first. Then the deepest level of the other modules is folded, then the next level, so that equal
+    modules look equal. If no folding is enough, the one that comes nearest is taken. Modules with a problem stay open.
+    More than ``limit`` nodes are left only if no folding leaves fewer.
     """
     graph = Outline.of(graph)
     description = graph.description
@@ -125,10 +125,10 @@ def necessary(graph: Description | Outline, limit: int) -> Folding:
 
 
 def _sized(graph: Outline, limit: int) -> Iterator[tuple[Folding, int, float]]:
-    """Nothing folded, and each folding that leaves something worth seeing.
+    """The empty folding, and each folding that leaves something worth seeing.
 
-    With each how many nodes it leaves, and how many times its picture is too large; where these are more than
-    ``limit``, their number.
+    With each come the number of nodes that it leaves and the factor by which its picture is too large. If there are
+    more than ``limit`` nodes, the factor is their number.
     """
     description, same = graph.description, graph.runs
     scopes = {scope["id"]: scope for scope in description["scopes"]}
@@ -145,7 +145,7 @@ def _sized(graph: Outline, limit: int) -> Iterator[tuple[Folding, int, float]]:
 
 
 def _foldings(description: Description, scopes: dict[str, Scope], same: list[Run]) -> Iterator[Folding]:
-    """Those that come into question, the first ones first: runs as one, but for their first one or two, each alone."""
+    """The foldings to try, in order: a run is one box, or all of it but the first one or two repetitions is."""
     nesting = Nesting(description["scopes"])
     inside = nesting.sums(Counter([node["scope"] for node in description["nodes"]]))
     ops = _ops(description)
@@ -173,11 +173,11 @@ def _ops(description: Description) -> Counter[str]:
 
 
 def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
-    """With the modules open that problems are in, and their twins: equal layers look equal.
+    """The folding with the modules of problems open, and their twins, so that equal layers look equal.
 
-    Where that is too much to be seen at once, they stay folded, with the mark of the problem; but one of many opens
-    alone, as the box of the others says how many they are. What raised, and a module without a twin, opens for the
-    first problem in any case.
+    If that is too much to be seen at once, they stay folded, with the mark of the problem. One of many twins opens
+    alone, because the box of the others says how many they are. For the first problem, the module that raised or has no
+    twin opens in any case.
     """
     description, same = graph.description, graph.runs
     nesting = Nesting(description["scopes"])
@@ -211,7 +211,7 @@ def _opened(folding: Folding, nesting: Nesting, paths: list[list[str]]) -> Foldi
 
 
 def _same_place(nesting: Nesting, path: list[str], twin: str) -> list[str]:
-    """The path in ``twin`` that is the same as ``path`` in the first scope of that."""
+    """The path in ``twin`` that corresponds to ``path``, which begins with the other twin."""
     inside = dict(zip(nesting.inside(path[0]), nesting.inside(twin), strict=True))
     return [inside[scope] for scope in path]
 
@@ -247,7 +247,7 @@ def _with_room(graph: Outline, folding: Folding, limit: int, *, inside: bool = F
 
 
 def _farthest_first(description: Description, folding: Folding) -> list[str]:
-    """The outermost scopes beside those that were asked for and around them; first what ran long before or after."""
+    """The scopes beside those asked for, or beside scopes around them. Those that ran farthest away come first."""
     nesting = Nesting(description["scopes"])
     around = _all_around(nesting, folding.asked)
     spans = _spans(description, nesting)
@@ -261,7 +261,7 @@ def _farthest_first(description: Description, folding: Folding) -> list[str]:
 
 
 def _all_around(nesting: Nesting, scopes: Iterable[str | None]) -> set[str]:
-    """These and all that is around one of them."""
+    """These scopes and all scopes around them."""
     found: set[str] = set()
     for scope in scopes:
         for one in nesting.outwards(scope):
@@ -287,7 +287,7 @@ def _spans(description: Description, nesting: Nesting) -> dict[str, tuple[int, i
 
 
 def folded_below(graph: Description | Outline, depth: int | None) -> Folding | None:
-    """The modules that are nested deeper than ``depth`` folded; None where it is None: as many as necessary.
+    """The folding of all modules nested deeper than ``depth``; None if ``depth`` is None, for as many as necessary.
 
     The scopes around the op that raised stay open, and the other scopes in them are folded. Iterations of loops are
     folded in any case.
@@ -305,9 +305,9 @@ def folded_below(graph: Description | Outline, depth: int | None) -> Folding | N
 
 
 def homes(scopes: dict[str, Scope], folding: Folding, same: list[Run]) -> dict[str, str]:
-    """For each scope that is hidden the one whose node stands for it: of its outermost closed one, or of its run.
+    """For each hidden scope the scope whose node is drawn for it: the outermost closed one, or the first of the run.
 
-    Also for each node that is beside the calls of a run.
+    The same for each node that is beside the calls of a run.
     """
     outermost: dict[str, str] = {}
     for scope, one in scopes.items():  # outer before inner

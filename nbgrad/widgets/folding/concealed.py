@@ -13,7 +13,7 @@ _TELLING = ("gradient", "ratio", "update")
 """The overlays that say how large a gradient is."""
 
 _TELLING_TERMS = ("gradient", ".grad", "step")
-"""The details that do."""
+"""The details that say how large a gradient is."""
 
 
 def concealed(outline: Outline, nodes: Collection[str], asked: list[Question], note: str) -> Outline:
@@ -49,7 +49,7 @@ def _node(node: Node, *, hidden: bool) -> Node:
 
 
 def _edge(edge: Edge) -> Edge:
-    """The edge with a question where its gradient is; its reduction is the answer to another one."""
+    """The edge with a question mark for its gradient, and without its reduction: that answers another question."""
     return {**edge, "gradient": None if edge["gradient"] is None else UNKNOWN, "mismatch": None, "reduction": None}
 
 

@@ -14,13 +14,13 @@ from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.text_metrics import clip
 
 LEAST = 3
-"""So often something comes at least, to be a loop."""
+"""A loop has at least this many iterations."""
 
 _LEAST_OPS = 8
 """A loop of fewer ops is not worth a box."""
 
 _CALLED = 4
-"""So often if one instruction ran all of it: a function that calls the same ops for three inputs is no loop."""
+"""The least number of iterations if one instruction ran all ops: three calls of a function are no loop."""
 
 _BODY = 60
 """The names of the ops of an iteration are cut off after so many letters."""
@@ -59,7 +59,7 @@ class _Step(NamedTuple):
 def iterations(records: list[Record], homes: dict[int, Scope]) -> dict[int, Scope]:
     """The innermost iteration that each record is in, by its id; without those that are in none.
 
-    A tensor that no op made is in an iteration if that alone takes it, and each of the others takes one of the same.
+    A tensor that no op made is in an iteration if only that one takes it and each other iteration takes one alike.
 
     Args:
         records: all of a graph, in order.
@@ -109,7 +109,7 @@ def _numbers(steps: list[_Step]) -> list[int]:
 
 
 def _periods(tokens: list[int]) -> list[int]:
-    """How far it is from one to the next that is the same, the shortest ones first, if that is so often enough."""
+    """The distances between a token and its next occurrence that are frequent enough for a loop; the shortest first."""
     last: dict[int, int] = {}
     distances: Counter[int] = Counter()
     for at, token in enumerate(tokens):
@@ -120,7 +120,7 @@ def _periods(tokens: list[int]) -> list[int]:
 
 
 def _joined(steps: list[_Step], tokens: list[int], length: int) -> list[_Step]:
-    """With all loops of so many steps; nothing if there is none."""
+    """The steps with each loop whose iterations have ``length`` steps as one step; empty if there is none."""
     joined: list[_Step] = []
     done = at = 0
     ahead = _same(tokens, length)
@@ -140,7 +140,7 @@ def _joined(steps: list[_Step], tokens: list[int], length: int) -> list[_Step]:
 
 
 def _same(tokens: list[int], period: int) -> list[int]:
-    """For each place how many tokens from there on are the same as those a period later."""
+    """For each place: how many tokens, from there on, equal the token one period later."""
     many = [0] * len(tokens)
     for at in range(len(tokens) - period - 1, -1, -1):
         many[at] = many[at + 1] + 1 if tokens[at] == tokens[at + period] else 0
@@ -148,7 +148,7 @@ def _same(tokens: list[int], period: int) -> list[int]:
 
 
 def _worth(loop: list[list[_Step]]) -> bool:
-    """Whether it is worth a box; of ops of which no line is known, and of module calls, none is made."""
+    """Whether the loop is worth a box. It is not if a step of it is a module call or an op without a known line."""
     first = loop[0]
     if any(step.place is None for step in first) or sum(len(step.ops) for steps in loop for step in steps) < _LEAST_OPS:
         return False
@@ -157,9 +157,9 @@ def _worth(loop: list[list[_Step]]) -> bool:
 
 
 def _turn(steps: list[_Step]) -> int:
-    """At which of the steps that repeat an iteration begins: after the longest way back in the code.
+    """The position of the step with which an iteration begins: the one after the longest jump back in the code.
 
-    The first one is it if there is any way back to it: it was the first that ran.
+    It is the first step if there is any jump back to it, because that one ran first.
     """
     before: dict[int, int] = {}
     backs = [0] * len(steps)
@@ -207,7 +207,7 @@ class _Found:
             self._take_in(home, scope, len(made))
 
     def _take_in(self, home: dict[int, tuple[Scope, int]], scope: Scope | None, many: int) -> None:
-        """Put the tensors into the iterations that one of them alone takes, as each of them does.
+        """Put a tensor into the iteration that alone takes it, if every iteration takes such a tensor.
 
         Args:
             home: of each op the iteration, and its place there.

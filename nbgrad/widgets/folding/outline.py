@@ -18,7 +18,7 @@ from nbgrad.widgets.description.walk import Stop, handed_on, ran
 from nbgrad.widgets.folding.repeats import Run, runs
 
 _TOGETHER = 64
-"""So many rests are inflated together: the nodes of one module stand side by side, and others stay as they are."""
+"""This many unwritten texts are compressed together: the nodes of a module are neighbours, so few groups are read."""
 
 _fields = attrgetter(*Stats.__slots__)
 
@@ -27,19 +27,19 @@ class Rests(Protocol):
     """The unwritten texts of an outline, by the id of the node or of the edge with a reduction."""
 
     def get(self, id: str) -> Any:
-        """That of ``id``: ``told()`` and, of an op whose rules ran, ``step()`` write it; None if nothing is to be."""
+        """The unwritten texts of ``id``: ``told()`` writes them, and ``step()`` those of a step; or None."""
 
     def __contains__(self, id: object) -> bool:
         """Whether something is still to be written of ``id``."""
 
 
 class Outline:
-    """A graph as far as folding, placing and the table read it, and the rest of it.
+    """The parts of a graph that folding, placing and the table read; the other texts are written when they are needed.
 
     It holds numbers of one moment, and neither a tensor nor the graph.
 
     Args:
-        description: without the details, looks and sums of what has a rest, and without steps.
+        description: without steps, and without the details, looks and sums that are in ``rests``.
         rests: the texts that are not written yet, by the ids of nodes and of edges with a reduction.
         walk: the stops of the drawn graph; None if every op whose rules ran is a stop.
         runs: the runs of equal module calls; looked for on request where they are not known.
@@ -57,7 +57,7 @@ class Outline:
 
     @classmethod
     def of(cls, graph: "Description | Outline") -> "Outline":
-        """An outline as it is; one of a description in which all is written."""
+        """The outline of ``graph``: an outline is returned as it is, and a description has all its texts already."""
         if isinstance(graph, Outline):
             return graph
         return cls(graph, dict[str, Any](), list(map(Stop.of_written, graph["steps"])))
@@ -70,7 +70,7 @@ class Outline:
         return self._runs
 
     def stops(self, nodes: list[Node] | None = None, edges: list[Edge] | None = None) -> list[Stop]:
-        """The stops of the walk; where they are not known yet those of ``nodes``, with what went along ``edges``."""
+        """The stops of the walk; if not known yet, they are made from ``nodes`` and the gradients along ``edges``."""
         if self.walk is not None:
             return self.walk
         nodes = self.description["nodes"] if nodes is None else nodes
@@ -84,9 +84,9 @@ class Outline:
         return [node["id"] for node in reversed(self.description["nodes"]) if ran(node)]
 
     def changed(self, description: Description, walk: list[Stop] | None = None) -> "Outline":
-        """The outline of ``description``, which has some of the same nodes and edges; of other stops if given.
+        """The outline with another ``description`` that has some of its nodes and edges, and with ``walk`` if given.
 
-        A node may have copies, ``n3.1``, ``n3.2`` and so on, of which the first one has its rest.
+        A node may have copies, ``n3.1``, ``n3.2`` and so on. The first one has its unwritten texts.
         """
         return Outline(description, self.rests, self.walk if walk is None else walk)
 
@@ -96,7 +96,7 @@ class Outline:
         return Outline(noted, self.rests, self.walk, self._runs)
 
     def detail(self, ids: Collection[str] | None = None) -> Description:
-        """The description with all that its nodes, edges and steps say; what says it already stays as it is.
+        """The description with all texts of its nodes, edges and steps. Texts that are written already stay.
 
         Args:
             ids: write the details of these nodes alone.
@@ -160,7 +160,7 @@ class Outline:
 
 
 class _Shelves:
-    """The rests of an outline that was put away; those that lie together are inflated once."""
+    """The unwritten texts of an outline that was put away; those compressed together are inflated together."""
 
     def __init__(self, ids: list[str], deflated: list[bytes]) -> None:
         self._places = {id: place for place, id in enumerate(ids)}
@@ -181,7 +181,7 @@ class _Shelves:
 
 
 class _StoredRest:
-    """A rest that was put away."""
+    """The unwritten texts of one node or reduction of an outline that was put away."""
 
     def __init__(self, said: dict[str, Any]) -> None:
         self._said = said
@@ -203,7 +203,7 @@ def _pickled(thing: object) -> bytes:
 def _packed(said: Any) -> Any:
     """Statistics as the tuple of their fields, or only of the fields that are shown.
 
-    The lowest and the highest number are left out where the numbers tell them; of two zeros either may be it.
+    The lowest and the highest number are left out if they follow from the numbers and are not 0: 0 and -0 are equal.
     """
     said = smaller(said)
     if not isinstance(said, Stats):

@@ -110,7 +110,7 @@ def split_hubs(description: Description) -> Description:
 
 
 def _without_numbers(node: Node) -> Node:
-    """Without the lists of numbers that the first copy shows."""
+    """A further copy of a node, without the lists of numbers that the first copy shows."""
     first = next((at for at, line in enumerate(node["label"]) if at and line.startswith("value ")), None)
     label = node["label"] if first is None else [*node["label"][:first], node["label"][-1]]
     return {**node, "label": label, "rule": None if node["rule"] is not None and "[" in node["rule"] else node["rule"]}
@@ -129,7 +129,7 @@ def hubs(description: Description) -> dict[str, int]:
 
 
 def _splits(node: Node, uses: int, repeated: bool) -> bool:
-    """Whether a tensor is drawn once per use: it has many, or a folded module repeats the call that it is in."""
+    """Whether a tensor is drawn once per use: it has many uses, or it is a parameter that folded modules take."""
     if node["kind"] in ("op", "folded", "failed") or node["root"]:
         return False
     return uses > HUB or (repeated and node["kind"] == "parameter" and uses > 1)

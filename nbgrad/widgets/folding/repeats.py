@@ -28,8 +28,8 @@ class Run(NamedTuple):
 
     Attributes:
         cycles: the repetitions, at least two, and of each the calls in it: one, or several that take turns.
-        beside: of each repetition the nodes that are part of it and in none of its calls: ops between them, and what it
-            alone takes, as each of the others takes one of the same: a step of a series, a mask.
+        beside: for each repetition its nodes that are in none of its calls: the ops between them, and tensors that only
+            it takes, such as a step of a series or a mask, if each other repetition takes one alike.
         parts: what a repetition is made of, in order.
     """
 
@@ -91,9 +91,9 @@ def runs(description: Description) -> list[Run]:
 
 
 def twins(description: Description) -> Callable[[str], list[str]]:
-    """Finds the calls of modules that are like a given call: the same class and inside, connected in the same way.
+    """A function that finds the module calls like a given one: of the same class, with equal contents, connected alike.
 
-    The answer includes the given call. It keeps its answers.
+    The answer includes the given call. Answers are cached.
     """
     scopes = {scope["id"]: scope for scope in description["scopes"]}
 
@@ -118,8 +118,8 @@ def _repeated(numbers: list[int], kinds: list[RepeatedCall]) -> Iterator[tuple[i
     """Where something repeats: its first place, the length of a cycle, and how often it comes.
 
     If several repetitions begin at one place, the longest one counts, in the shortest cycles. A cycle begins where one
-    of the same kinds did before: in Linear(5, 8), ReLU, Linear(8, 8), ReLU, Linear(8, 8), ReLU the cycle is Linear,
-    ReLU and not ReLU, Linear.
+    of the same kinds, but other shapes, began before. In Linear(5, 8), ReLU, Linear(8, 8), ReLU, Linear(8, 8), ReLU the
+    cycle is Linear, ReLU and not ReLU, Linear.
     """
     periods = [period for period in range(1, min(LONGEST, len(numbers) // 2) + 1) if _comes_twice(numbers, period)]
     same = {period: _same(numbers, period) for period in periods}
@@ -138,12 +138,12 @@ def _repeated(numbers: list[int], kinds: list[RepeatedCall]) -> Iterator[tuple[i
 
 
 def _comes_twice(items: list[int], period: int) -> bool:
-    """Whether any cycle of so many items follows itself; most do not, so it is asked first."""
+    """Whether any cycle of ``period`` items is repeated at once. Mostly none is, and this check is fast."""
     return b"\1" * period in bytes(map(eq, items, items[period:]))
 
 
 def _same(items: list[int], period: int) -> list[int]:
-    """For each place how many items from there on are the same as those a period later."""
+    """For each place: how many items, from there on, equal the item one period later."""
     many = [0] * len(items)
     for at in range(len(items) - period - 1, -1, -1):
         many[at] = many[at + 1] + 1 if items[at] == items[at + period] else 0
@@ -151,7 +151,7 @@ def _same(items: list[int], period: int) -> list[int]:
 
 
 def _begun(items: list[RepeatedCall], period: int) -> list[int]:
-    """For each place the first one from which on all up to it are the same as those a period later."""
+    """For each place: the first place from which all items up to this one equal the item one period later."""
     first = list(range(len(items)))
     for at in range(1, len(items) - period + 1):
         if items[at - 1] == items[at - 1 + period]:
@@ -160,11 +160,10 @@ def _begun(items: list[RepeatedCall], period: int) -> list[int]:
 
 
 class _Row:
-    """Calls that follow each other, and the ops between that take what these make, as it grows.
+    """A row of calls that follow each other, and of the ops between them that take their results, while it is built.
 
-    The result of a part of a row does not leave it and come in again. An op that takes an old result, as the words of a
-    sentence, of which each step takes one, would be part of every row that this is part of: there a row ends, and the
-    rest is another one, which that op takes nothing from.
+    No path leaves a row and enters it again. So a row ends at an op that takes an older result and not one of the last
+    call. The row is then cut after that older result, and the next row begins with the call after it.
     """
 
     def __init__(
@@ -174,11 +173,11 @@ class _Row:
         self._items: list[str] = []  # of all rows
         self._begin = 0  # of this one
         self._calls: list[int] = []  # the items that are calls
-        self._place: dict[str | int | None, int] = {}  # of each call, and of the position of each op, the item
+        self._place: dict[str | int | None, int] = {}  # by call, or by the position of an op: its place among the items
 
     @property
     def room(self) -> int:
-        """So many ops more may follow the last call, or none of these is part of a cycle."""
+        """How many more ops may follow the last call: with more, no cycle could contain them."""
         return LONGEST - len(self._items) + self._calls[-1]
 
     def call(self, id: str) -> None:
@@ -187,7 +186,7 @@ class _Row:
         self._append(id, id)
 
     def op(self, id: str, at: int) -> None:
-        """An op runs, which is part of the row if it takes something of it."""
+        """An op runs. It is part of the row if it takes a result of the row."""
         made = [source if (call := self._made_in(source)) is None else call for _, source in self._taken[at]]
         latest = max([self._place.get(one, -1) for one in made], default=-1)
         if latest < self._begin:
@@ -198,7 +197,7 @@ class _Row:
             self._end_after(latest)
 
     def end(self) -> None:
-        """The row is as it is."""
+        """No more comes: the row is complete."""
         self._end_after(len(self._items) - 1)
 
     def _append(self, id: str, key: str | int) -> None:
@@ -206,7 +205,7 @@ class _Row:
         self._items.append(id)
 
     def _end_after(self, last: int) -> None:
-        """The next row begins with a call: before it are only ops that take what this row made, or each other."""
+        """End the row after item ``last``. The next row begins with the next call; ops before that are in no row."""
         self._done.append(self._items[self._begin : last + 1])
         at = bisect_right(self._calls, last)
         self._begin = self._calls[at] if at < len(self._calls) else len(self._items)
@@ -219,7 +218,7 @@ class _Calls:
         self._nodes, self._edges = description["nodes"], description["edges"]
         self._scopes, self._nesting = scopes, nesting
         self._places: dict[object, int] = {}
-        self._own: defaultdict[str | None, list[int]] = defaultdict(list)  # ops in a scope and in none inside it
+        self._own: defaultdict[str | None, list[int]] = defaultdict(list)  # nodes in a scope but in none inside it
         self._at: dict[str, int] = {}
         for position, node in enumerate(self._nodes):
             self._at[node["id"]] = position
@@ -278,7 +277,7 @@ class _Calls:
         ]
 
     def _outside(self, one: str) -> object:
-        """All that is equal for equal calls and ops without a look inside; None for an iteration: its lines tell."""
+        """The facts that equal calls or ops share, without their contents; None for an iteration: kind() is enough."""
         if one in self._scopes:
             return None if iterates(self._scopes[one]) else (True, self.kind(one), self._many[one])
         return False, self.kind(one), 1
@@ -304,20 +303,20 @@ class _Calls:
         return node["kind"], node["op"], *node["label"][1:2]
 
     def fed(self, cycles: list[list[str]], inner: str | None) -> list[list[str]]:
-        """For each cycle the nodes that it alone takes, from a scope around ``inner`` or that, as every other does."""
+        """For each cycle the nodes in or around ``inner`` that only it takes, if every other cycle takes such nodes."""
         ends = [cycle[-1] for cycle in cycles]
         since = [-1, *(self._last[one] if one in self._scopes else self._at[one] for one in ends)]
         found: list[dict[int, int]] = []
         every: set[int] | None = None
-        for cycle, after in zip(cycles[::-1], since[-2::-1], strict=True):  # before the first one there may be much
+        for cycle, after in zip(cycles[::-1], since[-2::-1], strict=True):  # much may be before the first cycle
             found.append(self._fed_alone(cycle, after, inner, every))
             every = set(found[-1].values())
         return [[self._nodes[at]["id"] for at, place in own.items() if place in (every or ())] for own in found[::-1]]
 
     def _fed_alone(self, cycle: list[str], since: int, inner: str | None, among: set[int] | None) -> dict[int, int]:
-        """The constants without a name, and the ops after ``since``, that nothing else reads, with their places.
+        """The constants without a name, and the ops after ``since``, that only the cycle reads; each with a number.
 
-        A place is a number for what reads it: the same ones have the same in each cycle. Only those ``among`` are told.
+        The number stands for the readers of the node, and is the same in each cycle. Only numbers in ``among`` count.
         """
         members = [at for call in cycle for at in self._inside(call)]
         places = {at: -place for place, at in enumerate(members)}
@@ -330,7 +329,7 @@ class _Calls:
             loose = node["kind"] == "constant" or (node["kind"] == "op" and at > since)
             if at in places or not loose or not self._nesting.around(node["scope"], inner):
                 continue
-            if any(reader not in places for reader in self._readers[at]):  # the first ones tell of what many read
+            if any(reader not in places for reader in self._readers[at]):  # read outside of the cycle, too
                 continue
             reads = [
                 (places[one], name)
@@ -356,7 +355,7 @@ class _Calls:
 
     @cached_property
     def _readers(self) -> defaultdict[int, list[int]]:
-        """For each position those of what took it."""
+        """For each position: the positions of the nodes that took this node."""
         readers: defaultdict[int, list[int]] = defaultdict(list)
         for at, taken in self._taken.items():
             for _, source in taken:

@@ -16,7 +16,7 @@ class Extent(NamedTuple):
     """How large a picture will be.
 
     Attributes:
-        told: how many boxes, and parameters in them, say what the graph does: all but the tensors that it is given.
+        told: how many boxes, and parameters in them, say what the graph does: all but constants and inputs.
         rows: how many boxes and marks stand below each other, from top to bottom.
         columns: how many stand beside each other in the widest row.
     """
@@ -35,11 +35,11 @@ class Extent(NamedTuple):
 
 
 def extent(description: Description, homes: Mapping[str, str]) -> Extent:
-    """The size of the picture where ``homes`` says of each hidden scope, or node, which one's box stands for it.
+    """The size of the picture. ``homes`` says for each hidden scope or node whose box is drawn in its place.
 
-    A tensor that one op takes stands in its box; another one stands in the row above its reader. That of an open
-    module is below what the module takes, as the layout wants it, so it is a row more, and the mark of a reduction is
-    another one. A line takes a place in each row that it passes.
+    A tensor that only one op takes stands in the box of the op. Any other tensor stands in the row above its reader. In
+    an open module this row is below the inputs of the module, so it counts as one more. The mark of a reduction takes a
+    row too. A line takes a place in each row that it passes.
     """
     rows_of = rows_in(description)
     hidden = [homes.get(node["scope"] or "", homes.get(node["id"], "")) for node in description["nodes"]]
@@ -84,7 +84,7 @@ class _Rows:
     def __init__(self, edges: list[Edge], drawn: dict[str, str], tensors: dict[str, Node]) -> None:
         self.lines: set[tuple[str, str]] = set()
         self._below: defaultdict[str, int] = defaultdict(int)  # the row of the last op that it takes
-        self._more: defaultdict[str, set[str]] = defaultdict(set)  # what stands between that and itself
+        self._more: defaultdict[str, set[str]] = defaultdict(set)  # what stands in rows between that op and the box
         for edge in edges:
             source, target = drawn[edge["source"]], drawn[edge["target"]]
             if source == target:
@@ -95,10 +95,10 @@ class _Rows:
             elif tensors[source]["scope"] is not None:
                 self._more[target].add("tensor")
             else:
-                continue  # there is room beside what the op takes
+                continue  # no row more: there is room beside the other inputs of the op
             if edge["reduction"] is not None:
                 self._more[target].add("mark")
-        self._above: dict[str, int] = {}  # the row of the first one that takes it
+        self._above: dict[str, int] = {}  # the row of its first reader
         for source, target in self.lines:
             row = self._soonest(target)
             self._above[source] = min(self._above.get(source, row), row)

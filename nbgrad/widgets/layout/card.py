@@ -13,7 +13,7 @@ HEAD_SIZE, LINE_SIZE = 13.0, 11.0
 HEAD_HEIGHT, LINE_HEIGHT, ROW_HEIGHT, MARK_HEIGHT = 17.0, 14.0, 15.0, 17.0
 PAD_X, PAD_Y, INSET = 10.0, 5.0, 5.0
 BEHIND = 5.0
-"""So much of the boxes behind a folded one is seen: they are a part of it, or they would cover the arrows to it."""
+"""How much of the boxes behind a folded box is seen, in pixels. It is part of the box: else it would hide arrows."""
 
 TOGETHER = 36
 """The last line of a box and its gradient stand beside each other if they have no more letters than this."""
@@ -32,8 +32,8 @@ class Card(NamedTuple):
         tail: after it, paler: what tells an op from others; the shape of a row.
         lines: below it.
         rule: the lines of the gradient.
-        beside: whether that is one line, which stands at the right end of the last one.
-        charted: on which line the bars stand, at the right end: 0 is the first one.
+        beside: whether the gradient is one line that stands at the right end of the last line.
+        charted: the line at whose right end the bars stand; 0 is the first line.
     """
 
     head: str
@@ -91,7 +91,7 @@ def measured(node: Node) -> Measured:
     after = 0.0
     if card.rule:
         whole, after = gradient_width(card.rule[0], LINE_SIZE, bold=True)
-        earlier = max(node["norms"], key=len, default="")  # an earlier frame stands in the same box
+        earlier = max(node["norms"], key=len, default="")  # the gradient of an earlier frame is shown in the same box
         if earlier:
             whole = max(whole, text_width(f"{NABLA}norm {earlier}", LINE_SIZE, bold=True))
         rest = [text_width(line, LINE_SIZE, bold=True) for line in card.rule[1:]]

@@ -21,21 +21,21 @@ LETTERS = 11.0
 """How high the smallest letters of a picture are."""
 
 READ = 10.0
-"""How high they have to be on the screen, to be read."""
+"""How high letters have to be on the screen to be read."""
 
 _MOST = 6  # columns
 _CUTS = 4  # the most edges that may be cut at one place
 _GAP = 30.0  # between two columns
-_LANE = 11.0  # from one edge to the next that is led to the next column
-_TURN = 10.0  # the radius of its corners
-_BEND = 0.45  # as round as a circle
-_TIP = 4.0  # an edge leaves a box, and arrives there, so far straight on
-_FREE = 14.0  # from a box to the first of them: there is room for an arrow head and a corner
-_LABEL = 22.0  # what a frame has above its boxes
+_LANE = 11.0  # the distance of two edges that lead to the next column
+_TURN = 10.0  # the radius of the corners of such an edge
+_BEND = 0.45  # how far control points are from a corner, as a part of the radius: nearly a circle
+_TIP = 4.0  # the length of the straight part of an edge at a box
+_FREE = 14.0  # the distance from a box to the first such edge: room for an arrow head and a corner
+_LABEL = 22.0  # the room of a frame above its boxes
 _MARGIN = 9.0  # and on its other sides
 _EDGE = 8.0
-_ENDS = 6  # of so many frames the column after their end is tried
-_AGAIN = 25.0  # so much lower the tallest column has to be for it to be worth to cut one more edge or frame
+_ENDS = 6  # for this many frames, a new column right after the frame is tried
+_AGAIN = 25.0  # one more cut edge or frame has to make the tallest column lower by at least this much
 
 
 def scale(layout: Layout) -> float:
@@ -134,7 +134,7 @@ class _Cutter:
     def cut(self, many: int) -> Iterator[Layout]:
         """The layout in so many columns, in some ways; none where there are too few places for cuts.
 
-        What comes after a frame that is cut stands below all of it, or in a column of its own, which begins at its end.
+        Boxes after a frame that was cut stand below all of it, or in a new column that begins at the end of the frame.
         """
         ends = [at for at, (cut, after) in enumerate(pairwise(self.cuts), 1) if len(after.frames) < len(cut.frames)]
         for forced in (None, *ends[-_ENDS:]):
@@ -156,7 +156,7 @@ class _Cutter:
     def _chosen(self, many: int, forced: int | None = None) -> list[_Cut] | None:
         """The cuts that make the tallest column as low as can be, with few edges and frames cut.
 
-        That with the number ``forced`` is one of them.
+        The cut with the number ``forced`` is one of them.
         """
         if len(self.cuts) < many - 1:
             return None
@@ -167,7 +167,7 @@ class _Cutter:
         def follows(before: int, at: int) -> bool:
             return before < at and (forced is None or not before < forced < at)
 
-        # best[at]: the tallest column, the price, and the cuts so far, with a column that ends at ends[at]
+        # best[at]: the best choice whose last column ends at ends[at]: its tallest column, its price, and its cuts
         best = {at: (end, price[at], [at]) for at, end in enumerate(ends) if forced is None or at <= forced}
         for _ in range(many - 1):
             best = {
@@ -199,7 +199,7 @@ class _Columns:
         self.down: dict[str, float] = {}  # by how much a frame has become longer
 
     def column(self, y: float) -> int:
-        """In which column is what stood so far from the top."""
+        """The number of the column that contains a point that was ``y`` below the top."""
         return next(at for at, end in enumerate(self.ends) if y < end)
 
     def layout(self) -> Layout:
@@ -210,7 +210,7 @@ class _Columns:
         split = {frame for cut in self.cuts for frame in cut.frames}
         extents = [self._extent(at, split) for at in range(self.many)]
         self.shift = []
-        heads: dict[str, float] = {}  # where the frames begin that are cut
+        heads: dict[str, float] = {}  # the top of each frame that is cut
         x = _EDGE
         deepest = max((len(cut.frames) for cut in self.cuts), default=0)
         x += _MARGIN * deepest
@@ -289,16 +289,16 @@ class _Columns:
             self.down[frame] = foot - (box["y"] + box["height"] + self.shift[last][1])
 
     def _lower(self) -> Iterator[float]:
-        """By how much each column has to begin lower, so that a frame ends right below what it ends with.
+        """By how much each column has to begin lower, so that a frame that was cut ends right below its last box.
 
-        A short last column would leave an empty part of the frame below it, and a long edge through that.
+        Else a short last column would leave an empty part of the frame below it, with a long edge through that part.
         """
         ends = {id: self.column(self.old["scopes"][id]["y"] + self.old["scopes"][id]["height"]) for id in self.down}
         for at in range(self.many):
             yield max((down for id, down in self.down.items() if ends[id] == at), default=0.0)
 
     def _place(self, x: float, y: float, at: int) -> list[float]:
-        """Where a point of a column is now; below a frame that has become longer it is as much lower."""
+        """The new place of a point of a column; below a frame that has become longer, it is lower by as much."""
         dx, dy = self.shift[at]
         more = 0.0
         for frame, down in self.down.items():
@@ -336,7 +336,7 @@ class _Columns:
         return found
 
     def _ends(self, at: int) -> list[float]:
-        """How low the frames end that are cut and end in a column: its edges leave it below them."""
+        """The lower ends of the cut frames that end in a column: edges to the next column run below them."""
         boxes = [(self.old["scopes"][id], box) for id, box in self.frames.items()]
         return [new["y"] + new["height"] for old, new in boxes if self.column(old["y"] + old["height"]) == at]
 
@@ -382,7 +382,7 @@ def _overlap(one: Box, other: Box) -> bool:
 
 
 def _upright(run: Run) -> Run:
-    """A run that begins straight up or down, as the way does that leads to it."""
+    """The run with a start straight up or down, to continue the line that leads to it."""
     start, first, second, end = run[:4]
     level = abs(first[1] - start[1]) < abs(end[1] - start[1]) / 3
     return [start, [start[0], start[1] + (end[1] - start[1]) / 3 if level else first[1]], second, end, *run[4:]]

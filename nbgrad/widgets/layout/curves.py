@@ -10,16 +10,16 @@ from nbgrad.widgets.description.schema import Box
 Run = list[list[float]]
 
 Ends = tuple[bool | None, bool | None]
-"""For each end of a curve, whether it is on a level side, the top or the bottom, of a box, or on an upright one."""
+"""For each end of a curve: True at the top or bottom of a box, False at its left or right, None without a box."""
 
 APART = 3.0
-"""So far each of the two lines of an edge is from the middle between them, in pixels."""
+"""The distance of each of the two lines of an edge from the middle between them, in pixels."""
 
 TIP_LENGTH, TIP_SIDE = 7.0, 3.2
-"""An arrow head is so long, and so wide to each side of its line."""
+"""The length of an arrow head, and its width at each side of the line."""
 
 _FLAT = 0.2
-"""A curve that comes in flatter than this along a side is moved across its direction there too."""
+"""If the slope between a curve and a side is below this, its end is moved across the curve, not along the side."""
 
 
 def beside(run: Run, by: float, ends: Ends = (None, None)) -> Run:

@@ -96,12 +96,12 @@ def language() -> ModuleType:
 _starting = threading.Lock()
 _rendering = threading.Lock()
 
-if hasattr(os, "register_at_fork"):  # not on Windows; in a child the thread that held one is not there to let go of it
+if hasattr(os, "register_at_fork"):  # not on Windows; a forked child has no thread to release a held lock
     for _lock in (_starting, _rendering):
         os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]  # as Python's own do
 
 _FIRST = os.getpid()
-"""The process that has imported this; those that are forked from it have none of its threads but one."""
+"""The process that imported this module. A forked child has only one of its threads."""
 
 
 class _Host:
@@ -159,7 +159,7 @@ class _Host:
                     alarm.join()  # an alarm that rings late would stop the next layout
 
     def _ring(self, store: Any) -> None:
-        """Stop the layout of ``store``, and no later one where an interrupt has hit what cancels the alarm."""
+        """Stop the layout of ``store``, but not a later one, if an interrupt kept the alarm from being cancelled."""
         if self._at_work is store:
             self._engine.increment_epoch()
 
@@ -200,7 +200,7 @@ def _host() -> _Host | str:
         return f"wasmtime: {str(error).splitlines()[0]}"
 
 
-# Later wasmtime's own module is gone, and each of its objects would print that it cannot free itself.
+# At a later point of the exit wasmtime's module is gone, and each of its objects would print an error.
 atexit.register(_host.cache_clear)
 
 

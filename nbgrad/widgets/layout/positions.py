@@ -58,12 +58,12 @@ _TURNED = 120
 """With more nodes than this there is no second layout, although its letters might be larger."""
 
 _LARGER = 1.1
-"""So much larger another direction has to be seen: from top to bottom is what readers know."""
+"""The other direction is chosen only if it is seen larger by this factor: readers are used to top to bottom."""
 
 Direction = Literal["TB", "LR"]
 
 Wanted = Literal["auto", "TB", "LR"]
-"""A direction, or that one of both in which all is seen at the larger scale."""
+"""A direction; or "auto" for the direction in which the whole picture is seen larger."""
 
 
 def lay_out(
@@ -189,7 +189,7 @@ def _first(graph: Outline, seconds: float, direction: Wanted, folding: Folding, 
 
 
 def _in_both(picture: Picture, sizes: "Sizes", seconds: float, wanted: Wanted) -> Picture:
-    """A picture that is laid out in one direction in the other one too: it shows the one that is wanted."""
+    """The picture with a layout in each direction; it shows the wanted one."""
     layout, here = picture["layout"], picture["direction"]
     other: Direction = "TB" if here == "LR" else "LR"
     turned: Layout | None = None
@@ -249,7 +249,7 @@ def dot_source(description: Description, direction: Direction, sizes: "Sizes") -
         scope_of[node["id"]] = node["scope"]
         _add_box(homes[node["scope"]], node["id"], *sizes.nodes[node["id"]])
     if rows.together:
-        top.attr(newrank="true")  # else nothing in one cluster could stand beside something in another
+        top.attr(newrank="true")  # else nodes of different clusters could not stand beside each other
     for ids in rows.together:
         with top.subgraph(graph_attr={"rank": "same"}) as row:
             for id in ids:
@@ -313,7 +313,7 @@ def skeleton(description: Description) -> Description:
 
 
 _OVER = 30.0
-"""So far above two boxes of a row stand the ends by which a line over them is drawn."""
+"""How far a line over two boxes of a row rises above them: the height of its control points."""
 
 _BESIDE = 6
 """At most so many boxes of a gradient stand in the row of one op; the others stand below or above it."""
@@ -324,7 +324,7 @@ class _RankRows(NamedTuple):
 
     Attributes:
         together: the nodes of each row.
-        positions: how far down each node stands, among those that nothing stands beside.
+        positions: the rank of each node; a node that stands beside another one has the rank of that.
     """
 
     together: list[list[str]]
@@ -347,7 +347,7 @@ class _RankRows(NamedTuple):
         return bool(self.together) and self.positions[edge["source"]] == self.positions[edge["target"]]
 
     def upwards(self, edge: Edge) -> bool:
-        """Whether a line leads to a row above: a gradient comes to the ops in the reverse of their order."""
+        """Whether a line leads to a row above: gradients reach the ops in reverse order."""
         return bool(self.together) and self.positions[edge["source"]] > self.positions[edge["target"]]
 
 
@@ -365,10 +365,10 @@ def _telling(description: Description) -> list[Edge]:
 
 
 def _bundles(description: Description) -> list[list[Edge]]:
-    """The edges without a mark; those from one module to another with the same ends run beside each other.
+    """The edges without a mark, in bundles. Edges between two modules that have the same ends are one bundle.
 
-    Graphviz would lead each of them and its label past the module's own tensors, and put the module's box so much
-    further aside: the steps of an LSTM, which hand on two tensors, would become a staircase.
+    Graphviz would lead each of them, with its label, past the module's own tensors, and so move the module's box aside.
+    The steps of an LSTM, which hand on two tensors, would become a staircase.
     """
     scope_of = {node["id"]: node["scope"] for node in description["nodes"]}
     found: defaultdict[object, list[Edge]] = defaultdict(list)
@@ -382,7 +382,7 @@ def _bundles(description: Description) -> list[list[Edge]]:
 def _letters(edges: list[Edge], direction: Direction, sizes: "Sizes") -> str:
     """Letters that take as much room as the labels of edges that run beside each other."""
     widths, lines = [sizes.labels[edge["id"]] + 10 for edge in edges], [len(label_lines(edge)) for edge in edges]
-    more = len(edges) > 1  # they reach as much farther aside
+    more = len(edges) > 1  # the two outer lines need more room at the sides
     width, high = (sum(widths) + more * _ASIDE, max(lines)) if direction == "TB" else (max(widths), sum(lines) + more)
     return "\\n".join(["x" * (int(width / (LABEL_SIZE * _COURIER)) + 1)] * high)
 
@@ -477,11 +477,11 @@ class _ScopeInputs:
         return sum(map(len, self._found)) + len(self._asked)
 
     def add(self, input: _Input) -> None:
-        """It takes ``input``."""
+        """The scope takes ``input``."""
         insort(self._found[input.made], input)
 
     def ask(self, tensor: str, first_use: int) -> None:
-        """``tensor``, which is first used at that position, gets an answer."""
+        """Ask for ``tensor``, which is first used at position ``first_use``."""
         insort(self._asked, (first_use, tensor))
 
     def answers(self) -> Iterator[tuple[str, str]]:
@@ -495,13 +495,13 @@ class _ScopeInputs:
                     break
 
     def remove(self, inputs: list[_Input]) -> None:
-        """It takes these no more: the scope around it has them inside."""
+        """Remove ``inputs``: for the scope around, they do not come from outside."""
         for input in inputs:
             found = self._found[input.made]
             del found[bisect_left(found, input)]
 
     def joined(self, other: "_ScopeInputs") -> "_ScopeInputs":
-        """Both together. The larger one takes up the smaller, so that each input is moved a few times only."""
+        """The two combined: the smaller one is added to the larger one, so that inputs are moved only a few times."""
         large, small = (self, other) if len(self) >= len(other) else (other, self)
         for input in chain(*small._found):
             large.add(input)
@@ -573,7 +573,7 @@ class Sizes:
 
 
 def _stacked(nodes: dict[str, tuple[float, float]], rows: Mapping[str, list[str]]) -> dict[str, float]:
-    """Give each op the size that it has with its rows, and these its width; how far below its top each begins."""
+    """Give each op the size with its rows, and these its width. Return how far below the top each row begins."""
     below: dict[str, float] = {}
     for op, inside in rows.items():
         width, height = nodes[op]
@@ -670,7 +670,7 @@ def _runs(
     }
     rows = _RankRows.of(description)
     for edge in [bundle[0] for bundle in _bundles(description)] if rows.together else ():
-        if edge["id"] not in runs:  # graphviz gives up some lines within a row
+        if edge["id"] not in runs:  # graphviz finds no line for some edges within a row
             source, target = edge["source"], edge["target"]
             ends = point(objects[source]["pos"]), point(objects[target]["pos"])
             runs[edge["id"]] = _line(*ends, sizes.nodes[source], sizes.nodes[target])
@@ -695,7 +695,7 @@ def _edges(
     places: Mapping[str, list[float]],
     sizes: Sizes,
 ) -> tuple[dict[str, list[list[list[float]]]], dict[str, Box]]:
-    """The edges without a mark, those of a bundle beside each other, and the labels that they have."""
+    """The lines of the edges without a mark, those of a bundle beside each other; and their labels."""
     edges: dict[str, list[list[list[float]]]] = {}
     labels: dict[str, Box] = {}
     rows = _RankRows.of(description)
@@ -711,7 +711,7 @@ def _edges(
 
 
 def _with_rows(description: Description, placed: Layout, sizes: Sizes) -> Layout:
-    """With the rows in their boxes, and the marks in these."""
+    """The layout with the rows in the boxes of their ops, and the marks in the rows."""
     boxes, edges, marks = placed["nodes"], placed["edges"], placed["marks"]
     for edge in description["edges"]:
         if (id := edge["source"]) not in sizes.below:
@@ -733,7 +733,7 @@ def _with_rows(description: Description, placed: Layout, sizes: Sizes) -> Layout
 
 
 def _labels(bundle: list[Edge], middle: list[float], direction: Direction, sizes: Sizes) -> dict[str, Box]:
-    """The places of the labels of edges that run beside each other: in the order in which these do."""
+    """The places of the labels of a bundle, in the order of its edges."""
     x, y = middle
     widths = [sizes.labels[edge["id"]] + 4 for edge in bundle]
     heights = [LABEL_HEIGHT * len(label_lines(edge)) for edge in bundle]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOURS = 256
-_FAR = 16  # so many of them are there because they are far from all others
+_FAR = 16  # this many of the colours are chosen because they are far from all others
 _MARGIN = 8  # bytes before each row: how its guesses are made, and the transparent pixel to the left of its first
 
 # Each byte waits for the one before it, which numpy cannot do in bulk and Python takes seconds for. The names are those
@@ -123,9 +123,9 @@ def _unfiltered(compiled: Any, filtered: "Bytes") -> "Bytes":
 
 
 def _in_few_colours(pixels: "Bytes") -> bytes:
-    """A PNG of the colours that are there most often, and of those far from them; each other one becomes the nearest.
+    """A PNG of the most frequent colours and of some far from them; each other colour becomes the nearest of these.
 
-    Rare colours are the rims of letters, but also the transparent corners of the card.
+    Rare colours are mostly at the edges of letters, but the transparent corners of the card are rare too.
     """
     height, width, _ = pixels.shape
     flat = np.ascontiguousarray(pixels).view(np.uint32).ravel()
@@ -152,7 +152,7 @@ def _in_few_colours(pixels: "Bytes") -> bytes:
 
 
 def _palette(colours: "Bytes") -> "tuple[Bytes, Bytes]":
-    """The palette, and which of its colours each of ``colours`` becomes; these are all there are, most frequent first.
+    """The palette, and for each of ``colours`` its place there. ``colours`` are all colours, the most frequent first.
 
     The numbers are whole and below 2**24, so float32 is exact.
     """

@@ -41,10 +41,10 @@ _SIGN, _SIGN_GAP = 0.66, 0.3
 """The width of the sign of a gradient, and the gap between it and the number, in font sizes."""
 
 _PALE = 0.25
-"""How opaque is what a film has not come to."""
+"""The opacity of parts that a film has not reached yet."""
 
 _STEPS = 10
-"""So many steps the scale of an overlay has."""
+"""The number of steps of the scale of an overlay."""
 
 _MARGIN, _TITLE, _ROW, _MIN_WIDTH = 16.0, 15.0, 16.0, 460.0
 
@@ -304,7 +304,7 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
     for node in sorted(description["nodes"], key=lambda one: one["row"] is not None):
         known = node["id"] in moment.reached
         rule = node["rule"]
-        if rule is not None and not known:  # as long as what comes there, so that it stands where that does
+        if rule is not None and not known:  # padded to the length of the gradient, so that it stands at the same place
             rule = None if moment.forward else f"{NABLA}?".ljust(len(rule))
         then: Node = {**node, "rule": rule, "bars": node["bars"] if known else None, "badges": []}
         box = layout["nodes"][node["id"]]
@@ -532,7 +532,7 @@ def _gradient(
     *,
     bold: bool = False,
 ) -> str:
-    """A text that begins with the sign of a gradient. It is drawn: many fonts lack it, and then lend their looks to it.
+    """A text that begins with the sign of a gradient. The sign is drawn as a shape, because many fonts lack it.
 
     Args:
         text: the line, with the sign.

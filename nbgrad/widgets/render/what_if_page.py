@@ -8,10 +8,10 @@ from nbgrad.core.graph.rerun import Rerun
 from nbgrad.widgets.what_if import edge_ids
 
 NUMBERS = 2_000
-"""So many numbers at most may the leaves and inputs of such a graph have."""
+"""The most numbers that the leaves and inputs of such a graph may have."""
 
 OPS = 300
-"""And so many ops the graph."""
+"""The most ops of such a graph."""
 
 
 def what_if_program(graph: AutogradGraph, root: str) -> str:
@@ -19,7 +19,7 @@ def what_if_program(graph: AutogradGraph, root: str) -> str:
 
     Args:
         graph: the graph.
-        root: what the picture calls that from which the backward began.
+        root: the name in the picture of the tensor from which the backward began.
 
     Raises:
         ValueError: the graph is too large, or its reader is asked for gradients.

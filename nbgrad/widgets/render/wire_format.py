@@ -17,7 +17,7 @@ from nbgrad.widgets.layout.positions import Sizes
 
 
 def sent(picture: Picture) -> Picture:
-    """The picture without the widths of its texts and what stands beside what, which the front end does not read."""
+    """The picture without the widths of its texts and without ``beside``, which the front end does not read."""
     layout, turned = ({**one, "texts": {}} if one else None for one in (picture["layout"], picture["turned"]))
     description = {key: one for key, one in picture["description"].items() if key != "beside"}
     first = picture["first"] and sent(picture["first"])
@@ -67,7 +67,7 @@ _SHARED = (*_PARTS, "scopes", "steps", "verdicts")
 
 
 def _travelling(picture: Picture, looks: "_Looks") -> Any:
-    """A picture with places of looks instead of looks, and with short numbers."""
+    """A picture in which a look is replaced by its place in the list of looks, and numbers are short."""
     description = picture["description"]
     nodes = [looks.taken(node) | {"norms": list(_differences(node["norms"]))} for node in description["nodes"]]
     edges = [edge | {"reduction": looks.taken(edge["reduction"])} for edge in description["edges"]]
@@ -81,7 +81,7 @@ def _travelling(picture: Picture, looks: "_Looks") -> Any:
 
 
 def _without_shared(first: Any, whole: Any) -> Any:
-    """The first picture without what stands in the whole one, and with the places of what they share there."""
+    """The first picture without the parts that the whole one has too; instead, their places in the whole one."""
     mine, all = first["description"], whole["description"]
     left = {key: one for key, one in mine.items() if key in _SHARED or one != all[key]}
     shared: dict[str, list[int | None]] = {}
@@ -96,7 +96,7 @@ def _without_shared(first: Any, whole: Any) -> Any:
 
 
 def _known_by(one: Any) -> str:
-    """The id of what has one; all of it in other cases."""
+    """The id of ``one``, or all of it as text if it has no id."""
     return str(one["id"]) if "id" in one else json.dumps(one)
 
 
@@ -134,7 +134,7 @@ class _Looks:
         self._places: dict[object, int] = {}
 
     def taken(self, thing: Any) -> Any:
-        """A node or a reduction with the places of its looks instead of them."""
+        """A node or a reduction with each look replaced by its place in the list."""
         return thing and thing | {key: self._place(thing[key]) for key in _LOOKS if key in thing}
 
     def _place(self, look: Any) -> int | None:
@@ -193,7 +193,7 @@ _DECADE = 9_000
 
 
 def _differences(norms: Iterable[str]) -> Iterator[int | str]:
-    """How far each norm is from the last one among all numbers of four digits; as it is if it is none of them."""
+    """Each norm as a distance from the one before, counted in numbers of four digits; unchanged if it is none."""
     last = 0
     for norm in norms:
         text = f"{float(norm or 0):.3e}"  # "1.234e-05"

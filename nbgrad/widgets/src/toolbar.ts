@@ -158,7 +158,7 @@ export function legendOf(description: Description): HTMLElement {
   for (const [kind, [sign, meaning]] of Object.entries(BADGES))
     if (nodes.some(({ badges }) => badges.some((badge) => badge.kind === kind)))
       legend.append(html("span", {}, html("i", { class: `nbg-key nbg-key-badge nbg-key-${kind}` }, sign), meaning));
-  if (edges.some((edge) => edge.mismatch)) legend.append(html("span", {}, html("i", { class: "nbg-key nbg-key-mismatch" }), "∇ … ≠ its shape is not that of the value"));
+  if (edges.some((edge) => edge.mismatch)) legend.append(html("span", {}, html("i", { class: "nbg-key nbg-key-mismatch" }), "∇ … ≠ gradient and value differ in shape"));
   const hand = matchMedia("(hover: none)").matches; // no mouse, and seldom a keyboard
   legend.append(html("span", { class: "nbg-help" }, hand ? "Drag to move. Two fingers zoom." : "Drag to move. Ctrl and the wheel, or two fingers, zoom. Arrow keys walk, S steps, F folds."));
   return legend;

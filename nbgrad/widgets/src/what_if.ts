@@ -17,7 +17,7 @@ export interface Supposition {
 /** Who runs the graph again: a kernel, or the program in the page. */
 export type Runner = (asked: Supposition) => void;
 
-const SHOWN = "The boxes, the edges and the panel show this run. Steps, sums, history, findings, colours and heat maps show the recorded numbers. The run keeps the branches of each if, each index and each detached value.";
+const SHOWN = "The boxes, the edges and the panel show this run. Steps, sums, history, findings, colours and heat maps show the recorded numbers. The run takes the recorded branch of each if, and the recorded indices and detached values.";
 
 export class WhatIf {
   readonly banner = html("div", { class: "nbg-status nbg-supposed", role: "region", label: "Other numbers", testid: "what-if-banner", hidden: "" });

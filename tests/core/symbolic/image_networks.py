@@ -11,7 +11,7 @@ from nbgrad import nn
 
 
 class Network(nn.Module):
-    """A chain of layers, some with a path beside them, and a linear layer."""
+    """A chain of layers and a linear layer at its end. Some layers have a skip connection."""
 
     def __init__(self, layers: list[Any], besides: set[int], image: Any) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class Network(nn.Module):
         self.last = nn.Linear(self.images(image).flatten(1).shape[1], 4)
 
     def images(self, x: Any) -> Any:
-        """What the chain makes."""
+        """The output of the chain."""
         for place, layer in enumerate(self.layers):
             made = layer(x)
             x = made + x if place in self.besides and made.shape == x.shape else made
@@ -71,7 +71,7 @@ def _between(random: Random, channels: int) -> Any:
 
 
 def step_of(network: Network, images_too: bool) -> Callable[[Any], Any]:
-    """A training step that leaves its gradients, and gives the loss and the images at the end of the chain."""
+    """A training step that keeps its gradients. It returns the loss and the images at the end of the chain."""
     optimizer = nbgrad.optim.SGD(network.parameters(), lr=0.01)
 
     def step(x: Any) -> Any:

@@ -21,14 +21,14 @@ from nbgrad.core.symbolic.nest.ir import (
 )
 
 EXACT = ("add", "sub", "mul", "div", "maximum", "minimum", "neg", "abs", "sign", "square", "reciprocal", "relu", "copy")
-"""Operations that are rounded once, if at all: every bit is torch's. (So is ``sqrt``, but not all of torch's.)"""
+"""Operations that round at most once, so every bit equals torch's. (So does our ``sqrt``, but torch's not always.)"""
 
 SIZES = (1, 1, 2, 3, 5, 8, 16, 17, 33, 64)
 LIMIT = 9.0
 
 
 def engines() -> list[str]:
-    """The engines that there are here."""
+    """The engines that are available here."""
     return [name for name, one in (("interpreter", interpreter), ("c", c_library)) if one.available()]
 
 
@@ -38,7 +38,7 @@ def build(engine: str, kernel: Kernel) -> Run:
 
 
 def evaluated(kernel: Kernel, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Every value of a kernel, by torch."""
+    """All values of a kernel, computed by torch."""
     values = list(inputs)
     for one in kernel.operations:
         values.append(applied(one, [values[a] if type(a) is int else a for a in one.arguments]))
@@ -46,7 +46,7 @@ def evaluated(kernel: Kernel, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def applied(operation: Operation, arguments: list[torch.Tensor | float]) -> torch.Tensor:
-    """One operation, by torch."""
+    """One operation, computed by torch."""
     name = operation.name
     if name == FULL:
         return torch.full(operation.shape, arguments[0])
@@ -77,9 +77,9 @@ def shapes(random: Random) -> tuple[Shape, list[Shape]]:
 
 
 def random_kernel(random: Random, *, whole: bool, length: int = 30) -> tuple[Kernel, list[torch.Tensor]]:
-    """A kernel and its inputs.
+    """A random kernel and its inputs.
 
-    With ``whole`` all numbers are small whole ones, so that every sum is exact and the order of additions matters not.
+    With ``whole`` all numbers are small integers. So every sum is exact, and the order of additions does not matter.
     """
     space, inputs = shapes(random)
     builder = Builder()
@@ -105,7 +105,7 @@ class Unbroadcast(Exception):
 
 
 def _made(random: Random, builder: Builder, space: Shape, values: list[int], truths: list[int], *, whole: bool) -> int:
-    """One more value, of one that is there and perhaps of another."""
+    """Make one more value from an existing one, and sometimes from a second one."""
     kind = random.random()
     value = random.choice(values)
     if kind < 0.03:
@@ -144,7 +144,7 @@ def _view(random: Random, builder: Builder, space: Shape, value: int) -> int:
 
 
 def _chosen(random: Random, builder: Builder, values: list[int], truths: list[int]) -> int:
-    """The result of a comparison, used as torch's bools are."""
+    """A comparison whose result is used as torch uses bools."""
     if not truths or random.random() < 0.4:
         truths.append(_applied(builder, random.choice(COMPARISONS), random.choice(values), _other(random, values)))
     truth, value = random.choice(truths), random.choice(values)
@@ -164,7 +164,7 @@ def _other(random: Random, values: list[int]) -> int | float:
 
 
 def ulps(found: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """By how many units in the last place float32 numbers differ from float64 ones."""
+    """The difference between float32 numbers and float64 numbers, in units of the last float32 digit."""
     rounded = right.float()
     size = torch.nextafter(rounded.abs(), torch.tensor(math.inf)).double() - rounded.abs().double()
     off = (found.double() - right).abs() / torch.where(size.isfinite(), size, 2.0**104)

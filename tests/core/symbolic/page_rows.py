@@ -27,10 +27,10 @@ from tests.core.symbolic.traced_rows import arguments, differentiated, spread
 
 PINNED = Path(__file__).with_name("page_rows.json")
 CLOSE = 1e-9
-"""So far from torch's numbers, relative to the largest of them, a page's may be: samples are of float64."""
+"""The largest difference from torch's numbers, relative to the largest of these. The samples are in float64."""
 
 WHOLE = ("conv", "pool")
-"""Rows with one of these in their names have one kernel with many settings: all of their samples run."""
+"""Parts of names of rows whose kernels have many settings: all samples of these rows run."""
 
 _RUN = """
 const { OPS, run } = nbgradKernels;
@@ -91,14 +91,14 @@ console.log(JSON.stringify(told));
 
 @dataclass
 class Case:
-    """A sample of a row with its gradient, as a page has it.
+    """A sample of a row with its gradient, as a program for a page.
 
     Attributes:
         label: the row and the number of its sample.
-        program: as ``kernels.ts`` takes it.
+        program: in the form that ``kernels.ts`` takes.
         wanted: what torch computes.
-        found: what the page computes; None until it has run.
-        noticed: the kernels whose results change these numbers. Of a kernel with several results each one counts.
+        found: the results of the page; None until it has run.
+        noticed: the kernels whose errors would change these numbers. Each result of a kernel counts separately.
     """
 
     label: str
@@ -114,7 +114,7 @@ class Case:
 
 
 def tried(row: Op) -> Iterator[tuple[int, Sample]]:
-    """The samples of a row that a page is asked to run: complex numbers have no place in it."""
+    """The samples of a row that run in a page. Those with complex numbers are left out: a page has none."""
     every = list(samples(row))
     some = every if any(one in row.name for one in WHOLE) else list(spread(row))
     numbers = {id(sample): number for number, sample in enumerate(every)}
@@ -136,7 +136,7 @@ def case(row: Op, number: int, sample: Sample) -> Case:
     described["steps"] = []
     data = [*(one.data for one in _tensors(given)), *program.captured_data()]
     wanted = program.run(data[: len(program.inputs)], data[len(program.inputs) :])
-    # What it changes, such as running statistics, comes behind what it returns.
+    # Inputs that the program changes, such as running statistics, follow its results.
     named = {value.name: one for value, one in zip((*program.inputs, *program.captured), data, strict=True)}
     changed = [one["name"].removesuffix("_after") for one in described["results"][len(wanted) :]]
     return Case(f"{row.name} {number}", described, [*wanted, *(named[one] for one in changed)])
@@ -151,7 +151,7 @@ def _tensors(given: Iterable[Any]) -> Iterator[Any]:
 
 
 def cases(row: Op) -> tuple[list[Case], str]:
-    """The samples of a row that a page runs, and why it does not run another one; empty if it runs all."""
+    """The samples of a row that run in a page, and the reason why another sample does not; empty if all run."""
     made, reason = [], ""
     for number, sample in tried(row):
         try:
@@ -167,7 +167,7 @@ def run(some: list[Case], folder: Path, *, notice: bool) -> None:
     Args:
         some: the cases.
         folder: for the files that node reads.
-        notice: whether to find out which kernels these numbers notice.
+        notice: whether to find out which kernels these numbers depend on.
     """
     told = [{"program": one.program, "wanted": [_numbers(each) for each in one.wanted]} for one in some]
     (folder / "cases.json").write_text(json.dumps({"cases": told, "close": CLOSE, "notice": notice}), encoding="utf-8")
@@ -198,12 +198,12 @@ def _numbers(one: torch.Tensor) -> list[Any]:
 
 
 def pinned() -> dict[str, Any]:
-    """What was found when every row was tried."""
+    """The results of the last run over all rows."""
     return dict(json.loads(PINNED.read_text(encoding="utf-8")))
 
 
 def main(names: list[str]) -> None:
-    """Try every row, or these anew, and write down what is found."""
+    """Run all rows, or only ``names``, and write down the results."""
     import tempfile
 
     warnings.simplefilter("ignore")
@@ -213,7 +213,7 @@ def main(names: list[str]) -> None:
     if names:
         before = pinned()
         rows |= {name: kind for kind in ("all", "some") for name in before[kind] if name not in names}
-        # What another row notices stays there: it may not be the shortest any more.
+        # Kernels that other rows test stay with them, even if a new sample is shorter.
         kept = {kernel: one for kernel, one in before["kernels"].items() if one[0] not in names}
         shortest |= {kernel: (0, name, number) for kernel, (name, number) in kept.items()}
         used |= {kernel: (0, name, number) for kernel, (name, number) in before["unread"].items()}

@@ -65,7 +65,7 @@ BINARY: tuple[Callable[[Any, Any], Any], ...] = (
 
 
 def _changed_view(x: Any, y: Any) -> Any:
-    """A view that is changed, and its base that is read before and after."""
+    """A view is changed. Its base is read before and after the change."""
     base = x.expand(5, 6) * 1.0
     before = base + y
     base[1].mul_(3.0)
@@ -113,7 +113,7 @@ def results(program: Program, args: Sequence[Any], seed: int = 0) -> list[torch.
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors have the same numbers, the sign of zeros included; any NaN is like another."""
+    """Whether two tensors have the same numbers, including the signs of zeros. Any two NaN count as the same."""
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
     unknown = one.isnan() & other.isnan() if one.is_floating_point() else torch.zeros_like(one, dtype=torch.bool)
@@ -135,7 +135,7 @@ def check_passes(random: Random) -> None:
     before = [one._data.clone() for one in args]
     expected = results(program, args, seed)
     exact = program.optimize()
-    for _ in range(2):  # the second run finds what the first one has left
+    for _ in range(2):  # the second run uses the state that the first run left
         found = results(exact, args, seed)
         assert all(same_bits(one, other) for one, other in zip(found, expected, strict=True)), str(program)
     for one, other in zip(results(program.optimize("reassociate"), args, seed), expected, strict=True):

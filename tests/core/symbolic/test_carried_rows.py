@@ -1,4 +1,4 @@
-"""Every row of the op table, and its gradients, as a program that was saved and loaded, and as a graph of torch.fx."""
+"""Every row of the op table and its gradients, in a program that was saved and loaded, and in a graph of torch.fx."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def test_a_row_is_the_same_after_a_journey(name: str, tmp_path: Path) -> None:
         args = arguments(row, sample)
         try:
             program = trace(differentiated(row, sample.settings, 2), *args).optimize()
-        except TraceError:  # test_traced_rows says which ones, and why
+        except TraceError:  # test_traced_rows has the list of these rows and the reasons
             continue
         sparse = [one for one in program.captured if one.stride is None]
         if sparse:

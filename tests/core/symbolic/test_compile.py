@@ -21,7 +21,7 @@ def network() -> nn.Module:
 
 
 def trained(optimizer: str, settings: dict[str, Any], kind: str) -> tuple[list[float], nn.Module, list[str]]:
-    """The losses of 14 steps, with another learning rate, another mode and another batch size on the way."""
+    """The losses of 14 steps, in which learning rate, mode and batch size change."""
     net = network()
     opt = getattr(nbgrad.optim, optimizer)(net.parameters(), lr=0.05, **settings)
     schedule = nbgrad.optim.lr_scheduler.StepLR(opt, 3, gamma=0.5)
@@ -75,7 +75,7 @@ def test_training_is_the_same_to_the_bit(optimizer: str, settings: dict[str, Any
     for one, other in zip(plain.state_dict().values(), compiled.state_dict().values(), strict=True):
         assert torch.equal(one, other)
     traces = [reason for reason in reasons if "traced" in reason]
-    assert len(traces) == 3, reasons  # one each for training, the small batch and evaluation
+    assert len(traces) == 3, reasons  # one trace for training, one for the small batch, one for evaluation
     assert any("training is False, was True" in reason for reason in traces)
 
 
@@ -216,13 +216,13 @@ def test_the_program_is_that_of_the_newest_trace() -> None:
     loss(*small)
     assert loss.program.inputs[0].shape == (4, 6)
     net.train()
-    loss(*large)  # of a kind that was there first
+    loss(*large)  # this kind of call was traced before
     assert loss.program.inputs[0].shape == (16, 6)
     assert any(step.random for step in loss.program.steps)
     loss(*small)
     assert loss.program.inputs[0].shape == (4, 6)
     net.eval()
-    loss(*large)  # runs what was traced first
+    loss(*large)  # this runs the first trace
     assert len(loss.reasons) == 4
     assert loss.program.inputs[0].shape == (4, 6)
 
@@ -330,7 +330,7 @@ def test_a_number_from_around_the_function_is_looked_at_in_each_call(monkeypatch
     monkeypatch.setattr(f"{__name__}.SCALE", 5)
     assert run() == 3
     assert compiled.reasons[-1].startswith("SCALE is 5, was 2.0")
-    shape += 1.0  # the function has an attribute of that name, and not the variable
+    shape += 1.0  # the function reads an attribute of this name, not this variable
     assert run() == 3
     monkeypatch.setattr(f"{__name__}.SCALE", 2.0)
     assert run() == 3, "the program of 4.0 and 2.0 is still there"

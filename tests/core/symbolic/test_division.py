@@ -1,4 +1,4 @@
-"""A listing in two parts computes what the whole does."""
+"""A listing that was split into two parts computes the same as the whole listing."""
 
 from typing import Any
 

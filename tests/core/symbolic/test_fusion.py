@@ -18,23 +18,23 @@ BACKENDS = [name for name, one in (("fused", interpreter), ("c", c_library)) if 
 
 
 def unbuilt(kernel: Kernel) -> Run:
-    """Arranges a kernel, and runs nothing."""
+    """Schedules a kernel without running anything."""
     schedule(kernel)
     return lambda *_: []
 
 
 def names(listing: Listing) -> list[str]:
-    """The steps of a listing after fusion, in place or not."""
+    """The names of the steps of a listing after fusion, without the mark of in-place steps."""
     return [step.name.rstrip("_") for step in fusion.fused(listing, unbuilt).steps]
 
 
 def traced(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Listing:
-    """The program of a function of tensors of these shapes."""
+    """The program of a function whose arguments have these shapes."""
     return nbgrad.trace(function, *(nbgrad.zeros(shape) for shape in shapes))
 
 
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fuse also what torch's own kernels compute faster."""
+    """Fuse steps even if torch's own kernels are faster."""
     monkeypatch.setattr(fusion._Fusion, "_faster", lambda *_: True)
 
 
@@ -185,7 +185,7 @@ COMPOSED: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "layer_norm_two": (lambda x, w, b: nbgrad.layer_norm(x, (10, 33), w, b), [(4, 10, 33), (10, 33), (10, 33)]),
     "layer_norm_bare": (lambda x: nbgrad.layer_norm(x, (33,)), [(7, 33)]),
 }
-"""Functions that several operations of a nest make, and the shapes of their arguments."""
+"""Functions that become several operations in a nest, and the shapes of their arguments."""
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -17,7 +17,7 @@ from tests.core.symbolic.traced_rows import ORDERS, arguments, differentiated, s
 
 pytestmark = [
     pytest.mark.cuda,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's own, of what it compiles with
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # from torch's compiler
 ]
 BACKENDS = ["replay", "inductor", "cudagraph"]
 
@@ -74,7 +74,7 @@ def losses(backend: str | None, make: Callable[[], nn.Module], optimizer: str, *
 @pytest.mark.parametrize("make", [convolutional, Sequences])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_training_is_the_same(backend: str, make: Callable[[], nn.Module], optimizer: str, whole: bool) -> None:
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # a program runs a recurrent layer without cuDNN
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # programs run recurrent layers without cuDNN
         expected = losses(None, make, optimizer, whole=whole)
         found = losses(backend, make, optimizer, whole=whole)
     most = 1e-3 if backend == "inductor" else 1e-5
@@ -124,7 +124,7 @@ CPU_ONLY = frozenset(("quantize_per_channel", "quantize_per_tensor"))
 
 @pytest.mark.parametrize("name", sorted(OPS.keys() - CPU_ONLY))
 def test_a_row_computes_the_same_as_a_program(name: str) -> None:
-    """Sums of atomic additions have another order in each run: so the last digits differ."""
+    """Atomic additions run in another order each time, so the last digits of sums differ."""
     row, refused = OPS[name], []
     for sample in spread(row):
         for order in ORDERS:
@@ -133,7 +133,7 @@ def test_a_row_computes_the_same_as_a_program(name: str) -> None:
                 moved = [mapped(_there, one) for one in arguments(row, sample)]
                 torch.manual_seed(0)
                 expected = [*function(*moved), *moved]
-            except (RuntimeError, NotImplementedError) as error:  # what torch has on CPUs alone
+            except (RuntimeError, NotImplementedError) as error:  # torch supports this only on CPUs
                 if "cuda" in str(error).lower() or "gpu" in str(error).lower() or "same device" in str(error):
                     continue
                 raise

@@ -10,7 +10,7 @@ import nbgrad
 from nbgrad import nn
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's own, of what it compiles with
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # from torch's compiler
     pytest.mark.once,
 ]
 

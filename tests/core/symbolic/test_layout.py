@@ -1,4 +1,4 @@
-"""Channels last: which programs compute so, what is copied at the borders, and that the numbers stay."""
+"""Channels last: which programs use this layout, which tensors are copied at its borders, and that the numbers stay."""
 
 import re
 import runpy
@@ -41,7 +41,7 @@ def test_random_networks_of_images_stay_what_they_are(seed: int) -> None:
 @pytest.mark.rotated(6)
 def test_a_wrong_layout_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def mirrored(self: Any, step: Any) -> bool:
-        """Take the first argument of an addition twice."""
+        """A wrong rule: use the first argument of an addition twice."""
         return step.name == "add" and self._elementwise(type(step)(step.function, (step.args[0],) * 2, {}, step.result))
 
     monkeypatch.setitem(layout._RULES, "add", mirrored)
@@ -58,7 +58,7 @@ def test_a_step_of_a_network_copies_images_at_its_borders_alone() -> None:
     step = networks.cnn(nbgrad)
     run = nbgrad.compile(step.cleared_after, backend="replay", level="reassociate")
     run()
-    weights = 2  # their gradients
+    weights = 2  # the gradients of two weights
     assert len(copies(run.program)) == 2 + weights
     assert [one.name for one in run.program.steps].count("max_pool2d_with_indices_backward") == 2
     exact = nbgrad.compile(networks.cnn(nbgrad).cleared_after, backend="replay")
@@ -94,7 +94,7 @@ def test_training_with_channels_last_has_the_losses_of_eager(momentum: float) ->
 
 
 def chain(x: Any, v: Any, w: Any) -> Any:
-    """Convolutions, of which a result in the middle is returned too."""
+    """A chain of convolutions. A result in its middle is returned too."""
     z = x
     for _ in range(8):
         z = functional.conv2d(z, v, padding=1).relu()

@@ -26,13 +26,13 @@ def kernel_of(make: Callable[..., int | list[int]], *shapes: tuple[int, ...]) ->
 
 
 def softmax(builder: Builder, x: int) -> int:
-    """Of the last dimension."""
+    """Softmax over the last dimension."""
     e = builder.apply("exp", builder.apply("sub", x, builder.max(x, [-1])))
     return builder.apply("div", e, builder.sum(e, [-1]))
 
 
 def layer_norm(builder: Builder, x: int, weight: int, bias: int) -> int:
-    """Of the last dimension."""
+    """Layer normalization over the last dimension."""
     size = float(builder.shape(x)[-1])
     centred = builder.apply("sub", x, builder.apply("div", builder.sum(x, [-1]), size))
     variance = builder.apply("div", builder.sum(builder.apply("square", centred), [-1]), size)
@@ -41,7 +41,7 @@ def layer_norm(builder: Builder, x: int, weight: int, bias: int) -> int:
 
 
 def numbers() -> torch.Tensor:
-    """Float32 numbers of every size, the denormal, infinite and missing ones among them."""
+    """Float32 numbers of every size, including denormal numbers, infinities and NaN."""
     generator = torch.Generator().manual_seed(0)
     anywhere = torch.randint(-(2**31), 2**31 - 1, (200_000,), generator=generator, dtype=torch.int64).int()
     special = torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 1e-45, -1e-45, 3.4e38, 88.8, -103.9])
@@ -151,7 +151,7 @@ def test_what_is_reduced_over_all_rows_is_used_by_a_later_nest(engine: str) -> N
 def test_what_has_one_number_a_row_is_used_by_rows_and_by_elements(engine: str) -> None:
     def make(builder: Builder, x: int, scale: int) -> int:
         total = builder.apply("mul", builder.sum(x, [1]), scale)
-        for _ in range(4):  # so often that it is spread over the block
+        for _ in range(4):  # several uses, so that it is expanded to the whole block
             x = builder.apply("mul", x, scale)
         return builder.apply("add", x, total)
 

@@ -36,7 +36,7 @@ def test_a_kernel_is_compiled_once_into_a_private_directory(folder: Path) -> Non
     assert c_library.build(doubled())(torch.ones(3))[0].tolist() == [2, 2, 2]
     assert [one.stat().st_mtime_ns for one in folder.iterdir()] == [before]
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    c_library.build(doubled(3.0))  # the constants are no part of the library
+    c_library.build(doubled(3.0))  # the compiled library does not contain the constants
     assert len(list(folder.iterdir())) == 1
 
 

@@ -1,4 +1,4 @@
-"""Programs as ONNX models: each file was run in onnxruntime, and what cannot be written says so."""
+"""Programs as ONNX models. Each file was run in onnxruntime; programs that cannot be written raise an error."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Functions that look at numbers are steps of a program, which look at them in each run."""
+"""Functions that depend on values are single steps of a program, which look at the values in each run."""
 
 import pytest
 import torch

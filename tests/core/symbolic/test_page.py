@@ -40,7 +40,7 @@ def ran(file: Path, change: str = "{}") -> dict[str, Any]:
 
 
 def compare(program: Program, args: tuple[Any, ...], file: Path, terms: float = 0.0) -> dict[str, Any]:
-    """Compare every result of a page with that of torch; ``terms`` is the size of the numbers that a result sums up."""
+    """Compare every result of a page with torch's. ``terms`` is the size of the numbers that are summed in a result."""
     program.to_html(file, *args)
     found = ran(file)
     made = program.run([one.data for one in args], program.captured_data())

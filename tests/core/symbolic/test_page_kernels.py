@@ -1,4 +1,4 @@
-"""The kernels of a page: each row of the op table gives torch's numbers there, and each kernel is needed for that."""
+"""The kernels of a page: each row of the op table gives torch's numbers there, and some row needs each kernel."""
 
 import re
 import shutil
@@ -31,14 +31,16 @@ def test_a_row_computes_the_same_in_a_page(name: str, tmp_path: Path) -> None:
 
 
 def test_every_kernel_has_a_sample_of_a_row() -> None:
-    """A new kernel needs one, and what no row needs is deleted. Only numbers that torch leaves open are unread."""
+    """Each new kernel needs such a sample, and a kernel that no row needs is deleted. Only kernels whose numbers torch
+    leaves open have no sample.
+    """
     assert KERNELS | PINNED["unread"].keys() == page.OPERATORS, "run python -m tests.core.symbolic.page_rows"
     assert all("empty" in name for name in PINNED["unread"])
 
 
 @pytest.fixture(scope="module")
 def shortest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
-    """The samples that notice each kernel, run in one process."""
+    """For each kernel a sample that depends on it. All run in one process."""
     made = {}
     for name, number in SAMPLES:
         sample = dict(page_rows.tried(OPS[name]))[number]
@@ -54,7 +56,7 @@ def test_every_kernel_gives_the_numbers_of_torch(shortest: dict[str, Case]) -> N
 
 
 def test_every_kernel_that_is_wrong_is_noticed(shortest: dict[str, Case]) -> None:
-    """Also each of several results of a kernel."""
+    """This also covers each result of a kernel with several results."""
     for kernel, (name, number) in PINNED["kernels"].items():
         assert kernel in shortest[f"{name} {number}"].noticed, kernel
 

@@ -35,7 +35,7 @@ def test_random_programs_stay_what_they_are(seed: int) -> None:
 
 def test_a_wrong_pass_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(listing: Any) -> Passed[Any]:
-        """Take a sum for a difference, once."""
+        """A wrong pass: it replaces one sum by a difference."""
         for position, step in enumerate(listing.steps):
             if step.name == "add" and len(step.args) == 2 and not step.kwargs:
                 other = type(step)(torch.sub, step.args, {}, step.result, place=step.place)
@@ -96,10 +96,10 @@ def test_exact_rules(function: Callable[[Any], Any], kept: list[str]) -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: (x + 0.0).exp(),  # makes 0 of -0
-        lambda x: (x * 1).exp().log().exp(),  # the last digits
-        lambda x: x.log().exp(),  # not a number for a negative one
-        lambda x: x.t().reshape(5, 6).exp(),  # a copy in another order
+        lambda x: (x + 0.0).exp(),  # turns -0 into 0
+        lambda x: (x * 1).exp().log().exp(),  # changes the last digits
+        lambda x: x.log().exp(),  # NaN for a negative number
+        lambda x: x.t().reshape(5, 6).exp(),  # the copy has another order in memory
         lambda x: x.to(torch.float16).to(torch.float32),  # loses digits
         lambda x: x * torch.tensor([1.0, 1, 1, 1, 1, 2]),
         lambda x: x.exp().expand(2, 5, 6).sum(0),
@@ -144,10 +144,10 @@ def test_an_expand_sinks(function: Callable[..., Any], rule: str, big: int) -> N
 @pytest.mark.parametrize(
     "function",
     [
-        lambda c, r: (c.expand(5, 6) * 2.0) @ nbgrad.outer(r, r),  # a product reads it in order
-        lambda c, r: (c.expand(5, 6) * 2.0).sum(0) + r,  # the order of a sum
-        lambda c, r: c.expand(5, 6).exp() + r,  # the last digit of exp
-        lambda c, r: (c.expand(5, 6) * 2.0, r),  # leaves the program
+        lambda c, r: (c.expand(5, 6) * 2.0) @ nbgrad.outer(r, r),  # a matrix product depends on the order in memory
+        lambda c, r: (c.expand(5, 6) * 2.0).sum(0) + r,  # the sum would have another order
+        lambda c, r: c.expand(5, 6).exp() + r,  # exp of another kernel could differ in the last digit
+        lambda c, r: (c.expand(5, 6) * 2.0, r),  # the value is a result of the program
     ],
 )
 def test_an_expand_that_stays(function: Callable[..., Any]) -> None:
@@ -196,10 +196,10 @@ def test_reassociating_rules(function: Callable[..., Any], rule: str, steps: int
 @pytest.mark.parametrize(
     "function",
     [
-        lambda c, r: ((c + r) * c).sum(0),  # another factor in each term
+        lambda c, r: ((c + r) * c).sum(0),  # each term has another factor
         lambda c, r: ((c + r) * r).sum(),
         lambda c, r: ((c + r) * c).sum(1),  # the factor has a dimension that the sum lacks
-        lambda c, r: (c * r).sum(1) + (c + r).sum(0, keepdim=True).sum(),  # over other dimensions
+        lambda c, r: (c * r).sum(1) + (c + r).sum(0, keepdim=True).sum(),  # the sums are over different dimensions
     ],
 )
 def test_sums_that_stay(function: Callable[..., Any]) -> None:

@@ -33,7 +33,7 @@ def test_a_gradient_has_the_formula_of_its_rule() -> None:
     assert r"\mathrm{linear} &= x\,w_{0, \mathrm{weight}}^{\top} + w_{0, \mathrm{bias}} \\" in lines
     assert r"\overline{\mathrm{tanh}} &= \overline{\mathrm{linear}_{3}}\,w_{4, \mathrm{weight}} \\" in lines
     assert r"\overline{w_{4, \mathrm{weight}}} &= \overline{\mathrm{linear}_{3}}^{\top}\,\mathrm{tanh} \\" in lines
-    assert not any("transpose" in line for line in lines)  # it stands inside of a formula
+    assert not any("transpose" in line for line in lines)  # the transpose is part of another formula
 
 
 def test_a_gradient_of_what_was_stretched_is_a_sum() -> None:

@@ -233,7 +233,7 @@ def test_a_function_is_found_by_its_name(function: Callable[..., Any]) -> None:
 
 
 def changed(file: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """Write the file anew with other JSON."""
+    """Write the file again with changed JSON."""
     with safe_open(file, framework="pt") as opened:
         metadata = opened.metadata()
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  # it is no dict
@@ -244,7 +244,7 @@ def changed(file: Path, change: Callable[[dict[str, Any]], object]) -> Path:
 
 
 def put(path: str, given: Any) -> Callable[[dict[str, Any]], None]:
-    """Put a thing at a place of the JSON: keys and numbers with slashes between."""
+    """Put a value into the JSON. ``path`` has its keys and indices, with slashes between them."""
 
     def change(text: Any) -> None:
         *before, last = [int(one) if one.isdigit() else one for one in path.split("/")]
@@ -324,9 +324,9 @@ def test_deep_json_is_refused(program: Program, tmp_path: Path) -> None:
 
 def test_what_is_loaded_lies_in_memory_as_kernels_need_it(tmp_path: Path) -> None:
     whole = torch.randn(4, 4, dtype=torch.complex128)
-    views = [nbgrad.tensor(whole[0]), nbgrad.tensor(whole[1])]  # they share their memory
+    views = [nbgrad.tensor(whole[0]), nbgrad.tensor(whole[1])]  # both views share their memory
     odd = nbgrad.tensor(torch.ones(1, dtype=torch.uint8))
-    for length in range(8):  # each length of the text moves the numbers in the file by another step
+    for length in range(8):  # each text length shifts the numbers in the file differently
         program = trace(lambda x: (x * views[0] + views[1]) * odd, nbgrad.tensor(whole[2]))
         program.name = "p" * (length + 1)
         program.save(tmp_path / "program")

@@ -39,7 +39,7 @@ def imported(text: str, folder: Path, name: str = "written") -> Callable[..., An
 
 
 def raw(structure: Any) -> list[Any]:
-    """The leaves of a result, torch's tensors in place of nbgrad's."""
+    """The leaves of a result. nbgrad's tensors are replaced by their torch tensors."""
     return [one.data if isinstance(one, nbgrad.Tensor) else one for one in leaves(structure)]
 
 
@@ -55,7 +55,7 @@ def same(found: Any, expected: Any, most: float = 0.0) -> None:
 
 
 def compare(program: Program, args: tuple[Any, ...], folder: Path, level: Any) -> None:
-    """Run the program, and its source on a copy of what the program captures: results and copies end up the same."""
+    """Run the program, and its source on copies of the captured tensors. Results and captured tensors are the same."""
     arguments = program.source_arguments(level)
     copies = {name: one.clone() for name, one in arguments.items()}
     function = imported(program.source(level), folder)
@@ -91,7 +91,7 @@ def test_the_source_of_a_row_and_its_gradient_computes_the_same(name: str, tmp_p
     args = tuple(arguments(row, sample))
     try:
         program = trace(differentiated(row, sample.settings, 1), *args)
-    except TraceError:  # test_traced_rows says which ones, and why
+    except TraceError:  # test_traced_rows has the list of these rows and the reasons
         return
     tensors = [one.data for one in leaves(args) if isinstance(one, nbgrad.Tensor)]
     torch.manual_seed(1)
@@ -131,7 +131,7 @@ def test_the_source_of_torch_needs_no_nbgrad(tmp_path: Path) -> None:
     path = tmp_path / "alone.py"
     path.write_text(trace(function, *args).source("torch"))
     code = f"import runpy, sys; runpy.run_path({str(path)!r}); assert 'nbgrad' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)  # our own Python
+    subprocess.run([sys.executable, "-c", code], check=True)  # the command is this test's own Python
 
 
 def test_a_part_of_a_rule_that_looks_at_numbers_is_imported(tmp_path: Path) -> None:

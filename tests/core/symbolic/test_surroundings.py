@@ -1,4 +1,4 @@
-"""What a compiled function finds around it: after any change of it the function gives what it gives without compile."""
+"""The surroundings of a compiled function: after any change of them it gives the same result as without compile."""
 
 import random
 from collections import UserDict, namedtuple
@@ -25,7 +25,7 @@ CASES: dict[str, Callable[[], Case]] = {}
 
 
 def case(make: Callable[[], Case]) -> Callable[[], Case]:
-    """A function, what changes something around it, and what the reason for the new trace begins with."""
+    """A case returns a function, a change of something around it, and the beginning of the reason for the new trace."""
     CASES[make.__name__] = make
     return make
 
@@ -311,7 +311,7 @@ def an_entry_of_a_mapping() -> Case:
 
 @case
 def a_list_in_a_named_tuple() -> Case:
-    pair = namedtuple("pair", "scales")([2.0])  # as users write it
+    pair = namedtuple("pair", "scales")([2.0])  # a user may write it like this
     return lambda x: x * pair.scales[0], lambda: pair.scales.__setitem__(0, 3.0), "pair[0][0] is 3.0"
 
 

@@ -30,7 +30,7 @@ def check(row: Op, sample: Sample, order: int, run: Any = None) -> Program:
 
 
 def compare(found: list[Any], expected: list[Any], most: float = 0.0) -> None:
-    """Both are the same tensors, to the bit where nothing else is said."""
+    """Both are the same tensors, bit for bit unless ``most`` allows a difference."""
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
         if hasattr(one, "_data"):

@@ -34,7 +34,7 @@ def test_a_trace_computes_nothing_and_draws_nothing() -> None:
         return nbgrad.nn.functional.dropout(x @ x, 0.5)
 
     before = torch.random.get_rng_state()
-    program = trace(function, Spec((10_000, 10_000)))  # would take seconds
+    program = trace(function, Spec((10_000, 10_000)))  # a real run would take seconds
     assert torch.equal(before, torch.random.get_rng_state())
     assert calls == [(10_000, 10_000)]
     assert [step.random for step in program.steps].count(True) == 1
@@ -203,7 +203,7 @@ def test_a_view_that_is_changed_is_not_merged_with_its_twin() -> None:
 
 def test_dropout_is_kept_and_drawn_in_order() -> None:
     def function(x: nbgrad.Tensor) -> nbgrad.Tensor:
-        nbgrad.nn.functional.dropout(x, 0.5)  # nothing reads it, and the next draw depends on it
+        nbgrad.nn.functional.dropout(x, 0.5)  # no step reads it, but the next random numbers depend on it
         return nbgrad.nn.functional.dropout(x, 0.5) + nbgrad.nn.functional.dropout(x, 0.5)
 
     torch.manual_seed(3)
@@ -220,7 +220,7 @@ def test_running_statistics_move_as_often_as_the_layer_runs() -> None:
         twin = copy.deepcopy(layer)
 
         def function(x: nbgrad.Tensor, layer: nbgrad.nn.Module = layer) -> nbgrad.Tensor:
-            layer(x * 3)  # nothing reads it, but it moves the statistics
+            layer(x * 3)  # no step reads it, but it changes the running statistics
             return layer(x) + layer(x)
 
         program: Program = trace(function, x).optimize()

@@ -43,7 +43,7 @@ class Reader(nn.Module):
 
 
 class GPT(nn.Module):
-    """A small transformer that says the next character."""
+    """A small transformer that predicts the next character."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ def batch(kind: Net, number: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def losses(make: Net, optimizer: str, how: dict[str, Any] | None) -> list[float]:
-    """The losses of a training with a schedule; ``how`` is what compile() is given."""
+    """The losses of a training with a schedule; ``how`` has the settings of compile()."""
     torch.manual_seed(0)
     net = make()
     opt = getattr(nbgrad.optim, optimizer)(

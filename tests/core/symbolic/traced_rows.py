@@ -24,7 +24,7 @@ ORDERS = (1, 2)
 
 
 def spread(row: Op) -> Iterator[Sample]:
-    """Some samples of a row; all where few look at numbers."""
+    """Some samples of a row; all samples if only a few of them depend on values."""
     every = list(samples(row))
     if row.name in WHOLE:
         yield from every
@@ -33,7 +33,7 @@ def spread(row: Op) -> Iterator[Sample]:
 
 
 def differentiated(row: Op, settings: dict[str, Any], order: int, run: Any = None) -> Callable[..., list[Any]]:
-    """The function that gives the results of a row and its gradients up to an order; ``run`` may be its twin."""
+    """A function that returns the results of a row and its gradients up to ``order``. ``run`` may be its twin."""
 
     def function(*args: Any) -> list[Any]:
         found = [one for one in leaves((run or row)(*args, **settings)) if isinstance(one, Tensor)]
@@ -54,16 +54,16 @@ def differentiated(row: Op, settings: dict[str, Any], order: int, run: Any = Non
 
 
 def closeness(row: Op) -> float:
-    """How far two runs of a row may differ: not at all, but for rows of linear algebra.
+    """The largest difference between two runs of a row: 0, except for rows of linear algebra.
 
-    The last digits of what LAPACK computes depend on where in memory the matrices lie, so that one program run twice
+    The last digits of LAPACK's results depend on the addresses of the matrices. So two runs of one program can differ.
     can differ from itself.
     """
     return 1e-9 if row.forward.__module__.startswith("nbgrad.core.ops.linalg") else 0.0
 
 
 def arguments(row: Op, sample: Sample) -> list[Any]:
-    """The arguments of a sample, with tensors of nbgrad, which require a gradient where the row has a rule for them."""
+    """The arguments of a sample as nbgrad tensors. They require a gradient if the row has a rule for them."""
     names = [*row.inputs, *[row.listed] * len(sample.args)]
     return [
         mapped(lambda one, name=name: _leaf(one, row, name), given)
@@ -84,8 +84,8 @@ class Traced:
     """What tracing has found out about a row.
 
     Attributes:
-        opaque: the functions that its steps call which look at numbers, each with the orders in which it does so; order
-            0 is the forward.
+        opaque: the functions in its steps that depend on values, each with the orders in which it occurs. Order 0 is
+            the forward.
         refused: the samples that are refused, each with the reason.
         count: how many samples were traced or refused.
         random: whether a step draws random numbers.
@@ -100,11 +100,11 @@ class Traced:
 
     @property
     def kind(self) -> str:
-        """How the row is classified: by the worst of what was found."""
+        """The class of the row: the worst that was found."""
         return "refused" if self.refused else "opaque" if self.opaque else "traced"
 
     def add(self, row: Op, program: Program, order: int) -> None:
-        """Take the steps of a program into account."""
+        """Record what the steps of a program do."""
         for step in program.steps:
             self.random |= step.random
             if step.opaque:

@@ -19,7 +19,7 @@ def net() -> nn.Module:
 
 
 def explained(method: Any, **more: Any) -> Step:
-    """The loss of the network, weighted by what that method finds important."""
+    """The loss of the network on inputs that are weighted by their attributions."""
     x = torch.randn(2, 1, 8, 8)
 
     def loss(net: Any) -> torch.Tensor:

@@ -40,7 +40,7 @@ class Filters(nn.Module):
 
 
 def filtered(function: Any) -> Step:
-    """The loss of what ``function`` makes of it."""
+    """The loss of a network whose picture ``function`` filters."""
     x = torch.rand(1, 3, 12, 12)
     return Filters(function), lambda net: net(x).square().mean()
 

@@ -12,7 +12,7 @@ package = Package("pytorch-metric-learning")
 
 
 class Learner(nn.Module):
-    """An embedding, the loss of it, and who chooses the pairs."""
+    """An embedding, its loss, and the miner that chooses pairs."""
 
     def __init__(self, loss: nn.Module, miner: Any = None) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Learner(nn.Module):
 
 
 def learned(net: nn.Module) -> Step:
-    """The loss of eight things of three kinds."""
+    """The loss of eight examples of three classes."""
     x, y = torch.randn(8, 4), torch.arange(8) % 3
     return net, lambda net: net(x, y)
 

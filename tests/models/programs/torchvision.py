@@ -12,7 +12,7 @@ package = Package("torchvision")
 
 
 def classes(net: nn.Module, size: int = 32) -> Step:
-    """A model that says what is in a picture, with the losses of its helpers, where it has some."""
+    """A classifier of pictures. The losses of its auxiliary heads are added, if it has some."""
     x, y = torch.randn(2, 3, size, size), torch.tensor([1, 3])
 
     def loss(net: Any) -> torch.Tensor:

@@ -30,7 +30,7 @@ def words(batch: int = 2, length: int = 7) -> torch.Tensor:
 
 
 def language(net: nn.Module) -> Step:
-    """A model of language with the words as its own labels."""
+    """A language model whose labels are its own input."""
     x = words()
     return net.train(), lambda net: net(input_ids=x, labels=x, use_cache=False).loss
 
@@ -49,7 +49,7 @@ def pictures(net: nn.Module, size: int = 32) -> Step:
 
 
 def model(kind: str, config: str, **settings: Any) -> PreTrainedModel:
-    """The model of that class with a configuration of that one, in plain attention unless said otherwise."""
+    """The model class ``kind`` with a configuration of the class ``config``. The default attention is the plain one."""
     made: PreTrainedConfig = getattr(transformers, config)(**settings)
     return getattr(transformers, kind)(made)
 

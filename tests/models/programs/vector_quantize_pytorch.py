@@ -12,7 +12,7 @@ package = Package("vector-quantize-pytorch")
 
 
 class Coder(nn.Module):
-    """A line before a code and one after it."""
+    """A linear layer, a quantizer, and another linear layer."""
 
     def __init__(self, code: nn.Module) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Coder(nn.Module):
 
 
 def coded(code: nn.Module) -> Step:
-    """The loss of what comes back."""
+    """The loss of the reconstruction."""
     x = torch.randn(2, 5, 6)
 
     def loss(net: Any) -> torch.Tensor:

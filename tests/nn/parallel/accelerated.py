@@ -16,7 +16,7 @@ from nbgrad.nn.parallel import DistributedDataParallel
 
 ROWS = torch.linspace(-1, 1, 192, dtype=torch.float64).sin().reshape(48, 4)
 EPOCHS, BATCH, ADDED = 3, 2, 2
-"""Each process takes batches of so many rows, and steps after so many of them."""
+"""The epochs, the rows of a batch in each process, and the batches whose gradients are added up for one step."""
 
 
 def net() -> nn.Module:

@@ -1,4 +1,4 @@
-"""What the processes of the tests of ``--ranks`` do."""
+"""The functions that the processes run in the tests of ``--ranks``."""
 
 import time
 from contextlib import redirect_stdout, suppress
@@ -17,7 +17,7 @@ from nbgrad.nn.parallel import DistributedDataParallel
 from nbgrad.widgets.describe import describe
 
 CAP = 1e-5
-"""MiB of a bucket: about 10 bytes, so that there are several."""
+"""The size of a bucket in MiB: about 10 bytes, so that there are several buckets."""
 
 
 def net(**settings: Any) -> DistributedDataParallel:
@@ -31,7 +31,7 @@ def batch(rank: int) -> torch.Tensor:
 
 
 def local_gradients(rank: int) -> dict[str, torch.Tensor]:
-    """Of one process, without averaging."""
+    """The gradients of one process alone, without averaging."""
     torch.manual_seed(0)
     alone = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
     alone(nbgrad.tensor(batch(rank))).square().mean().backward()
@@ -39,7 +39,7 @@ def local_gradients(rank: int) -> dict[str, torch.Tensor]:
 
 
 def compared(rank: int, late: int | None, settings: dict[str, Any]) -> tuple[Ranks, list[str], dict[str, Any]]:
-    """One backward in a graph of each process, of which ``late`` begins its backward later."""
+    """One backward in a graph of each process. The process ``late`` begins its backward later."""
     wrapped = net(**settings)
     with nbgrad.record(view="none", ranks=True) as graph:
         loss = wrapped(nbgrad.tensor(batch(rank))).square().mean()
@@ -58,7 +58,7 @@ def compared(rank: int, late: int | None, settings: dict[str, Any]) -> tuple[Ran
 
 
 def shown(rank: int, folder: str) -> list[str]:
-    """Both processes draw and write the same; what each of them printed, and which files it then finds."""
+    """Both processes draw and save the same graphs. Each returns its output, and the files that it then finds."""
     wrapped, found = net(), []
     for name in ("compared", "stopped", "alone"):
         out = StringIO()
@@ -115,7 +115,7 @@ def not_wrapped(rank: int) -> tuple[str, list[str]]:
 
 
 def accumulated(rank: int) -> tuple[Ranks, dict[str, torch.Tensor]]:
-    """The backward that averages sends what has added up in ``no_sync``, too."""
+    """The backward that averages also sends the gradients that were accumulated in ``no_sync``."""
     wrapped, x = net(), nbgrad.tensor(batch(rank))
     with wrapped.no_sync():
         wrapped(x).square().mean().backward()

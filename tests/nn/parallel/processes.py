@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-# Processes that have torch and nbgrad already: a fork of a process that has done nothing else.
+# Each process is forked from a server process that has imported torch and nbgrad, and has done nothing else.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["torch", "torch._dynamo", "nbgrad", __name__])  # torch imports the second late
 
 LIMIT = 60
-"""Seconds after which processes that still run have failed."""
+"""The number of seconds after which a process that still runs has failed."""
 
 TIMEOUT = 20
 """Seconds that torch waits for another process."""
@@ -46,7 +46,7 @@ def run(function: Callable[..., Any], size: int, *args: Any, address: str | None
     Args:
         function: a function of a module.
         size: how many processes.
-        args: what else it gets.
+        args: the other arguments of the function.
         address: where the processes meet; default: at a file.
     """
     with tempfile.TemporaryDirectory() as folder:

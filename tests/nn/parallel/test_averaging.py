@@ -1,4 +1,4 @@
-"""DistributedDataParallel does what torch's does, and what it says where torch's does otherwise."""
+"""DistributedDataParallel does what torch's does. Where torch's does something else, it says so."""
 
 import re
 
@@ -39,7 +39,7 @@ def test_every_backward_averages():
 
 
 def test_a_gradient_that_is_held_keeps_its_numbers():
-    """A new ``.grad`` is a part of its bucket, which gets other memory while somebody holds that ``.grad``."""
+    """A new ``.grad`` is a part of its bucket. If somebody still holds that ``.grad``, the bucket gets new memory."""
     for found in values(workers.held_gradients, 2):
         assert len(found) == 6
         assert all(found.values()), found
@@ -113,7 +113,7 @@ def test_clipping_scaling_averages_and_checkpoints():
     first, second = values(workers.tools, 2)
     assert first["norms"][1:] == second["norms"][1:]
     assert first["scales"] == second["scales"]
-    assert first["scales"][0] == 2.0**39  # the infinity of one process has halved it in both
+    assert first["scales"][0] == 2.0**39  # one process has an infinity, and the scale is halved in both
     for mine, other in zip(first["state"] + first["copy"], second["state"] + second["copy"], strict=True):
         assert torch.equal(mine, other)
 

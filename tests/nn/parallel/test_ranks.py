@@ -123,7 +123,7 @@ def test_without_a_process_group() -> None:
 
 
 class OneStore:
-    """The store of a process that is alone, with what others would have left."""
+    """The store of a process that is alone. ``texts`` is what other processes would have put there."""
 
     rank, size = 0, 2
 

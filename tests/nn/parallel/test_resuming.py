@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.once, pytest.mark.rotated(6)]
 SETTINGS = ["--standalone", "--nproc-per-node", "2", "--max-restarts", "2", "--monitor-interval", "0.1"]
 
 OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-"""Or gloo finds the addresses of the processes that have died in the store of torchrun, and asks those."""
+"""Without this, gloo finds the addresses of the dead processes in torchrun's store, and tries to connect to them."""
 
 
 def started(folder: Path, dying: int) -> tuple[str, str]:

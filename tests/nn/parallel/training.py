@@ -55,7 +55,7 @@ def mlp() -> tuple[nn.Module, Callable[..., Any], Any, Any]:
 
 
 def cnn() -> tuple[nn.Module, Callable[..., Any], Any, Any]:
-    """One with batch normalization."""
+    """A network with batch normalization."""
     net = nn.Sequential(
         nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(),
         nn.Conv2d(4, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU(),
@@ -65,7 +65,7 @@ def cnn() -> tuple[nn.Module, Callable[..., Any], Any, Any]:
 
 
 def gpt() -> tuple[nn.Module, Callable[..., Any], Any, Any]:
-    """One with a parameter under two names."""
+    """A network with one parameter under two names."""
     tokens = torch.randint(0, 11, (16, 7))
     loss = lambda out, y: nn.functional.cross_entropy(out.reshape(-1, 11), y.reshape(-1))  # noqa: E731
     return GPT(), loss, tokens[:, :-1], tokens[:, 1:]
@@ -75,7 +75,7 @@ NETWORKS = {"mlp": mlp, "cnn": cnn, "gpt": gpt}
 
 
 def parts(size: int, uneven: bool) -> list[slice]:
-    """The part of a batch of 16 that each of ``size`` processes has."""
+    """The rows that each of ``size`` processes has, of a batch of 16."""
     ends = [round(16 * (rank + 1) / size) for rank in range(size)]
     if uneven:
         ends = [max(1, end - 2) for end in ends[:-1]] + [16]
@@ -97,7 +97,7 @@ def state(net: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def alone(name: str) -> dict[str, torch.Tensor]:
-    """What one process gets from the whole batch."""
+    """The result of one process that trains with the whole batch."""
     net, loss, x, y = made(name)
     optimizer = nbgrad.optim.Adam(net.parameters(), lr=0.01)
     for _ in range(STEPS):
@@ -108,15 +108,15 @@ def alone(name: str) -> dict[str, torch.Tensor]:
 
 
 def together(rank: int, name: str, settings: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """What a process gets from its part of the batch. Settings that begin with _ are not those of the wrapper."""
+    """The result of a process with its part of the batch. Settings that begin with _ are not for the wrapper."""
     given = {key: value for key, value in settings.items() if not key.startswith("_")}
     size = torch.distributed.get_world_size()
-    net, loss, x, y = made(name, seed=rank)  # rank 0 has the values that all begin with
+    net, loss, x, y = made(name, seed=rank)  # all processes start from the values of rank 0
     net = nn.SyncBatchNorm.convert_sync_batchnorm(net)
     wrapped = DistributedDataParallel(net, **given)
     optimizer = nbgrad.optim.Adam(wrapped.parameters(), lr=0.01)
     part = parts(size, settings.get("_uneven", False))[rank]
-    pieces = settings.get("_pieces", 1)  # of which all but the last are only added up
+    pieces = settings.get("_pieces", 1)  # only the last piece averages; the others only accumulate
     for _ in range(STEPS):
         optimizer.zero_grad()
         share = (part.stop - part.start) * size / 16 / pieces  # the loss is a mean over the part

@@ -1,4 +1,4 @@
-"""What the processes of the tests do: each function gets the rank, and returns what a test looks at."""
+"""The functions that the processes run: each gets the rank, and returns what the test checks."""
 
 import copy
 import io
@@ -19,7 +19,7 @@ X = torch.linspace(-1, 1, 24, dtype=torch.float64).reshape(6, 4)
 
 
 class Branches(nn.Module):
-    """A network whose parts a call chooses."""
+    """A network that uses only the parts which its call names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Branches(nn.Module):
 
 
 class TorchBranches(torch.nn.Module):
-    """The same of torch."""
+    """The same network in torch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,11 +87,11 @@ def unused(rank: int, settings: dict[str, Any]) -> None:
 
 
 def added_up(rank: int, settings: dict[str, Any]) -> None:
-    """Gradients that add up, kept, replaced or set to zero."""
+    """Gradients that accumulate over several backwards, and are then kept, replaced or set to zero."""
     nets = pair(find_unused_parameters=True, **settings)
     for net in nets:
         step(net, X * (rank + 1), "left right")
-        step(net, X + rank, "left right")  # adds to an average
+        step(net, X + rank, "left right")  # this gradient is added to an average
         with net.no_sync():
             step(net, X - rank, "left right")
         with net.no_sync():
@@ -106,7 +106,7 @@ def added_up(rank: int, settings: dict[str, Any]) -> None:
         net.zero_grad()
         loss = net(nbgrad.tensor(X) if net is nets[0] else X, "left").sum()
         with net.no_sync():
-            loss.backward()  # its forward ran outside
+            loss.backward()  # the forward ran outside of no_sync
     check_alike(*nets)
 
 
@@ -125,7 +125,7 @@ def twice(rank: int) -> tuple[torch.Tensor, ...]:
 
 
 def held_gradients(rank: int) -> dict[str, bool]:
-    """What becomes of gradients that somebody holds when the next average is written."""
+    """What happens to gradients that somebody still holds when the next average is written."""
     net = Parallel(nn.Linear(4, 2).double(), bucket_cap_mb=1.0)
     weight, bias = net.module.weight, net.module.bias
     inputs = nbgrad.tensor(X * (rank + 1))
@@ -167,7 +167,7 @@ def held_gradients(rank: int) -> dict[str, bool]:
 
 
 def seen_by_hooks(rank: int) -> dict[str, Any]:
-    """What hooks on a parameter see, and what does not average."""
+    """What hooks on a parameter see, and backwards that do not average."""
     torch.manual_seed(0)
     net = Parallel(nn.Linear(4, 1).double())
     weight = net.module.weight
@@ -188,7 +188,7 @@ def seen_by_hooks(rank: int) -> dict[str, Any]:
 
 
 def refused(rank: int) -> list[str]:
-    """The messages of what cannot be done; one process after the other, as none of them sends anything."""
+    """The messages of calls that are refused. Processes may run one after the other: none of these calls sends."""
     found = []
     for attempt in attempts(Parallel(nn.Linear(4, 1).double()), nbgrad.tensor(X)):
         try:
@@ -203,7 +203,7 @@ def refused(rank: int) -> list[str]:
 
 
 def attempts(net: Parallel, x: Any) -> tuple[Any, ...]:
-    """Each is an error."""
+    """Calls that each raise an error."""
     return (
         lambda: net(x).square().sum().backward(create_graph=True),
         lambda: Parallel(net),
@@ -224,7 +224,7 @@ def attempts(net: Parallel, x: Any) -> tuple[Any, ...]:
 
 
 def wrapped_again(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """A module whose wrapper is gone."""
+    """A module after its wrapper is gone."""
     inner = nn.Linear(4, 1).double()
     net = Parallel(inner)
     net(nbgrad.tensor(X)).sum().backward()
@@ -233,7 +233,7 @@ def wrapped_again(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
     inner(nbgrad.tensor(X * (rank + 1))).sum().backward()
     alone = inner.weight.grad.data.clone()
     inner.zero_grad()
-    Parallel(inner)(nbgrad.tensor(X * (rank + 1))).sum().backward()  # it is gone before the backward begins
+    Parallel(inner)(nbgrad.tensor(X * (rank + 1))).sum().backward()  # the wrapper is gone before the backward begins
     return alone, inner.weight.grad.data
 
 
@@ -241,7 +241,7 @@ def wrapped_again(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def comm_hooks(rank: int) -> dict[str, float]:
-    """How far the gradients of torch's hooks are from the average."""
+    """The differences between the gradients with torch's hooks and the average."""
     far = {}
     group = torch.distributed.group.WORLD
     power = powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=2, start_powerSGD_iter=2)
@@ -282,7 +282,7 @@ def own_hook(rank: int) -> list[Any]:
     return seen
 
 
-# What else is done to parameters and gradients.
+# Other things that programs do to parameters and gradients.
 
 
 def tools(rank: int) -> dict[str, Any]:
@@ -299,7 +299,7 @@ def tools(rank: int) -> dict[str, Any]:
         with nbgrad.autocast("cpu", dtype=torch.bfloat16):
             loss = net(x).float().square().mean()
         if rank == 0 and number == 0:
-            loss = loss * float("inf")  # one process has it, and all skip the step
+            loss = loss * float("inf")  # only this process has the infinity, and all processes skip the step
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)
         found["norms"].append(float(nn.utils.clip_grad_norm_(net.parameters(), 0.5)))
@@ -321,7 +321,7 @@ def tools(rank: int) -> dict[str, Any]:
 
 
 def converted(rank: int) -> list[torch.Tensor]:
-    """A module of torch's, with torch's own optimizer, next to torch's own wrapper."""
+    """A converted torch module with torch's optimizer, compared with torch's own wrapper."""
     torch.manual_seed(rank)
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1)).double()
     other = torch.nn.parallel.DistributedDataParallel(copy.deepcopy(net))
@@ -337,7 +337,7 @@ def converted(rank: int) -> list[torch.Tensor]:
             optimizer.step()
     for mine, theirs in zip(net.state_dict().values(), other.module.state_dict().values(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
-    # Without the check: that of torch runs on no CPU.
+    # Without the check: torch's own SyncBatchNorm does not run on a CPU.
     synchronized = nbgrad.from_torch(
         torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.SyncBatchNorm(2)).double(), check=False
     )
@@ -346,7 +346,7 @@ def converted(rank: int) -> list[torch.Tensor]:
 
 
 def buffers(rank: int) -> list[Any]:
-    """The running statistics of rank 0 before a forward, or each its own."""
+    """Each process uses rank 0's running statistics in a forward, or with the setting its own."""
     found = []
     for settings in ({}, {"forward_sync_buffers": False}):
         net = Parallel(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 1)), **settings)
@@ -375,7 +375,7 @@ def sampled(rank: int) -> list[int]:
 
 
 def overlapping(rank: int) -> tuple[int, list[int]]:
-    """How many buckets there are, and how many are on their way when the gradient of each layer's output is there."""
+    """The number of buckets, and how many are on their way whenever the gradient of a layer's output is there."""
     layers = [nn.Linear(16, 16) for _ in range(6)]
     net = Parallel(nn.Sequential(*layers), bucket_cap_mb=0.001)
     on_their_way: list[int] = []
@@ -402,7 +402,7 @@ def measured(rank: int, name: str) -> tuple[list[list[float]], Any]:
 
 
 class Backwards(nn.Module):
-    """A network that calls its parts in the order in which they were not made."""
+    """A network that calls its parts in the reverse order of their creation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -431,7 +431,7 @@ def rebuilt(rank: int) -> tuple[list[Any], ...]:
 
 
 def joined(rank: int, settings: dict[str, Any], divide_by_all: bool) -> None:
-    """Four batches in rank 0, and fewer in the others, in nbgrad's wrapper and in torch's."""
+    """Four batches in rank 0 and fewer in the others: nbgrad's wrapper and torch's do the same."""
     nets = pair(find_unused_parameters=True, **settings)
     optimizers = [nbgrad.optim.SGD(nets[0].parameters(), lr=0.1), torch.optim.SGD(nets[1].parameters(), lr=0.1)]
     for net, optimizer in zip(nets, optimizers, strict=True):
@@ -445,7 +445,7 @@ def joined(rank: int, settings: dict[str, Any], divide_by_all: bool) -> None:
 
 
 def joined_with_buffers(rank: int) -> list[torch.Tensor]:
-    """A process that never has a batch, in a group whose module has buffers and several buckets."""
+    """A process that never has a batch. Its module has buffers and several buckets."""
     torch.manual_seed(rank)
     net = Parallel(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)), bucket_cap_mb=0.00001)
     optimizer = nbgrad.optim.SGD(net.parameters(), lr=0.1)
@@ -483,7 +483,7 @@ def different(rank: int, kind: str) -> None:
 
 
 def missing(rank: int, ranks: tuple[int, ...], settings: dict[str, Any]) -> None:
-    """Gradients that do not come in some processes."""
+    """Gradients that never arrive in some processes."""
     torch.manual_seed(0)
     net = Parallel(Branches(), bucket_cap_mb=0.0001, **settings)
     net.module.never.requires_grad_(True)
@@ -524,12 +524,12 @@ def failing(rank: int, how: str, where: str) -> None:
             if where == "norm":
                 place.register_forward_hook(end)
             elif where == "backward":
-                net.module[0].weight.register_hook(end)  # when the first bucket is on its way
+                net.module[0].weight.register_hook(end)  # at this time the first bucket is on its way
         net(x).square().sum().backward()
 
 
 def slow(rank: int) -> float:
-    """A process that takes longer than the others wait at once: nothing is wrong with that."""
+    """A process is slower than one wait of the others: this is no error."""
     net = Parallel(nn.Linear(4, 1).double())
     if rank == 1:
         time.sleep(1.6)

@@ -26,13 +26,13 @@ from nbgrad.core.tensor.tensor import Tensor
 
 
 def _certain(make: Make):
-    """Probabilities 0 and 1, where chance has nothing to say."""
+    """Probabilities 0 and 1, with which the result is not random."""
     yield from (Sample.of(make.integers(2, *shape).double()) for shape in SHAPES)
     yield Sample.of(make(2, 3), p=1.0)
 
 
 def _drawn(input, p=None):
-    """The result of torch's function. It has no gradient of the second form, not even 0."""
+    """The result of torch's function. Its form with ``p`` has no gradient, not even 0, so one of 0 is added."""
     return torch.bernoulli(input) if p is None else torch.bernoulli(input.detach(), p) + 0 * input
 
 
@@ -45,7 +45,7 @@ def _drawn(input, p=None):
     unvaried={"generator": "it only says where the random numbers come from, and each call moves it on"},
 )
 def bernoulli(input, *, p=None, generator=None):
-    """1 with the probabilities that input says, or all with the probability ``p``, else 0.
+    """Draws 1 with the probability in input, or with ``p`` for all elements; otherwise 0.
 
     It draws masks. No gradient flows through them: a network needs another estimate of it, such as the score function
     (Williams 1992) or gumbel_softmax.
@@ -80,7 +80,7 @@ def _without_spread(make: Make):
     unvaried={"generator": "it only says where the random numbers come from, and each call moves it on"},
 )
 def normal(mean, std=None, *, generator=None):
-    """Normal random numbers with the means and standard deviations given, of which one may be a number; default: 1.
+    """Normal random numbers with the given means and standard deviations; one may be a number. ``std`` defaults to 1.
 
     ``mean + std * torch.randn(shape)`` draws the same distribution and has a gradient (Kingma and Welling 2013,
     https://arxiv.org/abs/1312.6114).
@@ -139,7 +139,7 @@ def _fill(name, takes, says):
 
     if takes:
         parts = [Parameter(one, Parameter.POSITIONAL_OR_KEYWORD, default=usual) for one, usual in takes.items()]
-    else:  # one of torch's own names for them is a word of Python's
+    else:  # torch calls one of them ``from``, which is a keyword of Python
         parts = [Parameter("limits", Parameter.VAR_POSITIONAL)]
     tensor = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
     signature = Signature([tensor, *parts, Parameter("generator", Parameter.KEYWORD_ONLY, default=None)])
@@ -196,13 +196,14 @@ def sample_dirichlet(input, generator=None):
     """Numbers of the Dirichlet distributions with the concentrations along the last dimension."""
     if not in_function():
         return SampleDirichlet.apply(input, generator)
-    # torch's distribution draws in the forward of its own Function, where nothing is recorded: this is, for rsample().
+    # torch's distribution draws in the forward of its own Function, where nothing is recorded. For rsample() the draw
+    # has to be recorded.
     switched = no_grad() if _constant() else enable_grad()
     return switched(SampleDirichlet.apply)(input, generator)
 
 
 def _constant():
-    """Whether sample() of one of torch's distributions asks, or nothing is recorded anyway."""
+    """Whether sample() of one of torch's distributions is the caller, or nothing is recorded anyway."""
     frame: FrameType | None = _getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "sample" and frame.f_globals.get("__name__", "").startswith("torch.distributions"):

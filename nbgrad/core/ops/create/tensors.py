@@ -64,7 +64,7 @@ _LIKE = {
     "randn_like": ("", "Normal random numbers, of mean 0 and variance 1"),
     "zeros_like": ("", "A tensor of zeros"),
 }
-"""Those that make one of the shape of another."""
+"""torch's functions that make a tensor of the shape of another one: what they take, and what they give."""
 
 _NEW = {
     "new": "A tensor of a shape with whatever is in its memory, or of the numbers in a list",
@@ -80,7 +80,7 @@ _SETTINGS = ("generator", "dtype", "layout", "device", "requires_grad", "memory_
 
 
 def _signature(inputs, takes):
-    """That of a function of these inputs, of what the text says, and of torch's settings by name."""
+    """The signature of a function: ``inputs``, the arguments in the text ``takes``, and torch's settings by name."""
     parts = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in inputs]
     for text in filter(None, takes.split(", ")):
         name, _, default = text.partition("=")
@@ -147,7 +147,7 @@ def _told(called, takes, args, settings, error):
 
 
 def _maker_like(name, takes, says):
-    """The function of that name: of the shape of its first argument, and the rest like it unless told otherwise."""
+    """The function of that name. Its result is like its first argument in shape and, by default, in the rest."""
     torchs = getattr(torch, name)
 
     def make(input, *args, **settings):

@@ -14,7 +14,7 @@ _NAN, _INF = float("nan"), float("inf")
 
 
 def _with_twin(row):
-    """The row, whose in-place twin makes zeros and ones of what a tensor was: the gradient of that is 0, as torch's."""
+    """The row. Its in-place twin writes zeros and ones over a tensor: its old values get the gradient 0, as torch's."""
     twin = row.in_place.row
     twin.differentiable, twin.rules, twin.no_gradient = True, {}, row.inputs[1:]
     twin.rule(row.inputs[0], "0")(flat)
@@ -137,7 +137,7 @@ isnan = _question("isnan", "NaN", "A loss that became NaN is found so.", r"x \ne
 isinf = _question("isinf", "infinite", "Gradients that overflowed float16 are found so.", r"|x| = \infty")
 isfinite = _question("isfinite", "neither infinite nor NaN", "A loss scaler skips steps by it.", r"x \text{ is finite}")
 isposinf = _question("isposinf", "positive infinity", "It finds what overflowed upwards.", r"x = \infty")
-isneginf = _question("isneginf", "negative infinity", "It finds what a mask filled in.", r"x = -\infty")
+isneginf = _question("isneginf", "negative infinity", "It finds what a mask has set to -inf.", r"x = -\infty")
 isreal = _question("isreal", "without imaginary part", "Real numbers always are.", r"\operatorname{Im} x = 0")
 signbit = _question("signbit", "negative, -0.0 included", "It tells -0.0 from 0.0.", r"x < 0 \text{ or } x = -0")
 
@@ -308,7 +308,7 @@ gcd = _bits(
         "gcd",
         None,
         "The greatest common divisor of whole numbers",
-        "It tells at which common positions two strides meet.",
+        "Two strides have a common position only if it divides the distance of their starts.",
     ),
     *(r"\gcd(a, b)", _whole_pairs),
 )

@@ -240,7 +240,7 @@ def _(g, input):
 
 
 def real_part(x):
-    """The real part, by a row only where there is another; a real tensor as it is, as many a gradient is."""
+    """The real part of a complex tensor; a real tensor is returned as it is, without a call of the row."""
     return real(x) if x.is_complex() else x
 
 

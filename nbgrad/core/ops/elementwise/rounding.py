@@ -59,7 +59,7 @@ def _roundings(make: Make):
 
 @op(formula=r"\operatorname{round}(x)", inplace=True, samples=_roundings)
 def round(input, *, decimals=0):
-    """The nearest whole number, elementwise, the even one of two; or the nearest with so many ``decimals``.
+    """The nearest whole number, elementwise, or the nearest with ``decimals`` digits; halfway, the even one.
 
     Quantization rounds weights to the numbers that few bits can hold.
 
@@ -89,7 +89,7 @@ def _directions(make: Make):
 def sgn(input):
     """The sign of each element; for a complex number, the number of size 1 in the same direction.
 
-    It is the slope of the absolute value, to which real numbers give -1, 0 or 1.
+    It is the slope of the absolute value: -1, 0 or 1 for a real number.
 
     Shapes: output as input.
     """
@@ -102,7 +102,7 @@ def _(g, input, out):
 
 
 def across(g, input, out):
-    """The gradient of complex numbers whose direction ``out`` gets g: the part of it across that, by their size."""
+    """The gradient of complex numbers, from g for their direction ``out``: the part of g across it, by their size."""
     size = input.abs()
     return (g / size - (g / out).real * out / size).masked_fill(size == 0, 0)
 

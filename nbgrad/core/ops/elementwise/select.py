@@ -50,8 +50,8 @@ def _(g, condition):
 def either(condition, when, otherwise, *inputs):
     """``when(*inputs)`` if the condition holds, else ``otherwise(*inputs)``: for rules that have no numbers to look at.
 
-    Both are computed. Each has ones for inputs where the other one counts, so that no NaN of it, nor of its gradient,
-    gets into the result. But a gradient of 0 flows back to every input: further back it makes NaN of infinite numbers.
+    Both are computed. Where one of them does not count, its inputs are replaced by ones, so that no NaN of it or of its
+    gradient gets into the result. But a gradient of 0 flows back to every input; further back, 0 times inf makes NaN.
     """
     chosen = when(*(where(condition, one, 1.0) for one in inputs))
     other = otherwise(*(where(condition, 1.0, one) for one in inputs))
@@ -70,8 +70,8 @@ install("where", _where)
 def _halved() -> bool:
     """Whether this torch halves the gradient of fmax, fmin and clamp at a tie, and gives none at a number as a bound.
 
-    torch does so from 2.14 on; before, the input got all of it. It is asked for one of these gradients, once, in a
-    thread of its own: there nothing is switched off, as its autograd is where a rule runs, and no mode changes tensors.
+    torch does so from 2.14 on; before, the input got all of it. torch computes one such gradient, once, in its own
+    thread: there autograd is on, which is off where a rule runs, and no mode changes tensors.
     """
 
     def ask() -> bool:
@@ -187,7 +187,7 @@ def _(g, input, other):
 
 
 def _bounds(make: Make):
-    """No, one or two bounds, numbers and tensors, met exactly and the wrong way round."""
+    """No bound, one or two, as numbers and as tensors; elements exactly at a bound; and min above max."""
     for x, bound in (sample.args for sample in pairs(make)):
         yield Sample.of(x, bound - 1, bound)
     x = points(-2.0, -1.0, 0.0, 1.0, 2.0)
@@ -203,8 +203,9 @@ def clamp(input, min=None, max=None):
     """Each element moved up to ``min`` and down to ``max``, numbers or tensors; one may be None.
 
     Losses that may not run away are clamped, and so are the log variances of a variational autoencoder. Between the
-    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. At a bound
-    it goes to the input, as torch has it; from torch 2.14 on half of it for a tensor, and nothing for a number.
+    bounds the gradient goes to the input, beyond them to the bound; where min exceeds max, all of it to max. Exactly at
+    a bound it goes to the input, as in torch. From torch 2.14 on the input gets half of it if the bound is a tensor,
+    and nothing if the bound is a number.
 
     Shapes: input, min and max broadcast to the output. Raises RuntimeError without bounds, TypeError for a number and
     a tensor.
@@ -279,8 +280,8 @@ def _one_bound(make: Make):
 def clamp_min(input, min):
     """Each element moved up to ``min``, a number or a tensor that broadcasts.
 
-    It keeps a norm that is divided by away from 0. At the bound the gradient goes to the input, as torch has
-    it; from torch 2.14 on half of it where the bound is a tensor, and nothing where it is a number.
+    It keeps a norm away from 0 before a division by it. At the bound the gradient goes to the input, as in torch. From
+    torch 2.14 on the input gets half of it if the bound is a tensor, and nothing if the bound is a number.
 
     Shapes: input and min broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -301,8 +302,8 @@ def _(g, input, min):
 def clamp_max(input, max):
     """Each element moved down to ``max``, a number or a tensor that broadcasts.
 
-    Importance weights are cut off with it. At the bound the gradient goes to the input, as torch has
-    it; from torch 2.14 on half of it where the bound is a tensor, and nothing where it is a number.
+    Importance weights are cut off with it. At the bound the gradient goes to the input, as in torch. From torch 2.14 on
+    the input gets half of it if the bound is a tensor, and nothing if the bound is a number.
 
     Shapes: input and max broadcast to the output. Raises RuntimeError where they do not.
     """

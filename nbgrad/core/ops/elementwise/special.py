@@ -104,7 +104,7 @@ def ndtr(input):
     reference=torch.special.ndtri,
 )
 def ndtri(input):
-    """The number up to which the area under the standard normal curve is each element; NaN outside [0, 1].
+    """The number up to which the area under the standard normal curve equals each element; NaN outside [0, 1].
 
     It gives the quantiles of a normal distribution.
 
@@ -200,7 +200,7 @@ def _(gradient, x, eps):
 @logit_backward.rule("x", r"\bar{y} \odot g \odot \frac{2 x - 1}{x^2 (1 - x)^2}")
 def _(gradient, g, x, eps):
     inside, spread = _inside(x, eps), x * (1 - x)
-    # Each factor is 0 beyond the bounds, not the product: there another may be NaN, and 0 times that is no zero.
+    # Each factor is set to 0 beyond the bounds, not only the product: a factor may be NaN there, and 0 * NaN is NaN.
     return where(inside, gradient, 0.0) * where(inside, g, 0.0) * where(inside, (2 * x - 1) / (spread * spread), 0.0)
 
 
@@ -477,7 +477,7 @@ def i1(input):
 
 
 def _away_from_0(input):
-    """Where the input is far enough from 0 to divide by, and the input with a tiny number elsewhere."""
+    """Where the input is far enough from 0 for a division, and the input with a tiny number in the other places."""
     tiny = torch.finfo(input.dtype).eps
     far = input.abs() > tiny
     return far, where(far, input, tiny)

@@ -16,8 +16,8 @@ def canonical(index: Any) -> Any:
     """An index as rows keep it: one part, or a tuple of parts.
 
     A part is a whole number, a slice of whole numbers, None, Ellipsis, or a raw torch tensor of positions or truth
-    values with at least one dimension, or of one truth value. Tensors are copies: changed in place later, they would
-    move the gradient elsewhere.
+    values with at least one dimension, or of one truth value. Tensors are copies: if the user's tensor is changed in
+    place later, the gradient still goes to the right places.
 
     Raises:
         IndexError, TypeError, ValueError, RuntimeError: something in the index is none of these.
@@ -77,7 +77,7 @@ def _end(end: Any) -> int:
 
 
 def mask_or_positions(given: torch.Tensor) -> torch.Tensor:
-    """A copy, of truth values where it has bytes, which torch takes for those."""
+    """A copy of ``given``. Bytes become truth values, as in torch."""
     if given.dtype is not torch.uint8:
         return given.detach().clone()
     _warn("a tensor of bytes is read as a mask, which torch is going to end: write x[mask.bool()]")
@@ -96,7 +96,7 @@ def _made(sequence: Any) -> torch.Tensor:
     """The tensor of a sequence: of truth values a mask, of all other numbers positions."""
     try:
         made = torch.tensor(sequence)
-    except (TypeError, ValueError):  # torch takes one of ours in a list for a sequence
+    except (TypeError, ValueError):  # a list that holds an nbgrad tensor: torch takes it for a sequence
         sequence = numbers(sequence)
         made = torch.tensor(sequence)
     if made.dtype is torch.bool or made.dtype is torch.int64:
@@ -105,7 +105,7 @@ def _made(sequence: Any) -> torch.Tensor:
 
 
 def _is_sequence(one: Any) -> bool:
-    """Whether torch makes one tensor of it. What a number or dict of it has in brackets is no element."""
+    """Whether torch makes one tensor of it. A dict and a numpy number can be indexed too, but are no sequences."""
     return hasattr(type(one), "__getitem__") and not isinstance(one, dict | np.generic)
 
 

@@ -96,7 +96,7 @@ def _assignments(make: Make):
 
 
 def _once(index):
-    """The index without repeated places, where which of two values stays would be left to chance."""
+    """The index without repeated places: at a repeated place, either of the values might stay."""
     parts = list(index) if isinstance(index, tuple) else [index]
     for position, part in enumerate(parts):
         if isinstance(part, torch.Tensor) and part.dtype == torch.int64:
@@ -228,7 +228,7 @@ def _gathers(make: Make):
     reference=lambda x, path: path.follow(x),
 )
 def view_scatter_backward(x, *, path):
-    """The elements in the places of a view, of a tensor that need not lie in memory as the base of the view does.
+    """The elements of x in the places of a view; x may have another memory layout than the base of the view.
 
     It is the gradient of a view that was changed in place.
 
@@ -408,7 +408,7 @@ def _(g, indices):
 
 
 def _in_brackets(indices):
-    """The indices as ``x[...]`` takes them, where a single position would take its dimension away before all others."""
+    """The indices as ``x[...]`` takes them. A single position becomes a tensor of one, else it would act first."""
     several = any(part is not None and part.ndim for part in indices)
     parts = [part.reshape(1) if several and part is not None and not part.ndim else part for part in indices]
     return tuple(slice(None) if part is None else part for part in parts)

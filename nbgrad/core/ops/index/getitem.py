@@ -96,7 +96,7 @@ def _add_at(g, index, shape):
     zeros = torch.zeros(shape, dtype=g.dtype, device=g.device)
     parts = index if isinstance(index, tuple) else (index,)
     tensors = [one for one in parts if isinstance(one, torch.Tensor)]
-    # Numbers and slices first, with room for what tensors pick: a view into the zeros, as torch itself indexes.
+    # As in torch, numbers and slices come first. They give a view of the zeros, with whole dimensions for the tensors.
     room = [_room(one) for one in parts]
     view = zeros[tuple(one for some in room for one in some)]
     if not tensors:
@@ -105,7 +105,7 @@ def _add_at(g, index, shape):
     places = []
     for one, some in zip(parts, room, strict=True):
         places += _places(one, some, view.ndim - _used(parts))
-    while places[-1] is None:  # a second Ellipsis stands for dimensions that there are not
+    while places[-1] is None:  # a second Ellipsis stands for no dimensions
         places.pop()
     masks = all(one.dtype is torch.bool for one in tensors)
     torch.ops.aten.index_put_(view, places, g, not masks)  # masks pick nothing twice, which is faster
@@ -113,7 +113,7 @@ def _add_at(g, index, shape):
 
 
 def _room(one):
-    """Placeholders for a part of an index while tensors wait: a slice for each dimension that a tensor picks in."""
+    """The part of an index that is applied first: for a tensor, a full slice for each dimension in which it picks."""
     if isinstance(one, torch.Tensor):
         if one.ndim == 0 and one.dtype is torch.bool:
             return (None,)  # a single truth value picks in a new dimension of size 1

@@ -21,10 +21,10 @@ def _zero(g):
 
 
 def as_source(picked, shape):
-    """The gradient of a source of ``shape``, of which index may have used the first elements along each dimension."""
+    """The gradient of a source of ``shape``. The index may have used only its first elements along each dimension."""
     if tuple(picked.shape) == tuple(shape):
         return picked
-    if not shape:  # a number, for which an index of one place or of none is no larger
+    if not shape:  # the source is a single number, so the index has at most one place
         return picked.sum()
     if not picked.shape:
         picked = reshape(picked, shape=(1,))
@@ -337,7 +337,7 @@ def _to_input(kind, g, input, index, src, out, settings):
         slope = g
     elif reduce == "mean":
         slope = g / _counts(kind, g, index, src, dim, include_self)
-    elif reduce == "prod":  # the product of the others: that without the input's own factor
+    elif reduce == "prod":  # the product of the other factors: with 1 in place of the input's own
         factors = where(input == 0, 1.0, input)
         slope = g * kind.reduce(factors, index, src, **settings) / factors
     else:
@@ -372,7 +372,7 @@ def _ties(kind, g, input, index, src, out, dim):
 
 
 def _product_to_source(kind, g, input, index, src, out, settings):
-    """The product of the others: the whole divided by the factor, or, for the only 0 at a place, that without it."""
+    """The product of the other factors: the product divided by the factor, or without it for the only 0 at a place."""
     dim = settings["dim"]
     zero = src == 0
     none = torch.zeros(g.shape, dtype=torch.int64, device=g.device)  # whole numbers: complex ones have no order
@@ -435,8 +435,8 @@ def scatter_reduce_along(input, index, src, *, dim, reduce, include_self=True):
     """Elements of src, reduced along ``dim`` at the numbers in index: "sum", "prod", "mean", "amax" or "amin".
 
     Graph networks gather their neighbours' messages so (Xu et al. 2019, https://arxiv.org/abs/1810.00826, compare
-    sum, mean and max). With ``include_self`` the input's own element takes part, without it only where nothing
-    arrives. Elements that share an extreme share its gradient.
+    sum, mean and max). With ``include_self`` the input's own element takes part. Without it, the input's element stays
+    only where nothing arrives. Elements that share an extreme share its gradient.
 
     Shapes: all of equal rank, index no larger than src, output as input. Raises RuntimeError where an index is out of
     range; NotImplementedError where a product with several zeros at one place is differentiated twice.
@@ -501,8 +501,8 @@ def _slice_reductions(make: Make):
 def index_reduce_along(input, index, source, *, dim, reduce, include_self=True):
     """Slices of source, reduced along ``dim`` at the numbers in index: "prod", "mean", "amax" or "amin".
 
-    With ``include_self`` the input's own slice takes part, without it only where nothing arrives. Elements that share
-    an extreme share its gradient.
+    With ``include_self`` the input's own slice takes part. Without it, the input's slice stays only where nothing
+    arrives. Elements that share an extreme share its gradient.
 
     Shapes: source as input with the length of index along ``dim``, output as input. Raises RuntimeError where it is
     not; NotImplementedError where a product with several zeros at one place is differentiated twice.

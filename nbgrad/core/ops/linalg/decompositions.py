@@ -110,7 +110,7 @@ def linalg_eigvalsh(A, UPLO="L"):
 
 
 def _alone(function, A, **settings):
-    """A function of torch on what needs no gradient."""
+    """Torch's ``function`` of A, where no gradient is needed."""
     return Tensor(function(A.data, **settings)) if isinstance(A, Tensor) else function(A, **settings)
 
 
@@ -127,7 +127,7 @@ def _any_square(make: Make):
 
 
 def _with_any_phase(A, any_phase=False):
-    """Torch's function, with the part of the gradient cut off that would turn the phases of the eigenvectors."""
+    """Torch's function, without the part of the gradient that would change the phases of the eigenvectors."""
     values, vectors = _linalg.eig(A)
     if vectors.requires_grad and any_phase:
         vectors.register_hook(lambda g: g - 1j * vectors * diagonals(vectors.mH @ g).imag.unsqueeze(-2))
@@ -322,7 +322,7 @@ def _tall_and_wide(make: Make):
     reference=_linalg.qr,
 )
 def linalg_qr(A, *, mode="reduced"):
-    """Matrices with orthonormal columns, and the triangular matrices that make A of them.
+    """The QR decomposition A = Q R: Q has orthonormal columns, and R is triangular.
 
     Least squares are solved with it, and random orthogonal weights are the Q of random numbers (Saxe et al. 2014,
     https://arxiv.org/abs/1312.6120).
@@ -377,7 +377,7 @@ def _mirrored(x):
 
 
 def qr(input, some=True):
-    """Matrices with orthonormal columns, and the triangular matrices that make the input of them."""
+    """The QR decomposition of the input: Q has orthonormal columns, and R is triangular."""
     return linalg_qr(input, mode="reduced" if some else "complete")
 
 

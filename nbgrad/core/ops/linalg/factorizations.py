@@ -286,7 +286,7 @@ def linalg_lu_factor(A, *, pivot=True):
     unvaried=_ALWAYS_PIVOTS,
 )
 def linalg_lu_factor_ex(A, *, pivot=True, check_errors=False):
-    """The two triangular factors of matrices in one matrix, which rows were swapped, and 0 where there are any.
+    """The two triangular factors in one matrix, which rows were swapped, and a number: 0 where the factors exist.
 
     Shapes: (..., n, m) gives the same and (..., k) for k = min(n, m). Raises LinAlgError for a singular matrix with
     ``check_errors`` alone.

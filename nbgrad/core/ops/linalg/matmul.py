@@ -37,7 +37,7 @@ def _products(make: Make):
 
 
 def _over_batch(output, b):
-    """The one matrix ``b`` of a batch is repeated for each of it; its rule sums in the product, not after it."""
+    """The reduction for a single matrix ``b`` that is used for a whole batch. Its rule sums within the product."""
     return reduction((*output[:-2], *b), b) if len(b) == 2 and len(output) > 2 else None
 
 
@@ -48,8 +48,8 @@ def matmul(a, b):
     Nearly all the arithmetic of a network is in its matrix products. Each factor's gradient is the output's gradient
     times the other factor, transposed.
 
-    Shapes: (..., n, k) and (..., k, m) give (..., n, m); (k,) drops the dimension it lacks. Raises RuntimeError where
-    the inner sizes differ.
+    Shapes: (..., n, k) and (..., k, m) give (..., n, m); for a vector (k,) the output has no n or no m. Raises
+    RuntimeError where the inner sizes differ.
     """
     if not _scattered(a, b):
         return gemm.matmul(a, b)

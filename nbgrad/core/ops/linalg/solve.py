@@ -273,7 +273,7 @@ def _tall_and_wide(make: Make):
 
 
 def _rank_two(make: Make):
-    """Symmetric matrices with eigenvalues of 2, 1 and 0.001: which of them count is for the settings to say."""
+    """Symmetric matrices with eigenvalues of 2, 1 and 0.001. The settings decide which of them count as 0."""
     Q = _linalg.qr(make(3, 3)).Q
     return Q @ torch.tensor([2.0, 1.0, 1e-3], dtype=torch.float64).diag() @ Q.mT
 
@@ -286,10 +286,10 @@ def _pseudoinverses(make: Make):
 
 @op(formula=r"A^{+}", samples=_pseudoinverses, ranks=range(2, 6), holomorphic=False, reference=_linalg.pinv)
 def linalg_pinv(A, *, rcond=None, hermitian=False, atol=None, rtol=None):
-    """The pseudoinverse of matrices: the inverse on what they do not send to 0.
+    """The pseudoinverse of matrices: it inverts them except on the vectors that they map to 0.
 
-    Its gradient is defined while the rank stays the same. Singular values up to ``atol``, or up to the share ``rtol``
-    of the largest one, which is also called ``rcond``, count as 0; ``hermitian`` says that the matrices are.
+    Its gradient is defined while the rank stays the same. Singular values count as 0 up to ``atol``, or up to ``rtol``
+    (also called ``rcond``) times the largest one. ``hermitian`` says that the matrices are Hermitian.
 
     Shapes: (..., n, m) gives (..., m, n). Raises RuntimeError for fewer than two dimensions.
     """

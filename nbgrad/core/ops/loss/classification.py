@@ -59,7 +59,7 @@ def _(g, input, target, weight, total_weight, ignore_index, reduction):
 
 
 def _nll(input, target, weight, ignore_index, reduction):
-    """The loss and the sum of the weights that count; torch's kernels know two and four dimensions."""
+    """The loss and the sum of the weights that count. torch's kernels take inputs of 1, 2 or 4 dimensions."""
     if input.ndim < 3:
         return aten.nll_loss_forward(input, target, weight, code(reduction), ignore_index)
     if input.ndim == 4:
@@ -71,13 +71,13 @@ def _nll(input, target, weight, ignore_index, reduction):
 
 
 def _flat(input, target):
-    """Scores of (N, C, d1, ...) as (N, C, 1, d), and what belongs to them."""
+    """Scores (N, C, d1, ...) as (N, C, 1, d), and targets (N, d1, ...) as (N, 1, d)."""
     places = prod(target.shape[1:])
     return input.reshape(*input.shape[:2], 1, places), target.reshape(len(target), 1, places)
 
 
 def _kept(forward, samples, **defaults):
-    """The samples of a loss, with gradients and what its forward keeps; the sum of the weights only where it counts."""
+    """The samples of a loss, with gradients and what its forward keeps; for "none" without the sum of the weights."""
 
     def more(make: Make):
         for args, settings in samples(make):

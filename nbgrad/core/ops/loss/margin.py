@@ -131,7 +131,7 @@ def _multi_margin(input, target, weight=None, p=1, margin=1.0, reduction="mean")
     reference=_multi_margin,
 )
 def multi_margin_loss(input, target, weight=None, *, p=1, margin=1.0, reduction="mean"):
-    """How far the score of the right class falls short of leading each other one by ``margin``.
+    """How far the score of the right class is below the score of each other class plus ``margin``.
 
     The loss of support vector machines with several classes (Crammer and Singer 2001).
 
@@ -283,7 +283,7 @@ def _multilabel_margin_by_torch(g, input, target, is_target, reduction):
     reference=_multilabel_margin_by_torch,
 )
 def multilabel_margin_loss_backward(g, input, target, is_target, *, reduction):
-    """The gradient of multilabel_margin_loss for its input, which moves in steps: it has no gradient itself but for g.
+    """The gradient of multilabel_margin_loss for its input. It is constant in pieces, so only g gets a gradient of it.
 
     Shapes: g () or (N,) with ``reduction="none"``, is_target as input, the others as in multilabel_margin_loss; output
     as input.

@@ -37,7 +37,7 @@ def reduced(loss, reduction):
 
 
 def for_g(backward, gradient, *inputs, reduction, **settings):
-    """The gradient for g of the row ``backward``, the gradient of a loss: it is g times what does not depend on g."""
+    """The gradient for g of ``backward``, the row of a loss's gradient, which is linear in g."""
     if reduction == "none":
         return backward(gradient, *inputs, reduction=reduction, **settings)
     one = torch.ones((), dtype=gradient.dtype, device=gradient.device)

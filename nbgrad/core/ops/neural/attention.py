@@ -53,7 +53,7 @@ def attend_backward(g, query, key, value, mask, out, logsumexp, is_causal, scale
 
 
 def _place(query, backend):
-    """Where to look: without a backend it is the fused kernel on the CPU and the products elsewhere."""
+    """The backend to use: if none is given, the fused kernel on the CPU and the products elsewhere."""
     device = query.device.type
     if backend is None:
         backend = FLASH if device == "cpu" else MATH
@@ -306,7 +306,7 @@ def _turned(matrix):
 
 def _weights(query, key, attn_mask, is_causal, scale):
     """How much each query takes of each value; all 0 where every key is masked."""
-    root = math.sqrt(abs(scale))  # half of the scale on either side, which overflows later, as in torch
+    root = math.sqrt(abs(scale))  # on each factor, so that the product overflows later, as in torch
     scores = (query * root) @ _turned(key * math.copysign(root, scale))
     if is_causal:
         attn_mask = causal(query, key)
@@ -325,9 +325,9 @@ def scaled_dot_product_attention(
 
     Transformers are built of it (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762). A mask is True where a key may
     be seen, or is added to the scores; ``is_causal`` lets no query see a later key. With ``enable_gqa`` several heads
-    of the query share a head of key and value. Where torch's choice is a fused kernel, the row flash_attention runs,
-    else the products one by one: with ``enable_gqa``, for a mask that needs a gradient, and on a GPU with dropout or
-    for heads of no multiple of 8.
+    of the query share a head of key and value. If torch would choose a fused kernel, the row flash_attention runs.
+    Else the products run one by one. They always do so with ``enable_gqa``, for a mask that needs a gradient, and on a
+    GPU with dropout or if the size of a head is no multiple of 8.
 
     Shapes: query (..., L, E), key (..., S, E), value (..., S, Ev), attn_mask broadcasts to (..., L, S); output
     (..., L, Ev). Raises RuntimeError for a mask together with ``is_causal``, and where key and value differ in S.

@@ -149,7 +149,7 @@ _ROWS = {
 
 
 def _gradients(make: Make):
-    """Some of what the rules of the rows ask for; a mask that leaves input or weight out would leave one unused."""
+    """Some calls that the rules of the rows make. The masks ask for input and weight: else one of these is not used."""
     for (transposed, _), row in _ROWS.items():
         for sample in list(row.samples(make))[1:5]:
             x, w = sample.args[:2]
@@ -336,7 +336,7 @@ def _columns(input, *, kernel_size, dilation=1, padding=0, stride=1):
 def img_to_col(input, *, kernel_size, dilation=1, padding=0, stride=1):
     """The windows that a kernel sees, each as a column: with the kernel as a row, a convolution is their product.
 
-    Libraries computed convolutions so for long. A number in several windows gets the gradients of all of them. One
+    Libraries used to compute convolutions so. A number in several windows gets the gradients of all of them. One
     number for ``kernel_size`` means a square, as in torch's unfold; a tuple has one for each dimension, up to three.
 
     Shapes: input (N, C, ...) or (C, ...), output (N, C * kernel, windows) or without N. Raises RuntimeError where no
@@ -389,7 +389,7 @@ def _images_of(input, *, output_size, kernel_size, dilation=1, padding=0, stride
     reference=_images_of,
 )
 def col_to_img(input, *, output_size, kernel_size, dilation=1, padding=0, stride=1):
-    """The image whose numbers are the sums of what the columns say for them: the gradient of img_to_col.
+    """The image in which each number is the sum of its copies in the columns: the gradient of img_to_col.
 
     Patches that a network made become an image with it; where windows overlap they add up.
 

@@ -97,8 +97,8 @@ def _all_differences(x1, x2, p=2.0, compute_mode=_IF_LARGE):
 def cdist(x1, x2, *, p=2.0, compute_mode=_IF_LARGE):
     """The p-norm of the difference of every vector of x1 from every vector of x2.
 
-    Nearest neighbours and kernels start with it. ``compute_mode`` says whether Euclidean distances are made of
-    products, which is fast and less exact where vectors are close: always, never, or where there are more than 25.
+    Nearest neighbours and kernels start with it. ``compute_mode`` says when Euclidean distances are computed from
+    matrix products: always, never, or for more than 25 vectors. This is fast, but less exact where vectors are close.
 
     Shapes: x1 (..., P, D) and x2 (..., R, D), output (..., P, R). Raises ValueError for another ``compute_mode`` than
     torch's.
@@ -150,7 +150,7 @@ def _first_gradient_in_small_steps(g, x1, x2, distances, p):
     reference=_first_gradient_in_small_steps,
 )
 def cdist_backward(g, x1, x2, distances, *, p):
-    """The gradient of cdist with regard to x1, before what x1 was stretched over is added up; that for x2 is alike.
+    """The gradient of cdist with regard to x1, not yet summed over broadcast dimensions; the one for x2 is alike.
 
     Shapes: g and distances (..., P, R), x1 (..., P, D), x2 (..., R, D), output (..., P, D).
     """

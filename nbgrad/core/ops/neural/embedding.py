@@ -23,7 +23,7 @@ def _lookups(make: Make):
 
 
 def _by_torch(input, weight, *, padding_idx=-1, scale_grad_by_freq=False):
-    """The same by an index: torch cannot differentiate its own kernel twice where there are no numbers."""
+    """The same by indexing: torch cannot differentiate its own kernel twice if input is empty."""
     if scale_grad_by_freq:
         return torch.embedding(weight, input, padding_idx, scale_grad_by_freq)
     return torch.where((input == padding_idx).unsqueeze(-1), weight.detach()[input], weight[input])
@@ -41,8 +41,8 @@ def _by_torch(input, weight, *, padding_idx=-1, scale_grad_by_freq=False):
 def embedding_row(input, weight, *, padding_idx=-1, scale_grad_by_freq=False):
     """The rows of a weight at the numbers given: a vector for each word.
 
-    Words become vectors that are learned with the rest (Bengio et al. 2003). A row gets the gradients of all places
-    where it was looked up, the row ``padding_idx`` none; with ``scale_grad_by_freq`` their mean.
+    Words become vectors that are learned with the rest (Bengio et al. 2003). A row gets the sum of the gradients of
+    all places where it was looked up, or their mean with ``scale_grad_by_freq``; the row ``padding_idx`` gets none.
 
     Shapes: input (...) of whole numbers, weight (V, D), output (..., D). Raises IndexError for a number beyond V.
     """
@@ -90,8 +90,8 @@ def embedding_backward(g, input, *, num_weights, padding_idx=-1, scale_grad_by_f
 
 @embedding_backward.rule("g", r"\bar{y}_i")
 def _(gradient, input, padding_idx):
-    # By the frequency the weight's own gradient is divided, and once: what reaches the weight through g is divided when
-    # it gets there. So the Hessian of the weight is divided once, as torch has it.
+    # Only the weight's own gradient is divided by the frequency. What reaches the weight through g is divided when it
+    # gets there. So the Hessian of the weight is divided once, as in torch.
     found = embedding_row(input, gradient)
     return found if padding_idx < 0 else where((input == padding_idx).unsqueeze(-1), 0.0, found)
 
@@ -217,7 +217,7 @@ def _(
 
 
 def _bag_gradients(make: Make):
-    """Weighted sums, whose kernels take no note of the indices of a maximum; means and maxima of bags with numbers."""
+    """Weighted sums, whose kernels ignore the indices of a maximum; means and maxima of bags that are not empty."""
     for numbers, offsets in (([1, 0, 1, 3, 2], [0, 2, 2]), ([1, 0], [0, 1])):
         input, begins = torch.tensor(numbers), torch.tensor(offsets)
         weight, weights = make(4, 2), make(len(numbers))

@@ -484,9 +484,9 @@ def _product(taps, slopes, *dims):
 
 
 def _bilinear(x, size, padding, align):
-    """How a coordinate of the grid is read along its dimension: how it moves the place, and the two taps around it.
+    """The slope of the place for a coordinate of the grid along one dimension, and the two taps around the place.
 
-    A tap is a place, whether it is inside, and its weight with the first and the second derivative of that.
+    A tap consists of a place, whether it is inside, and its weight with the first and second derivative of the weight.
     """
     raw = raw_of(x)
     place, slope = _unnormalized(raw, size, align)
@@ -498,7 +498,7 @@ def _bilinear(x, size, padding, align):
 
 
 def _bicubic(x, size, padding, align):
-    """The same with the four taps of a cubic convolution; here each tap is bounded by itself, not the place."""
+    """The same with the four taps of a cubic convolution. Here each tap is brought inside, not the place."""
     raw = raw_of(x)
     place, slope = _unnormalized(raw, size, align)
     low = place.floor()
@@ -533,7 +533,7 @@ def _unnormalized(raw, size, align):
 
 
 def _bounded(place, slope, size, padding, align):
-    """Places outside brought inside, as ``padding`` says, and how they move then."""
+    """Places outside brought inside, as ``padding`` says, and their new slopes."""
     if padding == _PADDINGS["zeros"]:
         return place, slope
     if padding == _PADDINGS["reflection"]:

@@ -25,7 +25,7 @@ _FORMULAS = {
 
 
 def second_order(given, g, x, weight, dims, eps, centred=True):
-    """The gradients of g, x and weight from those of the three results of a normalization's backward.
+    """The gradients for g, x and weight, from those of the three results of a normalization's backward.
 
     With B(p) = (p - mean(p) - x̂ mean(p x̂)) / σ, which is the gradient of x̂ = (x - μ) / σ, these results are B(w g),
     the sum of g x̂ and the sum of g. μ and σ are computed again from x, so that the results here can be differentiated
@@ -409,7 +409,7 @@ def rms_norm_row(input, weight=None, *, normalized_shape, eps=None):
     """Brings the last dimensions of each sample to root mean square 1, then stretches them.
 
     A layer_norm without the mean, which is cheaper and does as well; language models use it (Zhang and Sennrich 2019,
-    https://arxiv.org/abs/1910.07467). ``eps`` is by default the smallest step of the element type from 1.
+    https://arxiv.org/abs/1910.07467). ``eps`` defaults to ``torch.finfo(dtype).eps``.
 
     Shapes: input ends in ``normalized_shape``, weight has that shape; output as input. Raises RuntimeError where it
     does not.
@@ -512,8 +512,8 @@ def batch_norm_row(
 ):
     """Brings each channel to mean 0 and variance 1, by the statistics of the batch or the running ones.
 
-    In training each sample's gradient depends on the whole batch, and the running statistics, which evaluation uses,
-    move towards those of the batch by ``momentum``, in place; the variance there is that of a sample, with n - 1. It
+    In training each sample's gradient depends on the whole batch. The running statistics, which evaluation uses, move
+    towards those of the batch by ``momentum``, in place. The running variance has the divisor n - 1. This normalization
     let convolutional networks become deep (Ioffe and Szegedy 2015, https://arxiv.org/abs/1502.03167).
 
     Shapes: input (N, C, ...), everything else (C,); output as input.

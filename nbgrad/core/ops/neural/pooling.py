@@ -28,7 +28,7 @@ def windows(rank):
 
 
 def _chosen(make: Make):
-    """Indices into a plane, as the rows of the maximum give them; one that occurs twice, as windows overlap."""
+    """Indices into a plane, as the rows of the maximum give them. One occurs twice, as with overlapping windows."""
     for rank in (1, 2, 3):
         for shape in windows(rank):
             size = 4 * 3 ** (rank > 1) * 4 ** (rank > 2)
@@ -459,7 +459,7 @@ def _adaptive(rank, what):
     @row.rule("input", _SHARED)
     def _(g, input_path, input_shape):
         if all(places == 1 for places in g.shape[-rank:]):
-            input_path = None  # the mean of all is none of windows to torch either
+            input_path = None  # one window: torch computes it as a plain mean, too
         return adaptive_avg_pool_backward(g, input_path, size=tuple(input_shape[-rank:]))
 
     return row

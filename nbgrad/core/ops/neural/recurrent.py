@@ -40,12 +40,12 @@ OF_BIASES: dict[str, Sums] = {"b_ih": for_gates, "b_hh": for_gates}
 
 
 def own(state):
-    """A state that autocast leaves in its element type, as torch does on a CPU: only products with it are cast."""
+    """A state whose element type autocast leaves as it is, as torch does on a CPU: only its products are cast."""
     return state.detach() if state.device.type == "cpu" else state
 
 
 def alike(x, other):
-    """In the element type of ``other``: under autocast a state may have another than the gates."""
+    """``x`` in the element type of ``other``: under autocast that of a state and of the gates may differ."""
     return x if x.dtype is other.dtype else x.to(dtype=other.dtype)
 
 
@@ -89,7 +89,7 @@ def _products(made, weights, needed):
 
 
 def _summed(input, hx, w_ih, w_hh, b_ih, b_hh):
-    """The gates before their activations, of inputs and of states, as recorded ops."""
+    """The parts of the gates that come from inputs and from states, before activations, as recorded ops."""
     x, h = input @ w_ih.transpose(0, 1), alike(hx, w_hh) @ w_hh.transpose(0, 1)
     return (x if b_ih is None else x + b_ih), (h if b_hh is None else h + b_hh)
 
@@ -211,7 +211,7 @@ def _(g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, gates, shown):
 
 
 def gru_ahead(gates, hidden, hx):
-    """Output and what the reset gate is multiplied with; the gates, summed of the input alone, are made in place."""
+    """The output, and the factor of the reset gate. ``gates`` has the part from the input, and is changed in place."""
     size = hx.shape[1]
     gates[:, : 2 * size].add_(hidden[:, : 2 * size]).sigmoid_()
     r, z, n = gates.chunk(3, 1)
@@ -228,7 +228,7 @@ def gru_again(input, hx, *given):
 
 
 def gru_back(of_h, gates, shown, hx):
-    """The gradients of what inputs and state gave the gates, and what the state gets past them."""
+    """The gradients of the parts of the gates from input and state, and the gradient of the state past the gates."""
     r, z, n = gates
     kept = of_h * z.conj()
     of_n = tanh_backward(alike(of_h - kept, n), n)

@@ -125,10 +125,10 @@ def _one(layer, x, first, weights, reverse):
 
 
 def _over_runs(layer, runs, data, first, weights, reverse):
-    """One layer in one direction over packed sequences: run by run of steps at which as many sequences are left.
+    """One layer in one direction over packed sequences, in runs of steps with the same number of sequences.
 
-    ``runs`` has the number of sequences and of steps of each. Forwards, sequences end, and keep the state that they
-    had; backwards, they begin, with the state that they are given.
+    ``runs`` has the number of sequences and the number of steps of each run. Forwards, sequences end at the end of a
+    run and keep their last state. In reverse, they begin there, with their given first state.
     """
     parts = split(data, split_size_or_sections=tuple(size * steps for size, steps in runs))
     inputs = [part.reshape(steps, size, -1) for part, (size, steps) in zip(parts, runs, strict=True)]

@@ -129,7 +129,7 @@ install("diff", diff)
 
 
 def gradient(input, *, spacing=None, dim=None, edge_order=1):
-    """The slope along each of ``dim``, by differences of the neighbours on both sides, at the ends of one side.
+    """The slope along each of ``dim``, by differences of the neighbours on both sides, or on one side at the ends.
 
     Physics-informed losses compare the slopes of a field with the prediction of a model.
 

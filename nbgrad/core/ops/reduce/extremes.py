@@ -208,7 +208,7 @@ nanmedian_along = _along(
     r"\operatorname{median}_i x_i \text{ without NaN}",
     """The medians along ``dim`` of the elements that are not NaN, and their indices, as ``(values, indices)``.
 
-    The gradient goes to the one element that it is.""",
+    The gradient goes to the median element alone.""",
 )
 
 

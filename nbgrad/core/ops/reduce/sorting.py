@@ -136,7 +136,7 @@ def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=
     """The index along the last dimension at which each number keeps the sequence sorted; it has no gradient.
 
     It draws from a distribution by its cumulative sum. With ``right`` or ``side="right"`` the index is after equal
-    numbers, else before them. ``sorter`` are indices that sort a sequence that is not.
+    numbers, else before them. ``sorter`` holds the indices that sort an unsorted sequence.
 
     Shapes: output as input, whose leading dimensions are those of the sequence, unless that has one dimension. Raises
     RuntimeError where they differ.
@@ -201,7 +201,7 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
 
 
 def _wrapped(input, result):
-    """A raw result as what came in: ``Tensor`` for one."""
+    """A raw result, as a ``Tensor`` if the input is one."""
     if not isinstance(input, Tensor):
         return result
     return tuple(map(Tensor, result)) if isinstance(result, tuple) else Tensor(result)
@@ -249,7 +249,7 @@ class Unique(Function):
 
 
 def _found(input, results):
-    """The results of ``unique``, of which the values depend on the input."""
+    """The results of ``unique``; the values, and only these, depend on the input."""
     if not isinstance(input, Tensor) or not input.requires_grad or not is_grad_enabled():
         return _wrapped(input, results)
     values, *others = results if isinstance(results, tuple) else (results,)
@@ -268,7 +268,7 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
 
 
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
-    """The elements, or the slices along ``dim``, each once where it follows itself; with the settings of ``unique``."""
+    """The elements, or the slices along ``dim``, with equal neighbours merged; with the settings of ``unique``."""
     raw = input.data if isinstance(input, Tensor) else input
     settings = {"return_inverse": return_inverse, "return_counts": return_counts, "dim": dim}
     return _found(input, torch.unique_consecutive(raw, **settings))

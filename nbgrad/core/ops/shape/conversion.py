@@ -20,7 +20,7 @@ def _moves(make: Make):
 
 @op(formula=r"x", samples=_moves, reference=torch.Tensor.to, view=True)
 def to(x, *, device=None, dtype=None, non_blocking=False):
-    """The tensor on another device or with another element type; the gradient comes back to where x is, as it is.
+    """The tensor on another device or with another element type; the gradient goes back to the device of x.
 
     A part of a model may so run in another precision or on another device, in one graph.
 
@@ -52,7 +52,7 @@ def _move(
         RuntimeError: a CUDA device where there is none.
     """
     if args and isinstance(args[0], bool):
-        args = (torch.bool, *args[1:])  # as torch, which takes a truth value first for its element type
+        args = (torch.bool, *args[1:])  # as in torch: a bool in first place is the element type bool
     switches = [arg for arg in args if isinstance(arg, bool)]
     non_blocking = switches[0] if switches else non_blocking
     copy = switches[1] if len(switches) > 1 else copy

@@ -123,12 +123,12 @@ def as_strided(input, size, stride, storage_offset=None):
     seen = _seen(input, size, stride, storage_offset)
     view = _as_strided(input, **seen)
     if isinstance(view, Tensor) and isinstance(view._alias, View) and not _within(**seen):
-        view._alias.recorded = False  # a change of it, or of the base, would lose the gradient of what only it sees
+        view._alias.recorded = False  # a change in place would lose the gradient of further elements
     return view
 
 
 def _within(size, stride, storage_offset, geometry):
-    """Whether a tensor so seen has no element that the one it was made of has not."""
+    """Whether all elements of the view are also elements of the tensor that it was made from."""
     lowest = min(storage_offset, geometry[2])
     with torch._C.DisableTorchFunction():  # it is no part of what the user computes
         places = torch.arange(max(_reach(size, stride, storage_offset), _reach(*geometry)) - lowest)
@@ -203,7 +203,7 @@ def _(g, seen, geometry):
 def _pasted(make: Make):
     for sample in _strided(make):
         kind = sample.settings
-        if 0 not in kind["stride"]:  # where elements share a place, which of them it gets is not said
+        if 0 not in kind["stride"]:  # else elements share a place, and any of them may be written there
             yield Sample.of(sample.args[0], make(*kind["size"]), **kind)
 
 

@@ -137,7 +137,7 @@ def expand(x, *, size):
 
 @expand.rule("x", r"\sum \bar{y} \text{ over the stretched dimensions}", kernel=identity)
 def _(g):
-    return g  # the engine sums it down, and says over what
+    return g  # the engine sums the gradient, and notes over which dimensions
 
 
 def _contractions(make: Make):
@@ -311,7 +311,7 @@ for _function in (contiguous, flatten, unflatten, ravel, view_as, reshape_as, ex
 
 
 def turned(x, twin, settings):
-    """The tensor after such a twin. What shares its memory with others sees it otherwise: no value has changed."""
+    """The tensor after such a twin. If it shares memory, only its own shape changes: no value of the others does."""
     alias = x._alias
     shared = isinstance(alias, View) or (alias is not None and alias.all())
     return twin.turn(x, settings) if shared else twin(x, **settings)

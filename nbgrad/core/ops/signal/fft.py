@@ -61,10 +61,11 @@ def _c2r(x, *, dim, last_dim_size, divisor="none"):
 def fft_c2c(input, *, dim, divisor="none", forward=True):
     """The Fourier transform along ``dim``, or its inverse: how much of each frequency a signal has.
 
-    A convolution is a product of frequencies, so long ones are computed so. Its matrix is unitary up to a factor, and
-    the gradient is the transform back.
+    A convolution is a product in frequencies: long convolutions are computed with it. The matrix of the transform is
+    unitary up to a factor, so the gradient is the transform back.
 
-    Shapes: output as input. ``divisor`` says what it is divided by: "none", the "root" of the "count" of places.
+    Shapes: output as input. ``divisor`` says what it is divided by: "none", "count" (the number of places) or "root"
+    (its square root).
     """
     return _c2c(input, dim=dim, divisor=divisor, forward=forward)
 

@@ -156,7 +156,7 @@ def raw_tensors(examples: Sequence[Any]) -> list[torch.Tensor]:
 
 
 def drawn(listing: Listing, seed: int) -> list[torch.Tensor]:
-    """Inputs to compare on. Integers may be positions: 0 and 1 are the ones that most often are some."""
+    """Inputs to compare on. Integers may be positions: so they are 0 or 1, which are valid most often."""
     source = torch.Generator().manual_seed(seed)
 
     def draw(value: Value) -> torch.Tensor:

@@ -148,8 +148,8 @@ def _run(form: Lowered, inputs: list[torch.Tensor], seed: int) -> list[torch.Ten
 def _compare_one(what: str, found: torch.Tensor, wanted: torch.Tensor, loose: float) -> None:
     """Compare a result, which may be off by ``loose`` beside the rounding of its largest number.
 
-    This is what a change of the last digits of the inputs changes in it. A gradient that is zero but for rounding
-    consists of nothing else.
+    ``loose`` is how much the result changes when the last digits of the inputs change. If a gradient is zero but for
+    rounding, all of it is such a change.
     """
     if wanted.is_floating_point() and not bool(wanted.isfinite().all()):
         raise ValueError(

@@ -78,7 +78,7 @@ class Model:
         """The whole model.
 
         Raises:
-            RuntimeError: it does not hang together.
+            onnx.checker.ValidationError: the model is not valid.
         """
         import onnx
         from onnx import helper
@@ -97,7 +97,7 @@ class Model:
         made = []
         for _ in range(outputs):
             self._count += 1
-            made.append(f"value.{self._count}")  # with a dot no name of the program is like it
+            made.append(f"value.{self._count}")  # names of the program have no dot
         self._nodes.append(helper.make_node(kind, list(inputs), made, **attributes))
         return made[0] if outputs == 1 else made
 

@@ -60,7 +60,7 @@ class _NestText:
         self.used = {one for step in nest.steps for one in step.arguments}
 
     def _phases(self) -> list[_Phase]:
-        """A number a row ends an inner loop where a step reads what the loop adds up."""
+        """An inner loop ends before a step of one number a row, and before one that reads what the loop adds up."""
         phases, pending = [_Phase()], set[int]()
         for step in self.nest.steps:
             by_row = step.to is not None and self.registers[step.to].kind is RegisterKind.ROW

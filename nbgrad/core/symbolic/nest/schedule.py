@@ -1,9 +1,10 @@
 """Arranges a kernel in loop nests: the steps computed together, block by block, and the place of every number.
 
 A nest has one iteration space, cut into rows and columns. Its steps run one after the other over a block of rows and
-columns that fits the first cache, then over the next block. A number is *full* (one for each element of the block), one
-a *row*, one a *column*, or a *scalar*. A reduction over the columns of a row gives a number a row, which later steps of
-the same nest can use: softmax and the norms are one nest. What any other reduction gives is there after the nest.
+columns that fits the first cache, then over the next block. A value has one number for each element of the
+block (*full*), one a *row*, one a *column*, or a single one (*scalar*). A reduction over the columns of a row gives a
+number a row, which later steps of the same nest can use: softmax and the norms are one nest. The result of any other
+reduction is there after the nest.
 
 Sums are taken in float32 in sixteen partial sums of up to ``PIECE`` numbers, and above that in float64. The order of
 additions is part of the schedule, so that every engine gives the same bits.
@@ -24,7 +25,7 @@ LONGEST_ROW = 4096
 """A row of more numbers is not reduced and used again in one nest: the block would not fit the cache."""
 
 CACHE = 6144
-"""So many numbers may the values of a block have together: three quarters of a first cache of 32 KiB."""
+"""The most numbers that the values of a block have together: three quarters of a first cache of 32 KiB."""
 
 SMALLEST, LARGEST = 512, 1024
 """The limits of a block: below, the steps cost more than the arithmetic; above, nothing is gained."""
@@ -431,7 +432,7 @@ class _Scheduler:
         return self._between(_rounded(len(self.values)))
 
     def _between(self, at: int) -> int:
-        """Give a place behind ``at`` to what one nest leaves for another; after the last that reads it it is free."""
+        """Give a place behind ``at`` to what one nest leaves for another. It is free after its last reader."""
         used = (
             (view, number) for number, plan in enumerate(self.plans) for task in plan.tasks for view in task.views()
         )

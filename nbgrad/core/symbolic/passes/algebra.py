@@ -1,4 +1,4 @@
-"""Algebra: steps whose result an earlier value is already, and shorter ways to the same result."""
+"""Algebra: leave out steps whose result an earlier value has, and find shorter ways to the same result."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -108,7 +108,7 @@ class _Algebra:
         self._views.setdefault((value.storage, form_of(value)), value)
 
     def _value_of(self, step: ProgramStep) -> Value | None:
-        """The earlier value that the result of a step is."""
+        """The earlier value that is equal to the result of a step; None if there is none."""
         result = step.result
         if not isinstance(result, Value) or step.writes or step.random:
             return None

@@ -25,7 +25,7 @@ from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, note, s
 _EXPANDS = frozenset(("expand", "expand_as", "broadcast_to"))
 
 CACHED = 1 << 16
-"""Up to how many bytes a sum of an addition costs less than two sums: the addition stays in the cache."""
+"""Up to this many bytes, an addition and one sum cost less than two sums: the added numbers stay in the cache."""
 
 
 def sink_broadcasts(listing: L) -> Passed[L]:

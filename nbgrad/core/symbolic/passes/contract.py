@@ -17,7 +17,7 @@ def contract_products(listing: L) -> Passed[L]:
     """``c + x * y`` and ``c - x * y`` as one ``addcmul``, where the sum alone reads the product.
 
     ``x * y - c`` as well, where several steps subtract the same ``c``. The last digits change: the product is not
-    rounded on its own, or in another order.
+    rounded on its own, or it is rounded in another order.
     """
     return _Contraction(listing).passed()
 
