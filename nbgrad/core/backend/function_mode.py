@@ -65,24 +65,38 @@ def take_off() -> bool:
     return found
 
 
-def mute(overridden: bool = False) -> Any:
-    """Switch all modes off in this thread, also the user's, and what subclasses of torch's Tensor override.
+def is_heard(overridden: bool = False) -> bool:
+    """Whether a mode, or a subclass of torch's Tensor, would see it if the recorder looks at a tensor.
 
     Args:
         overridden: whether there may be tensors of such a subclass.
+    """
+    return overridden or _length() > 0
+
+
+def silence(heard: bool) -> Any:
+    """Switch all modes off in this thread, also the user's, and what subclasses of torch's Tensor override.
+
+    Args:
+        heard: the answer of ``is_heard``.
 
     Returns:
-        What ``unmute`` takes; None if nothing was switched: there is no mode, and no such tensor.
+        What ``unmute`` takes; None if nothing was switched.
     """
-    if not overridden and not _length():
+    if not heard:
         return None
     guard = _Guard()
     guard.__enter__()
     return guard
 
 
+def mute(overridden: bool = False) -> Any:
+    """Do what ``silence`` does, if anything would see the recorder's look; ``overridden`` is that of ``is_heard``."""
+    return silence(is_heard(overridden))
+
+
 def unmute(guard: Any) -> None:
-    """Switch the modes on again, after ``mute`` returned ``guard``."""
+    """Switch the modes on again, after ``silence`` or ``mute`` returned ``guard``."""
     if guard is not None:
         guard.__exit__(None, None, None)
 

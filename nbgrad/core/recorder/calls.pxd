@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.backend.function_mode cimport mute, unmute
+from nbgrad.core.backend.function_mode cimport is_heard, silence, unmute
 from nbgrad.core.engine.node cimport Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer cimport Observer, torch_followers
 from nbgrad.core.engine.state cimport State
@@ -15,7 +15,7 @@ cdef int _INNER
 cdef int _CUT
 
 cdef class TorchCalls:
-    @cython.locals(table=dict, known=Called, state=State, kind=int, told=bint, overridden=bint)
+    @cython.locals(table=dict, known=Called, state=State, kind=int, told=bint, overridden=bint, heard=bint)
     cdef object _run(self, object function, object types, tuple args, object kwargs)
     cpdef object _again(self, object function, tuple args, object kwargs)
 
@@ -25,9 +25,9 @@ cdef object _left_out(Called known, tuple args, object kwargs, object result, St
 cdef object _unrecorded(tuple observers, Node node, tuple inputs, list results)
 @cython.locals(tensor=Tensor)
 cdef bint _any_learns(tuple args, object kwargs) except -1
-cdef bint _learns(tuple args, object kwargs, bint overridden) except -1
+cdef bint _learns(tuple args, object kwargs, bint heard) except -1
 @cython.locals(observer=Observer, observers=tuple, node=Node)
-cdef object _recorded(Called known, object function, tuple args, object kwargs, State state, bint overridden)
+cdef object _recorded(Called known, object function, tuple args, object kwargs, State state, bint heard)
 @cython.locals(op=OpInfo, settings=dict)
 cdef tuple _called(Called known, Node node, tuple args, object kwargs, State state)
 @cython.locals(observer=Observer, follows=bint)

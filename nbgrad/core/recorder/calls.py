@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nbgrad.core.backend.function_mode import mute, take_off, unmute
+from nbgrad.core.backend.function_mode import is_heard, silence, take_off, unmute
 from nbgrad.core.compilation import compiled
 from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
@@ -54,13 +54,14 @@ class TorchCalls:
         told = kind != _PLAIN and bool(state.observers) and _level() is None
         overridden = bool(types)
         told = told and NESTED not in types and Filled not in types
-        if told and kind < _CUT and _records() and not state.inference and _learns(args, kwargs, overridden):
+        heard = told and is_heard(overridden)  # asked once: torch's functions leave the modes as they are
+        if told and kind < _CUT and _records() and not state.inference and _learns(args, kwargs, heard):
             if kind == _INNER:
                 return self._again(known.inner, args, kwargs)
-            return _recorded(known, function, args, kwargs, state, overridden)
+            return _recorded(known, function, args, kwargs, state, heard)
         result = function(*args, **kwargs) if kwargs else function(*args)  # one line for all: a trace has its number
         if told:
-            guard = mute(overridden)
+            guard = silence(heard)
             try:
                 _left_out(known, args, kwargs, result, state)
             finally:
@@ -100,9 +101,9 @@ def _left_out(known: Called, args: tuple[Any, ...], kwargs: dict[str, Any] | Non
         observer.on_result(op, inputs, settings, tuple(results), None)
 
 
-def _learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None, overridden: bool) -> bool:
+def _learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None, heard: bool) -> bool:
     """The same as ``_any_learns``, but modes and subclasses of the user's do not see that the tensors are looked at."""
-    guard = mute(overridden)
+    guard = silence(heard)
     if guard is None:
         return _any_learns(args, kwargs)
     try:
@@ -135,10 +136,10 @@ def _recorded(
     args: tuple[Any, ...],
     kwargs: dict[str, Any] | None,
     state: State,
-    overridden: bool,
+    heard: bool,
 ) -> Any:
     """The result of ``function``; the observers are notified of the op, if torch recorded one."""
-    guard = mute(overridden)
+    guard = silence(heard)
     observer: Observer
     observers = torch_followers(state.observers)
     node = Node.__new__(Node)
@@ -153,14 +154,14 @@ def _recorded(
     try:
         result = function(*args, **kwargs) if kwargs else function(*args)
     except Exception as error:
-        guard = mute(overridden)
+        guard = silence(heard)
         try:
             for observer in observers:
                 observer.on_error(node.op, inputs, error)
         finally:
             unmute(guard)
         raise
-    guard = mute(overridden)
+    guard = silence(heard)
     try:
         _tell(known, node, inputs, args[0] if known.assigns else result, state, observers)
     finally:
