@@ -16,12 +16,15 @@ from benchmarks.mlp import like_torch
 from benchmarks.timing import Contender
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import FRAMES
+from nbgrad.core.recorder.calls import TorchCalls
 
 STEPS = 1000
 NODES = 200_000
 WITHOUT = "no graph"
 EMPTY = "no graph, and a mode of torch's that does nothing"
 """The least that it costs to see the calls of torch's functions."""
+IDLE = "no graph, and the recorder's mode and taps, which do nothing"
+"""The least that it costs to see the gradients, too."""
 
 
 class EmptyMode(TorchFunctionMode):
@@ -89,6 +92,33 @@ def chains(*, watch: bool | str | None) -> Contender:
     return Contender(loop)
 
 
+def idle() -> Contender:
+    """The same chains; the recorder's mode is called for each op, and a tap for each gradient, and they do nothing."""
+    w, b = (torch.from_numpy(drawn(8, 8)).requires_grad_() for _ in range(2))
+    c = torch.from_numpy(drawn(8, 8))
+    tap = torch.zeros((), requires_grad=True)
+    told: set[Any] = set()
+    tap._backward_hooks = {0: told.discard}  # it returns None, as a hook has to
+
+    def loop(_: Any) -> Any:
+        torch._C._push_on_torch_function_stack(TorchCalls())
+        try:
+            for _ in range(CHAINS):
+                w.grad = b.grad = None
+                x = w
+                for _ in range(LINKS // 2):
+                    x = x * c
+                    x.grad_fn._register_hook_dict(tap)  # type: ignore[union-attr]
+                    x = x + b
+                    x.grad_fn._register_hook_dict(tap)  # type: ignore[union-attr]
+                torch.autograd.backward(x.sum())
+        finally:
+            torch._C._pop_torch_function_stack()
+        return w.grad
+
+    return Contender(loop)
+
+
 RECORDED = Case(
     "recorded",
     f"{LINKS} ops on 8 x 8 tensors of plain torch, forward and backward",
@@ -99,6 +129,7 @@ RECORDED = Case(
 RECORDED.contenders = {
     WITHOUT: partial(chains, watch=None),
     EMPTY: partial(chains, watch=EMPTY),
+    IDLE: idle,
     "a graph that keeps no tensor": partial(chains, watch=False),
     "as in a %%autograd cell": partial(chains, watch=True),
 }

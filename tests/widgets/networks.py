@@ -29,7 +29,7 @@ def mlp(linears: int) -> Description:
 
 
 def cnn() -> Description:
-    """The convolutional network of lesson 5."""
+    """The convolutional network of lesson 10."""
     nbgrad.manual_seed(0)
     net = nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
@@ -179,7 +179,7 @@ NETWORKS: dict[str, Callable[[], Description]] = {
     "MLP of 2": lambda: mlp(2),
     "MLP of 3": lambda: mlp(3),
     "MLP of 5": lambda: mlp(5),
-    "CNN of lesson 5": cnn,
+    "CNN of lesson 10": cnn,
     "ResNet-18": resnet18,
     "GPT of 4 blocks": lambda: gpt(4),
     "GPT of 12 blocks": lambda: gpt(12),

@@ -23,7 +23,7 @@ LARGE = 8 << 20
 norms take longer than the rest of a frame. If a network sees few numbers, they take almost as long as its step."""
 
 RARELY = 8
-"""The first step that a frame asks for is measured, then the one after eight more, and so on."""
+"""For large optimizers, only the steps after the 1st, 9th, 17th backward and so on are measured."""
 
 
 class Stepper(Protocol):
