@@ -23,13 +23,13 @@ class Case:
     Attributes:
         name: a short one, for the command line.
         title: what is done, in words.
-        ops: the time is divided by this number, and given per op, or per ``per``; 1 gives the time of the whole.
+        ops: the time is divided by this number, to give the time of one op or of one ``per``. 1 gives that of all.
         per: the unit that the time is given for.
         reference: the contender that the others are compared with.
         contenders: by name, the function that makes each contender.
         absent: by name, the libraries that cannot run the case, and why.
         tolerance: by how much numbers in float32 may differ.
-        first: seconds that a contender's first call may take, which for a compiler is its compilation.
+        first: seconds that a contender's first call may take. For a compiler this call includes the compilation.
         large: whether it is for a GPU alone: a step takes minutes on a processor.
     """
 
@@ -92,7 +92,7 @@ class Case:
 
 
 def numbers(result: Any) -> list[np.ndarray[Any, Any]]:
-    """What a call returned as arrays of numpy, whatever library made it."""
+    """The result of a call, turned into numpy arrays, whatever library made it."""
     if isinstance(result, list | tuple):
         return [array for one in result for array in numbers(one)]
     if isinstance(result, torch.Tensor | nbgrad.Tensor):

@@ -1,8 +1,8 @@
-"""A class on this machine: many kernels run a lesson at the same time. What memory they take, and how long it lasts.
+"""A class on this machine: many kernels run a lesson at the same time. This measures their memory and their time.
 
 ``python -m benchmarks.classroom 10`` starts ten kernels, as a server would. Each runs the code cells of lesson 1, with
 its solutions, over the kernel protocol. Memory is read from /proc when all have ended the lesson, so this needs Linux.
-It is given as PSS: a page that several processes share counts in each by its share, so sums are right.
+It is given as PSS: each of n processes that share a page counts 1/n of it, so sums are right.
 """
 
 import argparse

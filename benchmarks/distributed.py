@@ -1,4 +1,4 @@
-"""Data parallel training in two processes on this machine: a step next to torch's, and what the backward hides.
+"""Data parallel training in two processes here: a step next to torch's, and how much sending the backward hides.
 
 Both wrappers are in the same two processes, over gloo, and take turns there. Each process computes in one thread.
 """
@@ -66,7 +66,7 @@ class Trace(NamedTuple):
 
     @property
     def hidden(self) -> float:
-        """Of the time in which a bucket was on its way, the share in which the backward was still computing."""
+        """How much of the time with a bucket on its way the backward was still computing, as a share."""
         travelling = union(self.journeys)
         before = union([Journey(one.sent, min(one.arrived, self.computed)) for one in self.journeys])
         return before / travelling if travelling else 1.0

@@ -56,7 +56,7 @@ def free_port() -> int:
 
 @contextmanager
 def running_hub(folder: Path, config: Path) -> Iterator[tuple[str, str, int]]:
-    """Start the hub; its address, the password, and the number of its process."""
+    """Start the hub. Yield its address, the password, and the id of its process."""
     password = token_hex(8)
     ports = [f"http://127.0.0.1:{free_port()}" for _ in range(3)]
     urls = dict(zip(("HUB_URL", "HUB_INNER_URL", "HUB_PROXY_URL"), ports, strict=True))
@@ -149,7 +149,7 @@ def visit(url: str, name: str, password: str, cells: list[str], kernel: str) -> 
 
 
 def run_cell(channel: Any, code: str) -> bool:
-    """Run one cell over the websocket; whether it drew a picture."""
+    """Run one cell over the websocket, and return whether it drew a picture."""
     number = token_hex(8)
     header = {"msg_id": number, "msg_type": "execute_request", "username": "", "session": number, "version": "5.3"}
     content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False, "user_expressions": {}}
@@ -192,7 +192,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, default=CONFIG, help="of the hub; default: hub/jupyterhub_config.py")
     options = parser.parse_args(arguments)
     cells = code_cells(options.lesson)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started ends, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that all processes that it started end, too
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         url, password, hub = stack.enter_context(running_hub(folder, options.config))

@@ -121,7 +121,7 @@ def adam(rate: float) -> tuple[Callable[[Any], Any], Callable[[Any, Any, Any], A
 def step_of(
     make: Callable[[Any], networks.Step], loss: Callable[..., Any], arrays: Callable[[], list[Any]], optimizer: Any
 ) -> Contender:
-    """A step of the network in jax's words, with the parameters that ``make`` gives it in torch's."""
+    """A step of the network in jax. Its parameters are those of the torch network that ``make`` makes."""
     import torch
 
     jax = libraries.jax()

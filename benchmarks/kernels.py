@@ -16,14 +16,14 @@ from benchmarks.timing import Contender, finished, time_of
 TITLE = "kernels of a call"
 BOTH = ("torch", "nbgrad")
 LONG = ("deep", "rows")
-"""Cases that are not profiled: a profile would have hundreds of thousands of lines, or one row after another."""
+"""Cases that are not profiled: a profile would have hundreds of thousands of lines, or the same ones for each row."""
 
 
 class Profile(NamedTuple):
     """What a call asks of the device.
 
     Attributes:
-        kernels: how many it starts: on the processor torch's ops that no other of its ops called.
+        kernels: how many it starts. On the processor these are torch's ops, without those that another op called.
         busy: the seconds that they run; the profiler makes those on the processor longer.
         returned: the seconds until the call has returned.
         ended: the seconds until the last kernel has.

@@ -1,7 +1,7 @@
 """One function for each library: how it differentiates a program that is written in operators and ``sum()``.
 
-Each gets the program, ``loss(*tensors)``, and the numbers to begin with, and returns its forward and its backward: the
-first returns what the second takes, and that returns the gradients.
+Each gets the program, ``loss(*tensors)``, and the numbers to begin with. It returns two functions, the forward and the
+backward. The backward takes what the forward returns, and returns the gradients.
 """
 
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def mygrad(loss: Loss, arrays: Arrays) -> Halves:
 
 
 def jax() -> Any:
-    """Jax, which takes float64 for float32 unless it is told."""
+    """Jax with float64: without this setting it would turn float64 into float32."""
     import jax as library
 
     library.config.update("jax_enable_x64", True)

@@ -29,7 +29,7 @@ Peaks = dict[str, dict[str, Peak]]
 
 
 def allocations(run: Callable[[], Any], device: str = "cpu") -> list[int]:
-    """How many bytes of tensors there are, beyond those before, after each allocation and each release.
+    """The bytes of the tensors after each allocation and each release, without those that were there before.
 
     The numbers come from torch's allocator, which serves both libraries. The allocator of a GPU gives only the largest
     amount and the amount at the end.

@@ -143,7 +143,7 @@ def jax_step() -> tuple[Callable[..., Any], Any]:
 
 
 def stepping(step: Callable[..., Any], parameters: Any) -> Contender:
-    """Each call goes on from the parameters that the call before returned, when all is computed."""
+    """Each call starts from the parameters of the call before, and waits until everything is computed."""
     jax = libraries.jax()
     held = [parameters]
 

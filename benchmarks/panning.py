@@ -126,7 +126,7 @@ def shown(description: Description) -> Iterator[Page]:
 
 
 def measured(description: Description, events: int = 60) -> list[Moved]:
-    """Everything that a hand does, from the whole picture to where its letters can be read."""
+    """All movements of a hand, at three zoom levels: from the whole picture to readable letters."""
     found = []
     with shown(description) as tab:
         for closer in (1.0, 2.7, 7.5):

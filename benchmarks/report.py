@@ -94,11 +94,11 @@ class Report:
         cases: the cases that were timed.
         rounds: how many turns each contender had.
         measured: by the number of threads and the name of a case, the times of each contender and who was absent.
-        starting: the times of the parts of a start.
+        starting: the times of the parts of a program's start (benchmarks/imports.py).
         peaks: the memory of a step.
         profiles: what a call asks of the device.
         pictures: for each graph the time and the size of its picture.
-        together: the steps of two processes, and what their backwards hide.
+        together: the steps of two processes, and how much of the sending their backwards hide.
         device: the name of the GPU; None for the processor.
     """
 
@@ -143,7 +143,7 @@ class Report:
         return "\n\n".join(parts) + "\n"
 
     def facts(self) -> dict[str, Any]:
-        """The ratios and what they are of: nothing that only says how fast this machine is."""
+        """The ratios, counts and sizes. Times are left out, because they only say how fast this machine is."""
         return {
             "versions": versions(),
             "rounds": self.rounds,

@@ -87,7 +87,7 @@ def tree(starts: Times, size: float, link: Link, pieces: int | None = None) -> T
 
 
 def best_pieces(size: float, link: Link, depth: int) -> int:
-    """How many pieces are fastest through ``depth`` links: fewer wait for one another, more pay latencies."""
+    """How many pieces are fastest through ``depth`` links: large pieces wait longer, and each piece costs a latency."""
     if depth < 2:
         return 1
     if not link.latency:
@@ -112,7 +112,7 @@ class Cluster:
         nodes: how many computers.
         per_node: GPUs of each.
         inner: from a GPU to others of its computer.
-        outer: from a GPU to others of its number, in other computers.
+        outer: from a GPU to those with the same number in other computers.
         algorithm: between computers: "ring", "tree", or "faster" for the faster of both, message by message.
     """
 
@@ -179,7 +179,7 @@ def transformer(
 
     Args:
         parameters: how many.
-        layers: each with four matrices, of 3, 1, 4 and 4 parts of its parameters.
+        layers: how many. Each has four matrices, whose sizes are as 3 : 1 : 4 : 4.
         tokens: the part of the batch of one process.
         flops: operations a second that the GPU really makes.
         ratio: how much longer a step takes in nbgrad.
@@ -212,9 +212,9 @@ class Step(NamedTuple):
 
     Attributes:
         seconds: until the slowest process is done.
-        efficiency: what one process takes that sends nothing, over ``seconds``.
-        hidden: the share of the time with a message on its way in which the backward still computes, in the slowest
-            process.
+        efficiency: the seconds of one process that sends nothing, divided by ``seconds``.
+        hidden: in the slowest process, how much of the time with a message on its way the backward still computes, as a
+            share.
         waited: seconds that the fastest process waits for the slowest before any message can be complete.
         sent: the bytes that each process sends.
         buckets: how many messages.
@@ -229,7 +229,7 @@ class Step(NamedTuple):
 
 
 def step(work: Work, cluster: Cluster, caps: Sequence[float] = (MEBIBYTE, 25 * MEBIBYTE), seed: int = 0) -> Step:
-    """One step of data parallel training: a bucket is sent when its gradients are ready and the one before is there."""
+    """One step of data parallel training: a bucket is sent when its gradients are ready and the last one arrived."""
     shape = (cluster.nodes, cluster.per_node)
     slowness = 1 + work.spread * np.abs(np.random.default_rng(seed).standard_normal(shape))
     ends = bucket_ends(work.gradients, caps)
@@ -279,8 +279,8 @@ class Held(NamedTuple):
 def held(parameters: float, processes: int) -> Held:
     """The bytes with a copy of the parameters in each process, and with a shard in each process.
 
-    A parameter takes 16 bytes: itself, its gradient and the two averages of Adam. With shards, two layers of some 64
-    are whole at a time; this counts a thirtieth of all parameters and gradients, 8 bytes each.
+    A parameter takes 16 bytes: itself, its gradient and the two averages of Adam. With shards, two layers of about 64
+    are whole at a time. So a thirtieth of all parameters counts once more, with 8 bytes: itself and its gradient.
     """
     return Held(16 * parameters, 16 * parameters / processes + 8 * parameters / 30)
 
@@ -310,7 +310,7 @@ class Room:
         random = np.random.default_rng(seed)
         thinking = list(random.exponential(self.think, students))
         heapify(thinking)
-        running: list[tuple[float, float]] = []  # what all have been given when it ends, and when it began
+        running: list[tuple[float, float]] = []  # by cell: the value of ``given`` at its end; its start
         given = now = 0.0
         found = list[float]()
         while len(found) < cells:

@@ -1,8 +1,8 @@
 """Times of several contenders, taken in turns within one run.
 
 Plain code on purpose. pytest-benchmark, asv, pyperf and torch.utils.benchmark measure one contender after another: on a
-machine that does other work too, what changes in between then stands in the ratio. Nor does any of them leave out what
-has to be prepared for every single call, as the forward pass where the backward alone is timed.
+machine that also does other work, a change of its load between them distorts the ratio. Also, none of them leaves out
+work that must be prepared for every single call, such as the forward pass if only the backward is timed.
 """
 
 import gc
@@ -83,7 +83,7 @@ def in_turns(contenders: Mapping[str, Contender], *, rounds: int, least: float =
 
 
 def beginning(number: int, names: Iterable[str]) -> list[str]:
-    """``names``, beginning with the one of that ``number``, which goes round."""
+    """``names``, rotated so that the one at position ``number``, modulo their count, is the first."""
     listed = list(names)
     first = number % len(listed) if listed else 0
     return listed[first:] + listed[:first]

@@ -154,7 +154,7 @@ IMAGES, SIDE, PASSES = 8, 64, 60
 
 
 class Residual(torch.nn.Module):
-    """The block of a ResNet-18: two convolutions of 3 x 3 and a way around them."""
+    """The block of a ResNet-18: two convolutions of 3 x 3 and a skip connection around them."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
@@ -234,7 +234,7 @@ FACTS.contenders = {
     "a graph that keeps no tensor": partial(forward, graph=True),
 }
 
-# Pouring into rustworkx
+# Filling a graph of rustworkx
 
 
 def pouring(*, nodes: int = NODES) -> Contender:

@@ -1,4 +1,4 @@
-"""How fast the numbers in a picture follow a slider: in a page without a kernel, and for the answers of a kernel alone.
+"""How fast the numbers in a picture follow a slider: in a page without a kernel; and how fast a kernel answers.
 
 python -m benchmarks.what_if
 """
@@ -24,7 +24,7 @@ from nbgrad.widgets.what_if import WhatIf
 from tools.check_tools import chromium
 
 OPS = 300
-"""What a page may have at most."""
+"""The largest number of ops that a page may have."""
 
 TURNS = 120
 """How many times the slider is moved."""

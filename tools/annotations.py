@@ -384,7 +384,7 @@ RETURNS = {
     "lu": MANY,
     "multi_head_attention_forward": "tuple[Tensor, Tensor | None]",
 }
-"""What functions return that are not rows, if that is not a single tensor."""
+"""The return types of functions that are not rows and return something other than a single tensor."""
 
 NO_NUMBERS = {"copy", "dist", "matmul", "maximum"}
 """Rows that broadcast, but for which a Python number as an operand is an error."""
@@ -403,7 +403,7 @@ def behind(function: Any) -> Any:
 
 
 def meant(name: str, function: Any) -> Any:
-    """The function whose signature counts. If ``function`` hands its arguments on, as squeeze_ does: squeeze."""
+    """The function whose signature counts. If it hands its arguments on, that of its target: squeeze for squeeze_."""
     kinds = {one.kind for one in inspect.signature(function).parameters.values()}
     return vars(ops)[name.removesuffix("_")] if Parameter.VAR_KEYWORD in kinds else function
 

@@ -17,8 +17,8 @@ and the text between two of them is a cell too; words behind ``python`` say more
 A line ``{exercise 1.2}`` becomes the title, the task and the folded hints that ``nbgrad.lab`` has of the exercise. A
 line ``+++`` ends a cell of text. A link to another lesson is ``../02_backward.ipynb``.
 
-The solutions are sources for nbgrader as they are: the cells of exercises have its metadata and its marks, and those
-of checks a hidden test that fails for a wrong answer.
+The solutions are sources for nbgrader as they are: the cells of exercises have its metadata and its marks. The
+cells of checks have a hidden test that fails for a wrong answer.
 """
 
 import argparse

@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == text:
         return 0
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
-    # pip's messages on the way compare with the environment, but this folder is meant to differ from the environment.
+    # pip may complain that these versions do not fit the environment. They need not, so only a failure is shown.
     done = subprocess.run([*command, "--target", folder, *wanted], capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stderr)

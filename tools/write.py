@@ -1,4 +1,4 @@
-"""Write all that is made from the code: stub files, two pages of docs, and what the front end has of Python."""
+"""Write all that is made from the code: stub files, two pages of docs, and what the front end takes from Python."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ def made() -> dict[Path, str]:
 
 def main() -> None:
     """Write the files whose text changed. Name the parameters that have no type."""
-    if nbgrad.compiled():  # compiled functions do not say what they call
+    if nbgrad.compiled():  # a compiled core hides the signatures
         sys.exit("the stubs are made from the plain core: run make write, or NBGRAD_COMPILED=0 python tools/write.py")
     for path, text in made().items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:

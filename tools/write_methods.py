@@ -90,7 +90,7 @@ def first(doc: str | None) -> str:
 def operator(name: str, function: FunctionType) -> str:
     """The text of a Python operator."""
     operands = len(inspect.signature(function).parameters) - 1
-    if name in {"__eq__", "__ne__"}:  # Python answers for operands that are neither tensors nor numbers: they differ
+    if name in {"__eq__", "__ne__"}:  # any operand: if it is no tensor or number, Python says that they differ
         return f"    def {name}(self, other: Any) -> Tensor: ...  # type: ignore[override]\n"
     kind = "Array" if "matmul" in name else "Operand"
     return f"    def {name}(self{f', other: {kind}' * operands}) -> Tensor: ...\n"

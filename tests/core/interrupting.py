@@ -185,7 +185,7 @@ class Alarm:
             raise KeyboardInterrupt
 
     def run(self, run: Callable[[], Any]) -> bool:
-        """Run it; whether it was interrupted."""
+        """Call ``run``, and return whether the signal interrupted it."""
         before = signal.signal(signal.SIGALRM, self._ring)
         try:
             self._armed = True
@@ -424,7 +424,7 @@ def torchs() -> Callable[[], Any]:
 
 
 def _small(*, close: bool) -> nbgrad.AutogradGraph:
-    """A graph of one layer. It is closed, or only left."""
+    """A graph of one layer, after its block. It is closed only if ``close`` is true."""
     torch.manual_seed(0)
     net = nbgrad.nn.Sequential(nbgrad.nn.Linear(3, 2), nbgrad.nn.ReLU())
     graph = nbgrad.AutogradGraph("small")
@@ -486,14 +486,14 @@ ENGINE: dict[Make, tuple[str, ...]] = {
     inplace: ("views", "below_autograd", "inplace", "state"),
     functional: ("gradcheck", "func", "products", "state"),
 }
-"""Scenarios whose switches nbgrad restores itself, also after an error. With each the modules that switch."""
+"""Scenarios whose switches nbgrad restores itself, also after an error. The values are the modules that switch."""
 
 BLOCKS: dict[Make, tuple[str, ...]] = {
     anomaly: ("anomaly", "state", "scope", "broadcast_check"),
     recording: ("no_gc", "graph", "state", "recording", "timing"),
     torchs: ("graph", "switches", "calls", "backwards", "compiled_regions", "function_mode"),
 }
-"""``with`` blocks of the user. Without compiled code they may leave a switch, and the end of a cell restores it."""
+"""``with`` blocks of the user. Without compiled code a switch may stay on; the end of a cell restores it."""
 
 PICTURES: dict[Make, tuple[str, ...]] = {
     drawing: ("no_gc", "describe", "facts", "last_backward", "positions", "outline", "svg"),

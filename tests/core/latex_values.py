@@ -71,7 +71,7 @@ class Reader:
         if token in FUNCTIONS:
             self.take()
             bracket = self.next == "("
-            return FUNCTIONS[token](self.factor() if bracket else self.product())  # else of the whole product
+            return FUNCTIONS[token](self.factor() if bracket else self.product())  # without a bracket: of the product
         return self.scripted(self.base())
 
     def scripted(self, base: float) -> float:

@@ -107,7 +107,7 @@ def compare(entry: Any, sample: Any) -> dict[str, str]:
     orders = ("value", "gradient", "second order") if entry.supports_gradgrad else ("value", "gradient")
     found = differences(entry.op, sample, orders)
     if entry.method_variant is not None:
-        # If it is a lambda, it is torch's own method under a fixed seed. Every run has a fixed seed anyway.
+        # A lambda here calls torch's own method under a fixed seed. Every run has a fixed seed, so take the method.
         named = isinstance(entry.method_variant, FunctionType) and entry.method_variant.__name__ == "<lambda>"
         method = getattr(torch.Tensor, entry.name) if named else entry.method_variant
         found |= joined("method", differences(method, sample, ("value", "gradient")))

@@ -35,7 +35,7 @@ def _below_0(sample: Sample) -> bool:
 
 
 Lacking = dict[str, tuple[str, Callable[[Sample], bool]]]
-"""For a row: the name of what torch may lack of it (tests/lacking.py), and whether this concerns a sample."""
+"""For a row: the name in tests/lacking.py of what this torch may lack, and whether a sample needs it."""
 
 LACKING: Lacking = {
     "trace": ("trace", lambda sample: sample.args[0].shape[0] > sample.args[0].shape[1]),
@@ -110,9 +110,10 @@ OTHER_GRADIENTS = {
 
 
 def own(row: Op, sample: Sample) -> Callable[..., Any] | None:
-    """torch's kernel for the sample: a reference made of several serves the second order, which torch may lack.
+    """torch's own kernel for the sample, or else the reference of the row.
 
-    None for an empty sample of a row with such a reference.
+    A reference that is made of several functions is for the second order, which torch's kernel may lack. None for an
+    empty sample of a row with such a reference.
     """
     if row.reference is None or row.name in OTHER_GRADIENTS:
         return reference(row)

@@ -606,8 +606,8 @@ def test_other_differences_do_not_warn() -> None:
     p, rows = tensor(torch.ones(4, 1), requires_grad=True), tensor(torch.ones(4))
     square = tensor(torch.ones(4, 4), requires_grad=True)
     assert [
-        (p - p.reshape(4)).shape,  # every prediction with every other one: both sides learn
-        (rows.unsqueeze(1) - rows).shape,  # nothing here learns
+        (p - p.reshape(4)).shape,  # all pairs of predictions: both operands require a gradient
+        (rows.unsqueeze(1) - rows).shape,  # no operand requires a gradient
         (square - rows).shape,
         (square - square.mean(dim=1, keepdim=True).detach()).shape,
         (p - 1).shape,

@@ -271,7 +271,7 @@ def test_an_overflow_on_the_way_is_told() -> None:
 
         @op(formula="a b", samples=lambda make: iter([Sample.of(make(2), make(2))]), method=False)
         def two_steps(a, b):  # type: ignore[no-untyped-def]  # as rows are
-            """A product whose kernel rounds every term, as no product of matrices has to: many add without that."""
+            """A product whose kernel rounds each term. A matrix product need not: many kernels add unrounded terms."""
             return torch.sum(torch.mul(a, b))
 
         a = tensor([3e38, -3e38])

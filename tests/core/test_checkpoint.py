@@ -359,7 +359,7 @@ def peak(run: Callable[..., Any]) -> float:
     _, w = leaves(OURS)
     x = nbgrad.tensor(torch.ones(ROWS, WIDTH, dtype=torch.float64), requires_grad=True)
 
-    def block(h: Tensor) -> Tensor:  # its ops save five values, with the input of the block among them
+    def block(h: Tensor) -> Tensor:  # its ops save the weight and four activations, one of which is its input
         return ((h @ w).tanh().exp() * 0.1).sigmoid() * h
 
     gc.collect()

@@ -76,6 +76,6 @@ def test_second_order_of_bags_is_their_first_order(mode: str) -> None:
     direction = weight().flip(0)
     (second,) = nbgrad.grad((first * direction).sum(), [g])
     picked = functional.embedding_bag(NUMBERS, weight(), mode=mode)
-    step = 1e-6  # the difference quotient of the bags along the direction
+    step = 1e-6  # of the difference quotient of the bags along the direction
     moved = functional.embedding_bag(NUMBERS, weight() + step * direction, mode=mode)
     torch.testing.assert_close(second.data, (moved - picked) / step, rtol=1e-5, atol=1e-5)

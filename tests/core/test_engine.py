@@ -546,7 +546,7 @@ def test_a_gradient_becomes_a_grad_only_if_its_memory_is_all_its_own() -> None:
 
 
 class Arrivals(Observer):
-    """Records for each origin the results of the rules, and whether the engine says that one is the gradient."""
+    """Records for each origin the results of the rules, and whether the engine says that its gradient is just one."""
 
     def __init__(self) -> None:
         self.given: dict[Any, list[Any]] = {}

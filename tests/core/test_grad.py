@@ -26,7 +26,7 @@ def with_respect_to_a_result(lib: Library) -> tuple[Any, ...]:
 def a_result_and_then_its_own_backward(lib: Library) -> tuple[Any, ...]:
     x = lib.leaf(1.0, 2.0)
     h = x.exp()
-    (first,) = lib.grad((h * 3).sum(), h)  # the rule of exp does not run and keeps its saved tensor
+    (first,) = lib.grad((h * 3).sum(), h)  # the rule of exp does not run, so its saved tensor stays
     h.sum().backward()
     return first, x.grad
 
@@ -56,7 +56,7 @@ def the_same_output_twice(lib: Library) -> tuple[Any, ...]:
 def uses_before_and_after_new_data(lib: Library) -> tuple[Any, ...]:
     x, seen = lib.leaf(1.0, 2.0), []
     x.register_hook(lambda g: seen.append(g * 1))
-    loss = (x * 3).sum()  # of x * x torch would take the new data, which the loss has not seen
+    loss = (x * 3).sum()  # not x * x: torch's backward would then use the new data
     x.data = lib.raw(lib.constant(3.0, 4.0))
     alone = lib.grad(loss, x, retain_graph=True)
     both = loss + (x * 2).sum()

@@ -36,7 +36,7 @@ def here() -> int:
 
 
 def layer() -> tuple[AutogradGraph, dict[str, Record]]:
-    """A small network's backward, and its records by what they are."""
+    """The graph of a small network's backward, and its records by name."""
     x = tensor(torch.ones(32, 4))
     w, b = tensor(torch.ones(4, 10), requires_grad=True), tensor(torch.zeros(10), requires_grad=True)
     with AutogradGraph() as graph:

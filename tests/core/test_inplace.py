@@ -71,7 +71,7 @@ def changed_in_place(name: str, sample: Sample, lib: Library, *, view: bool) -> 
     target = base.unsqueeze(0)[0] if view else base
     if lib is OURS:
         assert OPS[name].in_place(target, *args[1:], **sample.settings) is target
-    else:  # torch's method may differ or have no gradient: write over with the result of the function
+    else:  # torch's method may differ or have no gradient: copy the function's result into it
         target.copy_(rows.reference(OPS[name])(target.clone(), *args[1:], **sample.settings))
     if not leaves:
         return [base, target]

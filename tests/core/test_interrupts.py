@@ -187,7 +187,7 @@ def test_an_interrupt_while_a_tensor_gets_other_data_loses_no_hook() -> None:
 
 def _interrupted(make: Callable[[], Change]) -> list[tuple[Any, str]]:
     """The outcomes of a change, each with the place where Ctrl-C hit it. The last outcome is that without Ctrl-C."""
-    make().change()  # this makes what is made only once
+    make().change()  # creates what the first run creates and all later runs use
     notes, found = Instants(), []
     whole = make()
     assert not notes.run(whole.change)

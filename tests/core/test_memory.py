@@ -103,7 +103,7 @@ def check_flat(found: list[Counter[str]], *, watched: bool, recorded: bool) -> N
     assert max(counts["torch.Tensor"] for counts in found) <= found[0]["torch.Tensor"] + values
     assert max(counts["bytes"] for counts in found) <= found[0]["bytes"] + (VALUES if watched else 0)
     records = [counts["Outer"] for counts in found]
-    # Between two sweeps the gone ops of a step wait to be dropped, and at most as many constants and leaves.
+    # The records of freed ops wait for the next sweep, and so do those of at most as many constants and leaves.
     assert max(records) <= 2 * (SWEPT + 100) if recorded else max(records) == 0
     if recorded:
         half = len(records) // 2

@@ -1,6 +1,6 @@
 """nbgrad agrees with torch on the entries of torch's own op database that the kept list names, and on no others.
 
-These tests run a few samples of each entry; ``make test`` takes one entry in six. ``make opdb`` runs all samples.
+These tests run a few samples of each entry; ``make test`` takes one entry in ten. ``make opdb`` runs all samples.
 """
 
 from collections.abc import Callable, Iterator

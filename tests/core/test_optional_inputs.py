@@ -1,4 +1,4 @@
-"""Every op with each of its optional tensors and without it. Gradients are asked for each set of its inputs."""
+"""Every op with each of its optional tensors and without it. Each set of its inputs has its turn to get gradients."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, combinations

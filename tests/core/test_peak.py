@@ -1,4 +1,4 @@
-"""Whatever a graph is asked, it makes no temporary tensor as large as a large one: torch's own allocator counts.
+"""No question to a graph makes a temporary tensor as large as a large tensor: torch's own allocator counts.
 
 The pieces are small here, so that the large tensors need not be very large.
 """
@@ -28,7 +28,7 @@ from tests.core.whole import check_finite, check_statistics
 SIDE = 1024
 COUNT = SIDE * SIDE
 LEAST = COUNT // 2
-"""Half of a mask, which has a byte for each number."""
+"""Blocks of at least this many bytes count as large: half a mask, which has one byte for each number."""
 
 PIECE = 1 << 14
 

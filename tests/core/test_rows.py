@@ -186,7 +186,7 @@ def plain_sample(row: Op) -> Sample:
 
 
 def on_both(row: Op, program: Callable[[list[Any], list[Any], list[torch.Tensor]], Any]) -> tuple[str, str]:
-    """Run ``program(inputs, outputs, seeds)`` after the same call in torch and in nbgrad; whether each raises."""
+    """Run ``program(inputs, outputs, seeds)`` after the same call in both libraries. Return whether each raises."""
     sample = plain_sample(row)
     if reason := rows.lacks(row, sample):
         pytest.skip(reason)

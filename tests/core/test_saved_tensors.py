@@ -319,7 +319,7 @@ def test_inside_a_checkpoint_its_own_way_holds() -> None:
 
     a.grad = None
     b = a * 1
-    b.mul_(1)  # has a version of its own
+    b.mul_(1)  # its version is now 1
     nbgrad.checkpoint(packing, b).sum().backward()
     torch.testing.assert_close(a.grad.data, first.data)
     assert [call[0] for call in log.calls] == ["pack", "pack", "unpack", "unpack"]

@@ -83,7 +83,7 @@ def summaries(tensors: list[torch.Tensor]) -> list[Stats]:
 def test_the_statistics_of_many_are_those_of_each_and_in_order() -> None:
     found = summaries([*MANY, *reversed(MANY)])
     for data, stats, again in zip(MANY, found[: len(MANY)], found[: -len(MANY) - 1 : -1], strict=True):
-        assert repr(stats) == repr(again) == repr(summarise(data))  # repr: a NaN is no NaN
+        assert repr(stats) == repr(again) == repr(summarise(data))  # repr, because NaN != NaN
         numbers = (data.abs() if data.is_complex() else data).double().flatten()
         sound = numbers[numbers.isfinite()]
         assert stats.shape == data.shape

@@ -274,7 +274,7 @@ def convert(program: Program, plain: Run) -> tuple[str, str]:
 
 
 def _inside(run: Run) -> Run:
-    """The same run with other names: ``torch.compile`` wraps a module, and ``from_torch`` converts the inner one."""
+    """The same run with the names of the inner modules: ``from_torch`` converts what ``torch.compile`` has wrapped."""
     return replace(run, values={name.replace("_orig_mod.", ""): one for name, one in run.values.items()})
 
 

@@ -61,9 +61,9 @@ def as_laid_out(value: torch.Tensor) -> torch.Tensor:
 
 
 def check(ours: Any, theirs: Any, *args: Any, tolerance: Any = TIGHT, **settings: Any) -> Any:
-    """Both on the same input, which holds torch tensors: outputs, input gradients and parameter gradients are equal.
+    """Run both blocks on the same input, which holds torch tensors. Return our output.
 
-    Returns our output.
+    Outputs, input gradients and parameter gradients must be equal.
     """
     results = []
     for lib, block in ((nn, ours), (torch.nn, theirs)):

@@ -179,7 +179,7 @@ def pieces() -> tuple[Pair, Pair]:
     joined, characters = text()
     numbers = {character: number for number, character in enumerate(characters)}
     every = torch.tensor([numbers[character] for character in joined]).unfold(0, LENGTH + 1, LENGTH // 4)
-    # Neighbouring pieces share characters. So of every forty the pieces next to the held-out ones are left out.
+    # Neighbouring pieces share characters. So the pieces next to a held-out piece are not used at all.
     place = torch.arange(len(every)) % 40
     train, held = every[place < 32], every[place == 36]
     return (train[:, :-1], train[:, 1:]), (held[:, :-1], held[:, 1:])

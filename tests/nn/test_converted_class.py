@@ -551,7 +551,7 @@ def test_modules_in_containers_become_ours():
     assert ours.linear.weight.mark == "mine"
 
 
-# What torch's functions do with converted modules, and what modules are given.
+# Modules that torch's functions have made, and torch's functions that get converted modules.
 
 
 def net():

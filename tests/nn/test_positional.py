@@ -1,4 +1,4 @@
-"""Positions next to their papers' formulas, computed another way in plain torch."""
+"""Position blocks compared with the formulas of their papers, which plain torch computes in another way."""
 
 import math
 

@@ -131,13 +131,13 @@ def test_a_graph_without_tensors_knows_the_same_without_a_hook(program: Program)
 
 
 @pytest.mark.sampled(24)
-@pytest.mark.filterwarnings("ignore")  # torch's own, of functions that it will drop
+@pytest.mark.filterwarnings("ignore")  # torch warns about functions that it will remove
 @pytest.mark.parametrize("name", [name for name in opdb.cases() if not name.endswith(opdb.COMPLEX)])
 def test_of_an_op_of_torchs_database_it_knows_the_same_without_a_hook(name: str) -> None:
     entry = opdb.entries()[name]
     sample = opdb.samples_of(entry, torch.float64)[0]
     found = without_tensors(partial(run, entry, sample), hooks=False)
-    assert repr(found) == repr(without_tensors(partial(run, entry, sample), hooks=True))  # a NaN is like another
+    assert repr(found) == repr(without_tensors(partial(run, entry, sample), hooks=True))  # as texts, because NaN != NaN
 
 
 def test_a_graph_without_tensors_sees_what_a_hook_of_the_users_left_of_a_gradient() -> None:
@@ -190,7 +190,7 @@ def both(run: Callable[[], Any]) -> tuple[str, str]:
         with kind() as graph:
             torch.manual_seed(0)
             run()
-        found.append(repr(seen(graph)))  # a NaN is like another
+        found.append(repr(seen(graph)))  # as texts, because NaN != NaN
     return found[0], found[1]
 
 
@@ -201,7 +201,7 @@ def test_a_graph_sees_the_same_with_a_hook_on_every_node(program: Program) -> No
 
 
 @pytest.mark.sampled(24)
-@pytest.mark.filterwarnings("ignore")  # torch's own, of functions that it will drop
+@pytest.mark.filterwarnings("ignore")  # torch warns about functions that it will remove
 @pytest.mark.parametrize("name", [name for name in opdb.cases() if not name.endswith(opdb.COMPLEX)])
 def test_of_an_op_of_torchs_database_it_sees_the_same_with_a_hook_on_every_node(name: str) -> None:
     entry = opdb.entries()[name]
@@ -486,7 +486,7 @@ def run(entry: Any, sample: Any) -> Gradients:
 
 
 @pytest.mark.sampled(24)
-@pytest.mark.filterwarnings("ignore")  # torch's own, of functions that it will drop
+@pytest.mark.filterwarnings("ignore")  # torch warns about functions that it will remove
 @pytest.mark.parametrize("name", [name for name in opdb.cases() if not name.endswith(opdb.COMPLEX)])
 def test_an_op_of_torchs_database_gives_the_same_and_its_inputs_have_their_gradients(name: str) -> None:
     entry = opdb.entries()[name]

@@ -105,7 +105,7 @@ class Script:
         if kind == "exec":  # exec is no run of a cell: the graph ends with the cell around it
             name = f"g{self._number()}"
             if mine and not mine[-1].name and not mine[-1].ops:
-                mine.pop()  # recorded as every cell is, and there was nothing yet
+                mine.pop()  # the graph that every cell gets, with no op in it yet
             mine.append(Graph(name, []))
             source = f"%%autograd --view text --name {name}\n{self._op([*outside, *mine])}"
         else:

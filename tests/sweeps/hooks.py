@@ -79,7 +79,7 @@ class Run:
         kind = random.choice(["made", "made", "made", "change", "hook", "hook", "prehook", "after", "retain", "remove"])
         what = random.choice(list(MADE if kind == "made" else CHANGES))
         x, y = live[at], live[other]
-        node = x.grad_fn  # asked for first: torch crashes where a view whose base was changed gets a hook before that
+        node = x.grad_fn  # read now: else torch crashes if a view whose base was changed gets a hook
         self.log.append(f"{name}: {kind} {what} of {at}, {other} times {factor}")
         self.noted |= kind in {"prehook", "after", "change"}
         self.changed |= kind == "change"

@@ -57,9 +57,7 @@ def check(random: Random) -> None:
     if "put" in name and _has_a_truth(index):  # torch fails inside its code, or takes False for True
         assert isinstance(mine, TypeError), text
         return
-    if "masked_fill_ only supports boolean masks" in str(
-        yours
-    ):  # torch reads at a mask of bytes, but no more than that
+    if "masked_fill_ only supports boolean masks" in str(yours):  # torch takes a mask of bytes for reading only
         return
     assert isinstance(mine, Exception) == isinstance(yours, Exception), (text, mine, yours)
     if isinstance(mine, Exception):

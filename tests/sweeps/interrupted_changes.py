@@ -16,7 +16,7 @@ from tests.sweeps import inplace
 CASES = 40
 
 LONGEST = 2500
-"""The interrupt comes before one of the first so many instructions. Few ops have more."""
+"""The interrupt comes before one of this many first instructions. Few ops have more."""
 
 
 def check(random: Random) -> None:

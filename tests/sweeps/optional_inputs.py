@@ -83,7 +83,7 @@ def of_row(row: Op) -> Iterator[Call]:
         if len(sample.args) == len(row.inputs) and all(arg is not None for arg in sample.args[-row.optional :]):
             optional: list[int | str] = list(range(row.arity - row.optional, row.arity))
             if row.name == "batch_norm" and not sample.settings.get("training"):
-                optional = [3, 4]  # without running statistics torch looks at the memory of an empty batch alone
+                optional = [3, 4]  # in evaluation torch accepts missing running statistics only for an empty batch
             can: list[int | str] = list(rows.differentiable(row, sample))
             yield Call(rows.reference(row), row, dict(enumerate(sample.args)), sample.settings, optional, can)
 

@@ -142,7 +142,7 @@ def check(random: Random) -> None:
 
 
 def compared(random: Random, name: str, function: Callable[..., Any], args: Any, settings: Any) -> bool:
-    """Compare one call; whether torch takes it."""
+    """Compare one call. Return whether torch accepts it."""
     tensors = [one for one in tree_leaves((args, settings)) if isinstance(one, torch.Tensor)]
     if not tensors or any(one.layout != torch.strided for one in tensors) or any(part in name for part in DIFFERENT):
         return False
@@ -151,7 +151,7 @@ def compared(random: Random, name: str, function: Callable[..., Any], args: Any,
     stay = {id(one): keeps and not needs[id(one)] and random.random() < 0.5 for one in tensors}
     if all(stay.values()):
         return False
-    if name.endswith(("_", "in place")):  # a tensor of torch's stays one there, unless it takes in a gradient
+    if name.endswith(("_", "in place")):  # a changed torch tensor stays torch's, unless it gets a gradient
         stay[id(tensors[0])] = False
     theirs, ours = _Side(), _Side()
     given = tree_map(lambda one: theirs.torchs(one, needs), (args, settings))

@@ -48,5 +48,5 @@ def ran(program: Program, level: Any, given: list[Any]) -> Any:
     if level is None:
         return program(*data), data
     space: dict[str, Any] = {}
-    exec(compile(program.source(level), "<source>", "exec"), space)  # written from a trace
+    exec(compile(program.source(level), "<source>", "exec"), space)  # nbgrad wrote this source
     return space[program.name](*data, **program.source_arguments(level)), data

@@ -102,7 +102,7 @@ def _as_text(app: Any, kind: str, name: str, value: Any, options: Any, lines: li
     """Escape the stars and bars in the prose of a docstring. Those between backticks and in examples stay."""
     for place, line in enumerate(lines):
         parts = line.split("``")
-        if not re.match(r"\s*(>>>|\.\.\.|\*+\w+:)", line):  # the last is *args: for napoleon
+        if not re.match(r"\s*(>>>|\.\.\.|\*+\w+:)", line):  # the last is `*args:`, which napoleon needs
             parts[::2] = [re.sub(r"\||(?<!\*)\*(?!\*)", r"\\\g<0>", part) for part in parts[::2]]
         lines[place] = "``".join(parts)
 

@@ -75,7 +75,7 @@ class Site:
             if not target or re.match(r"[a-z]+:", target):
                 return found[0]
             meant = os.path.normpath(PurePosixPath(name).parent / target)
-            if name.startswith("notebooks/solutions/") and not (ROOT / meant).exists():  # written for the copy above
+            if name.startswith("notebooks/solutions/") and not (ROOT / meant).exists():  # relative to the student copy
                 meant = os.path.normpath(PurePosixPath(name).parents[1] / target)
             if (ROOT / meant).is_dir():
                 raise ValueError(f"{name}: a link to the folder {target}: name a page in it")

@@ -129,7 +129,7 @@ def _headed(title: str, line: str) -> str:
 
 
 def _described(name: str, value: Any, described: dict[int, str]) -> str:
-    """The directive that describes a name, or a sentence: torch has it, or another name of the same thing has it."""
+    """The directive that describes a name. A sentence, if the object is torch's or was described by another name."""
     if str(getattr(value, "__module__", "")).startswith("torch"):
         return f"``{name}`` is ``{value.__module__.split('.')[0]}.{value.__qualname__}``.\n\n"
     if id(value) in described:

@@ -1,8 +1,8 @@
 """Rows of the op table in a page: their samples as programs with gradients, which node runs with the page's kernels.
 
 ``python -m tests.core.symbolic.page_rows`` tries every row, in some minutes, and writes ``page_rows.json``: which rows
-a page runs, and for each kernel the sample of a row that notices when the kernel is wrong; apart from these the kernels
-whose numbers nobody reads.
+a page runs, and for each kernel the sample of a row that notices when the kernel is wrong. The file also names the
+kernels whose numbers no sample can check, such as those of ``empty``.
 """
 
 import json

@@ -31,7 +31,7 @@ def test_a_row_computes_the_same_in_a_page(name: str, tmp_path: Path) -> None:
 
 
 def test_every_kernel_has_a_sample_of_a_row() -> None:
-    """Each new kernel needs such a sample, and a kernel that no row needs is deleted. Only kernels whose numbers torch
+    """A new kernel needs a sample of a row. A kernel that no row needs is deleted. Only kernels whose numbers torch
     leaves open have no sample.
     """
     assert KERNELS | PINNED["unread"].keys() == page.OPERATORS, "run python -m tests.core.symbolic.page_rows"

@@ -57,7 +57,6 @@ def closeness(row: Op) -> float:
     """The largest difference between two runs of a row: 0, except for rows of linear algebra.
 
     The last digits of LAPACK's results depend on the addresses of the matrices. So two runs of one program can differ.
-    can differ from itself.
     """
     return 1e-9 if row.forward.__module__.startswith("nbgrad.core.ops.linalg") else 0.0
 

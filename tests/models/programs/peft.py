@@ -13,7 +13,7 @@ package = Package("peft")
 
 
 def tuned(config: Any) -> Step:
-    """A model of language whose additions alone learn."""
+    """A language model in which only the added parameters learn."""
     widths = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     net = get_peft_model(LlamaForCausalLM(LlamaConfig(**widths, vocab_size=40)), config)
     x = torch.randint(3, 40, (2, 7))

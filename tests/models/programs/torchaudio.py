@@ -85,7 +85,7 @@ def tacotron() -> Step:
 
 
 class Spectrum(nn.Module):
-    """A network on the mel spectrum of a sound, which it first changes."""
+    """A convolution on a sound, its mel spectrum, and a linear layer."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ import torch
 
 # Each process is forked from a server process that has imported torch and nbgrad, and has done nothing else.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["torch", "torch._dynamo", "nbgrad", __name__])  # torch imports the second late
+CONTEXT.set_forkserver_preload(["torch", "torch._dynamo", "nbgrad", __name__])  # torch imports _dynamo late
 
 LIMIT = 60
 """The number of seconds after which a process that still runs has failed."""

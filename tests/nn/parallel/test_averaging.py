@@ -1,4 +1,4 @@
-"""DistributedDataParallel does what torch's does. Where torch's does something else, it says so."""
+"""DistributedDataParallel does what torch's does. Where torch's does something else, nbgrad's says so."""
 
 import re
 
@@ -127,10 +127,10 @@ def test_modules_of_torch():
 def test_buffers():
     first, second = values(workers.buffers, 2)
     mean = workers.X.float().mean(0)
-    torch.testing.assert_close(second[1] - 0.9 * first[0], 0.1 * (2 * mean + 1))  # its own share, of those of rank 0
+    torch.testing.assert_close(second[1] - 0.9 * first[0], 0.1 * (2 * mean + 1))  # its batch moves rank 0's values
     assert torch.equal(first[2], second[2])
     assert not torch.equal(first[5], second[5])
-    assert [float(first[6]), float(second[6])] == [0, 1]  # a bias that is ignored
+    assert [float(first[6]), float(second[6])] == [0, 1]  # an ignored bias is not synchronized
     assert not torch.equal(first[7], second[7])
     assert torch.equal(first[8], second[8])
 

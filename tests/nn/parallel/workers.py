@@ -346,7 +346,7 @@ def converted(rank: int) -> list[torch.Tensor]:
 
 
 def buffers(rank: int) -> list[Any]:
-    """Each process uses rank 0's running statistics in a forward, or with the setting its own."""
+    """Each process uses rank 0's running statistics in a forward, or its own if ``forward_sync_buffers`` is False."""
     found = []
     for settings in ({}, {"forward_sync_buffers": False}):
         net = Parallel(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 1)), **settings)
