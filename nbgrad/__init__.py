@@ -178,7 +178,7 @@ _register_renderer(_GraphRenderer())
 _announce()
 
 
-if not TYPE_CHECKING:  # a type checker would take every name for one that is here
+if not TYPE_CHECKING:  # with __getattr__ every name would exist for a type checker
 
     def __getattr__(name: str) -> Any:
         """A module that is loaded when it is asked for, or what there is instead of a name that torch has."""

@@ -44,5 +44,5 @@ class Variable(metaclass=_AnyTensor):
         return tensor(data.data, requires_grad=requires_grad)
 
 
-if not TYPE_CHECKING:  # a type checker would take every name for one that is here
+if not TYPE_CHECKING:  # with __getattr__ every name would exist for a type checker
     __getattr__ = suggesting(globals())

@@ -26,5 +26,5 @@ __all__ = [
     "saved_tensors_hooks",
 ]
 
-if not TYPE_CHECKING:  # a type checker would take every name for one that is here
+if not TYPE_CHECKING:  # with __getattr__ every name would exist for a type checker
     __getattr__ = suggesting(globals())

@@ -251,7 +251,7 @@ class ModelState:
 
 
 def _containers(waiting: list[Any]) -> list[tuple[Any, Any]]:
-    """Every list, dict and set that these hold, at any depth, with its content; these dicts left out."""
+    """Every list, dict and set inside of the dicts ``waiting``, at any depth, each with its content."""
     found: dict[int, tuple[Any, Any]] = {}
     while waiting and len(found) < _MOST:
         value = waiting.pop()

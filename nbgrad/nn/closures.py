@@ -63,7 +63,7 @@ class ClosureCopy:
         return made
 
     def _holds(self, value: Any) -> bool:
-        """Whether a module is found in it, at any depth."""
+        """Whether a module is found in ``value``, at any depth."""
         waiting, seen = [value], {id(value)}
         while waiting and len(seen) < _MOST:
             one = waiting.pop()

@@ -187,7 +187,7 @@ class ModuleList(_List):
         return self.extend(modules)
 
     def __repr__(self) -> str:
-        """The modules, those that read the same and follow one another as one."""
+        """The modules, one on each line; modules in a row with the same text share a line."""
         lines = []
         for text, same in groupby(enumerate(map(repr, self)), key=operator.itemgetter(1)):
             numbers = [number for number, _ in same]
@@ -387,7 +387,7 @@ class ParameterDict(Module):
         return ParameterDict(OrderedDict(self.items()))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value of ``key``, which is ``default`` if there was none."""
+        """The value of ``key``. If there is none, ``default`` becomes its value."""
         if key not in self:
             self[key] = default
         return self[key]

@@ -36,7 +36,7 @@ _PRIVATE |= {"_roles", "_compared"}
 
 
 class _Made:
-    """The first base of every such class: what making one must not run, and what copies and pickles need."""
+    """The first base of every converted class. It stops code that must not run, and serves copies and pickles."""
 
     _torch_class: Any
 
@@ -70,7 +70,7 @@ _MODULES: Any = new_class("_Module", (Module, torch.nn.Module), {}, lambda names
 
 
 class _LikeTorchs(type):
-    """The class of such classes: each is equal to the class of torch's module, so it is found where that is looked up.
+    """The class of converted classes. Each is equal to torch's class, so a table of torch's classes has it too.
 
     ``type(module) in {torch.nn.ReLU: ...}`` and ``type(module) == torch.nn.ReLU`` are true. ``is`` cannot be.
     """
@@ -176,7 +176,7 @@ def _make_pair(theirs: type) -> type[Module]:
 
 
 _pair: Callable[[Any], type[Module]] = cache(_make_pair)
-"""The class of a block of ours that is of torch's class, too."""
+"""The class derived from our block for a class of torch's, and from that class."""
 
 
 converted_class: Callable[[Any], type[Module]] = cache(_make)

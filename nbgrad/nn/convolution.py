@@ -347,15 +347,15 @@ class _LazyConv(Lazy, _ConvNd):
 
 
 class LazyConv1d(_LazyConv, Conv1d, becomes=Conv1d):
-    """A ``Conv1d`` that takes ``in_channels`` from the first input that it is called on; else its arguments."""
+    """A ``Conv1d`` that takes ``in_channels`` from its first input; its other arguments are the same."""
 
 
 class LazyConv2d(_LazyConv, Conv2d, becomes=Conv2d):
-    """A ``Conv2d`` that takes ``in_channels`` from the first input that it is called on; else its arguments."""
+    """A ``Conv2d`` that takes ``in_channels`` from its first input; its other arguments are the same."""
 
 
 class LazyConv3d(_LazyConv, Conv3d, becomes=Conv3d):
-    """A ``Conv3d`` that takes ``in_channels`` from the first input that it is called on; else its arguments."""
+    """A ``Conv3d`` that takes ``in_channels`` from its first input; its other arguments are the same."""
 
 
 class LazyConvTranspose1d(_LazyConv, ConvTranspose1d, becomes=ConvTranspose1d):

@@ -83,7 +83,7 @@ class Linear(Module):
 
 
 class LazyLinear(Lazy, Linear, becomes=Linear):
-    """A ``Linear`` that takes ``in_features`` from the first input that it is called on; else its arguments."""
+    """A ``Linear`` that takes ``in_features`` from its first input; its other arguments are the same."""
 
     def _learn(self, input: Tensor) -> dict[str, tuple[int, ...]]:
         self.in_features = input.shape[-1]

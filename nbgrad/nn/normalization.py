@@ -144,7 +144,10 @@ class BatchNorm(_Norm):
         return self._normalized(input, *(self.running_mean, self.running_var) if uses_kept else (None, None), share)
 
     def _normalized(self, input: Tensor, mean: Tensor | None, var: Tensor | None, share: float) -> Any:
-        """The input with the statistics of the batch, of which the running ones take a ``share``, or with those."""
+        """The input, normalized by the statistics of the batch or by the running ones.
+
+        Those of the batch change the running ones by a ``share``.
+        """
         of_batch = self.training or (self.running_mean is None and self.running_var is None)
         return ops.batch_norm(input, mean, var, self.weight, self.bias, of_batch, share, self.eps)
 
@@ -275,15 +278,15 @@ class _LazyNorm(Lazy, _Norm):
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d, becomes=BatchNorm1d):
-    """A ``BatchNorm1d`` that takes ``num_features`` from the first input that it is called on; else its arguments."""
+    """A ``BatchNorm1d`` that takes ``num_features`` from its first input; its other arguments are the same."""
 
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d, becomes=BatchNorm2d):
-    """A ``BatchNorm2d`` that takes ``num_features`` from the first input that it is called on; else its arguments."""
+    """A ``BatchNorm2d`` that takes ``num_features`` from its first input; its other arguments are the same."""
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d, becomes=BatchNorm3d):
-    """A ``BatchNorm3d`` that takes ``num_features`` from the first input that it is called on; else its arguments."""
+    """A ``BatchNorm3d`` that takes ``num_features`` from its first input; its other arguments are the same."""
 
 
 class _LazyInstanceNorm(_LazyNorm):

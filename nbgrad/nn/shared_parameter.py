@@ -15,7 +15,8 @@ class SharedParameter(SharedGradient, Parameter):
     """A ``Parameter`` of a converted module. Its ``.grad`` is that of the torch parameter that it was made of.
 
     So torch's optimizer of the original module steps with the gradients of nbgrad's backward, and its ``zero_grad()``
-    clears them. Other data end this: then it is like any other parameter. Copies and pickles are such from the start.
+    clears them. When it gets other data, this ends: then it is like any other parameter. Copies and pickles are like
+    any other parameter from the start.
 
     Args:
         theirs: the torch parameter, whose memory it shares. Code that makes another parameter of this class passes what
@@ -72,7 +73,7 @@ def _part(ours: SharedParameter, theirs: torch.nn.Parameter) -> None:
 
 
 def _check_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-    """Raise where torch's optimizer would leave out a parameter, as nbgrad's has the gradient and other data."""
+    """Raise if torch's optimizer would leave out a parameter because nbgrad's has the gradient, and other data."""
     name = type(optimizer).__name__
     held: list[Any] = [one for group in optimizer.param_groups for one in group["params"]]
     for theirs in held:

@@ -28,7 +28,7 @@ from nbgrad.optim.sgd import SGD as SGD
 if hasattr(torch.optim, "Muon"):  # torch has it from 2.9 on
     from nbgrad.optim.muon import Muon as Muon
 
-if not TYPE_CHECKING:  # a type checker would take every name for one that is here
+if not TYPE_CHECKING:  # with __getattr__ every name would exist for a type checker
     _suggest = suggesting(globals())
 
     def __getattr__(name: str) -> object:

@@ -7,5 +7,5 @@ import torch
 from nbgrad.core.suggestions import suggesting
 from nbgrad.utils import checkpoint as checkpoint
 
-if not TYPE_CHECKING:  # a type checker would take every name for one that is here
+if not TYPE_CHECKING:  # with __getattr__ every name would exist for a type checker
     __getattr__ = suggesting(globals(), torch.utils)

@@ -67,7 +67,7 @@ def describe(graph: AutogradGraph) -> Description:
 
 @uncollected
 def outline(graph: AutogradGraph) -> Outline:
-    """The same with the details, the looks, the sums and the steps still to be written, which its ``detail`` does.
+    """The outline of ``graph``. Its ``detail`` writes the details, looks, sums and steps, which it still lacks.
 
     It holds the numbers as they are now, and neither a tensor nor the graph.
     """
@@ -75,7 +75,7 @@ def outline(graph: AutogradGraph) -> Outline:
     ending, records, frames = graph.ending, survey.records, survey.frames
     ids = {record.id: f"n{at}" for at, record in enumerate(records)}
     scopes, inside = _Scopes(), _made_inside(records)
-    if len(records) > LOOK:  # fewer are seen at once
+    if len(records) > LOOK:  # up to LOOK boxes are seen at once
         inside |= iterations(records, inside)
     saved = saved_by(records)
     shown, levels = overlays(graph, records, saved)

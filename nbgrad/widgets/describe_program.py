@@ -325,12 +325,12 @@ class _Alignment:
         return name, changes
 
     def _made_at(self, name: str, changes: int) -> int | None:
-        """The place of the op that made a value, or changed it for so many times."""
+        """The place of the op that made a value, or that made its change with the number ``changes``."""
         places = self._made.get(name)
         return None if places is None else places[min(changes, len(places) - 1)]
 
     def _before(self, box: Drawn, place: int) -> int | None:
-        """The place that made the input of ``box``: a gradient that was changed in place is now that of this input."""
+        """The last place before ``place`` that made or changed an input of ``box``; None if there is none."""
         places = [at for value in box.inputs() for at in self._made.get(value.name, ()) if at < place]
         return places[-1] if places else None
 

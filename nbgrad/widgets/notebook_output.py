@@ -122,7 +122,7 @@ def show(
     try:
         picture: Picture = {**lay_out(outline, limit=limit, direction=direction, folding=folding), "opens": opens}
         still = _without_png(outline, picture)
-    except Exception as error:  # the table stays, whatever it is
+    except Exception as error:  # whatever is raised, the table is shown
         display({"text/plain": f"{text(outline.description)}\n\n{reason(error)}"}, raw=True)
         return
     again = _can_send_again()

@@ -39,7 +39,7 @@ def needs(package: str, what: str, install: str, instead: str = "", *, imported:
         what: the result, as "a PNG".
         install: what pip is to install.
         instead: what else to do, if there is something.
-        imported: as Python calls it; where it is left out as pip does.
+        imported: the name that Python imports; default: the one that pip uses.
 
     Raises:
         ModuleNotFoundError: it is not installed, or something that it imports.

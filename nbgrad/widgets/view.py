@@ -28,8 +28,8 @@ STATIC = Path(__file__).parent / "static"
 class GraphView(anywidget.AnyWidget):
     """A picture that pans, zooms, folds and answers clicks by itself, also while the kernel is busy or gone.
 
-    The kernel is asked for a new layout, of a module that was too large to be drawn or in the other direction, for all
-    numbers of a large tensor, and to run the graph again with other numbers.
+    It asks the kernel for three things: a new layout, in which a module is unfolded that was too large to be drawn, or
+    in the other direction; all numbers of a large tensor; and a run of the graph with other numbers.
 
     For that the view keeps the whole graph until the view is closed: in Python, in the page, by the next run of its
     cell, or when its output is cleared and no variable can display it again.
@@ -146,7 +146,7 @@ class GraphView(anywidget.AnyWidget):
         request = change["new"]
         if request.get("of") in ("value", "gradient"):
             found = self._look_up(str(request.get("node")), request["of"])
-            self.numbers = {**found, "count": request.get("count")}  # so that the same answer is sent a second time
+            self.numbers = {**found, "count": request.get("count")}  # with the count, an equal answer is sent too
             return
         if "answer" in request:
             self._judge(**request["answer"])
@@ -183,7 +183,9 @@ class GraphView(anywidget.AnyWidget):
             self.picture = picture
 
     def _told(self, _view: Any, content: dict[str, str], _buffers: Any) -> None:
-        """A page shows the view, or the output in which it did was cleared there: close it if that was its only page.
+        """A page tells that it shows the view, or that it has cleared the output with it.
+
+        If no other page shows the view, and no variable holds it, the view is then closed.
 
         A page that was reloaded did not report that it is gone, so its views stay.
         """

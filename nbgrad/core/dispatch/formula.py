@@ -53,7 +53,7 @@ LETTERS: dict[str, tuple[str, ...]] = {
     "vec": ("v",),
     "weight": ("W", "w"),
 }
-"""By which symbols formulas call an argument of that name: the first of them that the row's formulas have."""
+"""By the name of an argument, the symbols that formulas use for it: the first that a row's formulas contain counts."""
 
 _NEUTRAL = {"min": r"-\infty", "max": r"\infty"}
 """The symbol for an argument that a call left out, where it is neither an addend nor a factor."""

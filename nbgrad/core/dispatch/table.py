@@ -38,7 +38,7 @@ _BIT = 1  # a Python int in compiled code too: a C int has no room for more than
 _COUNTERPARTS = -2
 
 _KEPT = 2**15
-"""The most names of inputs in all rows that an op makes for lists of other lengths, and in the plans of one row."""
+"""The most input names in all rows together that an op makes for lists of other lengths, and in all plans of a row."""
 
 FIELDS = (*INFO, "_plans", "autocasts", "holomorphic", "kernel", "simple", "view")
 """The C fields of a row, which row.pxd and node.pxd declare: all fields that a call reads."""
@@ -374,8 +374,8 @@ class Op(OpInfo):
         """Put the raw values of ``args`` into ``values``, and the origins of those that need a gradient into ``edges``.
 
         Returns:
-            A bit set for each input that needs a gradient; -1 if none of them is a ``Tensor``; -2 if one of them is,
-            and a tensor of ours stands for another one, which is torch's.
+            A bit set for each input that needs a gradient; -1 if no argument is a ``Tensor``; -2 if one is, and another
+            is a torch tensor in whose place a tensor of ours stands.
         """
         needs, ours, foreign = 0, False, False
         for position, arg in enumerate(args):

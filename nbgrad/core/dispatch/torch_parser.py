@@ -32,7 +32,7 @@ def as_parsed(function: Callable[..., Any], *, numpys: bool, out: bool) -> Calla
             if out and settings.pop("out", None) is not None:
                 raise NotImplementedError(NO_OUT.format(called=function.__name__))
             settings = {name: _number(value) for name, value in renamed(settings, names).items()}
-            if isinstance(settings.get("dim"), TensorBase):  # elsewhere it may be the other tensor
+            if isinstance(settings.get("dim"), TensorBase):  # by position a tensor may be the other operand
                 settings["dim"] = operator.index(settings["dim"])
         return function(*map(_number, args), **settings)
 

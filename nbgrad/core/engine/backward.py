@@ -46,7 +46,7 @@ Inputs: TypeAlias = TensorBase | Sequence[TensorBase]
 
 @restoring
 def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, create_graph: bool) -> None:
-    """Add to the ``.grad`` of every leaf below ``roots``, or of ``inputs`` alone, the gradient from the seeds."""
+    """Add the gradient from the seeds to the ``.grad`` of every leaf below ``roots``, or of ``inputs`` alone."""
     # A gradient that the user holds must not become a ``.grad``.
     taken = {unheard(memory_of, seed if isinstance(seed, torch.Tensor) else seed.data) for _, seed in roots}
     wanted = None if inputs is None else _retaining([inputs] if isinstance(inputs, TensorBase) else list(inputs))
@@ -64,7 +64,7 @@ def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, creat
                 tensor = leaf.ref()
                 if tensor is not None and tensor._needs_grad:
                     unheard(_accumulate, leaf, tensor, gradient, taken, create_graph)
-                    if leaf.hooks is not None:  # the user's, which are recorded
+                    if leaf.hooks is not None:  # hooks of the user's: their ops are recorded
                         run_accumulated(leaf.hooks.accumulated, tensor)
             for reducer in reducers:
                 reducer.end()
@@ -130,7 +130,7 @@ def parents(origin: Origin) -> list[Origin]:
 
 
 def last_uses(roots: list[Origin], useful: set[Origin] | None) -> dict[Origin, list[Leaf]]:
-    """By node, the leaves with a reducer of which it is the oldest user: the walk visits it after all other users.
+    """By node, the leaves with a reducer whose oldest user is this node: the walk visits it after all other users.
 
     Args:
         roots: where the walk begins.
@@ -188,7 +188,7 @@ class Walk:
         self.found: dict[Origin, Any] = {}
         self.leaves: list[tuple[Leaf, Any]] = []
         self.pending: dict[Origin, Any] = {}
-        # The origins that have a gradient: a heap, the latest first, and perhaps one that is later than all of it.
+        # The origins that have a gradient are in a heap, the latest first; ``next`` may be one later than all of these.
         self.waiting: list[tuple[int, Origin]] = []
         self.next: Origin | None = None
         self.summed: set[Origin] = set()  # origins whose gradient is a sum that the walk has made
@@ -338,7 +338,7 @@ class Walk:
                 continue
             if rule is None:
                 result = gradient
-            elif len(needs) == 1:  # a call with the value itself is faster than one with a list of it
+            elif len(needs) == 1:  # faster than ``*[value]`` with a list of one value
                 result = rule(gradient, values[needs[0]])
             else:
                 result = rule(gradient, *[values[slot] for slot in needs])
@@ -438,7 +438,7 @@ def _again(node: Node, saved: Freed | Deferred) -> Any:
 
 
 def _leading_to(wanted: set[Origin], order: list[Origin]) -> set[Origin]:
-    """The origins among ``order``, parents first, from which a path goes down to one of ``wanted``, those included."""
+    """The ``wanted`` origins, and those in ``order``, parents first, from which a path leads down to one of them."""
     useful = set(wanted)
     for origin in order:
         if _leads_to(useful, origin):

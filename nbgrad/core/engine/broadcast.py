@@ -55,12 +55,12 @@ def for_features(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction 
 
 
 def for_channels(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction | None:
-    """The sum over samples and places of ``source`` (N, C, ...) for each of its channels, which are ``target``."""
+    """The sum over samples and places of ``source`` (N, C, ...), for each channel; ``target`` is (C,)."""
     return all_but(source, target, 1)
 
 
 def for_gates(source: tuple[int, ...], target: tuple[int, ...]) -> Reduction | None:
-    """The sum over samples, and steps if there are any, of the gates that made ``source``, (T, N, H) or (N, H)."""
+    """The sum over samples and steps, if any, of the gates that made ``source``, which is (T, N, H) or (N, H)."""
     return for_features((*source[:-1], *target), target)
 
 

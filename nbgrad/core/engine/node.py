@@ -115,7 +115,8 @@ class Hooks:
 class Reducer:
     """Reduces the gradients of leaves over several processes, while the backward that computes them still runs.
 
-    The hooks of a leaf name it. A backward that only returns gradients, and writes no ``.grad``, does not ask it.
+    ``Hooks.reducer`` says which one a leaf has. A backward that only returns gradients, and writes no ``.grad``, does
+    not ask it.
     """
 
     __slots__ = ("__weakref__",)
@@ -253,7 +254,7 @@ _numbers = count(1)
 
 
 def next_seq() -> int:
-    """The next sequence number: an origin made later has a larger one, which is the order that backward walks in."""
+    """The next sequence number. An origin made later has a larger one; a backward visits the largest first."""
     return next(_numbers)
 
 
@@ -287,7 +288,7 @@ class Vertex:
 
     Attributes:
         seq: the sequence number.
-        shape, dtype, device: of the gradient, which are those of the tensor; a node says more.
+        shape, dtype, device: of the gradient, which are those of the tensor; ``Node`` says what they are there.
         hooks: the user's hooks, None where there are none.
     """
 
@@ -309,7 +310,8 @@ class Rule(NamedTuple):
     """The rule that computes the gradient of one input from the gradient of the output.
 
     Attributes:
-        function: takes the gradients, for a joint rule which inputs need theirs, and what ``needs`` names.
+        function: takes the gradients of the outputs, and then what ``needs`` names. A joint rule takes between them
+            which inputs need a gradient.
         needs: the parameters of the function after the gradients.
         formula: LaTeX.
         outputs: positions of the outputs whose gradients it names; None for the one gradient ``g``.

@@ -128,7 +128,7 @@ class Observer:
         """The torch op ``name`` ran and was not recorded; ``records``: whether gradients were on."""
 
     def on_torch_inputs(self, node: Node) -> None:
-        """``node`` of a torch op has more inputs now, at the end of ``node.edges``, which ops in its backward used."""
+        """``node`` of a torch op has more inputs now, last in ``node.edges``: ops in its backward have used them."""
 
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
         """A backward starts at ``roots``, pairs of the origin of a tensor and the gradient to start from."""

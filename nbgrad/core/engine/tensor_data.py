@@ -57,7 +57,7 @@ def overlaps(data: torch.Tensor) -> bool:
         reach += (size - 1) * stride
     if apart:
         return False
-    with torch._C.DisableTorchFunction():  # it is no part of what the user computes
+    with torch._C.DisableTorchFunction():  # modes should not see what the user did not compute
         places = torch.arange(reach + 1).as_strided(data.shape, data.stride())
         return bool(torch.bincount(places.reshape(-1)).max() > 1)
 
@@ -174,7 +174,7 @@ class Contents:
     @property
     def is_sparse(self) -> bool:
         """Whether only the elements that are not 0 are kept."""
-        check_asker()  # torch's gradcheck does first of all
+        check_asker()  # torch's gradcheck reads this first of all
         return self._data.is_sparse
 
     def get_device(self) -> int:

@@ -89,7 +89,7 @@ def known_origin(tensor: Any) -> Origin | None:
     if isinstance(tensor, TensorBase):
         own: Origin | None = tensor._origin
         return own
-    raw = tensor  # the same, of a type whose attributes compiled code reads without a look-up
+    raw = tensor  # the same object: compiled code knows the type of this name, so it needs no look-up
     made = raw.grad_fn
     if made is not None:
         found: Node | None = node_of(made, raw.output_nr)

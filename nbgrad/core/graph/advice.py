@@ -49,7 +49,7 @@ def advice(error: BaseException) -> str | None:
 
 
 def advise(error: BaseException) -> str | None:
-    """Add the advice on ``error`` to its notes, which its traceback shows, once, and return it."""
+    """Add the advice on ``error`` once to the notes of ``error``, which its traceback shows, and return the advice."""
     if not isinstance(error, AttributeError | TypeError | ValueError):
         return None
     found = advice(error)

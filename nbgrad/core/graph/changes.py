@@ -42,7 +42,7 @@ class Changes:
         when they are needed. Their versions are never read: an op that saved them before has lost its values in any
         case.
         """
-        data = [raw_of(one) for one in changed]  # not the parameters, which may get other data: ops saved these
+        data = [raw_of(one) for one in changed]  # ops saved the data; a parameter may get other data
         if not data:
             return
         if len(self) >= _MOST:
@@ -55,9 +55,9 @@ class Changes:
         key = id(data[0]) + id(data[-1]) + len(data)
         held = self._held(key)
         while held is not None and not _same(held, data):
-            if _gone(held):  # other tensors have got their ids
+            if _gone(held):  # one of its tensors is gone, and another has the id
                 held = None
-            else:  # another list that begins and ends alike: heads may take turns with one body
+            else:  # another list with the same ends, as when two heads are trained in turn with one body
                 key += 1
                 held = self._held(key)
         self._several[key] = (held or [ref(one) for one in data], change)
@@ -95,7 +95,7 @@ class Changes:
         return None if found is None or found[2] < self.backwards else found[:2]
 
     def _found(self, data: Any) -> "Change | None":
-        """The last observed change of ``data``. That of a single tensor counts only if no unobserved one followed."""
+        """The last observed change of ``data``. That of a tensor alone counts only if no unobserved change followed."""
         memory = memory_of(data)
         alone = self._alone.get(memory)
         if alone is not None and alone[0] == data._version:
@@ -109,7 +109,7 @@ def _number(change: Change) -> int:
 
 
 def _holds(held: list[ref[Any]], memory: int, version: int) -> bool:
-    """Whether one of these lies in that ``memory`` and has that ``version``: one that counts apart has another."""
+    """Whether one of these lies in that ``memory`` and has that ``version``. A separate counter has another version."""
     tensors = [tensor for one in held if (tensor := one()) is not None]
     return any(data._version == version and memory_of(data) == memory for data in tensors)
 
@@ -166,7 +166,7 @@ def since(leaves: "Iterable[tuple[int, ref[Any] | None, Stats | None]]", changes
     there = [
         (id, tensor, gradient) for id, held, gradient in leaves if held is not None and (tensor := held()) is not None
     ]
-    # One without a gradient may be no leaf any more: a buffer that values with a history were written into.
+    # A tensor without a gradient may be no leaf any more, like a buffer into which values with a history were written.
     grads = {id: tensor.grad for id, tensor, gradient in there if gradient is not None}
     held = {id: grad.data for id, grad in grads.items() if grad is not None and countable(grad.data)}
     sizes = read(norms(held))

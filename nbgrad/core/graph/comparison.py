@@ -67,7 +67,7 @@ def _beyond(part: float | None, record: Record) -> bool:
 
 
 def _share(part: float) -> str:
-    """A part of a norm, as a reader says it."""
+    """The text for a difference that is the fraction ``part`` of a norm."""
     if not isfinite(part):
         return "NaN or Inf on one side"
     return f"{100 * part:.3g}%"

@@ -78,7 +78,7 @@ _NEAR = 1 << 30
 
 
 def _subjects(graph: str, records: list[Record], key: Any) -> tuple[int, list[int]]:
-    """The ids of the records that ``key`` stands for, and how near it comes to them: the depth of a module."""
+    """The rank of ``key`` (the depth of a module, or ``_NEAR``), and the ids of the records that it stands for."""
     if isinstance(key, (*TENSORS, Record, int)) and not isinstance(key, bool):
         wanted = known_id(key) if isinstance(key, TENSORS) else key.id if isinstance(key, Record) else key
         if any(record.id == wanted for record in records):
@@ -124,7 +124,7 @@ def path_of(scope: Any) -> str:
 
 
 def _inside(records: list[Record], wanted: Any) -> tuple[int, list[int]]:
-    """How deep the scopes are nested that are ``wanted``, and the ids of all records in them."""
+    """The depth of the deepest scope that is ``wanted``, and the ids of all records in such scopes."""
     depths: dict[Any, int] = {None: 0}
     ids, deepest = [], 0
     for record in records:

@@ -28,7 +28,7 @@ class _Fading(dict[int, T]):
     most = _MOST
 
     def make_room(self) -> None:
-        """Drop the entries of deleted objects once there are many, and then at twice the number that is left.
+        """Drop the entries of deleted objects when there are many: the next time at twice the number that is left.
 
         Other threads may add in the meantime.
         """
@@ -48,8 +48,8 @@ class Uses:
         refused: whether a backward was asked for that could not begin, before any that could.
         idle: the number of backwards before the last step that changed nothing, and the message about it.
         slip: the number of backwards before the last call that came too early, and the message about it.
-        idled: by the id of the first parameter of each optimizer: that parameter, and the same number for its last such
-            step.
+        idled: by the id of the first parameter of each optimizer: that parameter, and the number of backwards before
+            the last step of this optimizer that changed nothing.
         frozen: the parameters that ops without history used, and buffers beside them, by their id as an object, each
             with its first use.
         behind: by the id of the record of a constant, the ends of the paths from which it was computed.
@@ -65,7 +65,7 @@ class Uses:
         self.slip: tuple[int, str | None] = (0, None)
         self.idled: _Fading[tuple[ref[Any], int]] = _Fading()
         self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
-        self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of what a path ended in
+        self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of the tensor at the end
 
     def unrecorded(self, op: OpInfo, args: tuple[Any, ...], results: tuple[Any, ...], *, enabled: bool) -> None:
         """``op`` ran on ``args`` and was not recorded, inside ``no_grad`` or because it has no gradient."""
@@ -89,7 +89,7 @@ class Uses:
             self._end(results, (*before,) if cut is None else (cut,))
 
     def _frozen_use(self, op: OpInfo, frozen: list[Any], args: tuple[Any, ...]) -> Cut:
-        """Where the ``frozen`` parameters were used first, with buffers: a loop uses the same ones in every step."""
+        """The first use of the ``frozen`` parameters and buffers beside them: a loop uses the same in every step."""
         known = self.frozen.get(id(frozen[0]))
         if known is not None and known[0]() is frozen[0]:
             return known[1]
@@ -107,7 +107,7 @@ class Uses:
             self._end(flat, (_cut(op, flat, enabled=True),))
 
     def detached(self, tensor: Any, detached: Any, what: str) -> None:
-        """``what`` the user has called, or a function of nbgrad's, cut ``detached`` from ``tensor``."""
+        """``what``, which the user or a function of nbgrad's has called, cut ``detached`` from ``tensor``."""
         if not tensor.requires_grad and tensor is not detached:
             if before := self.ends(raw_of(tensor)):
                 self._end([raw_of(detached)], before)
@@ -180,7 +180,7 @@ class Uses:
         return {seq: (what, place) for seq, (_, what, place) in self._reads.copy().items()}
 
     def scopes(self) -> dict[int, Scope | None]:
-        """The scope of that first use, by the same ids."""
+        """The scope of the first use without history of each tensor, by the ids of ``cuts``."""
         return {seq: scope for seq, (_, _, scope) in self._cuts.copy().items()}
 
     def leaves(self) -> "dict[int, ref[Any]]":
@@ -208,5 +208,5 @@ def _cut(op: OpInfo, results: Sequence[Any], *, enabled: bool) -> Cut:
     first, lack = results[0] if results else None, None
     if op.differentiable and isinstance(first, torch.Tensor):
         flat = not differentiable(first.dtype)
-        lack = f"the {dtype_name(first.dtype)} that it gives" if flat else "what it was used as"
+        lack = f"the {dtype_name(first.dtype)} that it gives" if flat else "the argument that it was passed as"
     return Cut("no gradient", op.name, *_where(), lack)

@@ -18,11 +18,11 @@ class Evidence:
         return self._graph._known_paths()
 
     def nothing_ran(self) -> bool:
-        """Whether no op ran in the graph on a tensor that needs a gradient, also none whose result is gone."""
+        """Whether no op in the graph ran on a tensor that needs a gradient; ops whose results are gone count too."""
         return self._paths().empty
 
     def left_out(self) -> dict[str, bool]:
-        """The first ops of torch's own, and whether gradients were on, if none was recorded."""
+        """The first ops of torch's own that ran before any op was recorded, each with whether gradients were on."""
         return self._graph.listener.left_out.copy()
 
     def began_at_leaf(self) -> bool:

@@ -21,7 +21,7 @@ from nbgrad.core.graph.stats import Stats, countable, summarise
 
 
 class Literal:
-    """An input that is no tensor, told apart from an id."""
+    """An input that is no tensor. The class tells it from the id of a record."""
 
     __slots__ = ("value",)
 
@@ -164,7 +164,7 @@ class Notes:
         )
 
     def _parents(self, id: int, fact: "Ran | Outer") -> tuple[int | None, ...]:
-        """For each input of an op the id of the record that it came from, if it did and the edge is there."""
+        """For each input of an op, the id of the record that it came from; None if there is none, or no edge."""
         if isinstance(fact, Outer):
             return ()
         parents = tuple([source if type(source) is int else None for source in fact.sources])

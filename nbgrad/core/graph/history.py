@@ -29,8 +29,8 @@ WEIGHTS = 4
 """The weights are measured in about one of this number of frames, because they change slowly."""
 
 STEPS = 2
-"""After about one of so many frames, once ``AT_FIRST`` backwards have had theirs, the step is measured too: that takes
-longer than the rest of a frame."""
+"""The step is measured after each of the first ``AT_FIRST`` backwards, and later after about one of so many frames:
+that takes longer than the rest of a frame."""
 
 AT_FIRST = 8
 
@@ -45,8 +45,8 @@ class HistoryRecord(NamedTuple):
         shape: of the tensor that it made or is.
         scopes: the labels of the module calls around it, outermost first.
         gradient: the norm of its gradient; None if the backward did not reach it, or the norm was not kept.
-        weight: the norm of a parameter's values when the backward had ended, in one of four frames; in the last frame
-            that of the values as they are, after a step that has followed.
+        weight: the norm of a parameter's values when the backward had ended; one of four frames has it. In the last
+            frame it is the norm of the present values, which a step may have changed since.
         update: the norm of what the first step of an optimizer that ended after that backward changed, in units of the
             norm of the values before it; None where no step came, where the values were zero, and where copies of them
             do not fit into the budget. It is measured after the first 8 backwards, then after one frame of two to four.
@@ -154,9 +154,10 @@ class _Numbers:
 
 
 class _StoredFrame(NamedTuple):
-    """A frame as it is kept: all frames of a loop share their looks, names and the ids of the leaves.
+    """A frame as it is kept: all frames of a loop share one tuple of looks, one of names and one of ids of the leaves.
 
-    ``learned`` has an id for each leaf and None for everything else, ``ratios`` the updates of some of them by a step.
+    ``looks`` has a ``Look`` for each record. ``learned`` has an id for each leaf and None for everything else.
+    ``ratios`` has the updates of some leaves by a step.
     """
 
     number: int
@@ -258,7 +259,7 @@ class HistoryRecorder:
             del self._kept[1 : max(2, self.limit // 2) : 2]
 
     def _is_one_of(self, many: int, number: int) -> bool:
-        """Whether the ``number``-th backward is one of ``many`` frames that is picked."""
+        """Whether the ``number``-th backward is picked, if one of ``many`` frames is."""
         return (number - 1) % (many * self._stride(number)) == 0
 
     def learned_until(self, id: int) -> int | None:

@@ -36,7 +36,7 @@ GRADIENT = -1
 """The position of no input: it stands for the gradient of the result of an op, or of a leaf."""
 
 UNREDUCED = -2
-"""Minus the position of an input, it stands for the gradient of that input before a sum."""
+"""``UNREDUCED`` minus the position of an input stands for the gradient of that input before a sum."""
 
 _GRADIENT, _UNREDUCED, _OBJECT = (
     GRADIENT,
@@ -55,7 +55,7 @@ class SmallValue:
     dtype: torch.dtype
 
     def tensor(self) -> torch.Tensor:
-        """A tensor of them."""
+        """A tensor with these numbers."""
         return torch.frombuffer(bytearray(self.memory), dtype=self.dtype).reshape(self.shape)
 
 
@@ -155,8 +155,8 @@ class Lengths:
     def _stack(self) -> None:
         """Make vectors of the norms on GPUs: a tensor for each norm would take more memory than a small gradient.
 
-        They wait until all that is known of them is a record. If an interrupt comes in between, the next call makes the
-        same vectors again.
+        The norms stay in ``_waiting`` until their records are written. If an interrupt comes in between, the next call
+        makes the same vectors again.
         """
         waiting = self._waiting.copy()
         if not waiting:
@@ -451,11 +451,11 @@ class FrameRecorder:
         self.outer = outer
         self.roots = roots
         self._kept = Kept(budget)
-        self._leaves: list[Any] = []  # the id of a leaf and its gradient, of one after the other
+        self._leaves: list[Any] = []  # of each leaf its id and its gradient, one leaf after the other
         self._norms: dict[int, Norm] = {}  # of leaves, if the history has asked for them
         self._results: dict[int, list[int]] = {}  # by op with several gradients: the ids under which these are kept
         self.careful = False
-        self.windows = False  # whether one was kept, or its norm: then torch is asked for the memory of all
+        self.windows = False  # whether a window was kept, or its norm: then torch is asked for the memory of each
         self.arrived: list[int] = []
         self.reductions: dict[tuple[int, int], Reduction] = {}
 
@@ -492,8 +492,9 @@ class FrameRecorder:
     def end(self, number: int, before: "FrameRecorder | Frame | None", watch: bool = True) -> None:
         """The backward, the ``number``-th, is complete: from now on the user can change the ``.grad``.
 
-        Their norms are taken after the first backward, and from then on if one was changed in place: most loops clip
-        their gradients or set them to zero in every step or never. Without ``watch`` none is kept.
+        The norms of the leaves' gradients are taken after the first backward. They are taken after later ones once a
+        gradient was changed in place: most loops clip gradients or set them to zero either in every step or never.
+        Without ``watch`` none is kept.
         """
         self.number = number
         self.careful = isinstance(before, FrameRecorder) and before.careful

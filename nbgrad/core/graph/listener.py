@@ -39,8 +39,8 @@ over processes, may take more than a look."""
 _CPU = torch.device("cpu")
 
 _SWEPT = 64
-"""A long program drops the facts that are not needed after at least this many ops. The garbage collector runs after
-every 700 new objects that stay, so a loop makes no work for it."""
+"""A long program drops the facts that it does not need any more, each time after at least this many ops. The garbage
+collector runs after every 700 new objects that stay, so a loop makes no work for it."""
 
 _FRESH = 2048
 """Ops that ran since the last backward but one are kept as long as they are fewer than this, and fewer than four times
@@ -156,7 +156,7 @@ class Listener(Observer):
             self._keep(node, sources, node.device or _CPU, scope)
             return
         node.place = user_place()
-        made: Any = out  # the same, of a type whose attributes compiled code reads without a look-up
+        made: Any = out  # the same object: compiled code knows the type of this name, so it needs no look-up
         memory: Any = None
         if self.watch:
             memory = _numbers(node, out)
@@ -222,7 +222,7 @@ class Listener(Observer):
         # Most constants are used by many ops, such as a batch: one at the same address is known already.
         met = self._met.get(id(data))
         if met is not None and met[0]() is data:  # a tensor
-            raw: Any = data  # the same, of a type whose attributes compiled code reads without a look-up
+            raw: Any = data  # the same object: compiled code knows the type of this name, so it needs no look-up
             if met[1] == data.data_ptr() and met[2] == raw.shape and met[3] in self.outer:
                 return met[3]
         shape, dtype, device = tuple(data.shape), data.dtype, _CPU

@@ -56,7 +56,7 @@ def holds(kind: str, value: Any) -> bool:
 
 
 def passed_on(kind: str, values: Iterable[Any], settings: dict[str, Any]) -> bool:
-    """Whether an op that made a "nan" or an "inf" was given one: among its inputs, or as a setting, as a mask has."""
+    """Whether an op that made a "nan" or an "inf" was given one, in an input, such as a mask, or as a setting."""
     return any(holds(kind, value) for value in (*values, *settings.values()))
 
 
@@ -78,7 +78,7 @@ def first(kind: str, value: torch.Tensor) -> tuple[int, ...]:
 
 
 def count(kind: str, value: torch.Tensor) -> int:
-    """How many elements are."""
+    """How many elements of ``value`` are a "nan" or an "inf", as ``kind`` says."""
     return sum(int(_mask(kind, piece).sum()) for piece in pieces(value))
 
 
@@ -162,7 +162,7 @@ None if it is not a single element.
 def spots_of(
     stretched: Container[str], given: Sequence[OpInput], index: tuple[int, ...], shape: tuple[int, ...]
 ) -> Spots:
-    """Those that meet in the element ``index`` of a result of ``shape``."""
+    """The ``Spots`` of the values ``given`` that meet in the element ``index`` of a result of ``shape``."""
     return [
         _own_index(tuple(value.shape), index, shape)
         if isinstance(value, torch.Tensor) and (tuple(value.shape) == shape or input in stretched)

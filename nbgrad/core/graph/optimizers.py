@@ -19,8 +19,8 @@ LOOP = 3
 
 
 LARGE = 8 << 20
-"""If an optimizer holds more bytes of parameters than that, its step is measured less often: a copy of them and three
-norms take longer than the rest of a frame. If a network sees few numbers, they take almost as long as its step."""
+"""If an optimizer holds more bytes of parameters than that, its step is measured less often: a copy of the parameters
+and three norms take longer than the rest of a frame. With small batches they take almost as long as the step."""
 
 RARELY = 8
 """For large optimizers, only the steps after the 1st, 9th, 17th backward and so on are measured."""
@@ -185,9 +185,9 @@ class Holders:
         return list(held.values())
 
     def forgotten(self) -> Iterator[tuple[Stepper, list[int]]]:
-        """Those that clear gradients in a loop and have taken no step, each with the ids of what waits for one.
+        """Optimizers that clear gradients in a loop and have taken no step, each with the ids of what waits for one.
 
-        Nor has anything else changed a parameter of theirs, seen or not.
+        Nothing else has changed a parameter of these optimizers either, observed or not.
         """
         for one, params in self._held:
             if one in STEPPED or not one.never_steps():

@@ -16,7 +16,10 @@ Subject = Tensor | torch.Tensor | Record | int
 
 
 class _Way(BFSVisitor):
-    """From where a breadth-first search first came to each node: rustworkx's shortest paths are all paths at once."""
+    """For each node, the one from which a breadth-first search first came to it.
+
+    rustworkx's own functions for shortest paths compute all paths at once.
+    """
 
     def __init__(self) -> None:
         self.before: dict[int, int] = {}

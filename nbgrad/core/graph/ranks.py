@@ -282,7 +282,7 @@ def _compare(parts: list[Part], own: Part, parameters: list[RankedParameter], bu
 
 
 def _spread(norms: tuple[float, ...], average: float, precision: float) -> float:
-    """As ``RankedParameter`` has it. The mean squared distance is the mean square less the square of the mean."""
+    """The ``RankedParameter.spread``. The mean squared distance is the mean square less the square of the mean."""
     square = sum(norm * norm for norm in norms) / len(norms)
     distance = square - average * average
     if distance <= 4 * precision * square:  # rounding

@@ -483,9 +483,10 @@ class _Run:
 
     @staticmethod
     def _settings(call: Call) -> dict[str, Any]:
-        """The settings themselves; those of the record, where the node is gone and there was no tensor among them.
+        """The settings of the node; those of the record if the node is gone and no setting was a tensor.
 
-        In the record a list has become a tuple. If the tuple is another index, the result has another shape.
+        The record has a tuple in place of a list. If the tuple selects other elements as an index than the list did,
+        the result has another shape.
         """
         if call.settings is call.op.defaults:
             return {}

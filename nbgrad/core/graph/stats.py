@@ -30,11 +30,11 @@ _AT_ONCE = 1 << 15
 class Stats:
     """The statistics of the values of a tensor.
 
-    ``norm`` is the Euclidean norm; ``low``, ``high`` and ``mean`` are None for an empty tensor and where only the norm
-    was kept; ``raw`` are the numbers of a small tensor as they lie in memory, of numpy's ``dtype``, since a graph of
-    thousands of ops has a million of them and few are ever looked at; of larger ones ``counts`` is a histogram of the
-    finite values, in equal steps from ``low`` to ``high``. For complex numbers all fields but ``raw`` are those of the
-    ``magnitudes``.
+    ``norm`` is the Euclidean norm. ``low``, ``high`` and ``mean`` are None for an empty tensor and where only the norm
+    was kept. ``raw`` are the numbers of a small tensor as they lie in memory, of numpy's ``dtype``: a graph of
+    thousands of ops has a million of them, and few are ever looked at. For a larger tensor ``counts`` is a histogram of
+    the finite values, in equal steps from ``low`` to ``high``. For complex numbers all fields but ``raw`` are those of
+    the ``magnitudes``.
     """
 
     shape: tuple[int, ...]
@@ -159,7 +159,7 @@ def _table(rows: torch.Tensor) -> "np.ndarray[Any, Any]":
 
 
 class _Spread(NamedTuple):
-    """The lowest and the highest of the finite numbers, if there are any, their sum, and how many are what."""
+    """The lowest and the highest finite number, if there is one, their sum, and how many are finite, NaN and Inf."""
 
     low: float | None
     high: float | None
@@ -252,8 +252,9 @@ Norm = float | torch.Tensor
 def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, Norm]:
     """The Euclidean norms of ``tensors`` by the same keys, many at once and without waiting for a GPU.
 
-    Those of half precision are taken in float32, and where that has no room for the squares, once more in float64: not
-    on a GPU, where to see it would be to wait. Empty tensors, and those without numbers one by one, have none.
+    Norms of tensors of half precision are taken in float32. If the squares are too large or too small, a norm on the
+    CPU is taken once more in float64. On a GPU it is not: to look at it would be to wait. Empty tensors, and those
+    without numbers one by one, have none.
     """
     found: dict[Any, Norm] = {}
     counted = [key for key, data in tensors.items() if data.numel() and countable(data)]
@@ -322,7 +323,7 @@ _FEW = SMALL  # compiled to a number of C's
 
 def count_of(shape: tuple[int, ...]) -> int:
     """How many elements a tensor of ``shape`` has."""
-    lengths: Any = shape  # the same, of a type whose items compiled code reads without a look-up
+    lengths: Any = shape  # the same object: compiled code knows the type of this name, so it needs no look-up
     return lengths.product if _COMPILED else math.prod(shape)
 
 

@@ -108,9 +108,9 @@ class _TimedListener(Listener):
 class TimedGraph(AutogradGraph):
     """An ``AutogradGraph`` with a clock.
 
-    It is the time on the CPU. A GPU runs on after it: what waits for the GPU, as reading a number does, then takes the
-    time of all that was waiting. An op that calls other recorded ops has no time of its own, they have. Ops of torch's
-    own have the time of their forward.
+    It measures the time on the CPU. A GPU may still compute after that. An op that waits for the GPU, such as one that
+    reads a number, then also has the time of everything that it waited for. An op that calls other recorded ops has no
+    time of its own: those ops have it. Ops of torch's own have the time of their forward.
     """
 
     _listens = _TimedListener

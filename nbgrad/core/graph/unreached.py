@@ -88,7 +88,7 @@ class PathOp(NamedTuple):
 
     @property
     def what(self) -> str:
-        """The function that the user called, which may have run several ops; of a block and an operator the op."""
+        """The function that the user called, which may have run several ops; for a block or an operator, the op."""
         scope, called = self.scope, None if self.place is None else self.place.called
         block = isinstance(scope, ModuleScope) and scope.kind.ours
         known = called is not None and any(hasattr(one, called) for one in (ops, torch_signatures, Tensor))
@@ -100,7 +100,7 @@ class Unstepped(NamedTuple):
 
     Attributes:
         name: of its class.
-        cleared: how often its ``zero_grad()`` was called since its last one.
+        cleared: how often its ``zero_grad()`` was called since its last ``step()``, if there was one.
         waiting: its parameters that the last backward reached: the id of the record, and its name and shape.
     """
 
@@ -376,7 +376,7 @@ class Paths:
         return not self._reached.isdisjoint(users)
 
     def _dead_end(self, tensor: Tensor, start: int) -> Break:
-        """``start`` is the id of the tensor: nothing made of it is cut off."""
+        """Where the path breaks if nothing computed from the tensor is cut off; ``start`` is the id of the tensor."""
         if not self._consumers.get(start):
             constant = self._facts.get(self._constants.get(memory_of(tensor.data), 0))
             if constant is not None:
@@ -430,7 +430,7 @@ def _id(tensor: Any) -> int:
 
 
 class _Near(NamedTuple):
-    """An op that so many steps lead to."""
+    """An op, and how many steps lead to it."""
 
     steps: int
     seq: int

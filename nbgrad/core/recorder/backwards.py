@@ -177,7 +177,7 @@ class TorchBackward:
         records: whether the gradients have a history of their own.
 
     Attributes:
-        counts: how many lead to each output of a node with several.
+        counts: how many targets lead to each output of a node with several outputs.
         waiting: by such an output, the lone target that leads there, and its gradient.
         leaves: the gradients of leaves that arrived.
         inside: the gradients of leaves from backwards inside of this one.
@@ -265,7 +265,7 @@ class TorchBackward:
             if type(hook.outputs) is dict:
                 self.counts[origin] = 1
         at = 0
-        while at < len(self.hooks):  # also of the nodes that are met meanwhile
+        while at < len(self.hooks):  # ``_aim`` appends the hooks of new nodes
             hook = self.hooks[at]
             at += 1
             if type(hook.made) is not ACCUMULATES:
@@ -301,7 +301,7 @@ class TorchBackward:
         if type(made) is ACCUMULATES:
             hook.outputs = leaf_of(made.variable)
         else:
-            node = made  # the same, of a type whose attributes compiled code reads without a look-up
+            node = made  # the same object: compiled code knows the type of this name, so it needs no look-up
             metadata = node.metadata
             hook.outputs = metadata.get(KEY)
         met[made] = hook
@@ -347,7 +347,7 @@ class TorchBackward:
                 hook.target = target
 
     def _settle(self, hook: Passing) -> None:
-        """Use the numbers of edges that lead to each of its targets, which are known by now."""
+        """Find out which targets of ``hook`` are lone: by now it is known how many edges lead to each."""
         receiver: Passing
         target = hook.target
         while target is not None:
@@ -385,7 +385,8 @@ class TorchBackward:
     def _hides(self, target: Target, node: Node) -> bool:
         """Whether ``node`` gives to ``target`` another gradient than arrives there: only a hook on ``node`` sees it.
 
-        It becomes part of a sum, or a broadcast is still to be undone, or it is converted, or changed by a hook.
+        The gradient becomes part of a sum, or a broadcast is still to be undone, or the gradient is converted, or a
+        hook changes it.
         """
         origin: Vertex = target.origin
         if not target.lone or target.receiver is None or origin.dtype is not node.dtype:
@@ -398,11 +399,11 @@ class TorchBackward:
         return bool(op.sums) and op.inputs[target.position] in op.sums
 
     def _doubtful(self, node: Node) -> bool:
-        """Whether its result may have a hook, which may change the gradient. For an adopted node this is unknown."""
+        """Whether the result of ``node`` may have a hook that changes the gradient; unknown for an adopted node."""
         return node.seq <= self.quiet or node.device is not None
 
     def _neighbour_spared(self, hook: Passing) -> bool:
-        """Whether a node that gives to that of ``hook``, or gets from it, has no hook: then it must have its own."""
+        """Whether a neighbour of the node of ``hook`` in the graph has no hook: then ``hook`` must be placed."""
         if hook.source is not None and hook.source.giver.stands == _SPARED:
             return True
         target = hook.target
@@ -461,7 +462,7 @@ class TorchBackward:
         """The gradient of the tensor of ``origin`` is complete.
 
         Args:
-            origin: it.
+            origin: that of the tensor.
             gradient: the gradient.
             hook: of the node, if it has one output; if it has no hook, it has run by now.
         """
@@ -585,7 +586,7 @@ def _position(left: list[Any], origin: Any) -> int:
 
 
 def _hooked(leaf: Leaf) -> bool:
-    """Whether the user has a hook on it, which may change the gradient that arrives."""
+    """Whether the user has a hook on ``leaf``, which may change the gradient that arrives."""
     return bool(getattr(leaf.ref(), "_backward_hooks", None))
 
 
@@ -595,7 +596,7 @@ def _arrives(gradient: Any, origin: Any) -> bool:
 
 
 def _reduced(gradient: Any, shape: Any) -> Any:
-    made = gradient  # the same, of a type whose attributes compiled code reads without a look-up
+    made = gradient  # the same object: compiled code knows the type of this name, so it needs no look-up
     if made.is_nested or made.shape == shape:  # of a nested one no broadcast is known
         return gradient
     return sum_to(gradient, gradient.shape, shape)

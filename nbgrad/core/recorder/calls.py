@@ -59,7 +59,7 @@ class TorchCalls:
             if kind == _INNER:
                 return self._again(known.inner, args, kwargs)
             return _recorded(known, function, args, kwargs, state, heard)
-        result = function(*args, **kwargs) if kwargs else function(*args)  # one line for all: a trace has its number
+        result = function(*args, **kwargs) if kwargs else function(*args)  # one line for both: a trace shows its number
         if told:
             guard = silence(heard)
             try:
@@ -116,7 +116,7 @@ def _any_learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
     """Whether a gradient goes to one of the tensors that a function is given."""
     for arg in args:
         if isinstance(arg, Tensor):
-            tensor = arg  # the same, of a type whose attributes compiled code reads without a look-up
+            tensor = arg  # the same object: compiled code knows the type of this name, so it needs no look-up
             if tensor.requires_grad:
                 return True
         elif isinstance(arg, list | tuple):

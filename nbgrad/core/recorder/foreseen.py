@@ -167,7 +167,7 @@ class Foreseen:
         if node.settings is not op.defaults:
             for value in node.settings.values():
                 if isinstance(value, Tensor) and value.requires_grad:
-                    return False  # it gets one too, which the row does not know
+                    return False  # a setting gets a gradient, which the row does not know
         edges = node.edges
         for position in range(len(edges)):
             origin = edges[position]

@@ -61,7 +61,7 @@ def adopt(root: Any, state: State, name: str = "", out: torch.Tensor | None = No
     """Notify the observers of torch's node ``root`` and all unknown nodes that lead to it.
 
     Args:
-        root: it.
+        root: the node of torch's.
         state: the state whose observers are notified.
         name: of the op that it is; default: the one that torch's name of the node says.
         out: the result, if the user's line that runs has just made it.
@@ -145,7 +145,7 @@ _NUMBERED = re.compile(r"[A-Za-z0-9_]*Backward[0-9]+")
 
 
 def _op(name: str, count: int, several: bool) -> OpInfo:
-    """The op of which ``name`` is the gradient: ``AddmmBackward0`` is that of ``addmm``, of a ``Function`` its own."""
+    """The op of which ``name`` is the gradient: ``addmm`` for ``AddmmBackward0``; a ``Function`` has its own op."""
     bare = name.rstrip("0123456789").removesuffix("Backward") or name
     if bare != name.rstrip("0123456789") and name[-1:].isdigit():
         bare = _WORDS.sub("_", bare).lower()
@@ -159,7 +159,7 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def _output(made: Any, number: int) -> Any:
-    """The origin of that output; of a node with fewer known outputs, because the others were never used, a new one."""
+    """The origin of output ``number`` of the node ``made``; a new one if this output was never used before."""
     known = made.metadata.get(KEY)
     if type(known) is not dict:
         return known

@@ -56,7 +56,7 @@ _CALLS = TorchCalls()
 
 
 class _Thread(local):
-    """Of this thread.
+    """The state of the recorder in this thread.
 
     Attributes:
         walk: the backward of torch's that runs.
@@ -308,19 +308,19 @@ def _handle(public_api: Any, relevant_args: Any, /, *args: Any, **kwargs: Any) -
 
 
 def _learned(optimizer: Any) -> list[Any]:
-    """Its parameters that torch's autograd gives a gradient. An optimizer of nbgrad's has none."""
+    """The parameters of ``optimizer`` that torch's autograd gives a gradient. An optimizer of nbgrad's has none."""
     found: list[Any] = []
     for group in optimizer.param_groups:
         for one in group["params"]:
             if isinstance(one, Tensor):
-                tensor = one  # the same, of a type whose attributes compiled code reads without a look-up
+                tensor = one  # the same object: compiled code knows the type of this name, so it needs no look-up
                 if tensor.requires_grad:
                     found.append(one)
     return found
 
 
 def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
-    """Tell of it, and take our mode off for the time of the step: it looks at each parameter and its ``.grad``.
+    """Notify the observers that a step begins, and take our mode off meanwhile: the step looks at every ``.grad``.
 
     A step with a closure runs the user's code, which is recorded.
     """

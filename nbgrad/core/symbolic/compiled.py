@@ -93,7 +93,7 @@ class Compiled:
         self._variants: dict[Any, list[Variant]] = {}
         self._newest: Variant | None = None
         self._writes_inputs = False
-        self._told = False  # that it is traced too often
+        self._told = False  # whether the user knows that it is traced too often
         self._takes_names = _takes_names(function)
         update_wrapper(self, function, updated=())
 

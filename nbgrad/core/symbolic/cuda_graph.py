@@ -122,7 +122,7 @@ class _Recorded:
         return found
 
     def _view(self, one: torch.Tensor, place: int, value: Value) -> "_Delivery":
-        """The same view of the caller's tensor as ``one`` is of the copy of it."""
+        """Delivers the view of the caller's tensor that corresponds to ``one``, a view of the copy of this tensor."""
         copy = self._inputs[place]
         if one.is_conj() or one.is_neg() or one.dtype != copy.dtype:
             raise RuntimeError(

@@ -248,7 +248,7 @@ class Fakes:
         if not given:
             given = [one for one in leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         writes = tuple(one for one in given if storage_of(one) in witness.written) if witness.written else ()
-        if key is not None and (not writes or self._key(function, args, kwargs)[0] == key):  # their shapes stayed
+        if key is not None and (not writes or self._key(function, args, kwargs)[0] == key):  # no shape changed
             self._keep(
                 key,
                 result,

@@ -59,7 +59,7 @@ class Formulas:
         self.text = "\\begin{aligned}\n" + " \\\\\n".join(rows) + "\n\\end{aligned}"
 
     def _intermediate(self, listing: Listing) -> set[int]:
-        """The lines of the backward that stand inside of the formula of a gradient alone."""
+        """The lines of the backward that stand only inside of the formula of a gradient."""
         backward = {value.storage for line in self._lines if line.phase == "backward" for value in line.results()}
         needed = {id(value): value for value in listing.leaving() if not self._rule(value)}
         hidden = set()

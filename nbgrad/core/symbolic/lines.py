@@ -105,7 +105,7 @@ def _grouped(listing: Listing, called: bool) -> Iterator[tuple[tuple[ProgramStep
 
 
 _OUTSIDE = -1
-"""Reads a value that leaves the program."""
+"""Stands for a row that reads each value that leaves the program."""
 
 
 def _readers(listing: Listing) -> dict[int, set[int]]:

@@ -9,7 +9,7 @@ _BREAK = re.compile(r"(?P<open>\()\n\s*|,\n\s*(?P<close>(?=\)))|\n\s*")
 """Where a long call goes on in another line."""
 
 _FIRST, _LAST = 40, 12
-"""How many lines are printed of a program that is longer than both."""
+"""How many of the first and of the last lines are printed, if a program has more than these together."""
 
 
 def outline(listing: Listing) -> str:

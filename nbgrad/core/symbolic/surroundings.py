@@ -55,7 +55,7 @@ class Surroundings:
     are, if the function holds them.
 
     Args:
-        function: it.
+        function: the function.
         modules: modules that it is known to call.
 
     Attributes:
@@ -297,7 +297,7 @@ def _in_library(file: str) -> bool:
 
 
 def _is_library(module: Any) -> bool:
-    """The same for a module of Python's."""
+    """Whether a module of Python's is part of a library."""
     file = getattr(module, "__file__", None)
     if file is None:
         return getattr(module, "__name__", "") in sys.builtin_module_names
@@ -324,7 +324,7 @@ def _attribute(owner: Any, key: str, default: Any) -> Any:
 
 
 def differs(now: Any, value: Any) -> bool:
-    """Whether two objects are not the same one, nor equal if they are of a kind that is compared."""
+    """Whether two objects differ: they are not the same object, nor equal values of a type that is compared."""
     if now is value:
         return False
     if type(now) is not type(value):
@@ -344,7 +344,7 @@ def change_of(name: str, now: Any, value: Any) -> str:
 
 
 def _changed_entry(container: Any, name: str, listed: list[Any], entries: list[Any]) -> str | None:
-    """The same for the first entry that has changed; None if all are equal to the old ones."""
+    """The change of the first entry that has changed, as a reason; None if all are equal to the old ones."""
     if len(listed) != len(entries):
         return f"{name} has another number of entries"
     keys = len(listed) // 2 if isinstance(container, Mapping) else 0

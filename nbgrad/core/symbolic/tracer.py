@@ -199,7 +199,11 @@ class Tracer(TorchFunctionMode):
         )
 
     def restore_modules(self) -> list[str]:
-        """Give the attributes of modules that have become tensors without numbers their own back; their names."""
+        """Give attributes of modules back what they held, if they have become tensors without numbers.
+
+        Returns:
+            The names of these attributes.
+        """
         wrong = []
         for module, held in self._attributes.values():
             for space, before in ((module.__dict__, held[0]), (module._buffers, held[1])):
@@ -410,7 +414,7 @@ class Tracer(TorchFunctionMode):
             return FakeMemory(args[0])
         if name in _QUIET:
             return func(*args, **kwargs)
-        if name == "_fused_sdp_choice":  # of fake tensors torch always says the slow kernel
+        if name == "_fused_sdp_choice":  # for fake tensors torch always names the slow kernel
             asked, named = mapped(_stand_in, (args, kwargs))
             return func(*asked, **named)
         if name == "data_ptr":  # tells whether two tensors share memory

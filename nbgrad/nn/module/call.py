@@ -55,7 +55,7 @@ class ComparedCall(Protocol):
 
 
 class HookTable(OrderedDict[int, Hook]):
-    """Hooks by their numbers. A change of it is one of the module."""
+    """Hooks by their numbers. A change of this table counts as a change of the module."""
 
     def __setitem__(self, number: int, hook: Hook) -> None:
         module_changes.hooks += 1

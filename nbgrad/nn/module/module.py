@@ -566,8 +566,8 @@ class Module:
         """Replace the data of all parameters and buffers by what ``fn`` gives for them.
 
         ``to``, ``float``, ``cuda`` and their like call it, for the modules below this one first: a subclass that holds
-        tensors of its own overrides it. ``fn`` gets torch tensors here; those that ``to`` and its like pass take a
-        ``Tensor``, too, and return one.
+        tensors of its own overrides it. ``fn`` gets torch tensors here. The functions that ``to`` and its like pass as
+        ``fn`` also take a ``Tensor``, and then return one.
         """
         if recurse:
             for child in self.children():
@@ -800,7 +800,7 @@ class Module:
         return self._add_hook("saved", SavingHook(hook))
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """The same, but what the hook returns takes the place of the ``state_dict``."""
+        """Like ``register_state_dict_post_hook``, but what the hook returns takes the place of the ``state_dict``."""
         return self._add_hook("saved", SavingHook(hook, apart=True))
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -813,7 +813,7 @@ class Module:
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
-        """The same; but with ``with_module`` the hook does not get the module."""
+        """Like ``register_load_state_dict_pre_hook``; but without ``with_module`` the hook does not get the module."""
         return self._add_hook("loading", SavingHook(hook, apart=not with_module))
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:

@@ -219,8 +219,8 @@ class Load:
             other = self._tied.setdefault(id(value), data)
             if other is not data and not (other.shape == data.shape and torch.equal(other, data)):
                 return (
-                    f"{key} is a parameter with several names, which stay one with assign=True: state_dict has other "
-                    "values under another of them"
+                    f"{key} is a parameter with several names. With assign=True it stays one parameter, but "
+                    "state_dict has other values under another of its names"
                 )
         return None
 
@@ -287,7 +287,7 @@ def detached_data(value: Tensor) -> torch.Tensor:
 
 
 def _unlike(key: str, value: Tensor, data: torch.Tensor) -> str | None:
-    """Why ``data`` is nothing that ``value`` could be."""
+    """Why ``data`` do not fit ``value``: another kind of tensor, or another shape. None if they fit."""
     if data.layout is not torch.strided or data.is_quantized or data.is_nested:
         kind = "quantized" if data.is_quantized else "nested" if data.is_nested else str(data.layout)
         return f"{key} in state_dict is {kind}, the model has an ordinary tensor: load a dense one"

@@ -214,7 +214,10 @@ def _by_kind(tensors: list[torch.Tensor]) -> list[list[torch.Tensor]]:
 
 
 def _has_ended(place: str | None) -> bool:
-    """Whether the process at ``place``, "host number", is known to have ended: only one of this machine is."""
+    """Whether the process at ``place``, "host number", is known to have ended.
+
+    This can be known only of a process on this machine.
+    """
     host, _, number = (place or "").rpartition(" ")
     if not host or host != socket.gethostname() or os.name != "posix":
         return False

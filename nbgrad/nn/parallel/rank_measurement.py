@@ -30,7 +30,7 @@ class RankMeasurement:
 
     @classmethod
     def of(cls, observers: Sequence[Observer]) -> "RankMeasurement | None":
-        """The one for the graphs among ``observers``; None if none asks."""
+        """The measurement for the graphs that ask for one through ``observers``; None if none asks."""
         found = [one for one in observers if isinstance(one, RankRecorder)]
         return cls(found) if found else None
 

@@ -95,7 +95,7 @@ class ParametrizationList(ModuleList):
 
 
 def _undone(modules: Any, value: Any, *, strict: bool) -> Any:
-    """The tensor from which the modules compute ``value``; unless ``strict``, as far as they can be undone."""
+    """The tensor from which the modules compute ``value``. Unless ``strict``, it skips those that cannot be undone."""
     for module in reversed(list(modules)):
         if not hasattr(module, "right_inverse"):
             if strict:
@@ -129,8 +129,8 @@ def register_parametrization(
 
     ``module.weight`` is then computed each time it is read. The learned tensors are under
     ``module.parametrizations.weight.original``. A second parametrization is applied to what the first one gives. A
-    method ``right_inverse`` of a parametrization says what gives a certain value: if the first one has it, the value so
-    far is kept, and where all have it, values may be assigned.
+    method ``right_inverse`` of a parametrization returns the tensor from which it computes a given value. If the first
+    parametrization has it, the tensor keeps its present value. If all have it, values may be assigned.
 
     Args:
         module: the module, whose class becomes a subclass of its own.
@@ -241,7 +241,10 @@ def _chains(module: Any) -> Any:
 
 
 def _shown_chains(module: Any) -> Any:
-    """The same for code outside. torch's own functions would not recognise the parametrizations: for them it raises."""
+    """The ``parametrizations`` of a module, for code outside of nbgrad.
+
+    It raises for torch's own functions, which would not recognise them.
+    """
     check_asker()
     return _chains(module)
 

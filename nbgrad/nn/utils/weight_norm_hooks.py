@@ -145,7 +145,7 @@ class SpectralNorm(_Renewed):
         for _ in range(steps):
             v.data.copy_(normalize(raw.mH @ u.data, dim=0, eps=self.eps))
             u.data.copy_(normalize(raw @ v.data, dim=0, eps=self.eps))
-        left, right = tensor(u.data.clone()), tensor(v.data.clone())  # the next forward changes them, maybe too early
+        left, right = tensor(u.data.clone()), tensor(v.data.clone())  # the next forward changes u and v
         return weight / dot(left, mv(self.matrix(weight), right))
 
     def __call__(self, module: Module, _inputs: Any) -> None:

@@ -204,7 +204,7 @@ class _Scale:
 def _chart(title: str, about: str, scale: _Scale, labels: list[tuple[str, str]], some: str) -> Chart:
     """A curve for each column of the scale's numbers, which are those of the nodes with these labels.
 
-    There may be more of which ``some`` tells.
+    ``some`` is the sentence that says how many are drawn, if there are more.
     """
     guided = "" if scale.guide is None else _GUIDED
     return Chart(

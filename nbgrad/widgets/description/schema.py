@@ -4,7 +4,7 @@ A description is data that JSON can carry: strings, numbers, booleans, lists, di
 and no markup. Every number that a reader sees arrives as text that Python has formatted, so the three renderings never
 disagree; every name may be hostile and is text, never markup, in each of them.
 
-Folding, placing and the table read neither the details, heat maps and sums nor the steps. An ``Outline`` is a
+Folding, placing and the table do not read the details, the heat maps, the sums and the steps. An ``Outline`` is a
 description without these, and writes them for the drawn parts.
 """
 

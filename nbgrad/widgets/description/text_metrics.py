@@ -109,7 +109,7 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
 
 
 def gradient_width(text: str, size: float, *, bold: bool = False) -> tuple[float, float]:
-    """The width of a line that begins with ``NABLA``, and of what stands after that sign; of another line both."""
+    """The width of a line, and the width without the sign ``NABLA`` if the line begins with it."""
     whole = advance(text)
     return _pixels(whole, size, bold), _pixels(whole - (_SIGN if text.startswith(NABLA) else 0), size, bold)
 

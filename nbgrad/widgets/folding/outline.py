@@ -153,7 +153,7 @@ class Outline:
     @classmethod
     @uncollected
     def taken_out(cls, data: bytes) -> Self:
-        """The outline in such bytes."""
+        """The outline in bytes that ``put_away`` made."""
         bare, *shelves = pickle.loads(data)
         description, walk, runs, ids = pickle.loads(zlib.decompress(bare))
         return cls(description, _Shelves(ids, shelves), walk, runs)

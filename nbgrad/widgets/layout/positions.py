@@ -359,7 +359,7 @@ def label_lines(edge: Edge) -> list[str]:
 
 
 def _telling(description: Description) -> list[Edge]:
-    """The edges whose label says what the box that they come from does not."""
+    """The edges whose label says something that the box of their source does not say."""
     said = {node["id"]: {"()", *node["label"][1:]} for node in description["nodes"]}
     return [edge for edge in description["edges"] if edge["mismatch"] or edge["label"] not in said[edge["source"]]]
 
@@ -542,7 +542,7 @@ class Sizes:
             if scope["id"] not in alone
         }
         marks = {edge["id"]: mark_size(edge) for edge in description["edges"] if edge["reduction"] is not None}
-        first = {edge["source"]: edge["id"] for edge in description["edges"]}  # of a row its only one
+        first = {edge["source"]: edge["id"] for edge in description["edges"]}  # a row has only one edge
         nodes: dict[str, tuple[float, float]] = {}
         rows: defaultdict[str, list[str]] = defaultdict(list)
         for node in description["nodes"]:
@@ -573,7 +573,7 @@ class Sizes:
 
 
 def _stacked(nodes: dict[str, tuple[float, float]], rows: Mapping[str, list[str]]) -> dict[str, float]:
-    """Give each op the size with its rows, and these its width. Return how far below the top each row begins."""
+    """Give each op a size that includes its rows, and each row the width of its op. Return where each row begins."""
     below: dict[str, float] = {}
     for op, inside in rows.items():
         width, height = nodes[op]

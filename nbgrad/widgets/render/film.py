@@ -12,7 +12,7 @@ WIDTH = 1000
 """So many pixels wide a film is at most."""
 
 _FORWARD, _BACKWARD = 24, 60
-"""So many images there are at most of each way: in a longer one several ops, or steps, are one image."""
+"""The most images of the forward, and of the backward: in a longer one an image shows several ops, or steps."""
 
 Thing = TypeVar("Thing")
 

@@ -84,5 +84,5 @@ def runtime() -> str:
 
 
 def sources() -> tuple[str, str]:
-    """Return the content of these two elements: the style sheet, and the script, which is a module."""
+    """Return the content of the two elements of ``runtime``: the style sheet, and the script, which is a module."""
     return (_STATIC / "graph.css").read_text(encoding="utf-8"), (_STATIC / "graph.js").read_text(encoding="utf-8")

@@ -60,7 +60,8 @@ LEVELS = {
     "cold": ("#eef4fb", "#1d2733"),
     "hot": ("#0a5a96", "#5fc0ff"),
 }
-"""The ends of the scale of an overlay, on a light and on a dark page; the hottest box has HOTTEST of the second."""
+"""The ends of the scale of an overlay, on a light and on a dark page; HOTTEST is how far up it the
+hottest box is."""
 
 HOTTEST = 0.55
 

@@ -85,7 +85,7 @@ def svg(picture: Picture, moment: Moment | None = None) -> str:
 
     Args:
         picture: what to draw.
-        moment: draw it as it is then, two lines about that in the place of the summary and the notes.
+        moment: draw the graph as it is at that moment; two lines about it replace the summary and the notes.
     """
     description, layout = picture["description"], picture["layout"]
     inner = max(layout["width"], _MIN_WIDTH - 2 * _MARGIN)
@@ -225,7 +225,7 @@ def _scale(picture: Picture, x: float, y: float) -> Iterator[str]:
 
 
 def _heated(shape: str, level: float, *, outlined: bool = True) -> str:
-    """A shape in the colour of a level, as the front end paints it: its outline is as much wider, too."""
+    """A shape in the colour of a level, as the front end paints it: the higher the level, the wider its outline."""
     step = round(level * _STEPS)
     coloured = _filled(shape, f"nbgs-heat{step}", heat(HOTTEST * step / _STEPS, dark=False))
     return re.sub(r'stroke-width="[^"]*"', f'stroke-width="{_n(1 + 5 * level)}"', coloured) if outlined else coloured

@@ -43,7 +43,7 @@ def packed(picture: Picture, level: int = 6) -> bytes:
 
 
 def unpacked(data: bytes) -> Picture:
-    """The picture in such bytes; its texts are measured again."""
+    """The picture in bytes that ``packed`` made; its texts are measured again."""
     picture: Any = json.loads(zlib.decompress(data))
     looks = _records(picture.pop("looks"))
     first = picture["first"]

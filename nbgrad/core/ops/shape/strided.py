@@ -130,7 +130,7 @@ def as_strided(input, size, stride, storage_offset=None):
 def _within(size, stride, storage_offset, geometry):
     """Whether all elements of the view are also elements of the tensor that it was made from."""
     lowest = min(storage_offset, geometry[2])
-    with torch._C.DisableTorchFunction():  # it is no part of what the user computes
+    with torch._C.DisableTorchFunction():  # this call is not part of the user's computation
         places = torch.arange(max(_reach(size, stride, storage_offset), _reach(*geometry)) - lowest)
         seen, there = (
             places.as_strided(sizes, strides, offset - lowest).reshape(-1)

@@ -131,7 +131,7 @@ class _Reading:
             (held[_count(place)].owner, None if at is None else self._at(at)) for place, at in text["gradients"]
         ]
         if any(owner is None for owner, _ in gradients):
-            raise ValueError("a tensor that is none of nbgrad gets a gradient")
+            raise ValueError("a tensor that is not one of nbgrad's gets a gradient")
         read = {id(value) for step in steps for value in (*step.inputs(), *step.writes)}
         read |= {id(value) for value in leaves(self._part(text["outputs"]))} | {id(value) for _, value in gradients}
         program = Program(
@@ -275,7 +275,8 @@ def _follow(program: Program) -> None:
         value.storage = storage_of(known[id(value)])
     for step in program.steps:
         args, kwargs = mapped(lambda one: known.get(id(one), one), (step.args, step.kwargs))
-        ran = fakes.run(getattr(step.function, "like", step.function), args, kwargs)  # one that looks at numbers cannot
+        # A function that looks at numbers cannot run here: its ``like`` does.
+        ran = fakes.run(getattr(step.function, "like", step.function), args, kwargs)
         _bind(step.result, ran.result, known, step.name)
         written = {id(one) for one in ran.writes}
         if written != {id(known[id(value)]) for value in step.writes} or ran.random != step.random:

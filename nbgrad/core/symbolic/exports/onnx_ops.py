@@ -120,7 +120,7 @@ def _trunc(g: Model, x: fx.Node) -> Any:
 @_translates("logical_not", "bitwise_not")
 def _not(g: Model, x: fx.Node) -> Any:
     if g.result.dtype is not torch.bool:
-        raise Untranslated("bits of numbers have no translation")
+        raise Untranslated("an op on the bits of numbers has no translation")
     return g.op("Not", g.of(x, torch.bool))
 
 
@@ -233,7 +233,7 @@ OPS.update(
 def _logical(kind: str) -> Callable[..., Any]:
     def translate(g: Model, x: Any, y: Any) -> Any:
         if g.result.dtype is not torch.bool:
-            raise Untranslated("bits of numbers have no translation")
+            raise Untranslated("an op on the bits of numbers has no translation")
         return g.op(kind, g.of(x, torch.bool), g.of(y, torch.bool))
 
     return translate

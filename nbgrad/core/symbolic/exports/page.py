@@ -125,7 +125,7 @@ def _refusal(name: str, target: Any, node: fx.Node, args: list[Any]) -> str | No
         if one is not None and one.dtype not in _DTYPES:
             return f"{one.dtype} cannot be written to a page"
         if (name.startswith("logical") and one.dtype is not torch.bool) or target._overloadname == "dtype":
-            return "bits of numbers have no translation"
+            return "an op on the bits of numbers has no translation"
     if name in ("index", "index_put"):
         given = [one for one in args[1] if one is not None]
         placed = name == "index" or args[1][0] is not None

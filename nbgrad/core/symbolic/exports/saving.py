@@ -25,7 +25,7 @@ VERSION = 1
 """The version of the format."""
 
 _ROW = "the row "
-"""The name in errors for the run of a row, whose arguments are only read and never run."""
+"""Errors name the run of a row so. It also tells that its arguments are only shown to a reader, never run."""
 
 _NAMED = {torch.dtype: "dtype", torch.device: "device", torch.layout: "layout", torch.memory_format: "memory_format"}
 
@@ -238,7 +238,7 @@ def _bytes_of(data: torch.Tensor) -> torch.Tensor:
 
 
 def _untitled(result: Any) -> Any:
-    """The result of a step, of which the positions alone matter."""
+    """The result of a step as nested lists of values: the names of its fields do not matter."""
     if isinstance(result, list | tuple) and not isinstance(result, torch.Size):
         return [_untitled(one) for one in result]
     return result if isinstance(result, Value) else None

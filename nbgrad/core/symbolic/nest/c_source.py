@@ -40,7 +40,7 @@ def c_source(schedule: Schedule) -> str:
 
 @dataclass(eq=False)
 class _Phase:
-    """One inner loop: the code once a row before it, in it, and after it."""
+    """One inner loop: the steps before it, which run once a row, and the steps in it, which may also act after it."""
 
     before: list[Instruction] = field(default_factory=list)
     steps: list[Instruction] = field(default_factory=list)

@@ -468,7 +468,7 @@ def _merged(along: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _rounded(count: int) -> int:
-    """Numbers that begin on a line of the cache."""
+    """``count`` rounded up, so that the next numbers begin on a new line of the cache."""
     return -(-count // 16) * 16
 
 

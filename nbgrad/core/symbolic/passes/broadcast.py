@@ -91,7 +91,8 @@ class _Sinking:
         """The values that a step must read as they are: to compute them twice, small and whole, costs more."""
         shapes, repeats = self._small_shapes()
         whole = self._read_whole(shapes)
-        for key, step in repeats.items():  # what leaves at the end of a chain is expanded there, and not at its begin
+        # What leaves at the end of a chain is expanded at this end, and not at the beginning of the chain.
+        for key, step in repeats.items():
             if key in whole and any(id(one) in repeats and id(one) not in whole for one in step.inputs()):
                 self._expanded.add(key)
         for key in reversed(repeats):

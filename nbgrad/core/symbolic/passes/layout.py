@@ -86,7 +86,7 @@ class _Layout:
         self._saved = self._added = self._computed = 0
         self._scattered = self._gradients_of_pools()
         self._waiting = {id(step) for one in self._scattered.values() for step in one.steps[:-1]}
-        self._written -= {one.steps[-1].result.storage for one in self._scattered.values()}  # by these steps alone
+        self._written -= {one.steps[-1].result.storage for one in self._scattered.values()}  # only these steps write it
 
     def passed(self) -> Passed[Any]:
         """The result of the pass."""

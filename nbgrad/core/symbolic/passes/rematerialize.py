@@ -173,7 +173,7 @@ class _State(Generic[L]):
                 stands.add(one, made)
                 tried.add(id(made))
             copy = step.replaced(stands)
-            if copy is step:  # it has no arguments that are computed again, only other results
+            if copy is step:  # none of its arguments is computed again
                 copy = ProgramStep(step.function, step.args, step.kwargs, step.result)
             result = mapped(stands, step.result)
             again.append(
