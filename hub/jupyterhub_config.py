@@ -56,7 +56,7 @@ c.Spawner.env_keep = [
     "NBGRAD_COMPILED",
 ]
 
-# Or JupyterLab asks each student in the first minute whether it may fetch news.
+# Without this setting, JupyterLab asks each student in the first minute whether it may fetch news.
 PAGES = DATA / "config" / "labconfig" / "page_config.json"
 PAGES.parent.mkdir(parents=True, exist_ok=True)
 PAGES.write_text(json.dumps({"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}) + "\n")

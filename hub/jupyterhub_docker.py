@@ -19,7 +19,7 @@ if not ADMINS:
 # such as oauthenticator's or ldapauthenticator's.
 c.JupyterHub.authenticator_class = "native"
 c.Authenticator.admin_users = ADMINS
-c.Authenticator.allow_all = True  # those who are let in
+c.Authenticator.allow_all = True  # everyone whom an admin has let in
 
 c.JupyterHub.bind_url = os.environ.get("HUB_URL", "http://:8000")
 # The proxy reaches the hub inside of this computer, containers over their own network. In a container this computer
@@ -40,8 +40,8 @@ c.DockerSpawner.extra_host_config = {
     "security_opt": ["no-new-privileges"],
     "cap_drop": ["ALL"],
     "pids_limit": 256,
-    "memswap_limit": MEMORY,  # memory and swap together: or a container takes as much again of the swap
-    "read_only": True,  # the environment is the image's, one for all
+    "memswap_limit": MEMORY,  # memory and swap together: without it, a container takes as much again of the swap
+    "read_only": True,  # all containers share the environment of the image
     "tmpfs": {"/tmp": "size=256m", "/srv/student/.local": "", "/srv/student/.ipython": "", "/srv/student/.jupyter": ""},
 }
 c.Spawner.default_url = "/lab/tree/01_slope.ipynb"

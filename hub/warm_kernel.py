@@ -2,10 +2,10 @@
 
 ``python hub/warm_kernel.py install`` adds such a kernel to Jupyter; ``docs/hub.md`` says what it saves. Jupyter starts
 this file for each kernel, as it starts any kernel. It asks the warm process of the same user for a fork, starts that
-process if there is none, and stands for the kernel from then on: it passes signals on, ends with its exit status, and
-if it is killed the kernel is.
+process if there is none, and stands for the kernel from then on: it passes signals on to the kernel, and ends with the
+exit status of the kernel. If it is killed, the kernel ends, too.
 
-A fork takes only the thread that calls it along. So the warm process computes nothing, and refuses to run with more
+A fork copies only the thread that calls it. So the warm process computes nothing, and refuses to run with more
 than one thread. Linux only.
 """
 
@@ -65,7 +65,7 @@ def socket_path(preload: str) -> Path:
 def connected(preload: str) -> socket.socket:
     """A connection to the warm process, which is started if there is none."""
     path = socket_path(preload)
-    with path.with_suffix(".lock").open("w") as lock:  # one of those who come at the same time starts it
+    with path.with_suffix(".lock").open("w") as lock:  # of several that come at the same time, one starts it
         fcntl.flock(lock, fcntl.LOCK_EX)
         found = _connection(path)
         if found is not None:
@@ -215,7 +215,7 @@ def _pass_on(process: int, kernels: dict[int, socket.socket], selector: selector
 
 
 def _reap(kernels: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
-    """Tell those who stand for kernels how they ended."""
+    """For each kernel that has ended, tell the process that stands for it how it ended."""
     while True:
         try:
             process, status = os.waitpid(-1, os.WNOHANG)
@@ -250,7 +250,7 @@ def run_kernel(asked: dict) -> None:
     os.chdir(asked["cwd"])
     for name, limit in asked["limits"].items():
         resource.setrlimit(getattr(resource, name), tuple(limit))
-    np.random.seed()  # all kernels would draw the same numbers
+    np.random.seed()  # else all kernels would draw the same numbers
     torch.seed()
     with contextlib.suppress(KeyError, ValueError):
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
@@ -293,7 +293,7 @@ def main(arguments: list[str] | None = None) -> int:
     import gc
 
     gc.collect()
-    gc.freeze()  # the collector of a kernel writes to nothing that it shares
+    gc.freeze()  # so that the collector of a kernel writes to no shared memory
     asked = serve(options.path)
     if asked is not None:
         run_kernel(asked)

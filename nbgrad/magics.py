@@ -266,7 +266,7 @@ def _open_sessions() -> Iterator[Session]:
 
 
 def _calling_code() -> CodeType | None:
-    """The code that calls the magic which runs."""
+    """The code outside of nbgrad and IPython that called the running magic."""
     frame = currentframe()
     while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in ("nbgrad", "IPython"):
         frame = frame.f_back

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def _explaining(cls: type[T]) -> type[T]:
-    """``cls``, a class of options, which says what there is instead of an option that it has not."""
+    """``cls``, a class of options, whose error about an unknown option names those that exist."""
     make: Any = cls.__init__
 
     @wraps(make)  # with its signature, which editors show

@@ -85,7 +85,7 @@ def shortened(error: BaseException, trace: TracebackType | None) -> TracebackTyp
 def _meant(error: BaseException, last: TracebackType) -> bool:
     """Whether nbgrad raised ``error`` with a message of its own, in the frame ``last``.
 
-    An AttributeError may be both: it is meant where a statement raised it, and not Python, which found no attribute.
+    An AttributeError is meant if a ``raise`` statement raised it. It is not if Python did, which found no attribute.
     """
     raised = last.tb_frame.f_code.co_code[last.tb_lasti : last.tb_lasti + 1] == _RAISE
     return isinstance(error, _MEANT) or (isinstance(error, AttributeError) and raised)

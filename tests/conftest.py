@@ -239,7 +239,7 @@ def _same_numbers_every_run() -> None:
     """Seed torch's generators; a test that never imports torch does not pay for the import."""
     if torch := sys.modules.get("torch"):
         torch.default_generator.manual_seed(0)
-        if torch.cuda.is_initialized():  # asked here, because torch writes a traceback down to do it later
+        if torch.cuda.is_initialized():  # without CUDA, torch would write down a traceback, to seed it later
             torch.cuda.manual_seed_all(0)
 
 
@@ -287,7 +287,7 @@ def one_shell() -> "Iterator[InteractiveShell]":
 
 @pytest.fixture
 def shell(one_shell: "InteractiveShell") -> "Iterator[InteractiveShell]":
-    """The same with nothing in it but our extension, which leaves nothing behind."""
+    """The same shell, empty except for our extension. After the test, nothing of the extension is left."""
     import nbgrad
     from nbgrad.core.engine.state import State, current
 

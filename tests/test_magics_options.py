@@ -230,7 +230,7 @@ def test_there_is_a_test_of_every_option() -> None:
 def test_the_example_of_every_option_is_its_own_and_valid(shell: InteractiveShell, field: Any) -> None:
     example = field.metadata["example"]
     assert example.split()[0] in (f"--{field.name.replace('_', '-')}", f"--no-{field.name}")
-    if field.name in ("device", "save", "ranks"):  # no GPU may be here, no file gets here, no process group is here
+    if field.name in ("device", "save", "ranks"):  # a GPU or a process group may be missing; no file is written
         return
     assert run(shell, f"%%autograd {example} --view none\n1")[0].success
     told = run(shell, f"%autograd help {field.name}")[1].stdout

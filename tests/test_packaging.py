@@ -82,7 +82,7 @@ def plain(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def compiled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel as it is built where one does; without optimization, for what it does is what is looked at."""
+    """The wheel that is built with a working compiler: without optimization, because only its behaviour is tested."""
     if not any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang", "cl"))):
         pytest.skip("no C compiler on this machine")
     return build(source, tmp_path_factory.mktemp("compiled"), CFLAGS="-O0 -g0")
@@ -96,7 +96,7 @@ def installed(compiled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def site(installed: Path, tmp_path: Path) -> Path:
-    """Such a folder that a test may change."""
+    """A copy of this folder, which a test may change."""
     return shutil.copytree(installed, tmp_path / "site")
 
 
@@ -137,7 +137,7 @@ def run(site: Path, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def answer(result: subprocess.CompletedProcess[str], site: Path) -> str:
-    """The program's statement about the core. Everything else must be right."""
+    """The line that the program prints about the core. Its other lines must be right."""
     assert result.returncode == 0, result.stderr
     place, gradient, core = result.stdout.splitlines()
     assert place.startswith(str(site))

@@ -28,7 +28,7 @@ def net() -> nbgrad.nn.Sequential:
 
 
 def parsed(html: str) -> ElementTree.Element:
-    """The HTML, parsed as XML. For this, ``open`` needs a value."""
+    """The HTML, parsed as XML. In XML the attribute ``open`` needs a value."""
     return ElementTree.fromstring(html.replace('open=""', 'open="open"').replace(" open>", ' open="open">'))
 
 

@@ -91,19 +91,19 @@ def constants() -> str:
         "/** The meaning of each kind of node, in the order of the legend. */",
         *_record("MEANING", palette.MEANING, "Kind"),
     ]
-    lines += ["", "/** The meaning of a folded box for a loop, and the words if there are both. */"]
+    lines += ["", "/** The meaning of a folded box for a loop, and the meaning if there are loops and modules. */"]
     lines += _record("FOLDED", palette.FOLDED)
     bars = json.dumps(palette.BARS)
     lines += ["", "/** The addition to the legend if a folded box has a small chart. */"]
     lines += [f"export const BARS = {bars};"]
     lines += ["", "/** The meanings of the other signs of the legend. */", *_record("SIGNS", palette.SIGNS)]
     sizes = {
-        "APART": (curves.APART, "So far each of the two lines of an edge is from the middle between them."),
+        "APART": (curves.APART, "Half the distance between the two lines of an edge."),
         "TIP_LENGTH": (curves.TIP_LENGTH, "How long an arrow head is."),
-        "TIP_SIDE": (curves.TIP_SIDE, "How wide it is to each side of its line."),
-        "BEHIND": (card.BEHIND, "So much is seen of the boxes behind a folded one."),
+        "TIP_SIDE": (curves.TIP_SIDE, "How wide an arrow head is on each side of its line."),
+        "BEHIND": (card.BEHIND, "How many pixels are seen of the boxes behind a folded one."),
         "BAR": (card.BAR, "How wide a bar of a small chart is, with the gap behind it."),
-        "BAR_HEIGHT": (card.BAR_HEIGHT, "How high the highest one is."),
+        "BAR_HEIGHT": (card.BAR_HEIGHT, "How high the highest bar is."),
         "TOGETHER": (card.TOGETHER, "A line and the gradient behind it have at most so many letters."),
         "WIDE": (tensor_summary.WIDE, "A list of numbers is broken after so many letters."),
     }

@@ -10,7 +10,7 @@ from stat import S_IMODE, S_ISREG
 
 _NOT_REPLACED = (EACCES, EPERM, EBUSY, EXDEV)
 """The errors of a system that cannot replace a file, but may let it be written: its folder takes no new file, another
-file system is mounted at its path, or it belongs to someone else in a folder for all."""
+file system is mounted at its path, or it belongs to another user and lies in a folder that all users share."""
 
 
 def replace_file(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:

@@ -215,5 +215,5 @@ from nbgrad.nn import modules as modules  # isort: skip  # takes from those abov
 
 if TYPE_CHECKING:
     from nbgrad.nn import parallel as parallel
-else:  # with it, a type checker would believe that every name exists
+else:  # with __getattr__, a type checker would believe that every name exists
     __getattr__ = suggesting(globals(), later=("parallel",))

@@ -166,7 +166,7 @@ class Twins(StructureCopy):
         root: the module of torch's.
         args, kwargs: the arguments.
         of: by the id of a module of ours, that of torch's.
-        hooked: whether functions of the user's run around a forward, which may be made for our tensors.
+        hooked: whether functions of the user's run around a forward. They may be made for our tensors.
         unknown: a module in it that ``from_torch`` has not made; or None.
     """
 

@@ -1,7 +1,7 @@
 """Dropout: noise in training that keeps units from relying on one another (Srivastava et al. 2014).
 
 In training numbers become zero with probability ``p``, and the others grow by 1 / (1 - p), so that the mean stays. In
-evaluation nothing happens. From the same seed the same numbers are dropped as torch drops. Shapes: output as input.
+evaluation nothing happens. The same seed drops the same numbers as in torch. Shapes: output as input.
 """
 
 from typing import Any

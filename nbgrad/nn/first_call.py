@@ -80,7 +80,7 @@ FIRST_CALL = FirstCall()
 
 
 def await_first_call(module: Module) -> None:
-    """Have the first call of ``module`` compared, if it is one that is called."""
+    """Have the first call of ``module`` compared. Lists and dicts are left out: they are never called."""
     if not isinstance(module, ModuleList | ModuleDict | ParameterList | ParameterDict):
         module._made_hooks().first_call = FIRST_CALL
 

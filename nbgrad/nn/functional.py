@@ -12,5 +12,5 @@ from nbgrad.core.suggestions import suggesting
 globals().update(_functions := namespace(torch.nn.functional, ops) | namespace(torch.nn.functional, torch_signatures))
 __all__ = list(_functions)
 
-if not TYPE_CHECKING:  # with it, a type checker would believe that every name exists
+if not TYPE_CHECKING:  # with __getattr__, a type checker would believe that every name exists
     __getattr__ = suggesting(globals())

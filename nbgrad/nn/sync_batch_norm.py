@@ -14,7 +14,7 @@ from nbgrad.nn.normalization import BatchNorm
 from nbgrad.nn.parameter import Device
 
 
-class SyncBatchNorm(BatchNorm, dims=tuple(range(2, 65))):  # as many as a tensor of torch's can have
+class SyncBatchNorm(BatchNorm, dims=tuple(range(2, 65))):  # up to 64 dimensions, torch's limit
     """Normalizes each channel over the batches of all processes, as if they were one batch.
 
     In training the mean and the variance are those of all batches together, which may differ in size, and gradients go

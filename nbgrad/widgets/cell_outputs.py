@@ -33,9 +33,9 @@ _last: dict[str, dict[str, _CellRun]] = {}
 def displayed(view: Widget) -> None:
     """Note that the cell that runs displayed ``view``, and close what earlier runs of the same cell displayed.
 
-    A page empties the outputs of a cell that runs again, but keeps the models of its widgets, and with them the kernel
-    would keep theirs until it ends. Where a front end names no cells nothing is closed. A copied notebook has cells of
-    the same names: two notebooks on one kernel are told apart by the session that each asks in.
+    A page empties the outputs of a cell that runs again, but keeps the models of its widgets. So the kernel would keep
+    its own models of them until it ends. Where a front end names no cells nothing is closed. A copied notebook has
+    cells of the same names: two notebooks on one kernel are told apart by the session that each asks in.
     """
     asked: dict[str, Any] = getattr(get_ipython(), "get_parent", dict)()
     cell = asked.get("metadata", {}).get("cellId")

@@ -28,8 +28,8 @@ STATIC = Path(__file__).parent / "static"
 class GraphView(anywidget.AnyWidget):
     """A picture that pans, zooms, folds and answers clicks by itself, also while the kernel is busy or gone.
 
-    It asks the kernel for three things: a new layout, in which a module is unfolded that was too large to be drawn, or
-    in the other direction; all numbers of a large tensor; and a run of the graph with other numbers.
+    It asks the kernel for three things: a new layout, in the other direction or with a module unfolded that was too
+    large to be drawn; all numbers of a large tensor; and a run of the graph with other numbers.
 
     For that the view keeps the whole graph until the view is closed: in Python, in the page, by the next run of its
     cell, or when its output is cleared and no variable can display it again.

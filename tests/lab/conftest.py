@@ -34,7 +34,7 @@ def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
 
 @pytest.fixture(scope="session")
 def context(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
-    """A Chromium with a cache on disk: what it has compiled of JupyterLab's scripts, the next page need not compile."""
+    """A Chromium with a cache on disk: the next page need not compile JupyterLab's scripts again."""
     context = browser.browser_type.launch_persistent_context(
         tmp_path_factory.mktemp("profile"),
         executable_path=chromium(),

@@ -46,7 +46,8 @@ Counter()
 
 def test_a_widget_answers_and_a_failure_is_seen(lab: NotebookPage, lab_server: LabServer, tmp_path: Path) -> None:
     sources = [WIDGET, *["'more'"] * 30, "1 / 0"]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}  # else Lab asks
+    # without it Lab asks for a kernel
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     notebook = new_notebook(cells=[new_code_cell(source) for source in sources], metadata=kernel)
     nbformat.write(notebook, tmp_path / "counter.ipynb")
     lab.open(lab_server.add(tmp_path / "counter.ipynb"))

@@ -69,7 +69,8 @@ while time.monotonic() < deadline and not pathlib.Path("enough").exists():
 
 
 def written(path: Path, *sources: str) -> Path:
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}  # else Lab asks
+    # without it Lab asks for a kernel
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     nbformat.write(new_notebook(cells=[new_code_cell(source) for source in sources], metadata=kernel), path)
     return path
 
@@ -233,7 +234,8 @@ def test_the_view_answers_while_a_cell_runs_and_after_its_kernel(
     name = lab_server.add(written(tmp_path / "busy.ipynb", "%load_ext nbgrad\nimport nbgrad, pathlib", TRAINED, BUSY))
     lab.open(name)
     lab.page.evaluate("() => { jupyterapp.commands.execute('notebook:run-all-cells'); }")
-    view = lab.page.get_by_test_id("nbgrad-view")  # to choose its cell would end the run
+    # lab.cell() would choose the cell, and so end the run
+    view = lab.page.get_by_test_id("nbgrad-view")
     expect(view).to_be_visible(timeout=30_000)
     deadline = time.monotonic() + 30
     while not (lab_server.notebooks / "running").exists() and time.monotonic() < deadline:

@@ -21,7 +21,7 @@ MODES = {
 
 
 def models():
-    """A model of ours and torch's with the same numbers, with a buffer each, of whole numbers too."""
+    """A model of ours and torch's with the same numbers. Each has a buffer of floats and one of whole numbers."""
     ours = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).to(torch.float64)
     theirs = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2)).double()
     theirs.load_state_dict(ours.state_dict())

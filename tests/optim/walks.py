@@ -46,7 +46,7 @@ class Walk:
         return [param.data.clone() for param in self.params]
 
     def closure(self):
-        """For optimizers that evaluate several times: a valley that is curved, of all parameters, or a hill."""
+        """For optimizers that evaluate a loss several times: a curved valley of all parameters, or a hill."""
         self.optimizer.zero_grad()
         terms = [((param * param - 1) ** 2).sum() + (param * 0.5 - 1).exp().sum() for param in self.params]
         loss = (terms[0] + terms[1] * 2 + terms[2] * 3) * self.sign

@@ -108,7 +108,7 @@ def test_a_browser_reads_every_image(browser: Any, tmp_path: Path) -> None:
     own = decoded(data)
     tab = browser.new_page()
     (tmp_path / "page.html").write_text("<title>a page from disk</title>")
-    tab.goto((tmp_path / "page.html").as_uri())  # only a trusted page has a decoder for images
+    tab.goto((tmp_path / "page.html").as_uri())  # only a page in a secure context has ImageDecoder
     many, pixel = tab.evaluate(
         """async (data) => {
             const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));

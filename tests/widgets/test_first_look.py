@@ -86,7 +86,7 @@ def by_hand(ops: int) -> Description:
 
 
 def uneven(at: int) -> bool:
-    """One of two kinds, in a sequence in which nothing comes three times in a row, so that no loop is folded."""
+    """Which of two kinds of op comes here. No part of the sequence comes three times in a row, so no loop is folded."""
     return at.bit_count() % 2 == 1
 
 

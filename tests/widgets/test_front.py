@@ -30,7 +30,7 @@ def view(tab: Page) -> Locator:
 
 
 def node(tab: Page, title: str) -> Locator:
-    starts = (f'[aria-label^="{title}, "]', f'[aria-label^="{title} · "]')  # with or without the module that the box is
+    starts = (f'[aria-label^="{title}, "]', f'[aria-label^="{title} · "]')  # with or without the name of a module
     return tab.locator(f"[data-testid=nbgrad-node]:is({', '.join(starts)})")
 
 
@@ -162,7 +162,7 @@ def test_the_backward_is_walked_step_by_step(opened: Any) -> None:
     expect(details(tab)).to_contain_text("Incoming gradient")
     expect(details(tab)).to_contain_text("Local rule")
     expect(tab.locator(".nbg-edge.nbg-current")).to_have_count(len(described["steps"][meeting]["given"]))
-    expect(tab.locator(".nbg-status[role=status]")).to_be_hidden()  # nor is a part said to be one any more
+    expect(tab.locator(".nbg-status[role=status]")).to_be_hidden()  # the note that this is a part of the graph is gone
     inside = """e => {
         const [one, stage] = [e, e.closest('.nbg-stage')].map(one => one.getBoundingClientRect());
         return one.top < stage.bottom && one.bottom > stage.top;
@@ -186,7 +186,7 @@ def test_the_walk_plays_and_pauses(opened: Any) -> None:
     player, play = tab.get_by_test_id("nbgrad-player"), tab.get_by_test_id("nbgrad-play")
     player.get_by_label("Speed").select_option("fast")
     tab.clock.install()
-    tab.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))  # a step is not over before it was looked at
+    tab.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))  # so that no step ends too early for this test
     play.click()
     expect(play).to_have_text("Pause")
     for step in described["steps"][1:3]:

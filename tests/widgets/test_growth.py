@@ -1,7 +1,7 @@
-"""What a question costs grows as the graph does: twice as much of anything takes about twice as long.
+"""The cost of a question grows in proportion to the graph: twice as much of anything takes about twice as long.
 
-Time is counted in lines of nbgrad's that run, so that neither the processor nor what else it does matters. Each case
-is made in three sizes; of a cost that is linear the second step is twice the first, of a quadratic one four times.
+Time is counted in lines of nbgrad's that run. So neither the processor nor its load matters. Each case is made in three
+sizes. If the cost is linear, its second increase is twice the first; if it is quadratic, four times.
 """
 
 from collections.abc import Callable
@@ -122,7 +122,7 @@ def leaves_deep_in_scopes(many: int) -> object:
     with ExitStack() as stack:
         for at in range(many):
             stack.enter_context(nbgrad.scope(f"s{at}"))
-        products = [leaf(2) * leaf(2) for _ in range(many)]  # before anything comes in from outside
+        products = [leaf(2) * leaf(2) for _ in range(many)]  # made before the scopes use y, which is from outside
         total = sum(products, y)
         total.sum().backward()
     return total

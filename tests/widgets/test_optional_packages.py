@@ -162,7 +162,8 @@ def test_a_package_costs_what_it_shows_under_a_cell(
         assert [VIEW in one.data for one in more] == ([] if "live" in costs else [True])
         said = first.data["text/plain"] + "".join(str(one.message) for one in told)
         lacks = bool(COSTS[package] & {"graph", "live", "bitmap"}) and view == "graph"
-        named = {package.replace("_", "-"), *(["anywidget"] if package == "ipywidgets" else [])}  # which it is made of
+        # anywidget needs ipywidgets
+        named = {package.replace("_", "-"), *(["anywidget"] if package == "ipywidgets" else [])}
         assert any(name in said.replace("_", "-") for name in named) == lacks, said
     with warnings.catch_warnings(record=True) as told, capture_output():
         warnings.simplefilter("always")

@@ -1,4 +1,4 @@
-"""The outline of a graph: for folding it has the whole graph; details it has only for what is drawn."""
+"""The outline of a graph: it has the whole graph, for folding, but details only for what is drawn."""
 
 import gc
 import json

@@ -1,4 +1,4 @@
-"""What is pale, narrow or read aloud: the view for those who see less of it, or have less room for it."""
+"""The view for readers who need high contrast, a keyboard or a screen reader, or who have a narrow window."""
 
 from typing import Any
 

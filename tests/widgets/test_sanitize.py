@@ -99,7 +99,7 @@ def by_no_bound(net: nn.Module, scaler: Any) -> None:
 @pytest.mark.parametrize("clip", [by_a_scaled_norm, by_a_scaled_value, by_no_bound])
 @pytest.mark.parametrize("bias", [False, True])
 def test_small_gradients_were_not_bounded(clip: Callable[[nn.Module, Any], None], bias: bool) -> None:
-    """The gradients of a trained network are such: even scaled they are smaller than any sensible bound."""
+    """The gradients of a trained network are so small that even scaled ones are below any sensible bound."""
     net, x = nn.Linear(2, 1, bias=bias), nbgrad.eye(2)
     optimizer, scaler = optim.SGD(net.parameters(), lr=0.1), nbgrad.amp.GradScaler("cpu")
     target = net(x).detach() + 1e-5

@@ -131,7 +131,7 @@ def test_few_numbers_are_written_out_and_an_element_type_is_told_once() -> None:
 
 
 def chain(layers: int) -> Description:
-    """Ops without a module, each edge from one to the next and one around two of them."""
+    """A chain of ops without a module. In each round, a skip connection goes around three ops."""
     x = nbgrad.tensor(torch.rand(20, 20), requires_grad=True)
     with nbgrad.AutogradGraph("chain") as graph:
         y = x

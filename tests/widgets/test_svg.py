@@ -147,7 +147,8 @@ def test_a_png_without_letters_is_an_error(small: Description, monkeypatch: pyte
 
 def lines_in(description: Description) -> int:
     """How many lines of text the boxes and edges of a picture have."""
-    nodes = sum(len(node["label"]) + 2 * (node["rule"] is not None) for node in description["nodes"])  # and an earlier
+    # 2: the gradient, and that of an earlier frame
+    nodes = sum(len(node["label"]) + 2 * (node["rule"] is not None) for node in description["nodes"])
     edges = sum(1 + (edge["reduction"] is not None or edge["back"] is not None) for edge in description["edges"])
     return nodes + edges + len(description["scopes"])
 

@@ -150,7 +150,7 @@ WHERE = {
 def test_what_is_cut_off_after_some_steps_is_said_to_get_none(
     cut: Callable[[nn.Module], nbgrad.Tensor], set_to_none: bool, several: bool
 ) -> None:
-    """It is found when this has lasted longer than the learning before. A step with zero gradients is no learning."""
+    """A finding comes once a layer gets no gradient for longer than it learned. Zero gradients are no learning."""
     body, head = nn.Linear(2, 4), nn.Linear(4, 1)
     groups = [body, head] if several else [nn.Sequential(body, head)]
     optimizers = [optim.SGD(one.parameters(), lr=0.1) for one in groups]

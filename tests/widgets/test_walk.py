@@ -84,7 +84,7 @@ def test_results_of_one_op_are_not_added_and_none_goes_by_the_name_of_another() 
 
 
 def told_of(graph: nbgrad.AutogradGraph) -> tuple[list[str], list[str]]:
-    """What the steps hand on and where it meets, and what nodes say of a gradient that is another."""
+    """The texts of the steps about what they hand on, and the rows about the gradient in the details of the nodes."""
     described = describe(graph)
     given = [given["sum"] or given["text"] for step in described["steps"] for given in step["given"]]
     return given, [row["text"] for node in described["nodes"] for row in node["details"] if row["term"] == "gradient"]

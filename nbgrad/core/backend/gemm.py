@@ -14,7 +14,7 @@ import torch
 _functional = torch.nn.functional
 
 _LEAST = 1 << 24
-"""torch computes products of fewer multiplications, to the bit. In the networks of a lesson all are so small."""
+"""Products of fewer multiplications are left to torch, and equal its own to the bit. Lessons have only these."""
 
 _NARROW = 16
 """With fewer rows or columns, either library spends its time on reading a matrix; a copy of it only costs more."""

@@ -111,8 +111,8 @@ def check_flex_attention() -> None:
 def in_function() -> bool:
     """Whether torch runs the forward of a ``torch.autograd.Function``.
 
-    Only there, and in inference mode, does torch record neither for a backward nor for forward mode. Whether inference
-    mode is on, torch says.
+    Only there, and in inference mode, does torch record neither for a backward nor for forward mode. torch itself says
+    whether inference mode is on.
     """
     return not (torch._C._is_fwd_grad_enabled() or torch.is_grad_enabled() or torch.is_inference_mode_enabled())
 

@@ -408,7 +408,7 @@ def _side(texts: tuple[str, ...], place: int, bars: dict[int, int], direction: i
 
 
 def _bar_sides(texts: tuple[str, ...]) -> dict[int, int]:
-    """For each bar whether what it encloses is after it, -1, or before it, 1."""
+    """For each bar: -1 if it opens, so that what it encloses comes after it; 1 if it closes."""
     found: dict[int, int] = {}
     for bar in _BARS:
         places = [i for i, text in enumerate(texts) if text == bar]

@@ -314,7 +314,7 @@ class Op(OpInfo):
         except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise explained(self, error, args, values) from None
         if self.view and result is values[0]:
-            return args[0]  # no second tensor over one raw tensor: an op that turns one in place would turn both
+            return args[0]  # no second tensor over one raw tensor: t_() and the like would change both
         node = self._record(edges, values, result, settings, needs) if recorded and edges is not None else None
         if state.observers:
             tell(state.observers, self, args, settings, result, node)

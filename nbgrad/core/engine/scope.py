@@ -18,7 +18,7 @@ from nbgrad.core.engine.state import Scope, State, Switch, current, set_state
 
 
 class Kind:
-    """The texts of a module's class. It holds the class weakly: torch makes some for a single module, which they hold.
+    """The texts of a module's class. It holds the class weakly: torch makes some for one module, and these hold it.
 
     Attributes:
         ours: whether it is a block of nbgrad's.

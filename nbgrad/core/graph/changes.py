@@ -109,7 +109,7 @@ def _number(change: Change) -> int:
 
 
 def _holds(held: list[ref[Any]], memory: int, version: int) -> bool:
-    """Whether one of these lies in that ``memory`` and has that ``version``. A separate counter has another version."""
+    """Whether one of these lies in that ``memory`` and has that ``version``. A tensor that counts apart differs."""
     tensors = [tensor for one in held if (tensor := one()) is not None]
     return any(data._version == version and memory_of(data) == memory for data in tensors)
 

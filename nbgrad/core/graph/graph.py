@@ -121,7 +121,7 @@ class AutogradGraph(Queries):
             raise RuntimeError(f"{self.name!r} was opened before: make a new AutogradGraph for each with block")
         self._before = state = current()
         followed = follows()
-        # One assignment for both cases: Cython never finds the type of a variable whose tuple is made of its own value.
+        # One assignment for both cases: Cython never infers the type of a variable that is extended, as in a = (*a, b).
         ours = (self.listener,) if self.rank_recorder is None else (self.listener, self.rank_recorder)
         try:
             set_state(

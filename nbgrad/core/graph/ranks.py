@@ -142,7 +142,7 @@ class Store(Protocol):
     size: int
 
     def leave(self, key: str, text: str) -> None:
-        """Write ``text`` under ``key``, where it stays until a few others have followed."""
+        """Write ``text`` under ``key``, where it stays until texts under a few newer keys have been written."""
 
     def read(self, key: str) -> str | None:
         """The text under ``key``; None if there is none yet."""

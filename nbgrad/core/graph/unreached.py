@@ -231,7 +231,7 @@ class Paths:
 
         Those ``shown`` are left out.
 
-        One of zeros and Inf is a mask, and meant.
+        So is a tensor of zeros and Inf: it is a mask.
         """
         used = [(one, cut, scope) for held, cut, scope in self._frozen if (one := held()) is not None]
         sizes = read(norms({at: one.data for at, (one, *_) in enumerate(used)}))

@@ -143,7 +143,7 @@ KERNELS = {
 }
 """Functions of ``torch._C._nn`` that take other arguments than ``torch.nn.functional``'s of that name, or give more.
 
-The latter call them. They are overridden where the input itself is torch's, and another argument ours.
+torch.nn.functional calls them. A call reaches nbgrad if the input itself is torch's, and another argument ours.
 """
 
 

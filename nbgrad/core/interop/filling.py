@@ -15,7 +15,7 @@ from nbgrad.core.tensor.tensor import Tensor
 
 @cache
 def _alone() -> int:
-    """The uses of a tensor that shares its memory with no other."""
+    """What ``memory_uses`` gives for a tensor that shares its memory with no other."""
     return memory_uses(torch.empty(1))
 
 
@@ -23,7 +23,7 @@ def fill(target: torch.Tensor) -> Tensor:
     """Make ``target`` a ``Filled``, and the tensor whose view it is; return its counterpart.
 
     Raises:
-        TypeError: other tensors share its memory, of which torch knows no more than that: they would lose a gradient.
+        TypeError: other tensors share its memory. torch does not say which, so they would lose a gradient.
     """
     base = target if isinstance(target, Filled) or target._base is None else target._base
     if not isinstance(base, Filled):

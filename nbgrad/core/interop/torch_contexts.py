@@ -1,9 +1,9 @@
 """torch's contexts for the values saved for a backward also hold for the values that nbgrad's ops save.
 
 These are ``torch.autograd.graph.saved_tensors_hooks`` and the classes derived from it. One of these is how
-``torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`` drops the saved values. Inside it nbgrad's ops let go of
-it too, and nbgrad's backward runs torch's own function for the second run: it restores the random numbers, autocast and
-the contexts that the call asked for.
+``torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`` drops the saved values. Inside it nbgrad's ops drop
+theirs too, and nbgrad's backward runs torch's own function for the second run: it restores the random numbers,
+autocast and the contexts that the call asked for.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def _switch(context: Any) -> Switch:
     if type(context).__module__ != _CHECKPOINTS:
         return packing(context.pack_hook, context.unpack_hook, raw=True)
     if type(context).__name__ != "_checkpoint_hook" or not recording(current()):
-        return Switch()  # that of the second run serves torch's tensors alone
+        return Switch()  # the context of the second run serves torch's tensors alone
     frame = _captured(context.pack_hook).get("frame")
     segment = None if frame is None else _segment(frame)
     return Switch(observers=(*current().observers, _Refuses())) if segment is None else segment.forgetting()
@@ -60,7 +60,7 @@ def _segment(frame: Any) -> Segment | None:
 
 
 def _given(frame: Any) -> list[Any] | None:
-    """The arguments of the first run, with something else in the place of torch's tensors; None if it is not found."""
+    """The arguments of the first run, with something else in place of torch's tensors; None if they are not found."""
     if hasattr(frame, "saved_args"):
         return list(frame.saved_args)
     context = getattr(getattr(frame, "input_saver", None), "grad_fn", None)  # before torch 2.12

@@ -210,7 +210,7 @@ def _run(
 
 
 def _as_ours(result: Any) -> Any:
-    """A result in which no tensor is torch's: what has no gradient may be, as a mesh of a grid that is torch's."""
+    """``result`` with ours for each torch tensor, such as a part of a ``meshgrid`` that comes from torch's alone."""
     if type(result) is torch.Tensor and not result.requires_grad:
         return Tensor(result)
     if not isinstance(result, tuple | list) or not any(type(one) is torch.Tensor for one in result):

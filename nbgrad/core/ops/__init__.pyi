@@ -3053,7 +3053,7 @@ def linalg_norm(
     *,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """A norm of vectors or matrices: of matrices where ``dim`` has two dimensions, or A has and ``ord`` is given."""
+    """A norm of vectors or matrices: of matrices if ``ord`` is given and ``dim``, or else A, has two dimensions."""
 
 def linalg_pinv(
     A: Array,

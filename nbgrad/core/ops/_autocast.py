@@ -15,7 +15,7 @@ from nbgrad.core.tensor.tensor import Tensor
 class _One:
     """A call of torch's function with ``count`` arguments by position, and with tensors by these ``names``."""
 
-    policy: Callable[..., Any] | None = None  # that of the forward
+    policy: Callable[..., Any] | None = None  # the policy is that of the forward
 
     def __init__(self, function: Callable[..., Any], count: int, names: tuple[str, ...]) -> None:
         self.function, self.count, self.names = function, count, names
@@ -28,7 +28,7 @@ class _One:
 
 
 def as_one(torchs: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a function made of ops: under autocast its tensors are cast as those of ``torchs``, and no others."""
+    """Decorate a function made of ops: autocast casts its tensors as those of ``torchs``, and nothing inside it."""
     called = cache(lambda count, names: _One(torchs, count, names))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from nbgrad.core.ops.neural import activations
 
 
 def _also(name: str, row: Op) -> Op:
-    """The row, and under ``name`` the methods that torch has."""
+    """Give ``Tensor`` the row and its in-place twin as methods ``name``, if torch has them; return the row."""
     if hasattr(torch.Tensor, name):
         install(name, row)
     if hasattr(torch.Tensor, f"{name}_"):

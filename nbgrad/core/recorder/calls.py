@@ -59,7 +59,7 @@ class TorchCalls:
             if kind == _INNER:
                 return self._again(known.inner, args, kwargs)
             return _recorded(known, function, args, kwargs, state, heard)
-        result = function(*args, **kwargs) if kwargs else function(*args)  # one line for both: a trace shows its number
+        result = function(*args, **kwargs) if kwargs else function(*args)  # one line for both: tracebacks show it
         if told:
             guard = silence(heard)
             try:

@@ -204,7 +204,7 @@ def _with_rows(steps: list[ProgramStep], rows: set[int], change: Callable[[Any],
                 results = mapped(lambda one, own=own: now if id(now := change(one)) in own else one, row.results)  # type: ignore[misc]
                 args, settings = mapped(change, row.args), mapped(change, row.settings)
                 known[id(row)] = replace(row, args=args, settings=settings, results=results)
-            step = replace(step, row=known[id(row)])  # the step of the row that there is now
+            step = replace(step, row=known[id(row)])  # the step belongs to the new row
         found.append(step)
     return found
 

@@ -29,7 +29,7 @@ _CALLED_BY_PYTHON = frozenset(
 
 _LIBRARIES = (*NOT_THE_USERS, *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _NOT_FOLLOWED = (TensorBase, torch.Tensor, torch.optim.Optimizer, np.ndarray, FunctionType, MethodType)
-"""The trace compares the facts of tensors and the settings of optimizers; functions are looked at as code."""
+"""Attributes of these are not looked at: other code compares tensors, optimizers and arrays, and reads functions."""
 
 _GONE: Any = object()
 _MOST = 10_000

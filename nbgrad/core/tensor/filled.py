@@ -58,7 +58,7 @@ class Filled(torch.Tensor):
 
 
 def _attribute(function: Any, name: str, given: tuple[Any, ...]) -> Any:
-    """Read, set or delete an attribute of the counterpart; a fact that it does not have is one of its data."""
+    """Read, set or delete an attribute of the counterpart; one that it does not have is read from its data."""
     descriptor = function.__self__
     called = descriptor.__name__ if isinstance(descriptor, GetSetDescriptorType) else descriptor.fget.__name__
     first, *value = given
@@ -78,7 +78,7 @@ def _method(first: TensorBase, name: str) -> Any:
 
 
 def _fact(first: TensorBase, name: str, *args: Any, **settings: Any) -> Any:
-    """An attribute, or the result of a method, of the data: no tensor, which would lack its gradient."""
+    """An attribute of the data, or the result of a method of it. A tensor is refused: it would lack its gradient."""
     fact = getattr(first._data, name)
     fact = fact(*args, **settings) if callable(fact) else fact
     if isinstance(fact, torch.Tensor):

@@ -182,7 +182,7 @@ def _named(name: str, frame: FrameType) -> Any:
 
 
 class LikeTorchs:
-    """A base of ``Tensor``, apart from it: in the body of a class with methods the name has a meaning of its own."""
+    """A base of ``Tensor`` that defines ``__class__``: Python itself uses that name in a class that calls super()."""
 
     __slots__ = ()
     __class__: Any = _Answer(torch.Tensor)

@@ -28,7 +28,7 @@ class Path:
         steps: the ops and their settings.
         dtype, strides: of the base.
         offset: where it begins in its memory if one of the ops counts from there, otherwise None.
-        bound: whether one of the ops may not do for a tensor that lies in memory otherwise.
+        bound: whether the result of one of the ops depends on how a tensor lies in memory.
     """
 
     __slots__ = ("bound", "dtype", "offset", "steps", "strides")

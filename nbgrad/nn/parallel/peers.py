@@ -119,7 +119,7 @@ class Peers:
             self._set("trouble", "yes")
 
     def leave(self, key: str, text: str) -> None:
-        """Write ``text`` under ``key``, for other processes to read, until a few others have followed.
+        """Write ``text`` under ``key``, for other processes to read. Only the latest ``LEFT`` keys are kept.
 
         Nothing happens if the store is gone.
         """
@@ -242,7 +242,7 @@ def peers_of(group: Any, device: torch.device) -> Peers:
 
 
 def renewed_peers(group: Any, device: torch.device) -> Peers:
-    """The processes of ``group``, which have told one another nothing yet; every process has to make them.
+    """Make new ``Peers`` of ``group``, without any texts so far. All processes have to call this together.
 
     Args:
         group: the process group.

@@ -59,7 +59,7 @@ class Nesting:
         return [*self.outwards(scope)][::-1]
 
     def around(self, scope: str | None, inner: str | None) -> bool:
-        """Whether ``scope`` is around ``inner``, or is it; None is around all."""
+        """Whether ``scope`` is ``inner`` or around it; None is around all scopes."""
         if scope is None:
             return True
         if inner not in self._begin or scope not in self._begin:

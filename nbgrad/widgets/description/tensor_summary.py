@@ -85,7 +85,7 @@ def numbers_text(stats: Stats) -> str:
 
 
 def in_box(stats: Stats) -> str:
-    """The same for a box: of more than FEW numbers three digits each, for the panel of the box has them all."""
+    """The same for a box: more than FEW numbers have three digits each. The panel of the box shows all digits."""
     values = stats.array
     assert values is not None
     return _nested(values.tolist(), scalar if values.size <= FEW else _brief)

@@ -17,7 +17,7 @@ WIDER = 1.12
 """Where DejaVu Sans is the only font of the list, a line is so much longer than measured here."""
 
 ADJUST = "ch-width .556"
-"""The ``font-size-adjust`` that makes of any font one as wide as Helvetica, where a browser draws."""
+"""The ``font-size-adjust`` with which a browser draws any font as wide as Helvetica."""
 
 # Advance widths in thousandths of the font size, from Adobe's published font metrics for Helvetica.
 _WIDTHS = {

@@ -75,7 +75,10 @@ def _unlogged(giver: Record | None) -> tuple[str, str] | None:
 
 
 def _across(giver: Record | None) -> tuple[str, str] | None:
-    """``giver`` is what the loss takes as it is: its dimensions are the loss's."""
+    """The finding about a log_softmax along another dimension than the classes, and the remedy.
+
+    The loss takes the result of ``giver`` unchanged, so both count the same dimensions.
+    """
     if giver is None or _name(giver) != "log_softmax" or not giver.shape:
         return None
     classes, dim = min(1, len(giver.shape) - 1), giver.settings.get("dim")

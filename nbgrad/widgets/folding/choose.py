@@ -145,7 +145,7 @@ def _sized(graph: Outline, limit: int) -> Iterator[tuple[Folding, int, float]]:
 
 
 def _foldings(description: Description, scopes: dict[str, Scope], same: list[Run]) -> Iterator[Folding]:
-    """The foldings to try, in order: a run is one box, or all of it but the first one or two repetitions is."""
+    """The foldings to try, in order: one box for a run, for all but its first repetition, for all but its first two."""
     nesting = Nesting(description["scopes"])
     inside = nesting.sums(Counter([node["scope"] for node in description["nodes"]]))
     ops = _ops(description)

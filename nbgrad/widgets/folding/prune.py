@@ -19,7 +19,7 @@ def keep_nearest(graph: Outline, limit: int, asked: frozenset[str] = frozenset()
 
     If two are equally near, the later one is kept.
 
-    How near is counted in edges, from a root along what it was computed from, from a scope in both directions.
+    Distances are counted in edges: from a root, only towards its sources; from a scope, in both directions.
     """
     description = graph.description
     nodes, edges = description["nodes"], description["edges"]

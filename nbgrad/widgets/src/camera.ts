@@ -1,4 +1,4 @@
-// Pan and zoom: where the reader looks at.
+// Pan and zoom: which part of the drawing the reader sees.
 
 import { select } from "d3-selection";
 import { type ZoomBehavior, type ZoomTransform, zoom, zoomIdentity, zoomTransform } from "d3-zoom";
@@ -12,18 +12,18 @@ const EDGE = 12; // pixels between the picture and the edge of the stage
 
 interface Zoomed {
   transform: ZoomTransform;
-  sourceEvent: Event | null; // null if no reader did it by hand
+  sourceEvent: Event | null; // null if the code did it, and not the reader
 }
 
 export class Camera {
   readonly #zoom: ZoomBehavior<SVGSVGElement, unknown>;
-  moving = false; // by hand, just now
+  moving = false; // whether the reader is moving the drawing now
   moved = false; // by the reader, since the picture was shown
   #size: [number, number] = [1, 1]; // of the drawing
-  #seen: [number, number] = [0, 0]; // what was free of the stage when it was last looked at; 0 before it is in the page
-  #covered: [number, number] = [0, 0]; // at its right side, and at its bottom
+  #seen: [number, number] = [0, 0]; // the uncovered part of the stage when it was last measured; 0 before the stage is in the page
+  #covered: [number, number] = [0, 0]; // how much of the stage a panel covers: at the right, and at the bottom
   #frame = 0;
-  #gliding: ZoomTransform | null = null; // to there
+  #gliding: ZoomTransform | null = null; // where the running glide ends
 
   constructor(private readonly stage: SVGSVGElement, wants: (event: Event) => boolean, moved: (to: ZoomTransform, moving: boolean) => void, rests: () => void) {
     this.#zoom = zoom<SVGSVGElement, unknown>()
@@ -52,12 +52,12 @@ export class Camera {
     select(this.stage).on(".zoom", null);
   }
 
-  /** Where the reader looks at, or is just led to. */
+  /** The place that the reader sees; during a glide, the place where it ends. */
   get place(): ZoomTransform {
     return this.#gliding ?? zoomTransform(this.stage);
   }
 
-  /** Another drawing is shown: the whole of it if it can be read so, else the part around `start`. Returns whether it is a part. */
+  /** Show another drawing: all of it, if it is then large enough to be read, else the part around `start`. Return whether it is only a part. */
   look(size: [number, number], start: Box | undefined): boolean {
     this.#size = size;
     this.moved = false;
@@ -72,7 +72,7 @@ export class Camera {
     return true;
   }
 
-  /** Another drawing is shown, in which `box` stands where the reader last saw `before`, from `place`; then `all` of it is shown. */
+  /** Show another drawing, with `box` where `before` was when it was seen from `place`. With `all`, then bring all of `box` into sight. */
   keep(size: [number, number], place: ZoomTransform, before: Box, box: Box, all: boolean): void {
     this.#size = size;
     const [dx, dy] = [before.x + before.width / 2 - box.x - box.width / 2, before.y + before.height / 2 - box.y - box.height / 2];
@@ -80,7 +80,7 @@ export class Camera {
     if (all) this.show(box);
   }
 
-  /** Go to where all of a box is seen, or as much of it as can be read, from its beginning on. */
+  /** Glide until all of a box is seen. If it is too large to be read at once, show its beginning. */
   show(box: Box, least = 0): void {
     const [width, height] = this.#room();
     const was = this.place;
@@ -108,7 +108,7 @@ export class Camera {
     this.#zoom.translateBy(select(this.stage), (width / 2 - at.x) / at.k - x, (height / 2 - at.y) / at.k - y);
   }
 
-  /** Move the drawing by such parts of the window. */
+  /** Move the drawing by these parts of the width and the height of the window. */
   pan(x: number, y: number): void {
     const [width, height] = this.#room();
     const { k } = zoomTransform(this.stage);
@@ -122,7 +122,7 @@ export class Camera {
     this.#zoom.scaleBy(select(this.stage), factor, [width / 2, height / 2]);
   }
 
-  /** The stage has another size: a picture that was seen whole still is, otherwise the middle stays in the middle. */
+  /** The stage has another size. If all of the picture was seen, fit it again; else keep its middle in the middle. */
   resized(first: () => void): void {
     const [[width, height], [w, h]] = [this.#room(), this.#seen];
     if (!width || (width === w && height === h)) return;
@@ -132,7 +132,7 @@ export class Camera {
     this.#set(whole ? this.#fitted() : at(was.x + (width - w) / 2, was.y + (height - h) / 2, was.k));
   }
 
-  /** A panel covers so much of the stage: a picture that was seen whole still is, if the reader waits, and so is `box`. */
+  /** A panel covers this much of the stage. If all of the picture was seen, glide until all of it is seen again. `box` stays in sight. */
   beside(covered: [number, number], box: Box | undefined): void {
     const whole = this.#whole();
     this.#covered = covered;
@@ -144,7 +144,7 @@ export class Camera {
     this.glide(this.#revealed(this.place, box));
   }
 
-  /** Lead the reader to another place, so that it is seen how it lies to this one. */
+  /** Move to another place little by little, so that the reader sees how it lies to this one. */
   glide(to: ZoomTransform): void {
     this.moved = true;
     const from = zoomTransform(this.stage);

@@ -14,7 +14,7 @@ export const MEANING: Record<Kind, string> = {
   failed: "raised an error",
 };
 
-/** The meaning of a folded box for a loop, and the words if there are both. */
+/** The meaning of a folded box for a loop, and the meaning if there are loops and modules. */
 export const FOLDED = {
   loop: "folded loop",
   both: "folded module or loop",
@@ -32,22 +32,22 @@ export const SIGNS = {
   faint: "no gradient",
 };
 
-/** So far each of the two lines of an edge is from the middle between them. */
+/** Half the distance between the two lines of an edge. */
 export const APART = 3;
 
 /** How long an arrow head is. */
 export const TIP_LENGTH = 7;
 
-/** How wide it is to each side of its line. */
+/** How wide an arrow head is on each side of its line. */
 export const TIP_SIDE = 3.2;
 
-/** So much is seen of the boxes behind a folded one. */
+/** How many pixels are seen of the boxes behind a folded one. */
 export const BEHIND = 5;
 
 /** How wide a bar of a small chart is, with the gap behind it. */
 export const BAR = 3;
 
-/** How high the highest one is. */
+/** How high the highest bar is. */
 export const BAR_HEIGHT = 10;
 
 /** A line and the gradient behind it have at most so many letters. */

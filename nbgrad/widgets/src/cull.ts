@@ -4,7 +4,7 @@ import type { ZoomTransform } from "d3-zoom";
 import type { Layout } from "./description";
 import type { Drawing } from "./draw";
 
-const FEW = 400; // parts that cost nothing worth saving
+const FEW = 400; // fewer parts than this are all drawn: they cost too little
 export const FAR = 0.3; // below this scale no letters are drawn
 
 type Extent = [x0: number, y0: number, x1: number, y1: number];
@@ -30,7 +30,7 @@ export class Cull {
     }
   }
 
-  /** The window has moved. While it still moves parts are added, and taken away only where it has come much nearer. */
+  /** The window has moved. While it still moves, parts are added. They are taken away only if the reader has zoomed in a lot. */
   look({ x, y, k }: ZoomTransform, width: number, height: number, moving: boolean): void {
     if (this.#parts.length < FEW || !width) return;
     const seen: Extent = [-x / k, -y / k, (width - x) / k, (height - y) / k];

@@ -38,12 +38,12 @@ export function listen<K extends keyof HTMLElementEventMap>(
   element.addEventListener(type, heard as (event: Event) => void);
 }
 
-/** Set one of an element, if there is one. */
+/** Set an attribute of an element. Without an element, do nothing. */
 export function attribute(element: Element | null | undefined, name: string, value: string | number | boolean): void {
   element?.setAttribute(name, String(value));
 }
 
-/** Give an element, if there is one, the class of that name while `holds`. */
+/** Give an element the class of that name if `holds`, else take it away. Without an element, do nothing. */
 export function flag(element: Element | null | undefined, name: string, holds: boolean): void {
   element?.classList.toggle(`nbg-${name}`, holds);
 }
@@ -54,7 +54,7 @@ export function prose(text: string): (Node | string)[] {
 }
 
 export function button(label: string, title: string, testid: string, click: () => void): HTMLButtonElement {
-  const sign = label && !/[a-z]/i.test(label); // words are read aloud as they stand, and the title after them
+  const sign = label && !/[a-z]/i.test(label); // a screen reader reads words and then the title, and for a sign only the title
   const element = html("button", { type: "button", ...(sign ? { label: title } : {}), title, testid }, label);
   listen(element, "click", click);
   return element;

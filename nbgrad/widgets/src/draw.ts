@@ -64,7 +64,7 @@ export function draw(picture: Picture): Drawing {
     if (box) drawing.nodes.set(node.id, nodeGroup(node, box));
   }
   const [boxes, rows] = [false, true].map((row) => description.nodes.filter((node) => (node.row !== null) === row).flatMap((node) => drawing.nodes.get(node.id) ?? []));
-  // Rows and their marks over the box that they are in, and titles, which grow as the picture becomes small, over all.
+  // Later elements cover earlier ones: rows and marks cover their boxes. Titles grow when the picture is small, and cover all.
   drawing.layer.append(...boxes!, ...rows!, ...drawing.marks.values(), ...drawing.scopes.values());
   return drawing;
 }
@@ -116,7 +116,7 @@ function mark(edge: Edge, box: Box): SVGGElement {
   return group;
 }
 
-/** The other half: what the forward does that "(32, 10) -> (10,): sum dim 0" undoes. */
+/** What the forward did, from the text about the backward: "(10,) → (32, 10)" for "(32, 10) -> (10,): sum dim 0". */
 const expansion = (reduction: string): string => (reduction.split(": ")[0] ?? "").split(" -> ").reverse().join(" → ");
 
 /** Whether a folded node stands for iterations of a loop, which are named by its lines. */

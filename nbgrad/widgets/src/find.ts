@@ -4,7 +4,7 @@ import type { Description, HiddenNode } from "./description";
 import { told } from "./geometry";
 import { original } from "./model";
 
-/** The ids of the nodes that have every word, also of folded ones with such nodes inside; and how many there are. */
+/** The ids of the nodes that have every word, and of folded nodes with such nodes inside; then a text that says how many were found. */
 export function matches(description: Description, query: string): [string[], string] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return [[], ""];

@@ -6,10 +6,10 @@ import { name, original, scopePath, within } from "./model";
 
 export type Point = number[];
 
-/** For each end of a curve, whether it is on a level side of a box, or on an upright one. */
+/** For each end of a curve: true on a horizontal side of a box, false on a vertical one. */
 type Ends = [boolean | null, boolean | null];
 
-const FLAT = 0.2; // a curve that comes in flatter than this along a side is moved across its direction there too
+const FLAT = 0.2; // an end that meets its side at a flatter angle is moved across the direction of the curve, as other points are
 
 /** The same curve, `by` pixels to the left of its direction; its ends stay on the sides where they are. */
 export function beside(run: Point[], by: number, ends: Ends = [null, null]): Point[] {
@@ -51,7 +51,7 @@ export function tip(run: Point[]): string {
   return `${n(x)},${n(y)} ${side(1)} ${side(-1)}`;
 }
 
-/** The picture with some of its scopes drawn as one node each, in the room that is then left. */
+/** The picture with each of the `closed` scopes drawn as one node. What is left moves closer together. */
 export function folded(base: Picture, closed: Set<string>): Picture {
   const { description, layout } = base;
   const scopes = new Map(description.scopes.map((scope) => [scope.id, scope]));
@@ -96,7 +96,7 @@ export function folded(base: Picture, closed: Set<string>): Picture {
   for (const [id, box] of Object.entries(layout.scopes)) if (!home.has(id)) moved.scopes[id] = box;
   tightened({ ...description, nodes }, moved, home);
   const steps = walk(description, where, renamed, nodes);
-  const homes = new Map([...where].map(([id, stand]) => [original(id), stand])); // of tensors with no use that is drawn
+  const homes = new Map([...where].map(([id, stand]) => [original(id), stand])); // for each tensor that is no longer drawn: the folded node that it is in
   for (const { id } of nodes) homes.delete(original(id));
   const problems = description.problems.map((one) => ({ ...one, node: homes.get(original(one.node ?? "")) ?? one.node }));
   const verdicts = description.verdicts.map((one) => ({ ...one, scope: home.get(one.scope ?? "") ?? one.scope }));
@@ -105,7 +105,7 @@ export function folded(base: Picture, closed: Set<string>): Picture {
   return { ...base, description: { ...description, nodes, edges, steps, problems, verdicts, history, hidden }, layout: compact(moved) };
 }
 
-/** With curves that lead to the folded nodes that their tensors are in. */
+/** The history. Curves of tensors inside folded nodes lead to these nodes. */
 function historyOf({ history }: Description, homes: Map<string, string>): History {
   const led = (chart: Chart) => ({ ...chart, curves: chart.curves.map((curve) => ({ ...curve, node: homes.get(original(curve.node)) ?? curve.node })) });
   return { ...history, loss: history.loss && led(history.loss), charts: history.charts.map(led) };
@@ -119,12 +119,12 @@ function hiddenBy(description: Description, where: Map<string, string>, renamed:
     if (reduction && renamed.get(id) !== id)
       reductions.push({ ...reduction, node: where.get(target) ?? where.get(source) ?? "", ends: `${name(description, source)} → ${name(description, target)}`, many: 1 });
   const inside = hidden.nodes.map((one) => ({ ...one, node: where.get(one.node) ?? one.node }));
-  const tensors = new Map(nodes.map((node) => [`${where.get(node.id)} ${original(node.id)}`, node])); // in each box, of however many uses
+  const tensors = new Map(nodes.map((node) => [`${where.get(node.id)} ${original(node.id)}`, node])); // each tensor once for each box, however often it is used
   for (const node of tensors.values()) if (where.has(node.id)) inside.push({ ...told(description, node), node: where.get(node.id)! });
   return { reductions, nodes: inside };
 }
 
-/** The name and the search text of a node inside a folded one, whose ops have no norms of their own to show. */
+/** The name and the search text of a node that may be inside a folded one. A parameter or leaf also has its norms. */
 export const told = (description: Description, { id, scope, label, full, about, op, kind, norms }: GraphNode): HiddenNode => ({
   node: id, label: [scopePath(description, scope), full || label[0]].filter(Boolean).join(" › "), words: `${about} ${label.slice(1).join(" ")} ${op ?? ""} ${MEANING[kind]}`,
   norms: kind === "parameter" || kind === "leaf" ? norms : [], many: 1,
@@ -172,7 +172,7 @@ function redirect(
     const [from, to] = [moved.nodes[source], moved.nodes[target]];
     if (!from || !to) continue;
     const straight = between(from, to);
-    // If something stands in the way, and one end stays where it was, the curve keeps its way around it there.
+    // If a box stands in the way, and one end of the curve has not moved, the curve goes around the box as before.
     const run = runs.length === 1 && !(where.has(edge.source) && where.has(edge.target)) ? runs[0] : undefined;
     const others = Object.values(moved.nodes).filter((box) => box !== from && box !== to);
     const free = !run || !others.some((box) => crosses(straight, box));
@@ -220,7 +220,7 @@ function crosses(run: Point[], { x, y, width, height }: Box): boolean {
   return false;
 }
 
-/** A curve whose one end is taken to the side of a box that faces the other end. */
+/** The same curve, but one of its ends moves to the side of `box` that faces the other end. */
 function bent(run: Point[], box: Box, start: boolean): Point[] {
   const points = start ? run : [...run].reverse();
   const far = points[points.length - 1]?.[1] ?? 0;
@@ -287,7 +287,7 @@ function compact(layout: Layout): Layout {
 
 /** A function that moves coordinates together so that no gap between `taken` intervals is wider than GAP. */
 function squeeze(taken: [number, number][]): (at: number) => number {
-  const cuts: [number, number][] = []; // from where on how much is cut away
+  const cuts: [number, number][] = []; // pairs: the place of a cut, and how much is cut away there
   let [end, lost] = [-Infinity, 0];
   for (const [from, to] of taken.sort(([a], [b]) => a - b)) {
     const gap = from - Math.max(end, 0);

@@ -21,7 +21,7 @@ interface Model {
   off(event: string, callback: Heard): void;
 }
 
-/** The callbacks of the host: for a change it passes its own model, which knows whether the kernel can still be reached; for a message, the message. */
+/** A callback for the host. After a change it gets the host's own model, which knows whether the kernel can be reached. After a message it gets the message. */
 type Heard = (own?: { comm_live?: boolean; live?: string; supposed?: Supposed & { page: number } }) => void;
 
 function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outputs): () => void {
@@ -46,7 +46,7 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
   const redraw = async () => {
     const data = model.get("picture");
     const mine = ++newest;
-    if (!data?.byteLength) return; // an empty picture is drawn when it comes
+    if (!data?.byteLength) return; // the picture has not come yet: it is drawn when it comes
     const picture = await unpack(data as unknown as BlobPart);
     if (stopped || mine !== newest) return; // another one has overtaken it
     if (view) return view.replace(picture);
@@ -61,7 +61,7 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
   // A question that is on its way when the kernel ends gets no answer, and others would wait for it.
   const lost = () => kernel.gone && view?.whatIf?.answer({ ...NOTHING, node: asked, said: GONE });
   const line: Heard = (own) => {
-    kernel.gone = !own || own.comm_live === false; // called bare when it was cut
+    kernel.gone = !own || own.comm_live === false; // it is called without an argument if the connection was cut
     lost();
   };
   const heard: Record<string, Heard> = {

@@ -70,7 +70,7 @@ export class Keys {
     const here = document.activeElement;
     if (!(here instanceof SVGGElement) || !scene.boxOf(here)) return false;
     const at = ARROWS.indexOf(key);
-    const runs = at < 2 === (scene.picture.direction === "TB"); // the way of the values, or to the boxes beside
+    const runs = at < 2 === (scene.picture.direction === "TB"); // whether the key goes along the values, and not to the boxes beside
     if (at >= 0 && !runs) scene.step(here, at % 2 ? 1 : -1);
     else if (at >= 0) scene.along(here, at % 2);
     else if (key === "Enter" || key === " ") this.#enter(here);
@@ -96,14 +96,14 @@ export class Keys {
     return buttons.length > 0;
   }
 
-  /** Open the details; a second time, of a folded module, unfold it. */
+  /** Open the details of a node. If they are open and it is a folded module, unfold it. */
   #enter(here: SVGGElement): void {
     const holds = this.view.scene.node(here.dataset["nodeId"])?.holds ?? [];
     if (holds.length && this.view.chosen === here) this.view.toggle(holds);
     else here.dispatchEvent(new MouseEvent("click"));
   }
 
-  /** Fold the module that a node is in, or unfold the one that it is. */
+  /** Unfold a node that is a folded module; else fold the module that the node is in. */
   #fold(here: SVGGElement): void {
     const node = this.view.scene.node(here.dataset["nodeId"]);
     if (node?.holds.length) this.view.toggle(node.holds);

@@ -16,7 +16,7 @@ export class Minimap {
   readonly #window = svg("rect", { class: "nbg-minimap-window" });
   #picture: Picture | null = null; // until it is drawn
   #size: [number, number] = [1, 1];
-  #boxes: [Box, number][] = []; // and how much it weighs that they are seen
+  #boxes: [Box, number][] = []; // each with a weight: how bad it is to cover it
 
   constructor(private readonly camera: Camera) {
     listen(this.root, "pointerdown", (event) => {

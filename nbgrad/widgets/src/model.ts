@@ -7,7 +7,7 @@ export const original = (id: string): string => id.split(".")[0] ?? id;
 
 export const nodeOf = (description: Description, id: string): GraphNode | undefined => description.nodes.find((node) => node.id === id);
 
-/** The counterpart of a box where two graphs stand side by side, if that is drawn. */
+/** The counterpart of a box in the other of two graphs side by side, if the counterpart is drawn. */
 export function twinOf({ nodes, twins }: Description, id: string): string | undefined {
   const other = twins[original(id)] ?? (id.startsWith("f-") ? `f-${twins[id.slice(2)]}` : "");
   return nodes.find((node) => original(node.id) === other)?.id;
@@ -17,7 +17,7 @@ export function name(description: Description, id: string): string {
   return nodeOf(description, id)?.label[0] ?? id;
 }
 
-/** A node in words: what tells it from others stands behind its name, which is whole; numbers in several lines are one list. */
+/** The lines of text about a node: first its whole name, or its name and what tells it from others. A list of numbers that was broken is one line again. */
 export const lines = ({ label: [head = "", ...rest], about, full }: GraphNode): string[] =>
   [full || (about ? `${head} ${about}` : head), ...rest.join("\n").replaceAll(",\n", ", ").split("\n").filter(Boolean)];
 
@@ -37,7 +37,7 @@ export function scopePath(description: Description, scope: string | null): strin
 export const placeOf = ({ nodes }: Description, scope: string | null): string | null =>
   nodes.find((node) => scope && (node.scope === scope || node.holds.includes(scope)))?.id ?? null;
 
-/** The name in the cell of an input of an op; empty if it is the same name, or unknown. */
+/** What the cell calls an input of an op; empty if it uses the op's own name for the input, or if it is unknown. */
 export function called(description: Description, id: string, input: string): string {
   const edge = description.edges.find((one) => one.input === input && original(one.target) === original(id));
   const source = edge && nodeOf(description, edge.source);
@@ -55,7 +55,7 @@ export function stepTitle(steps: Step[], at: number): string {
   return `${step.rewrite ? "Rewrite" : "Step"} ${at} of ${steps.length}${rules}: ${step.title}`;
 }
 
-/** How many findings there are: a verdict on the gradients of a module is one if they are not sound. */
+/** How many findings there are. A verdict on a module counts as one if it says that the gradients are not sound. */
 export const wrong = ({ problems, verdicts }: Description): number => problems.length + verdicts.filter((one) => one.kind !== "sound").length;
 
 /** An answer that says nothing yet. */

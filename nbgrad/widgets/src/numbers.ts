@@ -8,7 +8,7 @@ import type { Supposition } from "./what_if";
 
 /** The actions that need a kernel: unfold a module that is not in the picture, turn the picture, or look up all numbers of a tensor. */
 export interface Kernel {
-  gone: boolean; // it was restarted and does not know this picture any more; certain once it was asked
+  gone: boolean; // whether it was restarted and has lost this picture; only a question to the kernel makes this certain
   ask(request: { toggle?: string[]; direction?: string; node?: string; of?: Numbers["of"]; suppose?: object; answer?: Answer }): void;
   suppose(asked: Supposition): void;
 }
@@ -16,7 +16,7 @@ export interface Kernel {
 /** The text until the kernel has answered. */
 export const ASKED = "Asking the kernel. It answers when the running cell has ended; after a restart, run this cell again.";
 
-/** And where it will not answer. */
+/** The text if the kernel cannot answer any more. */
 export const GONE = "The kernel that made this picture is gone: run this cell again.";
 
 const LEFT_OUT = "Its numbers do not fit into the picture. ";

@@ -5,13 +5,13 @@ const SOON = 2000; // milliseconds: a host that draws an output anew takes a vie
 
 /** The views that one model has in this page. */
 export class Outputs {
-  readonly #page = Math.random().toString(36).slice(2); // the kernel may have several, each with views of its own
+  readonly #page = Math.random().toString(36).slice(2); // a kernel may have several pages, each with views of its own
   #views = 0;
 
-  /** A view of the model is made in an element; the function to be called when it is taken away. */
+  /** Note that a view of the model is made in an element. Return the function to call when the view is taken away. */
   enter(el: HTMLElement, tell: (what: { shown: string } | { cleared: string }) => void): () => void {
     let area: Element | null = null;
-    const seen = new ResizeObserver(() => (area = areaOf(el) ?? area)); // before, it may stand nowhere yet
+    const seen = new ResizeObserver(() => (area = areaOf(el) ?? area)); // until it has a size, the element may be in no page
     seen.observe(el);
     this.#views++;
     tell({ shown: this.#page });
@@ -25,7 +25,7 @@ export class Outputs {
   }
 }
 
-/** The output area of a cell, if nothing is between: what an output widget holds it may show again elsewhere. */
+/** The output area of a cell; null inside an output widget, because such a widget may show its content again elsewhere. */
 function areaOf(el: Element): Element | null {
   const area = el.closest(".jp-Cell .jp-OutputArea");
   return area?.parentElement?.closest(".jp-OutputArea") ? null : area;

@@ -8,9 +8,9 @@ import type { Runner, Supposition } from "./what_if";
 
 /** As nbgrad/widgets/render/what_if_page.py writes it. */
 interface Program extends Ops {
-  nodes_of: string[]; // the node that each of the first given ones is
+  nodes_of: string[]; // the nodes of the first tensors in `given`, in their order
   found: [kind: "value" | "gradient" | "edge", of: string, value: number][];
-  roots: Record<string, number[] | null>; // what the gradient of each began with
+  roots: Record<string, number[] | null>; // the gradient with which the backward began at each root
   root: string;
   notes: string[];
 }

@@ -105,7 +105,7 @@ export class Paint {
     for (const { edge, text } of step?.given ?? []) this.#tell(edge, text);
   }
 
-  /** Write at an edge what comes back along it in this step: beside its middle, or above that of a level one. */
+  /** Write at an edge what comes back along it in this step: beside its middle, or above the middle if the edge is nearly horizontal. */
   #tell(edge: string, text: string): void {
     const runs = this.#picture.layout.edges[edge];
     const run = runs?.[Math.floor(runs.length / 2)];
@@ -119,7 +119,7 @@ export class Paint {
   }
 }
 
-/** A node as one frame had it: of values only that of the root is remembered. */
+/** A node as one frame had it. A frame remembers no values except that of the root. */
 function past(node: GraphNode, at: number, frame: Frame | undefined): GraphNode {
   const first = node.label.findIndex((line, at) => at > 0 && line.startsWith("value "));
   const numbers = (line: string, at: number) => first > 0 && at >= first && (at === first || !line.startsWith("use "));

@@ -57,7 +57,7 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   const same = (id: string) => original(id) === original(node.id);
   parts.push(...edgeList("Takes", description, description.edges.filter((e) => same(e.target)), "source", select));
   const uses = description.edges.filter((e) => same(e.source));
-  const several = told.details.some(({ term }) => term === "results"); // each has a gradient of its own
+  const several = told.details.some(({ term }) => term === "results"); // it has several results, each with a gradient of its own
   const added = uses.filter((e) => e.gradient).length > 1 && !several ? ": their gradients are added" : "";
   parts.push(...edgeList(`Used by${added}`, description, uses, "target", select));
   parts.push(
@@ -71,7 +71,7 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   return parts;
 }
 
-/** Formulas of an op, each with what the cell calls the input, and the op itself. */
+/** Formulas of an op: of its value, and of the gradient of each input, with the name that the cell gives the input. */
 export function formulas(description: Description, id: string, all: { of: string; latex: string; mathml: string }[], only?: string): Node[] {
   const told = (of: string) => {
     const name = called(description, id, of);

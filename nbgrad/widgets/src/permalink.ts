@@ -27,7 +27,7 @@ function read(): Place {
 const written = ({ node, step, folded }: Place): string =>
   [node === null ? "" : `node=${node}`, step ? `step=${step}` : "", folded ? `folded=${folded.join(",")}` : ""].filter(Boolean).join("&");
 
-/** Let what stands behind the "#" of this page, whose only picture a view shows, lead the view, and the other way round. */
+/** Keep a view and the text behind the "#" of this page the same: if one changes, the other follows. The page has only this picture. */
 export function link(view: Linked): void {
   let going = false;
   const go = (): void => {

@@ -30,7 +30,7 @@ export class Player {
     );
   }
 
-  /** A key that was pressed in here; whether it meant something. */
+  /** Handle a key that was pressed in the player. Return whether the key has a meaning here. */
   key(event: KeyboardEvent): boolean {
     const by = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1 }[event.key];
     if (event.key === "Escape") this.open(false);

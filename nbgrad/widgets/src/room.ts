@@ -1,7 +1,7 @@
-// How high the picture is: as high as it needs, and as the window has room for beside what stands around it.
+// How high the picture is: as high as it needs to be, but no higher than the window has room for.
 
 const [LEAST, MOST] = [320, 900];
-const LETTERS = 0.9; // smaller than this the drawing is not shown at first
+const LETTERS = 0.9; // at first, the drawing is not shown at a smaller scale
 const BESIDE = 16; // pixels of the window above and below the view
 
 export class Room {
@@ -9,7 +9,7 @@ export class Room {
   #scroller: Element | null = null;
 
   constructor(private readonly root: HTMLElement, private readonly body: HTMLElement, private readonly size: () => [number, number], changed: () => void) {
-    // Until it is placed: a host that draws only the visible outputs needs a height that hardly changes.
+    // The height before the view is in the page. It should hardly change later: some hosts draw only the visible outputs.
     this.#set(`${Math.min(MOST, Math.max(LEAST, Math.min(this.size()[1] + 40, screen.height - 240)))}px`);
     this.#watcher = new ResizeObserver(() => {
       if (!root.clientWidth) return;
@@ -30,7 +30,7 @@ export class Room {
     this.#watcher.disconnect();
   }
 
-  /** Fit the picture into what the lines around it, whichever are open, leave of the window. */
+  /** Fit the picture into the part of the window that is left by the open lines around it. */
   measure(): void {
     const { root, body } = this;
     if (!root.clientWidth) return; // it stands nowhere yet
@@ -40,7 +40,7 @@ export class Room {
     }
     const [width, height] = this.size();
     const seen = Math.min(this.#scroller.clientHeight, innerHeight);
-    // Some hosts have a frame for each output that is as high as its content: it says nothing about the screen.
+    // Some hosts put each output into a frame as high as the content. The height of this frame says nothing about the screen.
     const whole = self === top ? seen : Math.max(seen, screen.height - 240);
     const room = whole - (root.offsetHeight - body.offsetHeight) - BESIDE;
     const needed = height * Math.min(1, Math.max(LETTERS, body.clientWidth / width)) + 40;

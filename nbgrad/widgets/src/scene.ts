@@ -12,7 +12,7 @@ import { Titles } from "./titles";
 /** The actions on a drawing, and the facts about its view that it needs. */
 export interface Touched extends Selection {
   readonly chosen: SVGGElement | null;
-  readonly moving: boolean; // by hand, just now
+  readonly moving: boolean; // whether the reader is moving the picture now
   reveal(box: Box): void;
 }
 
@@ -22,7 +22,7 @@ export class Scene {
   readonly paint: Paint;
   readonly cull: Cull;
   readonly titles: Titles;
-  lights = true; // what has the focus lights up
+  lights = true; // whether an element that gets the focus lights up
   readonly #order: [string, SVGGElement, Box][] = []; // what the keyboard walks: nodes and marks, row by row, or column by column
 
   constructor(readonly picture: Picture, stage: SVGSVGElement, private readonly view: Touched) {
@@ -61,7 +61,7 @@ export class Scene {
     return [this.picture.layout.width, this.picture.layout.height];
   }
 
-  /** Where a node is drawn, or the module that it is: open, or folded. */
+  /** Where the node or the module of this id is drawn; the module may be open or folded. */
   box(id: string): Box | undefined {
     const { nodes, scopes } = this.picture.layout;
     return nodes[id] ?? scopes[id] ?? nodes[`f-${id}`];
@@ -105,13 +105,13 @@ export class Scene {
     return this.drawing.nodes.get(found?.id ?? "") ?? this.first;
   }
 
-  /** Focus what stands so many places after an element. */
+  /** Focus the element that comes `by` places after this one. */
   step(element: Element, by: number): void {
     const here = this.#order.findIndex(([, other]) => other === element);
     this.go(here < 0 ? undefined : this.#order[here + by]?.[1]);
   }
 
-  /** Follow the first edge of an element, the way of the values or against it, through its mark if it has one. */
+  /** Follow the first edge of an element, forwards if `on`, else backwards. If the edge has a mark, stop at the mark. */
   along(element: SVGGElement, on: number): void {
     const [from, to] = on ? (["source", "target"] as const) : (["target", "source"] as const);
     const { nodes, marks } = this.drawing;

@@ -1,11 +1,11 @@
-// The picture without a script that stands in the output before a live view: while the live one is there, one is enough.
+// An output has a picture without a script before its live view. While the live view is there, this picture is hidden.
 
 const STILL = "svg.nbgrad-static, img[src*='nbgrad-static']";
 
 /** The line that ipyparallel writes above each output of an engine, to tell it from those of others. */
 const LABEL = /^\[output:\d+\]$/;
 
-/** Hide what stands right before an element if it is such a picture and nothing else; the function that shows it again. */
+/** If such a picture, and nothing else, stands right before an element, hide it. Return the function that shows it again. */
 export function withoutStill(el: Element): () => void {
   for (let one: Element | null = el; one; one = one.parentElement ?? hostOf(one)) {
     const before = one.previousElementSibling;
@@ -21,7 +21,7 @@ const isStill = (element: Element): boolean => {
   return still !== null && words(element) === words(still);
 };
 
-/** The last such picture before a label that has the same label, and that one. */
+/** The label and the picture of the last such picture before `label` that has the same label. */
 function labelled(label: Element): Element[] {
   for (let one = label.previousElementSibling; one; one = one.previousElementSibling) {
     const above = one.previousElementSibling;

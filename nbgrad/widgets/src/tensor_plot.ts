@@ -18,7 +18,7 @@ function shades({ low, high, cells }: Look): Node[] {
   return size(far) ? [html("div", { class: "nbg-shades" }, `-${far}`, html("i"), far)] : [];
 }
 
-/** The share of colour of a level, and whether it is positive. "A" to "Y", "M" is zero. */
+/** The colour of a level. A level is a letter from "A" to "Y"; "M" is zero. */
 export function colour(level: string | undefined): string {
   if (level === "n" || level === "i") return "var(--nbg-alarm)";
   const at = (level ?? "M").charCodeAt(0) - 77;

@@ -15,14 +15,14 @@ export const isThumbnail = (key: string): key is Key => key in THUMBNAILS;
 /** The known facts about the numbers of `key`. */
 export const lookFor = (node: GraphNode, key: string): Look | null => (key === "@value" ? node.value : key === "@gradient" ? node.gradient : null);
 
-const CELLS = 20_000; // are drawn in all boxes together: of a map that is too large for its share every second one, or third
-const [HEAD, ROW, FOOT, SIDE] = [22, 15, 5, 8]; // how high the first line of a box is, and of a row; the rims
+const CELLS = 20_000; // at most so many are drawn, in all boxes together; of a map that is too large for its share, every second or third row and column
+const [HEAD, ROW, FOOT, SIDE] = [22, 15, 5, 8]; // heights: of the first line of a box, of the first line of a row, of the rim below; and the width of the rim at a side
 const [LEAST, IMAGE] = [8, 40]; // how high a map is at least, and an image at most
 
-/** Draw what `key` says in every box, in the place of the lines there; any other key takes it away again. */
+/** In every box, draw the numbers of `key` in the place of the lines. A key without numbers takes the drawings away. */
 export function thumbnails({ nodes: drawn }: Drawing, { description, layout }: Picture, key: string): void {
   const share = CELLS / Math.max(1, description.nodes.length);
-  const foot = new Map<string, number>(); // where what else is in a box begins: its rows, or the mark in a row
+  const foot = new Map<string, number>(); // for each box or row, where its rows or its mark begin
   const under = (id: string, box: Box | undefined) => box && foot.set(id, Math.min(foot.get(id) ?? Infinity, box.y));
   for (const { id, row } of description.nodes) if (row !== null) under(row, layout.nodes[id]);
   for (const { id, source } of description.edges) if (!layout.edges[id]?.length) under(source, layout.marks[id]);
@@ -37,7 +37,7 @@ export function thumbnails({ nodes: drawn }: Drawing, { description, layout }: P
   }
 }
 
-/** The part of a box that its numbers are drawn in: below its first line; in a low row behind that, and an image at its end. */
+/** The part of a box for its numbers: below its first line, or the right half of a low row. An image is at the right end. */
 function room({ row }: GraphNode, { x, y, width, height }: Box, image: boolean): Box {
   const size = Math.min(IMAGE, height - 8);
   if (image) return { x: x + width - SIDE - size, y: y + 4, width: size, height: size };

@@ -28,7 +28,7 @@ export class Timeline {
     );
   }
 
-  /** Another history, or the same with more in it or of another drawing: the last frame stays the last, any other is the one it was. */
+  /** Show another history, or the same one with more frames or for another drawing. If the last frame was chosen, choose the last one again; else keep the chosen frame. */
   replace(history: History): void {
     const { frames } = history;
     const before = this.earlier ? this.#words.textContent : "";
@@ -45,7 +45,7 @@ export class Timeline {
     else if (this.shown) this.#at();
   }
 
-  /** A key that was pressed in here; whether it meant something that the browser does not know. */
+  /** Handle Escape, if it was pressed in here; the browser handles the other keys. Return whether it was Escape. */
   key(event: KeyboardEvent): boolean {
     if (event.key === "Escape") this.open(false);
     return event.key === "Escape";
@@ -104,7 +104,7 @@ export class Timeline {
     this.#mark();
   }
 
-  /** One chart: what the ends of its scale are at its left side, the names of some curves where they end. */
+  /** One chart. The two ends of its scale are written at its left side. The names of some curves are written where these end. */
   #curves(chart: Chart, height: number, testid: string): HTMLElement {
     const drawing = svg("svg", { viewBox: `0 -4 ${WIDTH} 108`, preserveAspectRatio: "none", role: "img", label: `${chart.title} over all frames`, testid, style: `height:${height - 8}px` });
     if (chart.guide !== null) drawing.append(svg("path", { d: `M0 ${100 - chart.guide}H${WIDTH}`, class: "nbg-guide" }));
@@ -140,7 +140,7 @@ export class Timeline {
     };
     drawing.addEventListener("pointerdown", scrub);
     drawing.addEventListener("pointermove", (event) => {
-      if (event.buttons & 1) drawing.setPointerCapture(event.pointerId); // not before: a click on a curve chooses it
+      if (event.buttons & 1) drawing.setPointerCapture(event.pointerId); // only during a drag: a click on a curve has to choose the curve
       scrub(event);
     });
     const axis = html("div", { class: "nbg-axis", "aria-hidden": "true" }, html("span", {}, chart.high), html("b", {}, chart.title), html("span", {}, chart.low));

@@ -3,8 +3,8 @@
 import type { Box, Picture } from "./description";
 import type { Drawing } from "./draw";
 
-const STEP = 1.25; // so much larger they become at once: they are not moved at every turn of a wheel
-const MOST = 400; // of more modules none has a title that grows
+const STEP = 1.25; // titles grow in steps of this factor, so that they do not move at every turn of the wheel
+const MOST = 400; // with more modules than this, no title grows
 
 /** A title: its frame, and how wide and how high it is at the size of the picture. */
 interface Title {
@@ -27,7 +27,7 @@ export class Titles {
     if (this.#titles.length > MOST) this.#titles.length = 0;
   }
 
-  /** At this scale, each is as large as it would be at 1, if its frame has room and no other title is in its place. */
+  /** Draw each title at this scale as large as at scale 1, if its frame has room and no other title is in its place. */
   at(scale: number): void {
     const power = Math.max(0, Math.round(Math.log(1 / scale) / Math.log(STEP)));
     if (power === this.#power) return;

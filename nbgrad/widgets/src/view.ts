@@ -50,8 +50,8 @@ export class View implements Touched, Keyed, Tools {
   readonly #closed: Set<string>;
   #table: HTMLElement;
   #legendScale: HTMLElement | null = null;
-  begun = (): void => {}; // it is seen for the first time
-  changed = (): void => {}; // what a link to it would say
+  begun = (): void => {}; // called when the view is seen for the first time
+  changed = (): void => {}; // called when a link to what is shown would be another
   scene!: Scene; // the base, folded as the reader chose here
   chosen: SVGGElement | null = null;
   #pathFrom: string | null = null;
@@ -59,13 +59,13 @@ export class View implements Touched, Keyed, Tools {
   readonly #return = button("↩ Back", "Back to where you were", "return", () => this.#goBack());
   #tool: HTMLElement | null = null; // that opened the panel
   #overlaid = "";
-  #sought = ""; // in a module that will be unfolded
+  #sought = ""; // the search whose match is in a module that will be unfolded
   #asked: string[] = []; // the modules that the kernel was asked to fold or unfold
   #hinting = 0;
-  #waiting = 0; // to move the picture: the box may be clicked once more
+  #waiting = 0; // the timer before the picture moves: the box may be clicked once more
 
   private base: Picture;
-  #whole: Picture | null; // of which the base is the first picture
+  #whole: Picture | null; // the whole picture, if the base is only its first picture
 
   constructor(picture: Picture, private readonly kernel: Kernel | null, run: Runner | null = kernel && ((asked) => kernel.suppose(asked))) {
     const base = picture.first ?? picture;
@@ -153,7 +153,7 @@ export class View implements Touched, Keyed, Tools {
     return Object.entries(this.scene.picture.layout.nodes).sort((a, b) => far(a) - far(b))[0]?.[0] ?? "";
   }
 
-  /** Draw once more, and let these modules, or this node, stand where they stood: all of them in sight if they were asked for. */
+  /** Draw again, with these modules or this node in the place where they were. With `all`, bring them into sight. */
   #redraw(ids: string[], all: boolean): void {
     const [before, place] = [this.scene.around(ids), this.#camera.place];
     this.#close();
@@ -191,7 +191,7 @@ export class View implements Touched, Keyed, Tools {
 
   readonly #go = (id: string): void => this.node(id);
 
-  /** Choose a node; one that was not clicked in the picture is gone to, at a scale at which it can be read. */
+  /** Choose a node. Unless it was clicked in the picture (`here`), go to it, at a scale at which it can be read. */
   node(id: string, here = false): void {
     if (!here) this.#leap();
     const { description, drawing } = this.scene;
@@ -233,7 +233,7 @@ export class View implements Touched, Keyed, Tools {
     this.#offer();
   }
 
-  /** The way back, until the reader has found another one. */
+  /** Show the button for the way back while there is a place to go back to. */
   #offer(): void {
     this.#return.hidden = !this.#origin;
   }
@@ -303,7 +303,7 @@ export class View implements Touched, Keyed, Tools {
     const [first] = holds;
     if (first === undefined) return;
     const run = holds.length > 1;
-    if (this.#leaveFirst() && run) return this.#redraw(holds, true); // it stands for calls that are folded, each by itself
+    if (this.#leaveFirst() && run) return this.#redraw(holds, true); // the whole picture has a folded box for each call of this run
     if (this.base.layout.scopes[first]) {
       const open = this.#closed.has(first);
       for (const scope of [first, this.base.description.twins[first] ?? first]) open ? this.#closed.delete(scope) : this.#closed.add(scope);
@@ -315,7 +315,7 @@ export class View implements Touched, Keyed, Tools {
     else this.#say("This file does not have the boxes of this module.");
   }
 
-  /** Go on from the first picture to the whole one, in which the same is folded; whether there is one. */
+  /** Replace the first picture by the whole one, with the same modules folded. Return whether there is a whole one. */
   #leaveFirst(): boolean {
     const whole = this.#whole;
     if (!whole) return false;
@@ -365,7 +365,7 @@ export class View implements Touched, Keyed, Tools {
     this.#panel.scrollTop = 0;
   }
 
-  /** The panel lies over the picture, which makes way for it: after a moment, in which a second click goes through it, if one may follow. */
+  /** Show or hide the panel. The picture makes way for it: at once, or, if a second click may follow (`again`), a moment later. A click in this moment goes through the panel. */
   #showPanel(shown: boolean, box?: Box, again = false): void {
     clearTimeout(this.#waiting);
     this.#panel.hidden = !shown;
@@ -423,7 +423,7 @@ export class View implements Touched, Keyed, Tools {
     }
   };
 
-  /** Colour by something; the history has colours of its own, and its panel open. */
+  /** Colour by `key`. The history has colours of its own: its panel opens. */
   colour = (key: string): void => {
     if ((key === "history") !== this.#timeline.shown) this.past();
     if (key !== "history") this.overlay(key);
@@ -450,7 +450,7 @@ export class View implements Touched, Keyed, Tools {
     if (!this.#unfoldAround(query, then)) this.node(then);
   };
 
-  /** Unfold the module that a folded node stands for, in which something was found; whether there is something to wait for. */
+  /** If a search found something only inside a folded node, unfold its module. Return whether that is done or asked for. */
   #unfoldAround(query: string, id: string): boolean {
     const holds = this.scene.node(id)?.holds ?? [];
     if (!holds.length || matches({ ...this.scene.description, hidden: { nodes: [], reductions: [] } }, query)[0].includes(id)) return false;
@@ -472,7 +472,7 @@ export class View implements Touched, Keyed, Tools {
   reductions = (): void => this.#list(reductionsPanel);
   findings = (): void => this.#list(findingsPanel);
 
-  /** The list of a tool has the focus, and gives it back. */
+  /** Open the list of a tool and give it the focus. When the list closes, the tool has the focus again. */
   #list(panel: typeof findingsPanel): void {
     this.#close();
     this.#open(panel(this.scene.description, this));
@@ -495,7 +495,7 @@ export class View implements Touched, Keyed, Tools {
   };
   scale = (factor: number): void => this.#camera.scale(factor);
   fit = (): void => {
-    if (this.#status.textContent === PART) this.#status.hidden = true; // first, for it leaves more room
+    if (this.#status.textContent === PART) this.#status.hidden = true; // first of all, because the picture has more room without this line
     this.#room.measure();
     this.#camera.fit();
   };
@@ -529,7 +529,7 @@ export class View implements Touched, Keyed, Tools {
     if (!step) return this.#close();
     this.#unchoose(); // it is no part of the walk
     this.#open(stepPanel(this.scene.description, step));
-    // First where it leads to, so that as much of the way there is in sight as there is room for.
+    // First the boxes that the step leads to, then its own box: so as much of the way between them is in sight as has room.
     if (step.rewrite) this.reveal(this.scene.box(step.rewrite.after));
     for (const { edge } of step.given) this.reveal(this.scene.box(this.scene.edge(edge)?.source ?? ""));
     this.reveal(this.scene.box(step.node));
@@ -564,7 +564,7 @@ export class View implements Touched, Keyed, Tools {
     return (event as TouchEvent).touches.length > 1 || !scrolls;
   }
 
-  /** Say for a moment how the picture is moved; no event is wanted that this answers. */
+  /** Show for a moment a hint how the picture is moved. Return false: the picture does not use the event. */
   #tell(how: string): false {
     clearTimeout(this.#hinting);
     this.#hint.textContent = how;

@@ -65,7 +65,7 @@ export class WhatIf {
     if (this.#next) this.#ask();
   }
 
-  /** The run's numbers in the boxes; the recorded ones where there is none. Also after the picture was drawn anew. */
+  /** Write the numbers of the run into the boxes, or the recorded ones if there is no run. Called again after each drawing. */
   paint(): void {
     const { description, drawing } = this.scene();
     const texts = this.#last?.texts;
@@ -105,7 +105,7 @@ export class WhatIf {
     if (this.#node) this.#ask();
   }
 
-  /** The picture is of another graph: nothing holds of it any more. */
+  /** The picture shows another graph: forget all changes and answers. */
   forget(): void {
     this.#changes = {};
     this.#last = this.#recorded = null;
@@ -128,7 +128,7 @@ export class WhatIf {
   #recorded: Element | null = null; // what the panel says of the recording
   readonly #edges = new Map<Element, string>();
 
-  /** One question at a time: of numbers that change meanwhile, only the newest is sent, when the answer has come. */
+  /** Ask one question at a time. If numbers change meanwhile, ask again with the newest ones when the answer has come. */
   #ask(): void {
     if (this.#busy) return void (this.#next = true);
     this.#busy = true;
@@ -247,7 +247,7 @@ function fitted(text: string, lines: number): string[] {
   return Array.from({ length: lines }, (_, at) => (at < lines - 1 ? all[at] : all.slice(at).join(" ")) ?? "");
 }
 
-/** Which number of a tensor of this shape: [0, 2]; nothing where there is one. */
+/** The place of a number in a tensor of this shape, such as "[0, 2]"; empty for a tensor without dimensions. */
 function place(shape: number[], at: number): string {
   const found: number[] = [];
   for (const length of [...shape].reverse()) {

@@ -128,7 +128,7 @@ _FILLS = {
 
 
 def _fill(name, takes, says):
-    """The method of that name: what torch draws, copied, under its own name."""
+    """The method of that name. It copies what torch draws into the tensor, and is recorded under that name."""
     twin = InPlace(copy, torch.Tensor.copy_, OPS)
     twin.row.name = name
 

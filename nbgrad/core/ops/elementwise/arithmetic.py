@@ -74,7 +74,7 @@ class _Error(Plan):
 
     @property
     def looks(self):
-        """Where one side is a constant."""
+        """True if one side is a constant."""
         return len(self.rules) == 1
 
     def save(self, values, results, settings):

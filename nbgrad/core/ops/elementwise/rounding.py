@@ -102,7 +102,10 @@ def _(g, input, out):
 
 
 def across(g, input, out):
-    """The gradient of complex numbers, from g for their direction ``out``: the part of g across it, by their size."""
+    """The gradient of complex numbers, from ``g``, the gradient of their direction ``out``.
+
+    It is the part of ``g`` perpendicular to ``out``, divided by the size of each number.
+    """
     size = input.abs()
     return (g / size - (g / out).real * out / size).masked_fill(size == 0, 0)
 

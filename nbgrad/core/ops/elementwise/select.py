@@ -93,7 +93,7 @@ def _of_smaller(g, one, other):
 
 
 def _edges(make: Make):
-    """Every pair of shapes that broadcasts, a tie, and numbers that are none."""
+    """Every pair of shapes that broadcasts, a tie, and NaN."""
     yield from pairs(make)
     nan = float("nan")
     yield Sample.of(points(1.0, 2.0, 3.0, nan, 1.0, nan), points(1.0, 3.0, 2.0, 1.0, nan, nan))

@@ -172,7 +172,7 @@ def _gradients_of_odds(make: Make):
 
 
 def _logit_backward(g, x, eps=None):
-    """A function that torch can differentiate in place of its kernel, with the same domain and precision."""
+    """The kernel written as a formula that torch can differentiate, with the same domain and precision."""
     aten.logit_backward(g.detach(), x.detach(), eps)
     low, high, beyond = (0.0, 1.0, math.nan) if eps is None else (eps, 1 - eps, 0.0)
     wide = x.double()

@@ -179,7 +179,7 @@ def _views(make: Make):
 
 
 def _written(base, view, path):
-    """Torch's own change in place of a view."""
+    """Torch's own in-place change of a view."""
     base = base.clone()
     path.follow(base)[...] = view
     return base

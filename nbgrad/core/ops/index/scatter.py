@@ -461,7 +461,7 @@ def _(g, input, index, src, out, dim, reduce, include_self):
 
 @cache
 def _hear_torch_out():
-    """Trigger torch's warning that index_reduce is in beta now, where it is ignored, instead of at the first call."""
+    """Trigger torch's warning that index_reduce is in beta here, where it is ignored, not at the user's first call."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.index_reduce(torch.ones(1), 0, torch.tensor([0]), torch.ones(1), "prod")

@@ -240,7 +240,7 @@ def _(g_U, g_S, g_Vh, U, S, Vh):
 
 
 def _without_the_rest(g, rest, part):
-    """The gradient of the singular vectors that have a singular value; an error if another one matters."""
+    """The gradient of the vectors that belong to a singular value. Raise an error if the loss depends on the others."""
     if not rest.shape[-1] or not rest.shape[-2]:
         return g
     _check_rest(raw_of(rest))

@@ -170,7 +170,7 @@ install("norm", norm)
 
 
 def linalg_norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
-    """A norm of vectors or matrices: of matrices where ``dim`` has two dimensions, or A has and ``ord`` is given."""
+    """A norm of vectors or matrices: of matrices if ``ord`` is given and ``dim``, or else A, has two dimensions."""
     dims = (dim,) if isinstance(dim, int) else None if dim is None else tuple(dim)
     if ord is None:
         return linalg_vector_norm(A, ord=2, dim=dims, keepdim=keepdim, dtype=dtype)

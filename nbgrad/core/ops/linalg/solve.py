@@ -358,7 +358,7 @@ def linalg_lstsq(A, B, *, rcond=None, driver=None):
 
 
 def _like_a_fit(A, B, rcond, driver):  # it takes the arguments of _full_rank_fit
-    """Tensors of the right shapes, for which torch has no kernel: those of matrices of full rank."""
+    """Results without numbers, of the shapes for matrices of full rank: torch has no kernel for such tensors."""
     vector = is_vector(A.shape, B.shape)
     (rows, columns), width = A.shape[-2:], () if vector else B.shape[-1:]
     batch = torch.broadcast_shapes(A.shape[:-2], B.shape[: -1 if vector else -2])
@@ -373,7 +373,7 @@ def _like_a_fit(A, B, rcond, driver):  # it takes the arguments of _full_rank_fi
 
 @opaque(_like_a_fit)
 def _full_rank_fit(A, B, rcond, driver):
-    """The fit as a program has it, whose residuals have one shape. Raises RuntimeError where there are none."""
+    """The fit in a program, where residuals have the shape for full rank. Raises RuntimeError if torch gives none."""
     found = tuple(_linalg.lstsq(A, B, rcond, driver=driver))
     if found[1].shape != _like_a_fit(A, B, rcond, driver)[1].shape:
         raise RuntimeError(

@@ -168,7 +168,7 @@ def _ctc(logs, targets, input_lengths, target_lengths, *settings):
 class CTCLoss(Function):
     """Minus the log-likelihood of each sequence of labels, summed over all its places in time.
 
-    A function and no row of the table: torch's kernel has no second-order gradient, and so has this none.
+    It is a function and no row of the table, because torch's kernel has no second-order gradient.
     """
 
     @staticmethod

@@ -114,7 +114,7 @@ def _right_classes(make: Make):
 
 
 def _multi_margin(input, target, weight=None, p=1, margin=1.0, reduction="mean"):
-    """multi_margin_loss in small steps, which torch can differentiate twice: its kernel it cannot."""
+    """multi_margin_loss in small steps, which torch can differentiate twice, unlike its kernel."""
     _nn.multi_margin_loss(input, target, p, margin, weight)  # raises for weights that need a gradient
     scores, numbers = input.reshape(-1, input.shape[-1]), target.reshape(-1, 1)
     short = torch.relu(margin - scores.gather(1, numbers) + scores) ** p
@@ -222,7 +222,7 @@ def _several_classes(make: Make):
 
 
 def _multilabel_margin(input, target, reduction="mean"):
-    """multilabel_margin_loss in small steps, which torch can differentiate twice: its kernel it cannot."""
+    """multilabel_margin_loss in small steps, which torch can differentiate twice, unlike its kernel."""
     scores, lists = input.reshape(-1, input.shape[-1]), target.reshape(-1, input.shape[-1])
     right = torch.zeros_like(scores, dtype=torch.bool)
     for row, numbers in zip(right, lists.tolist(), strict=True):

@@ -37,7 +37,7 @@ def reduced(loss, reduction):
 
 
 def for_g(backward, gradient, *inputs, reduction, **settings):
-    """The gradient for g of ``backward``, the row of a loss's gradient, which is linear in g."""
+    """The gradient with respect to g of ``backward``, a row that computes the gradient of a loss and is linear in g."""
     if reduction == "none":
         return backward(gradient, *inputs, reduction=reduction, **settings)
     one = torch.ones((), dtype=gradient.dtype, device=gradient.device)
@@ -60,7 +60,7 @@ def errors(make: Make):
 
 
 def with_gradients(samples, *changes):
-    """The samples of a loss, each with a gradient of its output before; the last one again with other settings."""
+    """The samples of a loss, and the last one again with other settings; first in each is a gradient of the output."""
 
     def more(make: Make):
         for args, settings in with_settings(samples, *changes)(make):

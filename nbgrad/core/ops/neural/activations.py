@@ -113,7 +113,7 @@ def _(g, input, buffer):
     return log_sigmoid_backward(g, input, buffer)
 
 
-log_sigmoid = logsigmoid  # what torch's function calls itself
+log_sigmoid = logsigmoid  # the __name__ of torch's function
 
 
 def _with_buffers(make: Make):
@@ -326,7 +326,7 @@ def _(g, input):
 
 
 def _mish_slope(g, x):
-    """The gradient of mish in small steps, which torch can differentiate: its kernel it cannot."""
+    """The gradient of mish in small steps, which torch can differentiate, unlike its kernel."""
     t = torch.tanh(torch.nn.functional.softplus(x))
     return g * (t + x * torch.sigmoid(x) * (1 - t * t))
 
@@ -485,7 +485,7 @@ def _indices(shape, dim):
     return (*before, slice(None, half)), (*before, slice(half, None))
 
 
-_torch: Any = torch  # its functions that change their input return it
+_torch: Any = torch  # its in-place functions return their input
 
 _ALPHA = 1.6732632423543772848170429916717
 _SCALE = 1.0507009873554804934193349852946

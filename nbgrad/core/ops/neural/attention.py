@@ -211,7 +211,7 @@ def flash_attention(query, key, value, attn_mask=None, *, is_causal=False, scale
     """
     if not query.numel():
         return query.clone(), query.new_empty(query.shape[:-1])
-    # torch's own kind of tuple, which has names, is none to compiled code.
+    # torch returns a class of tuples with names, which compiled code does not take for a tuple.
     return tuple(attend(query, key, value, attn_mask, is_causal, scale, backend))
 
 
@@ -236,7 +236,7 @@ def _gradients_by_torch(g, query, key, value, out, logsumexp, attn_mask=None, **
     )
     with torch.enable_grad():
         y = _by_torch(query, key, value, attn_mask, **settings)
-        touched = 0 * sum(one.sum() for one in (g, *given))  # of nothing, torch's gradients depend on nothing
+        touched = 0 * sum(one.sum() for one in (g, *given))  # torch's gradients of empty tensors have no history
         return tuple(one + touched for one in torch.autograd.grad(y, given, g, create_graph=True))
 
 
@@ -314,7 +314,7 @@ def _weights(query, key, attn_mask, is_causal, scale):
         return softmax(scores, dim=-1)
     scores = scores + attn_mask
     masked = (scores == -math.inf).all(dim=-1, keepdim=True)
-    return where(masked, 0.0, softmax(where(masked, 0.0, scores), dim=-1))  # of minus infinity alone it has no value
+    return where(masked, 0.0, softmax(where(masked, 0.0, scores), dim=-1))  # softmax of only -inf is NaN
 
 
 @as_one(torch.nn.functional.scaled_dot_product_attention)

@@ -162,7 +162,7 @@ def _gradients(make: Make):
 
 
 def _by_torch(g, input, weight, **settings):
-    touched = 0 * (g.sum() + input.sum() + weight.sum())  # of an empty batch torch's gradients depend on nothing
+    touched = 0 * (g.sum() + input.sum() + weight.sum())  # torch's gradients of an empty batch have no history
     return tuple(result + touched for result in convolution_backward.forward(g, input, weight, **settings))
 
 
@@ -226,7 +226,7 @@ def _(
 
 
 def _kernel(g, input, weight, mask, *settings):
-    """The kernel of torch, which knows batches and numbers for padding only."""
+    """Torch's kernel, for any input and padding: it takes only batches, and padding only as numbers."""
     if g.dtype.is_complex:
         return _complex(g, input, weight, mask, settings)
     shape = weight.shape
@@ -257,7 +257,7 @@ def _geometry(kernel, stride, padding, dilation, groups, transposed, output_padd
 
 
 def _padding(padding, dilation, kernel):
-    """The padding before each dimension in numbers, and by how much that after it is more."""
+    """The padding before each dimension as numbers, and how much larger the padding after it is."""
     whole = [spacing * (size - 1) for spacing, size in zip(dilation, kernel, strict=True)]
     return (0, []) if padding == "valid" else ([size // 2 for size in whole], [size % 2 for size in whole])
 

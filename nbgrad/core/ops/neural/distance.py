@@ -37,7 +37,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
     Shapes: x1 and x2 broadcast; output without the dimension ``dim``.
     """
-    rank = max(len(x1.shape), len(x2.shape), 1)  # a number has one dimension to be taken along, as torch counts
+    rank = max(len(x1.shape), len(x2.shape), 1)  # a 0-d tensor counts as one dimension, as in torch
     common = torch.result_type(raw_of(x1), raw_of(x2))
     if not differentiable(common):
         raise RuntimeError(
@@ -81,7 +81,7 @@ def _two_sets(make: Make):
 
 
 def _all_differences(x1, x2, p=2.0, compute_mode=_IF_LARGE):
-    """Cdist in small steps, which torch can differentiate twice: its kernel it cannot."""
+    """Cdist in small steps, which torch can differentiate twice, unlike its kernel."""
     return torch.linalg.vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 
@@ -203,7 +203,7 @@ def _sets(make: Make):
 
 
 def _in_small_steps(input, p=2.0):
-    """Pdist in small steps, which torch can differentiate twice: its kernel it cannot."""
+    """Pdist in small steps, which torch can differentiate twice, unlike its kernel."""
     first, second = torch.triu_indices(len(input), len(input), 1)
     return torch.linalg.vector_norm(input[first] - input[second], p, -1)
 

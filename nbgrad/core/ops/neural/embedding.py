@@ -321,7 +321,7 @@ def _(
     settings = {"mode": mode, "padding_idx": padding_idx}
     to_g = to_weight = to_samples = None
     if of_weight is not None and mode == "max":
-        at = max_indices.clamp(min=0)  # of an empty bag it says 0, on a GPU -1, but that bag got nothing
+        at = max_indices.clamp(min=0)  # an empty bag has 0, on a GPU -1; its to_g is 0
         some = (bag_size > 0).unsqueeze(-1) if bag_size.ndim == 1 else bag_size > 0
         to_g = where(some, of_weight.gather(0, at), 0.0)
     elif of_weight is not None:

@@ -179,7 +179,7 @@ def _check_mode(rank, mode, align_corners, antialias):
 def _shuffles(make: Make):
     for shape in ((4, 2, 3), (2, 8, 1, 2), (1, 2, 4, 2, 1)):
         yield Sample.of(make(*shape), upscale_factor=2)
-    yield Sample.of(make(0, 4, 2, 2), upscale_factor=1)  # of nothing, torch's inverse keeps the shape
+    yield Sample.of(make(0, 4, 2, 2), upscale_factor=1)  # torch's inverse keeps an empty tensor's shape
     yield Sample.of(make(9, 1, 2), upscale_factor=3)
 
 
@@ -332,7 +332,7 @@ def affine_grid(theta, size, align_corners=None):
 
 _MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 _PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
-"""How torch's kernels number them."""
+"""The numbers of modes and paddings in torch's kernels."""
 
 _BACKWARD = {4: aten.grid_sampler_2d_backward, 5: aten.grid_sampler_3d_backward}
 

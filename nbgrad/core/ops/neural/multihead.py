@@ -80,7 +80,7 @@ def multi_head_attention_forward(
 
 
 def same_ranks(query: Any, key: Any, value: Any, fail: Callable[[Exception], Exception] = lambda error: error) -> bool:
-    """Whether there is a batch; ``fail`` makes of an error about a shape the one to raise."""
+    """Whether there is a batch; ``fail`` turns an error about a shape into the error to raise."""
     if query.ndim not in {2, 3} or not query.ndim == key.ndim == value.ndim:
         shapes = ", ".join(str(tuple(one.shape)) for one in (query, key, value))
         raise fail(AssertionError(f"query, key and value must all be 2-D or all 3-D, got {shapes}"))
@@ -146,7 +146,7 @@ def attended(
         need_weights: whether to return them.
         average: whether they are the mean over the heads.
         is_causal: says that the mask lets no query see a later key.
-        fail: makes of an error about a mask the one to raise.
+        fail: turns an error about a mask into the error to raise.
     """
     length, batch, size = qkv[0].shape
     attn_mask, padding = masks

@@ -169,7 +169,7 @@ max_pool3d_with_indices = _largest(_max_pool3d, 3, "a volume")
 
 
 def _adaptive_largest(rank, what, across=False):
-    """The row for the maximum of each window of an adaptive pooling; ``across``: ``_across_channels`` is quicker."""
+    """The row for the maximum of each window of an adaptive pooling; ``across`` uses ``_across_channels``."""
     kernel = getattr(_functional, f"adaptive_max_pool{rank}d_with_indices")
     run = partial(_across_channels, rank, kernel) if across else kernel
 

@@ -13,7 +13,7 @@ from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.shape.views import reshape, sum_to_size
 
 _nn: Any = torch._C._nn
-_torch: Any = torch  # its functions that change their input return it
+_torch: Any = torch  # its in-place functions return their input
 
 
 @op(formula=r"\max(x, 0)", kernel=torch.relu, samples=at(-1.0, 0.0, 1.0), inplace=True)
@@ -206,7 +206,7 @@ def _(g_input, g_weight, needed, g, x, weight):
     )
 
 
-# Training draws slopes: what the tests compare has one slope only, the draw itself is tested apart.
+# Training draws slopes. With equal bounds there is one slope, so tests can compare. Other tests are for the draw.
 _FIXED = {"lower": 0.25, "upper": 0.25, "training": True}
 
 
@@ -277,7 +277,7 @@ def rrelu_(input, lower=1 / 8, upper=1 / 3, training=False):
 threshold_ = threshold.in_place
 leaky_relu_ = leaky_relu.in_place
 relu_ = relu.in_place
-_threshold = threshold  # what torch's function calls itself
+_threshold = threshold  # the __name__ of torch's function
 
 
 @op(

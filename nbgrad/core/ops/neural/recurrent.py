@@ -33,7 +33,7 @@ SIMPLE: dict[str, tuple[Any, Any]] = {
     "tanh": (torch.tanh, tanh_backward),
     "relu": (torch.relu, lambda g, y: threshold_backward(g, y, threshold=0)),
 }
-"""The activations of a network without gates, each with its gradient from what it gave."""
+"""The activations of a network without gates, each with the function for its gradient, which takes its output."""
 
 OF_BIASES: dict[str, Sums] = {"b_ih": for_gates, "b_hh": for_gates}
 """The sums in the rules of recurrent ops: a bias is stretched over samples, and over steps."""

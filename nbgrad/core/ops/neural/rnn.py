@@ -83,7 +83,7 @@ def _stacked(name, layer, states):
 
 
 def _are_sizes(given):
-    """Whether it says how many packed sequences have an element at each step: states are no whole numbers."""
+    """Whether ``given`` are the batch sizes of packed sequences and not states, which are never whole numbers."""
     return isinstance(given, Tensor | torch.Tensor) and given.dtype is torch.int64
 
 

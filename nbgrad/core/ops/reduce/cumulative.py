@@ -55,7 +55,7 @@ def _(g, input, out, dim):
     def added_up(log):
         return ((log - out).flip(dim).logcumsumexp(dim).flip(dim) + input).exp()
 
-    # By logarithms, as the exponentials overflow: real gradients have one where they are positive, or else negative.
+    # By logarithms, as the exponentials overflow. Real gradients are split by sign: a negative one has no logarithm.
     if g.is_complex():
         return added_up(g.log())
     size, lowest = g.abs().log(), torch.finfo(g.dtype).min

@@ -146,7 +146,7 @@ def _(gradient, indices, dim, keepdim):
 
 
 def selecting(row):
-    """Give a row the rule of what chooses elements along ``dim`` and tells their ``indices``."""
+    """Give a row its rule: the row chooses elements along ``dim``, and returns their ``indices`` too."""
 
     def keeping(g, indices, input_shape, dim):
         return value_selecting_reduction_backward(g, indices, dim=dim, shape=input_shape, keepdim=True)
@@ -160,7 +160,7 @@ def selecting(row):
 
 
 def _along(name, formula, doc):
-    """The row of one choice along a dimension, which torch calls like that over all elements."""
+    """The row of one choice along a dimension; torch has one name for this choice and the one among all elements."""
     kernel = getattr(torch, name)
 
     def choose(input, *, dim, keepdim=False):

@@ -88,7 +88,7 @@ def mean(x, *, dim=None, keepdim=False, dtype=None):
 
 @mean.rule("x", r"\frac{\bar{y}}{n} \text{, stretched to the shape of } x")
 def _(g, x_shape, dim, keepdim):
-    count = count_of(x_shape, dim) or 1  # of nothing: no element's gradient depends on it
+    count = count_of(x_shape, dim) or 1  # x is empty, and so is its gradient
     return stretched(g / count, x_shape, dim, keepdim)
 
 

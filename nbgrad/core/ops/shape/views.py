@@ -311,14 +311,14 @@ for _function in (contiguous, flatten, unflatten, ravel, view_as, reshape_as, ex
 
 
 def turned(x, twin, settings):
-    """The tensor after such a twin. If it shares memory, only its own shape changes: no value of the others does."""
+    """Run ``twin`` on ``x``, and return ``x``. If ``x`` shares memory, no value of the other tensors changes."""
     alias = x._alias
     shared = isinstance(alias, View) or (alias is not None and alias.all())
     return twin.turn(x, settings) if shared else twin(x, **settings)
 
 
 def turning(row):
-    """Give ``Tensor`` the in-place twin of a row that only sees the same memory otherwise."""
+    """Give ``Tensor`` the in-place twin of a row whose result is the same memory in another shape."""
     twin = InPlace(row, True, OPS)
 
     def method(self, *args, **settings):

@@ -204,7 +204,7 @@ class _OpenNest:
     tasks: list[_Task] = field(default_factory=list)
     full: set[int] = field(default_factory=set)
     by_row: dict[int, int] = field(default_factory=dict)
-    """The numbers a row that were reduced or computed here, and behind which dimension the columns begin."""
+    """The values with one number a row that were made here, each with the dimension behind which the columns begin."""
     used: bool = False
     """Whether a step uses the result of a reduction in the same nest: then blocks have whole rows."""
 
