@@ -43,7 +43,7 @@ _SWEPT = 64
 collector runs after every 700 new objects that stay, so a loop makes no work for it."""
 
 _FRESH = 2048
-"""Ops that ran since the last backward but one are kept as long as they are fewer than this, and fewer than four times
+"""Ops that ran since the last backward but one are kept as long as the graph has fewer ops than this, plus four times
 those of the last backward: a message names the op at which a path ends, and its result may be gone by then. There must
 be a limit, because some programs have no backward."""
 
