@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from nbgrad.widgets.description.rank_overlays import RANKS
 from nbgrad.widgets.description.schema import Description, Detail, Edge, History, Node, Question
 from nbgrad.widgets.folding.outline import Outline, Rests
 
@@ -12,7 +13,7 @@ UNKNOWN = "?"
 _TELLING = ("gradient", "ratio", "update")
 """The overlays that say how large a gradient is."""
 
-_TELLING_TERMS = ("gradient", ".grad", "step")
+_TELLING_TERMS = ("gradient", ".grad", "step", RANKS)
 """The details that say how large a gradient is."""
 
 

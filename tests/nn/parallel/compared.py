@@ -79,6 +79,15 @@ def equal(rank: int) -> tuple[Ranks, list[str]]:
     return graph.ranks(), describe(graph)["notes"]
 
 
+def asked(rank: int) -> tuple[list[str], int]:
+    """The terms that the boxes of hidden gradients have, and the number of these boxes."""
+    wrapped = net()
+    with nbgrad.record(view="none", ranks=True, ask=True) as graph:
+        wrapped(nbgrad.tensor(batch(rank))).square().mean().backward()
+    hidden = [node for node in describe(graph)["nodes"] if node["rule"] == "∇ ?"]
+    return [one["term"] for node in hidden for one in node["details"]], len(hidden)
+
+
 def cancelled(rank: int) -> Ranks:
     """The gradients of two processes add up to zero."""
     torch.manual_seed(0)

@@ -49,6 +49,13 @@ def test_a_late_rank_is_waited_for() -> None:
     assert all(re.search(r", waited for rank 1 up to \d+ ms$", line) for line in lines)
 
 
+def test_a_gradient_that_is_asked_for_is_not_given_away() -> None:
+    for terms, hidden in values(compared.asked, 2):
+        assert hidden >= 4
+        assert terms.count("shape") == hidden
+        assert "ranks" not in terms
+
+
 def test_the_view_has_overlays_and_lines() -> None:
     (ranks, notes, shown), (_, others, _) = values(compared.compared, 2, None, {})
     assert notes[0].startswith(f"Rank 0 of 2. It sent 196 B in {len(ranks.buckets)} buckets. Before averaging, the ")
