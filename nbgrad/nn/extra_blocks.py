@@ -85,7 +85,7 @@ class SqueezeExcitation(Module):
 
     Args:
         channels: C.
-        reduction: the channels, divided by the number of features between the two layers.
+        reduction: how many times fewer features than channels there are between the two layers.
     """
 
     __formula__ = r"x \odot \sigma(W_2 \max(W_1 \bar{x}, 0))"

@@ -513,8 +513,8 @@ class CrossMapLRN2d(Block, dims=(4,)):
     """``LocalResponseNorm`` of images, with the numbers of torch's older code.
 
     That code moves a window over the channels, and never removes the square of the first channel from the sum. So if
-    there are more channels than half of ``size``, the output differs from ``LocalResponseNorm``. nbgrad computes this
-    output of torch, and the gradient of this output.
+    there are more than ``size // 2 + 1`` channels, the output differs from ``LocalResponseNorm``. nbgrad computes
+    this output of torch, and the gradient of this output.
 
     Shapes: input and output (N, C, H, W).
 

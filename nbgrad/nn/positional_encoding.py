@@ -210,7 +210,7 @@ def _angles(positions: torch.Tensor, size: int, base: float) -> torch.Tensor:
 
 
 def _slopes(heads: int) -> list[float]:
-    """How much a step costs each head: a geometric series, with steps in between if ``heads`` is no power of 2."""
+    """The cost of one position for each head: a geometric series, with terms between if ``heads`` is no power of 2."""
     known = 1 << (heads.bit_length() - 1)
     series = [2 ** (-8 * (head + 1) / known) for head in range(known)]
     between = [2 ** (-8 * (head + 1) / (2 * known)) for head in range(0, 2 * known, 2)]

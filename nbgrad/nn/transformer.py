@@ -37,7 +37,7 @@ def _copies(module: Module, count: int) -> ModuleList:
 
 
 def _is_causal(mask: Any, is_causal: bool | None, length: int) -> bool:
-    """Whether the mask lets no position see a later one; ``is_causal`` says so, or None to look."""
+    """Whether the mask lets no position see a later one: ``is_causal`` says so; if it is None, the mask is checked."""
     if is_causal is not None or mask is None:
         return bool(is_causal)
     tracer = current().tracer

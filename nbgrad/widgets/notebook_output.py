@@ -130,7 +130,7 @@ def show(
     widget = _live(outline, picture, folding, holdings, limit)
     # The view, for which a reader waits, is sent first; the PNG, which takes longest, is for later readers.
     if again and handle is not None:
-        sys.stdout.flush()  # in a kernel all messages so far: the thread that sends them gets no turn during the PNG
+        sys.stdout.flush()  # in a kernel this sends all messages: their thread gets no turn while the PNG is made
         handle.update(_encoded(_with_png(still)), raw=True)
     if widget is not None:
         widget.put_away()

@@ -24,7 +24,7 @@ MOST = 1 << 26
 """Tensors with more elements than this are not read."""
 
 _TOGETHER = MOST // SIDE
-"""So many numbers at most are looked up at a time: a block has no more."""
+"""At most this many numbers are looked up at a time: a block has no more."""
 
 _ROWS, _COLUMNS = 8, 6
 

@@ -456,7 +456,7 @@ def _seq(origin: Origin) -> int:
 
 
 def _undone(node: Node, position: int, got: tuple[int, ...], want: tuple[int, ...]) -> Reduction:
-    """The reduction from the result of a rule to the shape of its input; an error if the op broadcasts no input."""
+    """The reduction of a rule's result to the shape of its input; an error if the op does not broadcast this input."""
     undone = reduction(got, want) if position in node.plan.broadcasts else None
     if undone is None:
         raise RuntimeError(

@@ -407,7 +407,7 @@ class OpInfo:
         return self.listed is not None and name.removeprefix(self.listed) in {"", "_shape", "_device", "_others"}
 
     def expanded(self, name: str, wanted: Sequence[int]) -> list[str]:
-        """The names of single values for a name in a rule: for a list of tensors, one name for each.
+        """The names of the single values that a name in a rule stands for: for a list of tensors, one name for each.
 
         ``wanted``: the positions of the inputs that need a gradient.
         """
@@ -415,7 +415,7 @@ class OpInfo:
             return [name]
         members = [input for input in self.inputs if input.startswith(f"{self.listed}[")]
         what = name.removeprefix(self.listed)
-        if what == "_others":  # the path to an input needs no value of it
+        if what == "_others":  # the rule of one input alone needs no value of this input, only its path
             alone = {self.inputs[wanted[0]]} if len(wanted) == 1 else set()
             return [f"{member}_path" if member in alone else member for member in members]
         return [f"{member}{what}" for member in members]

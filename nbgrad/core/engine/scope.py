@@ -140,7 +140,7 @@ def called(
 
 
 def _entered(placed: "_Placed", outer: Scope | None, own: bool) -> ModuleScope:
-    """The scope of a call in that of ``outer``; ``own``: whether it runs only code of nbgrad's."""
+    """The scope of a call, inside the scope ``outer``; ``own``: whether the call runs only code of nbgrad's."""
     scope = ModuleScope.__new__(ModuleScope)
     scope.module = placed.module
     scope.label = placed.label

@@ -85,8 +85,9 @@ class Questions:
     def hidden(self, records: list[Record]) -> set[int]:
         """The ids of the records whose gradients are not shown yet.
 
-        If all gradients are asked for, those of tensors without a name are shown when the last answer is right. Only
-        the gradient with which the backward begins is shown from the start.
+        If all gradients are asked for, those of tensors without a name are shown when the last answer is right. Two
+        kinds are shown from the start: the gradient with which the backward begins, and those that are too large to
+        be asked for.
         """
         left = {name for name in self._open(records) if not self._given.get(name)}
         if not left:

@@ -95,7 +95,7 @@ class Changes:
         return None if found is None or found[2] < self.backwards else found[:2]
 
     def _found(self, data: Any) -> "Change | None":
-        """The last observed change of ``data``. That of a tensor alone counts only if no unobserved change followed."""
+        """The last observed change of ``data``. A change of it alone counts only if no unobserved change followed."""
         memory = memory_of(data)
         alone = self._alone.get(memory)
         if alone is not None and alone[0] == data._version:
@@ -109,7 +109,7 @@ def _number(change: Change) -> int:
 
 
 def _holds(held: list[ref[Any]], memory: int, version: int) -> bool:
-    """Whether one of these lies in that ``memory`` and has that ``version``. A tensor that counts apart differs."""
+    """Whether one of these is in that ``memory`` at that ``version``. One with its own counter may have another."""
     tensors = [tensor for one in held if (tensor := one()) is not None]
     return any(data._version == version and memory_of(data) == memory for data in tensors)
 

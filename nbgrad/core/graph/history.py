@@ -29,8 +29,8 @@ WEIGHTS = 4
 """The weights are measured in about one of this number of frames, because they change slowly."""
 
 STEPS = 2
-"""The step is measured after each of the first ``AT_FIRST`` backwards, and later after about one of so many frames:
-that takes longer than the rest of a frame."""
+"""The step is measured after each of the first ``AT_FIRST`` backwards, and later only after about one of this many
+frames: to measure it takes longer than the rest of a frame."""
 
 AT_FIRST = 8
 
@@ -47,8 +47,8 @@ class HistoryRecord(NamedTuple):
         gradient: the norm of its gradient; None if the backward did not reach it, or the norm was not kept.
         weight: the norm of a parameter's values when the backward had ended; one of four frames has it. In the last
             frame it is the norm of the present values, which a step may have changed since.
-        update: the norm of what the first step of an optimizer that ended after that backward changed, in units of the
-            norm of the values before it; None where no step came, where the values were zero, and where copies of them
+        update: the norm of the change by the first optimizer step that ended after that backward, in units of the norm
+            of the values before it; None where no step came, where the values were zero, and where copies of them
             do not fit into the budget. It is measured after the first 8 backwards, then after one frame of two to four.
             If an optimizer holds more than 8 MiB of parameters, it is measured after the first backward, the 9th, the
             17th and so on, as far as these are frames. For LBFGS it is the change by a whole ``step``, for each
@@ -220,7 +220,7 @@ class HistoryRecorder:
         return number <= AT_FIRST or self._is_one_of(STEPS, number)
 
     def _stride(self, number: int) -> int:
-        """One of so many backwards around the ``number``-th is a frame."""
+        """The number of backwards, around the ``number``-th, of which one is a frame."""
         return 1 if 2 * number <= self.limit else 1 << (number // max(2, self.limit // 12)).bit_length() - 1
 
     def add(
@@ -259,7 +259,7 @@ class HistoryRecorder:
             del self._kept[1 : max(2, self.limit // 2) : 2]
 
     def _is_one_of(self, many: int, number: int) -> bool:
-        """Whether the ``number``-th backward is picked, if one of ``many`` frames is."""
+        """Whether the ``number``-th backward is picked, if one frame of every ``many`` is picked."""
         return (number - 1) % (many * self._stride(number)) == 0
 
     def learned_until(self, id: int) -> int | None:

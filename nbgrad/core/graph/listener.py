@@ -85,7 +85,7 @@ class Listener(Observer):
         self._met: dict[int, tuple[ref[Any], int, torch.Size, int]] = {}  # the same by the id of the tensor
         self.left_out: dict[str, bool] = {}  # torch's first ops that were not recorded, and if gradients were on
         self._limit = 256  # of a short program every op is known, also one whose result is gone
-        # The op that ran last, that at the end of the last backward, and that at the end of the one before it.
+        # The last op so far, the last op when the last backward ended, and the last op when the one before it ended.
         self._latest = self._at_last = self.before_last = 0
         self.running: FrameRecorder | None = None
         self.backwards = 0

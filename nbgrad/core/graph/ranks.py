@@ -18,7 +18,7 @@ PATIENCE = 10.0
 """The seconds that a process waits for the measurements of the others."""
 
 SHOWN = 8
-"""A table has the numbers of so many ranks; of more it has the least and the largest."""
+"""With up to this many ranks, a table has the number of each; with more, only the least and the largest."""
 
 
 @dataclass(frozen=True)

@@ -602,7 +602,7 @@ class _alone(AbstractContextManager[None]):  # noqa: N801  # used as a function
 
 
 def rerun_of(graph: AutogradGraph) -> "Rerun | RerunError":
-    """The graph as one that can be run again, or why it is none."""
+    """The graph as one that can be run again, or the error that says why it cannot."""
     try:
         return Rerun(graph)
     except RerunError as error:

@@ -17,7 +17,7 @@ SMALL = 1024
 _BINS = 20
 
 _TOGETHER = PIECE
-"""So many numbers of small tensors at most are worked on at a time."""
+"""At most this many numbers of small tensors are worked on at a time."""
 
 _MANY = 4096
 """The number of tensors whose norms are computed at a time."""

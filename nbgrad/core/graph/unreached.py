@@ -169,7 +169,7 @@ class Paths:
         self._latest = latest
         self._ends: dict[
             int, tuple[int, int]
-        ] = {}  # by id, the last op that uses it, and the last one whose numbers were read
+        ] = {}  # by id: the last op computed from it, and the last result of it or those ops whose numbers were read
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}
         self._consumers: dict[int, list[int]] = {}
         for id, fact in facts.items():
@@ -279,7 +279,7 @@ class Paths:
         return sorted(found, key=lambda one: one.waiting)
 
     def holders(self) -> Holders:
-        """The optimizers that exist now, next to what the last backward reached."""
+        """The optimizers that exist now, with the leaves that the last backward reached."""
         return Holders(self._learning(), self._changed, self._idle)
 
     def _learning(self) -> dict[int, Any]:

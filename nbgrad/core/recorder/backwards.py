@@ -1,7 +1,8 @@
 """A backward of torch's, while a graph is open: hooks on its nodes notify the observers of the gradients.
 
-The walk from the roots hooks every node once, and removes the hooks again. So it sees the gradients that a node got,
-and those that it gave to each input, even if no call of torch that was seen made the node.
+The walk from the roots meets every node, and hooks as many as are needed to see every gradient; in the end the hooks
+are removed. So it sees the gradients that a node got, and those that it gave to each input, even if no call of torch
+that was seen made the node.
 """
 
 from collections.abc import Callable
@@ -71,7 +72,7 @@ class Passing:
         made: the node.
         outputs: the origins of the outputs of the node; None if the node is only a part of an op.
         target: the first of the targets.
-        table: the hooks of the node, where it stands.
+        table: torch's table of the hooks of the node, which this hook is in.
         owner, left: for a part of an op: that op, and its edges that have no target yet.
         count: how many edges lead to the node; one more where the backward begins.
         source: the target that leads here, if it is the only one.
@@ -181,9 +182,10 @@ class TorchBackward:
         waiting: by such an output, the lone target that leads there, and its gradient.
         leaves: the gradients of leaves that arrived.
         inside: the gradients of leaves from backwards inside of this one.
-        quiet, handles: the ``Quiet`` when it began.
+        quiet: when it began, all ops with a larger number had no hook of the user's.
+        handles: how many hooks were registered when it began.
         roots: the tensors from which it starts, each with its origin.
-        shaken: whether the user has registered a hook since then.
+        shaken: whether the user has registered a hook since it began.
         tapped: by node, the hooks of nodes that only report the arriving gradient, until it has arrived.
     """
 
@@ -464,7 +466,7 @@ class TorchBackward:
         Args:
             origin: that of the tensor.
             gradient: the gradient.
-            hook: of the node, if it has one output; if it has no hook, it has run by now.
+            hook: the ``Passing`` of the node, if the node has one output. If it is not placed, the node has run by now.
         """
         if self.records and gradient.requires_grad:
             gradient = gradient.detach()
@@ -693,7 +695,7 @@ def _foreseen_run(
 def _hooked_run(
     walk: TorchBackward, begun: list[tuple[Origin, Any]], run: Callable[..., Any], roots: Any, args: Any, kwargs: Any
 ) -> Any:
-    """The result of ``run``, with a hook on every node while it runs."""
+    """The result of ``run``, with hooks on nodes while it runs: as many as are needed to see every gradient."""
     try:
         nodes = [(_edge(root)[0], origin) for root, (origin, _) in zip(roots, begun, strict=False)]
         walk.begin(nodes, bool(args[3]))

@@ -255,7 +255,7 @@ def _through_view(name: str, base: Any, state: State) -> bool:
     """Whether the tensor changed in place is a view of ``base``. Then torch has recorded a change of ``base``.
 
     The op ``name`` is drawn as an op on ``base``, and the view from now on as a view of the changed ``base``. This is
-    not so if ``base`` was made inside of another op, such as the tensor of which the result of ``einsum`` is a view.
+    not so if ``base`` was made inside of another op. For example, the result of ``einsum`` is a view of such a tensor.
     """
     made = None if base is None else base.grad_fn
     if made is None or KEY in made.metadata or not made.name().endswith("CopySlices"):

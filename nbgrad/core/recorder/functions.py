@@ -49,7 +49,7 @@ _NAMES = {
     "swapdims": "transpose",
     "true_divide": "div",
 }
-"""Other names of rows, where torch calls the function so."""
+"""By torch's name of a function, the name of its row, where the two differ."""
 
 _VIEWS = ("H", "T", "imag", "mH", "mT", "real")
 """The attributes of a tensor that are ops."""
@@ -285,7 +285,7 @@ def _bare(name: str) -> tuple[str, bool]:
 
 
 def _row(name: str) -> Op | None:
-    """The row of ``name``; for an in-place function the row of its twin; a row with another name gets this one."""
+    """The row of ``name``; for an in-place function that of its twin. A row of another name is copied as ``name``."""
     if name in OPS:
         return OPS[name]
     if name.endswith("_") and (row := _row(name[:-1])) is not None:

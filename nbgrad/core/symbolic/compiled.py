@@ -59,6 +59,7 @@ def compile(  # torch's name
         A function with the same arguments. Its ``reasons`` say why each trace was made.
 
     Raises:
+        TypeError: ``function`` cannot be called.
         ValueError: there is no such backend or level, or the budget is not positive.
     """
     if function is None:

@@ -82,7 +82,7 @@ class Expressions:
         return self.operator(step) or self._plain(step)
 
     def of_row(self, step: ProgramStep, args: Sequence[Any]) -> str | None:
-        """The operator or the index that does what a row with these arguments does, whose one step is ``step``."""
+        """The operator or index that replaces a call of a row with these arguments, if ``step`` is its only step."""
         name = name_of(step.function)
         taken = step.args[:1] if name == "__getitem__" else step.args[::-1] if name in _SWAPPED else step.args
         known = name in OPERATORS or name in _BINARY or name in _SWAPPED or name in _UNARY or name == "__getitem__"

@@ -62,7 +62,7 @@ ROWS = {
 """The nanoseconds that a row takes in addition to its elements, in torch and in a nest: for functions of rows."""
 
 LONGEST = 4000
-"""So many steps become one nest at most: the time to arrange them grows with their number."""
+"""At most this many steps become one nest: the time to arrange them grows with their number."""
 
 
 def interpreted(listing: Listing) -> Run:

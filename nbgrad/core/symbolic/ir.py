@@ -282,7 +282,7 @@ class Listing:
         return self
 
     def with_steps(self, steps: list[ProgramStep], change: Callable[[Any], Any] | None = None) -> Self:
-        """The same with other steps; ``change`` gives the value that stands for another one now, in rows too."""
+        """The same with other steps. ``change`` maps each value to the one that now stands for it, in rows too."""
         if change is None:
             change = _itself
         else:

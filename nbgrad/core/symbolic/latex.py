@@ -90,7 +90,7 @@ class Formulas:
             outer = [self._gradient(one) for one in handed(row, False)]
             places = [self._made[id(one)] for one in outer if one is not None]
             if not places or max(places) > self._made[id(value)]:
-                return None  # the op adds nothing in this backward, which its formula does not say
+                return None  # the op adds nothing to this gradient, but its formula would add a term
             base = name.partition("[")[0]
             if name not in row.op.rules and base not in row.op.rules:
                 return None

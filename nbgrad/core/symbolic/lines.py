@@ -61,8 +61,8 @@ def lines_of(listing: Listing, level: Level, called: bool = True) -> list[Progra
     Args:
         listing: the listing to write.
         level: at "torch" each step is a line.
-        called: whether a row must be one that a call of it can replace; otherwise it may have results of which only
-            its own steps know.
+        called: whether a row counts only if one call of it can replace its steps. If not, a row may also have results
+            of which only its own steps know.
     """
     scopes = _LineScopes()
     found = []
@@ -129,7 +129,7 @@ def _writers(listing: Listing) -> dict[int, set[int]]:
 
 
 def _is_continued(row: RowCall, steps: tuple[ProgramStep, ...], writers: dict[int, set[int]]) -> bool:
-    """Whether a step outside of the row may do what a step of the row did before a pass put another in its place."""
+    """Whether a pass may have replaced a step of the row by one outside of it, which changes the row's memory."""
     made = {value.storage for step in steps for value in step.results()}
     return len(steps) < row.steps and any(writers.get(storage, set()) - {id(row)} for storage in made)
 
@@ -184,7 +184,7 @@ class _LineScopes:
         return scope
 
     def _found(self, steps: tuple[ProgramStep, ...]) -> Iterator[tuple[str, ...]]:
-        """Scopes that a step of the backward may have, the best first: that of the op whose gradient it takes."""
+        """Scopes that a step of the backward may have, the best first: the scope of the op whose gradient it takes."""
         inputs = [value for step in steps for value in step.inputs()]
         for value in inputs:
             if value.gradient_of is not None and id(value.gradient_of) in self._of:

@@ -42,7 +42,7 @@ def rerun_program(rerun: Rerun) -> RerunProgram:
 
     program = trace(recorded, *examples)
     if len(list(leaves(program.outputs))) != len(results):
-        raise RerunError("two of its numbers are one in the program")
+        raise RerunError("two of its tensors are one value in the program")
     return RerunProgram(program, given, examples, results)
 
 

@@ -13,7 +13,7 @@ from nbgrad.core.symbolic.naming import Names
 from nbgrad.core.symbolic.structure import leaves
 
 _SMALL = 4
-"""Constants of so many elements are written into the source."""
+"""Constants of at most this many elements are written into the source."""
 
 LEVELS = ("ops", "torch")
 
@@ -54,7 +54,7 @@ class Source:
         self._function = self._names.fresh(listing.name)
         inputs = [self._text.name(value) for value in listing.inputs]
         captured = self._captured()
-        for step in listing.steps:  # each value under its own name, also where an earlier line needs a new one
+        for step in listing.steps:  # first: so each value keeps its own name, also where a line needs a new one
             for value in step.results():
                 self._text.name(value)
         self.returned = self._text.literal(listing.outputs)
@@ -175,7 +175,7 @@ class Source:
 
 
 class _Absent:
-    """No setting."""
+    """Stands for a setting that is missing."""
 
 
 def kind(value: Value) -> str:

@@ -83,7 +83,7 @@ class Peers:
             except RuntimeError as error:
                 if work.is_completed():
                     self._fail(work, doing, error)
-                    return  # it was done just after the slice had ended
+                    return  # it was done just after this wait had ended
                 if self._trouble():
                     raise self._lost(doing, None) from None
             else:

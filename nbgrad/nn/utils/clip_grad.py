@@ -14,7 +14,7 @@ from nbgrad.nn.parameter import check_several
 Params = Tensor | Iterable[Tensor]
 
 CLIPPED: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""By the first of the gradients that were clipped under observation: torch's version of it then, and the bound."""
+"""The bounds of observed clippings, by the first gradient of each, with torch's version of that gradient then."""
 
 
 def clip_grad_norm_(

@@ -35,7 +35,7 @@ _GUIDED = (
 NONE: History = {"frames": [], "loss": None, "charts": [], "differences": []}
 
 Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
-"""Numbers by frame and by record of the last one; NaN where there is none."""
+"""Numbers by frame and by record of the last frame; NaN where there is no number."""
 
 
 class Past(NamedTuple):
@@ -139,7 +139,7 @@ def _structures(frames: list[HistoryFrame]) -> list[int]:
 
 
 def _row(frame: HistoryFrame, last: HistoryFrame, alike: bool) -> list[HistoryRecord | None]:
-    """The records of one frame at the positions of the last one; None where it has none."""
+    """The records of ``frame``, at the positions that they have in ``last``; None where it has no such record."""
     if alike:
         return list(frame.records)
     position = {id(record): at for at, record in enumerate(last.records)}

@@ -14,7 +14,7 @@ FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 _MARGIN = 1.06
 _BOLD = 1.07
 WIDER = 1.12
-"""Where DejaVu Sans is the only font of the list, a line is so much longer than measured here."""
+"""Where DejaVu Sans is the only font of the list, a line is this many times as long as measured here."""
 
 ADJUST = "ch-width .556"
 """The ``font-size-adjust`` with which a browser draws any font as wide as Helvetica."""

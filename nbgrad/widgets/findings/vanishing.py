@@ -95,7 +95,7 @@ def _told(record: Record, taken: Input, made: dict[int, Record], *, inside: bool
         return replace(found, tensors=(*found.tensors, leaf)) if leaf else found
     if record.op.name in STEEP or leaf:
         return None
-    # There is no finding for a tensor that other ops use too, or only the loss: a mean passes on small parts.
+    # No finding if others bring the tensor most of its gradient, or if only the loss follows: a mean passes on little.
     if inside and went.norm < SLIGHT * came.norm and source.gradient.norm <= 2 * went.norm:
         why, remedy = _why(record, taken, made)
         text = (

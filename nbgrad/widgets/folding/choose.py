@@ -73,7 +73,7 @@ class Folding:
         return _with_room(graph, replace(self, closed=closed, asked=opened), limit)
 
     def with_loops(self, graph: Outline, other: "Folding") -> "Folding":
-        """The folding with those iterations of loops closed that ``other`` closes: a page would fold each one alone."""
+        """This folding; it also closes the loop iterations that ``other`` closes. A page would fold each one alone."""
         loops = loops_of(graph.description)
         return replace(self, closed=self.closed | (loops & other.closed))
 

@@ -120,7 +120,7 @@ def _periods(tokens: list[int]) -> list[int]:
 
 
 def _joined(steps: list[_Step], tokens: list[int], length: int) -> list[_Step]:
-    """The steps with each loop whose iterations have ``length`` steps as one step; empty if there is none."""
+    """The steps, where each loop with iterations of ``length`` steps is one step; empty if there is no such loop."""
     joined: list[_Step] = []
     done = at = 0
     ahead = _same(tokens, length)

@@ -117,9 +117,9 @@ def twins(description: Description) -> Callable[[str], list[str]]:
 def _repeated(numbers: list[int], kinds: list[RepeatedCall]) -> Iterator[tuple[int, int, int]]:
     """Where something repeats: its first place, the length of a cycle, and how often it comes.
 
-    If several repetitions begin at one place, the longest one counts, in the shortest cycles. A cycle begins where one
-    of the same kinds, but other shapes, began before. In Linear(5, 8), ReLU, Linear(8, 8), ReLU, Linear(8, 8), ReLU the
-    cycle is Linear, ReLU and not ReLU, Linear.
+    If several repetitions begin at one place, the longest one counts, in the shortest cycles. Calls of the same kinds,
+    but of other shapes, may come before: a cycle begins with the same kind as they do. In Linear(5, 8), ReLU,
+    Linear(8, 8), ReLU, Linear(8, 8), ReLU the cycle is Linear, ReLU and not ReLU, Linear.
     """
     periods = [period for period in range(1, min(LONGEST, len(numbers) // 2) + 1) if _comes_twice(numbers, period)]
     same = {period: _same(numbers, period) for period in periods}

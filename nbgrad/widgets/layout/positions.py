@@ -444,7 +444,7 @@ def _around(home: str | None, path: list[str], nesting: Nesting) -> int:
 def _answered(
     taken: dict[str, "_ScopeInputs"], outermost: Mapping[str, list["_Input"]], nesting: Nesting
 ) -> dict[str, str]:
-    """The answer for each tensor that asked a scope; ``outermost`` has the inputs that no scope around it takes."""
+    """The answers for tensors that asked scopes; ``outermost``: by scope, its inputs that no scope around it takes."""
     last: dict[str, str] = {}
     for scope in nesting.inner_first():
         inputs, parent = taken.pop(scope), nesting.parents[scope]
@@ -456,7 +456,7 @@ def _answered(
 
 
 class _Input(NamedTuple):
-    """The inputs of a scope from outside: whether an op made each, and its position in the record."""
+    """An input that a scope takes from outside: whether an op made it, its position in the record, and its node."""
 
     made: bool
     position: int

@@ -9,7 +9,7 @@ from nbgrad.widgets.optional_packages import loading, needs
 from nbgrad.widgets.render.svg import Moment, rendered, svg
 
 WIDTH = 1000
-"""So many pixels wide a film is at most."""
+"""A film is at most this many pixels wide."""
 
 _FORWARD, _BACKWARD = 24, 60
 """The most images of the forward, and of the backward: in a longer one an image shows several ops, or steps."""
@@ -78,7 +78,7 @@ def moments(picture: Picture) -> Iterator[tuple[Moment, float]]:
 
 
 def _runs(node: Node) -> bool:
-    """Whether something is computed in it."""
+    """Whether an op runs in ``node``."""
     return node["kind"] in ("op", "folded", "failed")
 
 

@@ -60,14 +60,14 @@ LEVELS = {
     "cold": ("#eef4fb", "#1d2733"),
     "hot": ("#0a5a96", "#5fc0ff"),
 }
-"""The ends of the scale of an overlay, on a light and on a dark page; HOTTEST is how far up it the
-hottest box is."""
+"""The ends of the scale of an overlay, on a light and on a dark page; HOTTEST is the place of the
+hottest box on this scale, from 0 to 1."""
 
 HOTTEST = 0.55
 
 
 def heat(part: float, *, dark: bool) -> str:
-    """The colour so far up the scale of an overlay, as ``#rrggbb``."""
+    """The colour at the place ``part`` of the scale of an overlay, from 0 to 1, as ``#rrggbb``."""
     cold, hot = (bytes.fromhex(LEVELS[end][dark][1:]) for end in ("cold", "hot"))
     return "#" + bytes([round(a + (b - a) * part) for a, b in zip(cold, hot, strict=True)]).hex()
 

@@ -149,7 +149,7 @@ _ROWS = {
 
 
 def _gradients(make: Make):
-    """Some calls that the rules of the rows make. The masks ask for input and weight: else one of these is not used."""
+    """Some calls that the rules make. Each mask asks for the gradients of input and weight, so that both are used."""
     for (transposed, _), row in _ROWS.items():
         for sample in list(row.samples(make))[1:5]:
             x, w = sample.args[:2]
@@ -298,7 +298,7 @@ def _images(make: Make):
 
 
 def _unfold_geometry(input_rank, kernel_size, dilation, padding, stride):
-    """The settings with a number for each dimension; a single one for all means what torch's unfold means: an image."""
+    """The settings with a number for each dimension. A single kernel size means an image, as in torch's unfold."""
     rank = len(kernel_size) if isinstance(kernel_size, tuple) else 2
     if input_rank not in (rank + 1, rank + 2):
         raise RuntimeError(f"expected {rank} dimensions after (N, C) or (C,), for a kernel of {rank} dimensions")

@@ -51,7 +51,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
 
 def _length(x, dim, eps):
-    """The length of vectors, at least ``eps``: the gradient is that of the length itself there too, as in torch."""
+    """The length of vectors, at least ``eps``. Shorter ones too have the gradient of their own length, as in torch."""
     length = clone(linalg_vector_norm(x, dim=dim, keepdim=True))
     (length.data if isinstance(length, Tensor) else length.detach()).clamp_(min=eps)
     return length
@@ -276,7 +276,7 @@ def _(gradient, g, input, p):
 
 
 def _pairs(input, gradient, p):
-    """For every pair of vectors: their difference, that of their gradients, its norm, and their numbers."""
+    """For each pair of vectors: their difference, that of their gradients, the norm of the former, the two indices."""
     numbers = torch.triu_indices(input.shape[0], input.shape[0], 1, device=input.device).unbind()
     between, change = (getitem(x, index=(numbers[0],)) - getitem(x, index=(numbers[1],)) for x in (input, gradient))
     return between, change, linalg_vector_norm(between, ord=p, dim=-1, keepdim=True), numbers

@@ -25,7 +25,7 @@ VERSION = 1
 """The version of the format."""
 
 _ROW = "the row "
-"""Errors name the run of a row so. Its arguments are only shown to a reader and never run: their text is enough."""
+"""Errors begin the name of a row's run with this. A row's arguments are only shown, never run: text is enough."""
 
 _NAMED = {torch.dtype: "dtype", torch.device: "device", torch.layout: "layout", torch.memory_format: "memory_format"}
 

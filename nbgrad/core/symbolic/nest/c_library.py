@@ -65,7 +65,7 @@ def build(kernel: Kernel) -> Run:
 
 
 def build_behind(kernel: Kernel) -> Run:
-    """Run a kernel with the interpreter, while a thread compiles it, and compiled from then on.
+    """Run a kernel with the interpreter while a thread compiles it. From then on, run the compiled kernel.
 
     A compiler that fails is a RuntimeWarning: the interpreter goes on.
 

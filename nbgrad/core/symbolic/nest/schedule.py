@@ -35,7 +35,7 @@ TALLEST = 16
 
 
 OFTEN = 3
-"""The number of steps from which a value with one number a row or a column is spread over the block."""
+"""If at least this many steps use a value with one number a row or a column, it is spread over the block."""
 
 
 class RegisterKind(IntEnum):

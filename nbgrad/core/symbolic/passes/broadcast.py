@@ -88,7 +88,7 @@ class _Sinking:
         return isinstance(result, Value) and not step.writes and not step.random and result.storage not in self._written
 
     def _needed_whole(self) -> set[int]:
-        """The values that a step must read as they are: to compute them twice, small and whole, costs more."""
+        """The values that a step must read whole. They have no small form: to compute both forms would cost more."""
         shapes, repeats = self._small_shapes()
         whole = self._read_whole(shapes)
         # What leaves at the end of a chain is expanded at this end, and not at the beginning of the chain.
@@ -446,7 +446,7 @@ def _factored(step: ProgramStep, of: Sum, inner: ProgramStep, editor: Editor) ->
 
 
 def _same_in_each(factor: Any, of: Sum) -> bool:
-    """Whether a factor has one number in each sum, and broadcasts against the sums as against the products."""
+    """Whether a factor is the same number within each sum, and so can be multiplied with the sums instead."""
     if not isinstance(factor, Value) or not factor.shape:
         return True
     lead = len(of.of.shape) - len(factor.shape)

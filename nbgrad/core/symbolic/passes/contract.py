@@ -65,7 +65,7 @@ class _Contraction:
             self._subtracted[id(step.args[1])] += 1
 
     def _contracted(self, step: ProgramStep) -> tuple[list[ProgramStep] | None, ProgramStep | None]:
-        """The steps that stand for one, and the product that they take in."""
+        """The steps that replace a sum and the product in it, and the step of the product; None if there is none."""
         name = canonical(step)
         if name not in ("add", "sub") or not _plain(step):
             return None, None

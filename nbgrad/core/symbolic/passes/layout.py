@@ -36,8 +36,8 @@ def channels_last(listing: L) -> Passed[L]:
     chain of such steps begins and ends. Every result of the program has the strides that it had. The last digits
     change: a convolution adds up in another order.
 
-    Nothing is rewritten unless the copies that go away have twice the bytes of those that come. A convolution counts
-    for its images, in and out.
+    Nothing is rewritten unless the removed copies have at least twice the bytes of the added ones. For a convolution,
+    the copies of its input and its output images count.
     """
     if not any(step.name in _CONVOLUTIONS for step in listing.steps) or not torch._C._get_mkldnn_enabled():
         return Passed(listing, [])

@@ -143,7 +143,7 @@ def _foldable(target: Value, gradient: Value, found: tuple[int, ProgramStep], me
 
 
 def _group(step: ProgramStep, pairs: list[tuple[Value, Value]]) -> ProgramStep:
-    """The same update of some of its parameters."""
+    """A step like ``step``, which updates only the parameters in ``pairs``."""
     targets, added = [one for one, _ in pairs], [one for _, one in pairs]
     result = list(targets) if step.result is not None else None
     writes = tuple(one for one in step.writes if any(one is target for target in targets))
