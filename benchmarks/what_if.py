@@ -49,7 +49,7 @@ class Turned(NamedTuple):
 
 
 def graph(ops: int = OPS) -> AutogradGraph:
-    """So many ops one after the other, on tensors of 4 numbers."""
+    """``ops`` ops one after the other, on tensors of 4 numbers."""
     torch.manual_seed(0)
     w = nbgrad.tensor(torch.rand(4), requires_grad=True)
     with AutogradGraph("slider") as made:

@@ -57,7 +57,7 @@ def _about_combination(got: Any, case: Case) -> Deviation | None:
 # 15.2: a hook that averages.
 
 PROCESSES = 3
-"""So many of them are imitated, each by a thread."""
+"""The number of processes that are imitated, each by a thread."""
 
 
 class _Apart(Exception):

@@ -165,7 +165,7 @@ _KNOWN: dict[Hashable, _KnownCall] = {}
 """The calls that some trace has run: the result of an equal one is made from this. See ``_key``."""
 
 _KEPT = 8192
-"""So many calls are known at most."""
+"""The most calls that are kept."""
 
 
 class Fakes:

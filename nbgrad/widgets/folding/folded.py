@@ -6,7 +6,7 @@ from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Edge, Hidden, HiddenNode, HiddenReduction
 
 _NAMED = 32
-"""So many of the scopes around something are named: a path through thousands says nothing to a reader."""
+"""At most this many of the scopes around an op are named: a path through thousands says nothing to a reader."""
 
 
 def hidden_by(description: Description, where: dict[str, str], drawn: set[str]) -> Hidden:

@@ -46,7 +46,7 @@ _COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes ro
 _ASIDE = 14.0  # from one edge to another that runs beside it: each has two lines
 _ABOVE = 6.0  # how much higher a label stands over an edge that runs sideways: it has two lines
 _NAMED = 3
-"""So many modules are named in a note."""
+"""At most this many modules are named in a note."""
 
 _LABELLED = 400
 """With more edges than this there is no room made for their labels: graphviz would need a second more for it."""

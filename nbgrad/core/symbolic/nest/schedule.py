@@ -19,7 +19,7 @@ from enum import IntEnum
 from nbgrad.core.symbolic.nest.ir import FULL, POINTWISE, Kernel, Shape
 
 PIECE = 512
-"""So many numbers at most are added up in float32."""
+"""At most this many numbers are added up in float32."""
 
 LONGEST_ROW = 4096
 """A row of more numbers is not reduced and used again in one nest: the block would not fit the cache."""
