@@ -101,6 +101,7 @@ def test_the_design_is_one_page() -> None:
     assert len((DOCS / "design.md").read_text(encoding="utf-8").splitlines()) <= 100
 
 
+@pytest.mark.skipif("logcosh" in OPS, reason="somebody follows CONTRIBUTING: the tests of rows test logcosh")
 def test_the_row_of_contributing_passes_the_tests_of_a_row() -> None:
     [block] = blocks((DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     table = dict(OPS)

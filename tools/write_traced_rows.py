@@ -1,6 +1,6 @@
 """Write docs/symbolic_rows.md, the page that says of every row of the op table what a trace makes of it.
 
-It traces some samples of every row, which takes minutes: ``python -m tools.write_traced_rows``.
+It traces some samples of every row, which takes half a minute or more: ``python -m tools.write_traced_rows``.
 """
 
 import os

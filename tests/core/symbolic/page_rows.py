@@ -1,11 +1,13 @@
 """Rows of the op table in a page: their samples as programs with gradients, which node runs with the page's kernels.
 
-``python -m tests.core.symbolic.page_rows`` tries every row, in some minutes, and writes ``page_rows.json``: which rows
-a page runs, and for each kernel the sample of a row that notices when the kernel is wrong. The file also names the
-kernels whose numbers no sample can check, such as those of ``empty``.
+``python -m tests.core.symbolic.page_rows`` tries every row, in some minutes, or the rows whose names it is given. It
+writes ``page_rows.json``: which rows a page runs, and for each kernel the sample of a row that notices when the kernel
+is wrong. The file also names the kernels whose numbers no sample can check, such as those of ``empty``. The number of
+rows goes into docs/what_if.md.
 """
 
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -26,6 +28,9 @@ from tests.core.rows import samples
 from tests.core.symbolic.traced_rows import arguments, differentiated, spread
 
 PINNED = Path(__file__).with_name("page_rows.json")
+PAGE = Path(__file__).parents[3] / "docs" / "what_if.md"
+COUNTS = re.compile(r"can compute (\d+) of the (\d+) rows")
+"""The words of ``PAGE`` that say how many rows a page runs."""
 CLOSE = 1e-9
 """The largest difference from torch's numbers, relative to the largest of these. The samples are in float64."""
 
@@ -203,7 +208,7 @@ def pinned() -> dict[str, Any]:
 
 
 def main(names: list[str]) -> None:
-    """Run all rows, or only ``names``, and write down the results."""
+    """Run all rows, or only ``names``. Write the results into ``PINNED``, and their number into ``PAGE``."""
     import tempfile
 
     warnings.simplefilter("ignore")
@@ -237,6 +242,8 @@ def main(names: list[str]) -> None:
     noticed = {name.partition("[")[0] for name in shortest}
     unread = {name: list(used[name][1:]) for name in sorted(used) if name not in noticed}
     PINNED.write_text(json.dumps({**by, "kernels": kernel, "unread": unread}, indent=1) + "\n", encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(COUNTS.sub(f"can compute {len(by['all'])} of the {len(OPS)} rows", text), encoding="utf-8")
 
 
 if __name__ == "__main__":
