@@ -16,14 +16,13 @@ from benchmarks.mlp import like_torch
 from benchmarks.timing import Contender
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import FRAMES
-from nbgrad.core.recorder.calls import TorchCalls
 
 STEPS = 1000
 NODES = 200_000
 WITHOUT = "no graph"
 EMPTY = "no graph, and a mode of torch's that does nothing"
 """The least that it costs to see the calls of torch's functions."""
-IDLE = "no graph, and the recorder's mode and taps, which do nothing"
+IDLE = "no graph, and a mode and taps that do nothing"
 """The least that it costs to see the gradients, too."""
 
 
@@ -36,10 +35,32 @@ class EmptyMode(TorchFunctionMode):
         return function(*args, **kwargs) if kwargs else function(*args)
 
 
+class TappingMode(EmptyMode):
+    """Has torch report each gradient that arrives at a result, as the recorder does, and ignores the gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tap = torch.zeros((), requires_grad=True)
+        ignored: set[Any] = set()
+        self._tap._backward_hooks = {0: ignored.discard}  # it returns None, as a hook has to
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = super().__torch_function__(function, types, args, kwargs)
+        made = result.grad_fn if isinstance(result, torch.Tensor) else None
+        if made is not None:
+            made._register_hook_dict(self._tap)
+        return result
+
+
+MODES = {EMPTY: EmptyMode, IDLE: TappingMode}
+
+
 def graph_of(watch: bool | str | None, history: int = FRAMES) -> AbstractContextManager[Any]:
-    """A graph. For None there is no graph, and for ``EMPTY`` an empty mode."""
-    if watch == EMPTY:
-        return EmptyMode()
+    """A graph. For None there is no graph, and for a name in ``MODES`` a mode of torch's."""
+    if isinstance(watch, str):
+        return MODES[watch]()
     return nullcontext() if watch is None else AutogradGraph(watch=bool(watch), history=history)
 
 
@@ -92,33 +113,6 @@ def chains(*, watch: bool | str | None) -> Contender:
     return Contender(loop)
 
 
-def idle() -> Contender:
-    """The same chains; the recorder's mode is called for each op, and a tap for each gradient, and they do nothing."""
-    w, b = (torch.from_numpy(drawn(8, 8)).requires_grad_() for _ in range(2))
-    c = torch.from_numpy(drawn(8, 8))
-    tap = torch.zeros((), requires_grad=True)
-    told: set[Any] = set()
-    tap._backward_hooks = {0: told.discard}  # it returns None, as a hook has to
-
-    def loop(_: Any) -> Any:
-        torch._C._push_on_torch_function_stack(TorchCalls())
-        try:
-            for _ in range(CHAINS):
-                w.grad = b.grad = None
-                x = w
-                for _ in range(LINKS // 2):
-                    x = x * c
-                    x.grad_fn._register_hook_dict(tap)  # type: ignore[union-attr]
-                    x = x + b
-                    x.grad_fn._register_hook_dict(tap)  # type: ignore[union-attr]
-                torch.autograd.backward(x.sum())
-        finally:
-            torch._C._pop_torch_function_stack()
-        return w.grad
-
-    return Contender(loop)
-
-
 RECORDED = Case(
     "recorded",
     f"{LINKS} ops on 8 x 8 tensors of plain torch, forward and backward",
@@ -129,7 +123,7 @@ RECORDED = Case(
 RECORDED.contenders = {
     WITHOUT: partial(chains, watch=None),
     EMPTY: partial(chains, watch=EMPTY),
-    IDLE: idle,
+    IDLE: partial(chains, watch=IDLE),
     "a graph that keeps no tensor": partial(chains, watch=False),
     "as in a %%autograd cell": partial(chains, watch=True),
 }
