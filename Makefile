@@ -73,7 +73,7 @@ kit: site ## write build/kit, all that computers without a network need, with th
 	@$(STILL) $(PY) -m tools.kit $(BUILD)/kit --docs $(BUILD)/site
 
 # If a stamp is younger than the two files that say what to install, there is nothing to do. compileall runs here because
-# pip would write the bytecode of 11,000 modules one by one, also of tests which nobody runs. A template that is no Python
+# pip would write the bytecode of 11,000 modules one by one, also of tests that never run. A template that is no Python
 # file gets no bytecode. JupyterLab would ask in its first minute whether it may fetch news.
 $(STAMP) $(LAB): pyproject.toml constraints.txt
 	@python=$$(tools/find_python.sh) || exit 1; \

@@ -23,7 +23,7 @@ PICTURE = "image/svg+xml"
 
 
 class Memory(NamedTuple):
-    """What a process holds, in MiB.
+    """The memory of a process, in MiB.
 
     Attributes:
         pss: the pages that it alone has, and its share of the pages that other processes have too.
@@ -66,7 +66,7 @@ def code_cells(lesson: Path) -> list[str]:
 
 
 def memory_of(process: int) -> Memory:
-    """What a process holds, as Linux counts it."""
+    """The memory of a process, as Linux counts it."""
     lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]
     pages = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines}
     return Memory(pages["Pss"], pages["Private_Clean"] + pages["Private_Dirty"])

@@ -34,7 +34,7 @@ LIMIT = 300.0
 
 
 class Visit(NamedTuple):
-    """What one student saw, in seconds since the log-in.
+    """The times at which one student saw things, in seconds since the log-in.
 
     Attributes:
         server: when the server answered.

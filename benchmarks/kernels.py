@@ -1,4 +1,4 @@
-"""What a call asks of the device: how many kernels, how long they run, and when the call has started the last of them.
+"""A call on a device: how many kernels it starts, how long they run, and when the last one was started.
 
 That explains a ratio. Where the device is busy nearly all of the time, only other or fewer kernels would be quicker;
 where it waits, what counts is the Python around them.
@@ -20,7 +20,7 @@ LONG = ("deep", "rows")
 
 
 class Profile(NamedTuple):
-    """What a call asks of the device.
+    """The work that a call gives the device.
 
     Attributes:
         kernels: how many it starts. On the processor these are torch's ops, without those that another op called.

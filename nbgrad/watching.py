@@ -43,7 +43,7 @@ _TOLD = 0.12
 """The least seconds between two lines that say how the training goes. A line needs no picture, so it can come often."""
 
 _SHARE = 20
-"""A picture, or a line, that took a second to make is followed by at least so many seconds without one."""
+"""A picture, or a line, that took a second to make is followed by at least this many seconds without one."""
 
 
 class Watch(Observer):
@@ -97,7 +97,7 @@ class Watch(Observer):
         if (before := _watches.get(model)) is not None:
             before.close()  # the cell that made it runs again
         _watches[model] = self
-        if self._shell is not None:  # marimo tells of no cell: there the watch draws until it is closed
+        if self._shell is not None:  # marimo has no event for a cell: there the watch draws until it is closed
             self._shell.events.register("pre_run_cell", self._begin)
             self._shell.events.register("post_run_cell", self._end)
         self._begin()

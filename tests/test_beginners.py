@@ -114,7 +114,7 @@ MISTAKES = {
 
 
 def shown(shell: InteractiveShell, cell: str) -> str:
-    """What a recorded cell prints."""
+    """The output of a recorded cell."""
     with capture_output() as captured:
         shell.run_cell(BEGIN)
         result = shell.run_cell(f"%%autograd --view text\n{textwrap.dedent(cell).strip()}")

@@ -332,7 +332,7 @@ def test_the_command_writes_tables_and_ratios(tmp_path: Path, capsys: pytest.Cap
 
 def test_one_table_has_the_ratios_of_all_cases(case: Case) -> None:
     case.reference = "torch"
-    other = Case("alone", "nobody beside torch", reference="torch")
+    other = Case("alone", "no library beside torch", reference="torch")
     times = {"torch": [1.0, 2.0, 1.0], "nbgrad": [0.5, 1.0, 0.6], "slow": [31.0, 62.0, 31.0], "quick": [0.1, 0.2, 0.1]}
     measured = {"made up": {"times": times}, "alone": {"times": {"torch": [1.0, 1.0]}}}
     assert overview([case, other], {1: measured, 2: measured}).splitlines() == [

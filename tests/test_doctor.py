@@ -13,7 +13,7 @@ from nbgrad.doctor import Finding, main
 
 
 def found(capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[str, str]]:
-    """What the command printed: for each thing whether it is well, and what was found."""
+    """The output of the command: for each thing whether it is well, and what was found."""
     lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
     return {what: (well, text) for well, what, text in lines}
 

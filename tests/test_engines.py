@@ -40,7 +40,7 @@ print(sum(one.grad.sum().item() for one in net.parameters()))"""
 
 
 def cells_of_the_page() -> list[str]:
-    """What the page on training says that a notebook has to do before its first picture."""
+    """The code that a notebook needs before its first picture, from the page on training."""
     section = PAGE.read_text("utf-8").partition("## In a notebook")[2].partition("\n## ")[0]
     return [block.partition("```")[0].strip() for block in section.split("```ipython\n")[1:]]
 

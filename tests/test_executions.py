@@ -146,7 +146,7 @@ def _a_kernel() -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
 
 
 class Talk:
-    """What a kernel displayed, by the message that asked for it."""
+    """The displays of a kernel, by the message that asked for it."""
 
     def __init__(self, client: BlockingKernelClient) -> None:
         self.client = client

@@ -507,7 +507,7 @@ def executed() -> nbformat.NotebookNode:
 
 
 def kinds(cell: nbformat.NotebookNode) -> list[str]:
-    """What a cell put out, in order."""
+    """The outputs of a cell, in order."""
     return [
         next((mime for mime in (SVG, VIEW) if mime in output.get("data", {})), output.output_type)
         for output in cell.outputs

@@ -19,7 +19,7 @@ CELL = re.compile(
 
 
 def told(shell: InteractiveShell, cell: str) -> str:
-    """What a cell prints, raises and displays as text."""
+    """The prints, errors and displays of a cell, as text."""
     with capture_output() as captured:
         result = shell.run_cell(cell, store_history=True)
     error = result.error_in_exec

@@ -58,7 +58,7 @@ def drawn(captured: Any) -> str:
 
 
 def opened(captured: Any) -> str:
-    """What the live view of an output shows first."""
+    """The first content of the live view of an output."""
     (model,) = [
         view["model_id"]
         for output in captured.outputs
@@ -354,7 +354,7 @@ def test_a_wrong_default_does_not_keep_the_extension_from_loading_again(shell: I
 
 
 def completed(text: str, line: int = 0) -> list[str]:
-    """What the words can become, as IPython asks for it."""
+    """The completions of the words, as IPython asks for them."""
     last = text.split("\n")[line]
     token = re.split(r"[ \t\n`!@#$^&*()=+\[{\]}\\|;:'\",<>?]", last)[-1]
     found = complete(CompletionContext(token, text, len(last), line, None))

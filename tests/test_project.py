@@ -1,4 +1,4 @@
-"""Habits of the whole repository, kept by tests because nobody keeps them by hand."""
+"""Habits of the whole repository, which tests enforce, because people forget them."""
 
 import ast
 import json
@@ -30,7 +30,7 @@ LONG_FILES = {
 def files() -> list[Path]:
     """Every file that is, or is about to be, in the repository."""
     if not (ROOT / ".git").exists():
-        pytest.skip("not a git checkout: nobody can say which files belong to the project")
+        pytest.skip("not a git checkout: it is unknown which files belong to the project")
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [path for name in names.split("\0") if name and (path := ROOT / name).is_file()]

@@ -17,7 +17,7 @@ BEGIN = "import nbgrad, torch\nx = nbgrad.tensor([1.0, 2.0], requires_grad=True)
 
 
 def shown(shell: InteractiveShell, cell: str) -> str:
-    """What a cell that raises prints."""
+    """The output of a cell that raises."""
     with capture_output() as captured:
         result = shell.run_cell(cell)
     assert result.error_in_exec is not None

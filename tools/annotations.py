@@ -419,7 +419,7 @@ def returned(name: str, function: Any, overridden: str | None = None) -> str:
 
 
 def tuple_name(fields: tuple[str, ...]) -> str:
-    """What the stubs call a named tuple with these fields: ValuesAndIndices."""
+    """The name of a named tuple with these fields in the stubs: ValuesAndIndices."""
     return "And".join("".join(word[:1].upper() + word[1:] for word in field.split("_")) for field in fields)
 
 

@@ -1,4 +1,4 @@
-"""What the tests need beyond Python: Chromium for the browser tests, node and npm for the front end.
+"""The tools that the tests need beside Python: Chromium for the browser tests, node and npm for the front end.
 
 Run before ``make test`` does anything else: it names what is missing, and the one command that installs it. With
 ``--packages`` it prints just the names for apt (nothing when nothing is missing), for machines that may install them.

@@ -2,7 +2,7 @@
 
     python -m tools.environment .venv-more site grading marimo parallel
 
-installs these extras of pyproject.toml in the versions of constraints.txt. What a package needs in another version than
+installs these extras of pyproject.toml in the versions of constraints.txt. A requirement in another version than
 ``.venv`` has is installed into the environment itself, and is found first there.
 """
 

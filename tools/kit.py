@@ -85,7 +85,7 @@ def kind() -> str:
 
 
 def tag() -> str:
-    """What the name of a wheel says of the Python that it was built for."""
+    """The tags in the name of a wheel, for the Python that it was built for."""
     return f"cp{sys.version_info.major}{sys.version_info.minor}"
 
 

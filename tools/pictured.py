@@ -106,4 +106,4 @@ PICTURED: dict[str, Callable[[], Description]] = {
     "history": lambda: trained(12, 3),
     "updates": lambda: trained(400, 1, adam=True),
 }
-"""What makes the graph of each picture of docs/images, by its name."""
+"""The function that makes the graph of each picture of docs/images, by its name."""

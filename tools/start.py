@@ -134,7 +134,7 @@ def share(folder: Path) -> None:
     python = install(folder)
     print("compiling, so that no user has to", flush=True)
     compiled = [str(python), "-m", "compileall", "-qq", "-j", "0", "-x", "/tests/", str(folder / ".venv")]
-    subprocess.run(compiled, check=False)  # a template that is not valid Python fails; nobody imports it
+    subprocess.run(compiled, check=False)  # a template that is not valid Python fails; it is never imported
     for name in SHARED:
         if (KIT / name).is_dir():
             shutil.copytree(KIT / name, folder / name, dirs_exist_ok=True)

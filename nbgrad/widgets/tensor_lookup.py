@@ -18,7 +18,7 @@ from nbgrad.widgets.description.schema import Numbers
 from nbgrad.widgets.description.tensor_summary import look
 
 SIDE = 128
-"""The map has at most so many cells on each side; of a larger tensor a cell is the mean of a block."""
+"""The map has at most this many cells on each side; of a larger tensor a cell is the mean of a block."""
 
 MOST = 1 << 26
 """Tensors with more elements than this are not read."""
@@ -38,7 +38,7 @@ _LET_GO: dict[What, str] = {
 
 
 class _Known(NamedTuple):
-    """What is kept of a tensor after its graph has closed: the tensor, if other code holds it, and its statistics."""
+    """The facts about a tensor after its graph has closed: the tensor, if other code holds it, and its statistics."""
 
     tensor: "ref[Any] | None"
     value: Stats | None

@@ -1,4 +1,4 @@
-"""What the tests of the op table share: every row's samples, and the same call in torch's own autograd."""
+"""Shared by the tests of the op table: every row's samples, and the same call in torch's own autograd."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

@@ -247,7 +247,7 @@ def test_torchs_other_names_record_our_rows(name: str) -> None:
         rows.close(found.data, getattr(torch, name)(VALUES / 4), name)
 
 
-# What has no gradient.
+# Ops without a gradient.
 
 
 @pytest.mark.parametrize(

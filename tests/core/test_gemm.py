@@ -60,7 +60,7 @@ FORWARD = {
 
 
 def near(made, kernel, *given):
-    """The result has torch's strides. Its error is at most a quarter of the error bound for a sum of so many terms."""
+    """The result has torch's strides. Its error is at most a quarter of the error bound of the sum."""
     exact = kernel(*(one.double() for one in given))
     bound = K / 4 * torch.finfo(torch.float32).eps * kernel(*(one.double().abs() for one in given))
     assert ((made - exact).abs() <= bound).all()

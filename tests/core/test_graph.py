@@ -47,7 +47,7 @@ def layer() -> tuple[AutogradGraph, dict[str, Record]]:
     return graph, {record.name or "": record for record in graph.records}
 
 
-# What is recorded.
+# The records of a graph.
 
 
 def test_records_are_the_ops_and_the_tensors_sources_first() -> None:
@@ -664,7 +664,7 @@ def test_another_thread_is_not_recorded() -> None:
     assert x.grad is not None
 
 
-# What it keeps.
+# The memory of a graph.
 
 
 def test_it_owns_no_tensor_after_it_is_closed() -> None:

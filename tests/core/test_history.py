@@ -111,7 +111,7 @@ def test_the_step_after_the_first_frames_and_some_of_the_others_is_measured(
 ) -> None:
     graph, expected = trained(steps)
     measured = updates(graph)
-    assert measured.pop(steps) == [None] * 4, "nobody knew that it would be the last"
+    assert measured.pop(steps) == [None] * 4, "it was not known that it would be the last"
     assert len(measured) == len(graph.history) - 1 == frames
     picked = [*range(1, 9), 9, 11, 13, 15, 17, *late]
     for number in measured.keys() - picked:

@@ -165,7 +165,7 @@ def test_a_wrong_call_says_so(call: Callable[[Any], Any], kind: type[Exception],
         call(nbgrad.tensor(X))
 
 
-# What has no gradient
+# Ops without a gradient.
 
 PLAIN: dict[str, Callable[[Any], Any]] = {
     "argsort": lambda x: x.argsort(1, descending=True),

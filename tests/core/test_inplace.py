@@ -471,7 +471,7 @@ def test_an_answer_written_over_a_result_has_gradient_zero_as_in_torch() -> None
     agree(answers_in_place)
 
 
-# What is changed, and what is recorded.
+# Changes and their records.
 
 
 def operators(lib: Library) -> tuple[Any, ...]:
@@ -938,7 +938,7 @@ def test_a_base_without_views_that_have_a_history_is_cut_and_changed() -> None:
     assert not y.requires_grad
 
 
-# What is kept.
+# Kept values.
 
 
 def test_only_a_rule_that_needs_the_value_before_keeps_a_copy() -> None:
@@ -1053,7 +1053,7 @@ def test_a_change_is_a_node_of_the_graph_named_after_its_variable() -> None:
     assert str(scatter.settings["path"]) == "getitem(index=slice(1, None, None))"
 
 
-# What is saved: a change of anything else is allowed, as in torch.
+# Saved values: a change of anything else is allowed, as in torch.
 
 
 def _class_losses() -> dict[str, tuple[Callable[..., Any], list[torch.Tensor]]]:

@@ -1,4 +1,4 @@
-"""What a graph keeps of one backward, and the memory budget for it."""
+"""The gradients that a graph keeps of one backward, and the memory budget for it."""
 
 import itertools
 import math

@@ -62,7 +62,7 @@ class Training:
         batch = tensor([[float(number % 7), 1.0, 2.0, 3.0]])
         hidden = (batch @ self.w + self.b).tanh()
         picked = hidden[:, torch.tensor([0, 2, 1])] * self.factor
-        picked.exp()  # nobody keeps it
+        picked.exp()  # no code keeps the result
         return (picked**2).mean()
 
     def step(self, number: int) -> None:
@@ -193,7 +193,7 @@ def test_a_backward_that_raised_leaves_the_record() -> None:
         assert census()["bytes"] < before + 100
 
 
-# What is alive.
+# Objects that are alive.
 
 
 def test_after_a_backward_only_leaves_and_what_the_user_holds_are_alive() -> None:

@@ -201,7 +201,7 @@ def test_in_place_twins_are_torchs(call: Callable[[Any], Any]) -> None:
     same(call, X)
 
 
-# What has no gradient
+# Ops without a gradient.
 
 
 @pytest.mark.parametrize(

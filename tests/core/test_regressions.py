@@ -1,6 +1,6 @@
 """Bugs of earlier sketches of this engine, with a test for each: none of them may come back.
 
-Two more of these tests are elsewhere: test_convolution.py tests gradients of a convolution that nobody asked for, and
+Two more of these tests are elsewhere: test_convolution.py tests gradients of a convolution that are not needed, and
 test_normalization.py tests all changes of running statistics by batch_norm.
 """
 

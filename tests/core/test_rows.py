@@ -143,7 +143,7 @@ def test_a_rule_gives_a_plain_tensor_in_memory_that_nothing_saved_shares(row: Op
 
 
 def given(node: Node, seed: Any) -> list[tuple[int, Any]]:
-    """What the rules of a node give its inputs, by position."""
+    """The gradients that the rules of a node give its inputs, by position."""
     assert isinstance(node.saved, tuple)
     if node.plan.joined:
         needed = tuple(edge is not None for edge in node.edges)

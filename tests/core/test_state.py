@@ -1,4 +1,4 @@
-"""What is scoped: recording on and off, scopes, and that everything is restored."""
+"""State with a scope: recording on and off, scopes, and that everything is restored."""
 
 import asyncio
 import contextvars

@@ -110,7 +110,7 @@ def test_what_was_summed_is_a_fact_of_the_backward(make: Callable[[Any], Tensor]
     found = summed(graph)
     assert {str(undone) for undone in found.values()} == {told}
     stretched = [one for record in graph.records for one in record.inputs if one.reduction is not None]
-    assert all(one.unreduced is None for one in stretched), "what there was before the sum nobody knows"
+    assert all(one.unreduced is None for one in stretched), "the gradient before the sum is unknown"
 
 
 def test_nothing_was_summed_where_nothing_was_stretched() -> None:

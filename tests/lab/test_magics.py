@@ -1,4 +1,4 @@
-"""What the magics put into a notebook, in JupyterLab: a live view over several cells, rich tensors and modules."""
+"""The outputs of the magics in JupyterLab: a live view over several cells, rich tensors and modules."""
 
 import re
 from pathlib import Path

@@ -242,7 +242,7 @@ def test_the_view_answers_while_a_cell_runs_and_after_its_kernel(
         lab.page.wait_for_timeout(50)
     view.locator('[aria-label^="sub"]').click(position={"x": 20, "y": 8})
     expect(details(view).locator("math")).to_have_count(5)
-    assert lab.cells()[2]["execution_count"] is None, "it still runs: nobody was asked"
+    assert lab.cells()[2]["execution_count"] is None, "it still runs: the question reached no kernel"
     (lab_server.notebooks / "enough").touch()
     expect(lab.page.locator(".jp-InputPrompt").nth(2)).to_have_text("[3]:")
 

@@ -28,7 +28,7 @@ TABLE = ROOT / "docs" / "models.md"
 
 @dataclass
 class Ran:
-    """What came of a package: its name for pip, its version, and a result for each program."""
+    """The results of a package: its name for pip, its version, and a result for each program."""
 
     package: str
     version: str = ""

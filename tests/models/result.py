@@ -1,4 +1,4 @@
-"""What came of a program."""
+"""The result of a program."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ EQUAL = {"equal to the bit", "close"}
 
 @dataclass
 class Result:
-    """What came of a program.
+    """The result of a program.
 
     Attributes:
         program: its name.

@@ -15,7 +15,7 @@ from tests.models.torchvision_ops import provide
 
 
 def main(arguments: list[str]) -> None:
-    """Run the programs. What the packages print goes to the standard error."""
+    """Run the programs. The output of the packages goes to the standard error."""
     parser = argparse.ArgumentParser(prog="python -m tests.models.worker", description=__doc__)
     parser.add_argument("module", help="a module of tests.models.programs, or of another package with its dots")
     parser.add_argument("--only", nargs="*", default=[], metavar="PROGRAM")

@@ -29,7 +29,7 @@ def squares(functional: Any, out: Any, target: Any) -> Any:
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned, and how.
+    """A training: its data, its network and its settings.
 
     Attributes:
         make: the network, of torch's or nbgrad's ``nn``; its first values come from torch's seed.

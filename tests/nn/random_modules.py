@@ -229,7 +229,7 @@ class Run:
         self.results: list[Any] = []
         self.numbers = 0
 
-    # What is done.
+    # The actions.
 
     def module(self) -> Any:
         """One of the modules in the tree."""

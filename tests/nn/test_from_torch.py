@@ -231,7 +231,7 @@ def test_frozen_parameters_and_hooks_come_along():
 
 
 class Counting(tnn.Module):
-    """Attributes that are set in the forward, a method of its own, and a list of modules that nobody registered."""
+    """Attributes that are set in the forward, a method of its own, and a list of modules that is not registered."""
 
     def __init__(self):
         super().__init__()

@@ -187,7 +187,7 @@ def test_without_a_graph_there_are_no_boxes():
 class Halves(nn.Module):
     """Takes the half of everything.
 
-    And more, which nobody wants to read in a picture.
+    And more, which does not belong in a picture.
     """
 
     __formula__ = r"\frac{x}{2}"

@@ -1,4 +1,4 @@
-"""What an optimizer or a scaler loads is all or nothing."""
+"""An optimizer or a scaler loads a state whole or not at all."""
 
 from collections.abc import Callable
 from typing import Any

@@ -345,7 +345,7 @@ def test_a_step_leaves_nothing_at_the_data(name):
 
 
 class Changes(nbgrad.core.engine.observer.Observer):
-    """Remembers each change that it is told of."""
+    """Remembers each change of which it is notified."""
 
     def __init__(self):
         self.seen = []

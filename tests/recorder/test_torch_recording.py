@@ -29,7 +29,7 @@ from tests.recorder.torch_programs import PROGRAMS, Gradients, Program, function
 
 
 def replaced() -> tuple[Any, ...]:
-    """What a graph replaces in torch while it is open."""
+    """The functions of torch that a graph replaces while it is open."""
     return (
         torch.autograd._engine_run_backward,  # type: ignore[attr-defined]
         torch.nn.Module.__call__,
@@ -175,7 +175,7 @@ class CarefulGraph(AutogradGraph):
 
 
 def seen(graph: AutogradGraph) -> list[Any]:
-    """What a graph has seen of its last backward, without the ids of records."""
+    """The facts of the last backward of a graph, without the ids of records."""
     rank = {record.id: place for place, record in enumerate(graph.records)}
     return [
         (record.op and record.op.name, record.gradient, [one._replace(source=rank.get(one.source)) for one in inputs])
@@ -184,7 +184,7 @@ def seen(graph: AutogradGraph) -> list[Any]:
 
 
 def both(run: Callable[[], Any]) -> tuple[str, str]:
-    """What a graph sees of ``run``, as text: as usual, and with a hook on every node."""
+    """The facts of ``run`` in a graph, as text: as usual, and with a hook on every node."""
     found = []
     for kind in (AutogradGraph, CarefulGraph):
         with kind() as graph:

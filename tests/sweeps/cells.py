@@ -164,7 +164,7 @@ def _seen(text: str) -> Any:
 
 
 def _helpers(shell: InteractiveShell, folder: Path) -> dict[str, Any]:
-    """What the cells call."""
+    """The functions that the cells call."""
 
     def mark(number: int) -> None:
         display({"text/plain": f"mark {number}"}, raw=True)

@@ -68,7 +68,7 @@ def compare(kernel: Kernel, inputs: list[torch.Tensor], found: list[torch.Tensor
 
 
 def held(one: Operation, arguments: list[torch.Tensor | float], found: torch.Tensor) -> None:
-    """Check one operation: equal to the bit, within 2 ulp, or for a sum within the error of so many additions."""
+    """Check one operation: equal to the bit, within 2 ulp, or for a sum within the error bound of its additions."""
     exact = applied(one, arguments)
     if one.name in EXACT or one.name in {"where", "max", "full", *VIEWS}:
         assert identical(found, exact), one

@@ -74,7 +74,7 @@ class Choice:
 
 
 def chosen(random: Random) -> list[Choice]:
-    """What a program does."""
+    """The steps of a program."""
     choices: list[Choice] = []
     for _ in range(random.randint(3, 25)):
         kind = random.choice(list(STEPS))

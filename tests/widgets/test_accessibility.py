@@ -1,4 +1,4 @@
-"""What the view offers to readers with a keyboard or a screen reader, and to those with a special system setting."""
+"""The view for readers with a keyboard or a screen reader, and to those with a special system setting."""
 
 import re
 from pathlib import Path

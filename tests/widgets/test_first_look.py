@@ -1,4 +1,4 @@
-"""What is folded in the first picture of a graph: nothing of a small one, of a larger one enough to see it at once."""
+"""The folding of the first picture of a graph: nothing of a small one, of a larger one enough to see it at once."""
 
 from collections.abc import Callable
 from itertools import combinations, pairwise

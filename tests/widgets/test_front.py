@@ -614,7 +614,7 @@ def test_what_is_inside_folded_modules_is_found_there(opened: Any, by_hand: bool
     expect(found).to_have_text("1 found, 1 in folded modules")
     expect(tab.locator(".nbg-match.nbg-folded")).to_have_count(1)
     search.press("Enter")
-    # A click in the page unfolds what the page folded. Here nobody unfolds what a kernel folded.
+    # A click in the page unfolds what the page folded. Here no kernel can unfold what it has folded.
     expect(details(tab).locator("h3")).to_have_text("weight" if by_hand else re.compile("Block"))
     search.fill("nothing of this name")
     expect(found).to_have_text("0 found")

@@ -120,7 +120,7 @@ def lstm(steps: int = 2) -> Loop:
 
 
 def gan(steps: int = 2) -> Loop:
-    """Two networks, each with its own optimizer. The loss of one also gives the other gradients that nobody uses."""
+    """Two networks, each with its own optimizer. The loss of one also gives the other gradients that are not used."""
     maker = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 2))
     judge = nn.Sequential(nn.Linear(2, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))
     making = optim.Adam(maker.parameters(), lr=1e-3, betas=(0.5, 0.9))

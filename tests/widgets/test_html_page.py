@@ -345,7 +345,7 @@ def test_a_page_says_at_once_which_numbers_it_does_not_have(opened: Any) -> None
     expect(panel.get_by_role("button", name="All numbers")).to_have_count(0)
 
 
-# What stands in a box is written in 11 px at a scale of 1.
+# The text of a box is written in 11 px at a scale of 1.
 SCALE = "e => Number(/scale\\((.*)\\)/.exec(e.getAttribute('transform'))[1])"
 INSIDE = """e => {
     const [one, stage] = [e, e.closest('.nbg-stage')].map(one => one.getBoundingClientRect());

@@ -1,4 +1,4 @@
-"""What the front end and Python both know is written from Python: interfaces, words, sizes and colours."""
+"""Python writes the facts that the front end shares with it: interfaces, words, sizes and colours."""
 
 import re
 

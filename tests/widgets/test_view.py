@@ -1,4 +1,4 @@
-"""What a notebook gets: the static bundle first, then the widget."""
+"""The outputs for a notebook: the static bundle first, then the widget."""
 
 import base64
 import gc

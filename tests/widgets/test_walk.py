@@ -1,4 +1,4 @@
-"""What the description says of a backward: its steps in their real order, its findings, its past."""
+"""A backward in the description: its steps in their real order, its findings, its past."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What is looked for in the pages that were built: links that lead nowhere, and what would come from a network."""
+"""Checks of the pages that were built: links that lead nowhere, and files that would come from a network."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class _Page(HTMLParser):
 
 
 def faults(folder: Path) -> list[str]:
-    """What is wrong with the pages of a folder: sentences, each with the page that it is about."""
+    """The faults of the pages of a folder: sentences, each with the page that it is about."""
     pages = {file: _parsed(file) for file in sorted(folder.rglob("*.html"))}
     found = []
     for file, page in pages.items():

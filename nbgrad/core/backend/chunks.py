@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import torch
 
 PIECE = 1 << 18
-"""The most numbers that are processed at a time: so many fit into the processor's cache."""
+"""The most numbers that are processed at a time: they fit into the processor's cache."""
 
 _ON_GPU = 1 << 22
 """The same for other devices, where the start of a kernel takes as long as its work on a million numbers."""

@@ -23,7 +23,7 @@ _COPY = 1 << 22
 """The most numbers copied at a time, 16 MiB: else the gradient of a large batch would be in memory twice."""
 
 _COPIED = 128
-"""A first factor that lies column by column is copied: it pays if the second factor has so many columns."""
+"""With at least this many columns of the second factor it pays to copy a first factor that lies column by column."""
 
 
 def onednn_is_faster() -> bool:

@@ -137,7 +137,7 @@ def formula_with(row: OpInfo, names: Mapping[str, str | None], *, rule: str | No
             ``latex_name`` writes. ``g_NAME`` names the gradient of the result ``NAME``, ``g_out`` that of an op with
             one result; without it a bar over the result's name stands for it. ``tensors[0]`` and the like name the
             members of a list. A setting may be given as a number. None stands for an input that the call left out: the
-            formula loses that addend or factor. What the formula does not mention is ignored.
+            formula loses that addend or factor. Inputs that the formula does not mention are ignored.
         rule: the input whose gradient has the wanted formula; None for the formula of the op itself.
 
     Raises:

@@ -2622,7 +2622,7 @@ def instance_norm(
     https://arxiv.org/abs/1607.08022). Running statistics move towards the mean of those of the samples, in place.
 
     Shapes: input (N, C, ...), everything else (C,); output as input. Raises ValueError where a channel of a sample has
-    one value: it has no variance.
+    one value, which has no variance, and RuntimeError where running statistics are to be used and are missing.
     """
 
 def interpolate(

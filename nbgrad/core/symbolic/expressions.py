@@ -164,7 +164,7 @@ class Expressions:
         return text
 
     def literal(self, given: Any, strict: bool = False) -> str:  # noqa: PLR0911  # a case for each type
-        """An argument as Python text. What has none becomes an argument of the program, or an error if ``strict``.
+        """An argument as Python text. One without text becomes an argument of the program, or an error if ``strict``.
 
         Raises:
             NoText: it has no text.

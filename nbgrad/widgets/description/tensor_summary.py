@@ -17,7 +17,7 @@ WRITTEN_IN_BOX = 9
 """Values and gradients of tensors with at most this many elements stand in their boxes, instead of norms."""
 
 FEW = 4
-"""With at most so many elements a gradient is written out within a line."""
+"""With at most this many elements a gradient is written out within a line."""
 
 WIDE = 42
 """A list of numbers is broken after this many letters."""

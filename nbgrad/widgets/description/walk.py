@@ -20,7 +20,7 @@ from nbgrad.widgets.description.schema import Edge, Given, Node, Step
 from nbgrad.widgets.description.tensor_summary import FEW, amount, numbers_text
 
 _MOST = 12
-"""With at most so many elements a gradient is written out in a step, where there is room for it."""
+"""With at most this many elements a gradient is written out in a step, where there is room for it."""
 
 _ROUGH = 0.01
 """If only the norm of a large gradient was kept, it may be wrong by this fraction of itself."""

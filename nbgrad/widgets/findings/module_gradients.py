@@ -22,7 +22,7 @@ _BEGINNING = 3
 """The last modules with a gradient, this many, count as the beginning of the backward: one alone may be unusual."""
 
 _MANY = 3
-"""If the gradients of so many modules in a row vanish, the gradient may shrink little by little."""
+"""If the gradients of this many modules in a row vanish, the gradient may shrink little by little."""
 
 _AT_ONCE = 100.0
 """It does not shrink little by little if it shrinks by more than this factor from one module to the next."""

@@ -15,7 +15,7 @@ from nbgrad.nn.parameter import Parameter
 from nbgrad.widgets.findings.located import located
 
 _INSIDE = 10_000
-"""At most so many elements of a container are checked: it may hold all words of a language."""
+"""At most this many elements of a container are checked: it may hold all words of a language."""
 
 _DEPTH = 3
 """Lists in lists are searched to this depth."""

@@ -23,7 +23,7 @@ _CALLED = 4
 """The least number of iterations if one instruction ran all ops: three calls of a function are no loop."""
 
 _BODY = 60
-"""The names of the ops of an iteration are cut off after so many letters."""
+"""The names of the ops of an iteration are cut off after this many letters."""
 
 
 class Iteration(Scope):

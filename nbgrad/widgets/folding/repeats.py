@@ -13,7 +13,7 @@ from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Scope
 
 LONGEST = 12
-"""Cycles of so many calls and ops are looked for: longer ones would have to be counted by name."""
+"""Cycles of at most this many calls and ops are looked for: longer ones would have to be counted by name."""
 
 
 class RepeatedCall(NamedTuple):

@@ -316,7 +316,7 @@ _OVER = 30.0
 """How far a line over two boxes of a row rises above them: the height of its control points."""
 
 _BESIDE = 6
-"""At most so many boxes of a gradient stand in the row of one op; the others stand below or above it."""
+"""At most this many boxes of a gradient stand in the row of one op; the others stand below or above it."""
 
 
 class _RankRows(NamedTuple):

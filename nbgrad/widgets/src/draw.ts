@@ -116,7 +116,7 @@ function mark(edge: Edge, box: Box): SVGGElement {
   return group;
 }
 
-/** What the forward did, from the text about the backward: "(10,) → (32, 10)" for "(32, 10) -> (10,): sum dim 0". */
+/** The change of shape in the forward, from the text about the backward: "(10,) → (32, 10)" for "(32, 10) -> (10,): sum dim 0". */
 const expansion = (reduction: string): string => (reduction.split(": ")[0] ?? "").split(" -> ").reverse().join(" → ");
 
 /** Whether a folded node stands for iterations of a loop, which are named by its lines. */

@@ -51,7 +51,7 @@ export function tip(run: Point[]): string {
   return `${n(x)},${n(y)} ${side(1)} ${side(-1)}`;
 }
 
-/** The picture with each of the `closed` scopes drawn as one node. What is left moves closer together. */
+/** The picture with each of the `closed` scopes drawn as one node. The remaining nodes move closer together. */
 export function folded(base: Picture, closed: Set<string>): Picture {
   const { description, layout } = base;
   const scopes = new Map(description.scopes.map((scope) => [scope.id, scope]));

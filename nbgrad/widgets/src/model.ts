@@ -37,7 +37,7 @@ export function scopePath(description: Description, scope: string | null): strin
 export const placeOf = ({ nodes }: Description, scope: string | null): string | null =>
   nodes.find((node) => scope && (node.scope === scope || node.holds.includes(scope)))?.id ?? null;
 
-/** What the cell calls an input of an op; empty if it uses the op's own name for the input, or if it is unknown. */
+/** The cell's name of an input of an op; empty if it uses the op's own name for the input, or if it is unknown. */
 export function called(description: Description, id: string, input: string): string {
   const edge = description.edges.find((one) => one.input === input && original(one.target) === original(id));
   const source = edge && nodeOf(description, edge.source);

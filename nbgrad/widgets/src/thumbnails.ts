@@ -15,7 +15,7 @@ export const isThumbnail = (key: string): key is Key => key in THUMBNAILS;
 /** The known facts about the numbers of `key`. */
 export const lookFor = (node: GraphNode, key: string): Look | null => (key === "@value" ? node.value : key === "@gradient" ? node.gradient : null);
 
-const CELLS = 20_000; // at most so many are drawn, in all boxes together; of a map that is too large for its share, every second or third row and column
+const CELLS = 20_000; // at most this many cells are drawn, in all boxes together; of a map that is too large for its share, every second or third row and column
 const [HEAD, ROW, FOOT, SIDE] = [22, 15, 5, 8]; // heights: of the first line of a box, of the first line of a row, of the rim below; and the width of the rim at a side
 const [LEAST, IMAGE] = [8, 40]; // how high a map is at least, and an image at most
 

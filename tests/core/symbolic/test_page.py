@@ -22,7 +22,7 @@ CLASSES = nbgrad.tensor([0, 2, 1, 1, 2])
 
 
 def ran(file: Path, change: str = "{}") -> dict[str, Any]:
-    """What the page computes: its results and the values of its steps."""
+    """The numbers of the page: its results and the values of its steps."""
     text = file.read_text(encoding="utf-8")
     program = re.search(r'id="program">(.*?)</script>', text, re.DOTALL)
     script = re.search(r'<script type="module">(.*)</script>', text, re.DOTALL)

@@ -1,4 +1,4 @@
-"""What a program says of itself: print, formulas and sentences."""
+"""The texts of a program: print, formulas and sentences."""
 
 from collections.abc import Callable
 from typing import Any

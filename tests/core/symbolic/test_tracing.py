@@ -1,4 +1,4 @@
-"""What a trace sees, what it refuses, and that it leaves everything as it was."""
+"""A trace sees all ops, refuses what it cannot follow, and leaves everything as it was."""
 
 import copy
 from collections.abc import Callable

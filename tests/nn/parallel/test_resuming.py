@@ -20,7 +20,7 @@ OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
 def started(folder: Path, dying: int) -> tuple[str, str]:
-    """What the program prints under torchrun."""
+    """The output of the program under torchrun."""
     program = [str(Path(__file__).with_name("resuming.py")), str(folder), str(dying)]
     process = subprocess.Popen(
         [sys.executable, "-m", "torch.distributed.run", *SETTINGS, *program],

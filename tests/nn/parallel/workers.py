@@ -265,7 +265,7 @@ def comm_hooks(rank: int) -> dict[str, float]:
 
 
 def own_hook(rank: int) -> list[Any]:
-    """What a hook of the user's gets."""
+    """The arguments that a hook of the user's gets."""
     seen: list[Any] = []
 
     def hook(state, bucket):

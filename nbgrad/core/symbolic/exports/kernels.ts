@@ -1,7 +1,7 @@
 // A program in a browser: an interpreter of aten's core operators on small tensors. Pages of programs and of graphs have it.
 // nbgrad/widgets/build.mjs makes kernels.js of it. tests/core/symbolic/test_page_kernels.py compares every kernel with torch.
 
-/** Of a tensor all but its numbers. */
+/** A tensor without its numbers. */
 export interface Kind {
   shape: number[];
   dtype: string;
@@ -197,7 +197,7 @@ const same = (kind: Kind, x: Tensor): Tensor => fill(kind, (at) => x.data[at]!);
 
 const filled = (kind: Kind, value: Scalar): Tensor => fill(kind, () => +value);
 
-/** What torch makes with arbitrary numbers is overwritten. */
+/** A tensor that torch makes with arbitrary numbers is overwritten later. */
 const zeros = (kind: Kind): Tensor => filled(kind, 0);
 
 function permute(kind: Kind, x: Tensor, dims: number[]): Tensor {

@@ -14,7 +14,7 @@ from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, note, s
 from nbgrad.core.symbolic.structure import leaves
 
 WORTH = 2.0
-"""The pass must remove copies with so many times the bytes of those that it adds at the ends of a chain."""
+"""The copies that the pass removes must have this many times the bytes of those that it adds at the ends of a chain."""
 
 _IMAGES = 4
 _COPIES = ("contiguous", "clone")
