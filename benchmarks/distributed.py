@@ -131,7 +131,7 @@ def time_of(step: Step) -> float:
 
 
 def child(rank: int, place: str, rounds: int) -> None:
-    """What each process does; the first prints the times and the traces."""
+    """The work of each process; the first prints the times and the traces."""
     torch.set_num_threads(1)
     limit = timedelta(seconds=120)
     dist.init_process_group("gloo", init_method=place, rank=rank, world_size=PROCESSES, timeout=limit)

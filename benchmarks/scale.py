@@ -149,7 +149,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Work:
-    """What each process computes in a step.
+    """The work of each process in a step.
 
     Attributes:
         forward: seconds.

@@ -1,4 +1,4 @@
-"""What recording costs: the same program outside of a graph and inside one."""
+"""The cost of recording: the same program outside of a graph and inside one."""
 
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial

@@ -52,7 +52,7 @@ from nbgrad.core.functional.products import hvp as hvp, jvp as jvp, vhp as vhp, 
 from nbgrad.core.graph.finding import Finding as Finding
 from nbgrad.core.graph.graph import AutogradGraph as AutogradGraph
 from nbgrad.core.graph.renderer import register_renderer as _register_renderer
-from nbgrad.core.interop import einops_backend as _einops, entering as _entering, torch_contexts as _contexts  # noqa: F401  # they make us known
+from nbgrad.core.interop import einops_backend as _einops, entering as _entering, torch_contexts as _contexts  # noqa: F401  # importing them makes einops and torch accept nbgrad's tensors
 from nbgrad.core.interop.numpy_arrays import from_numpy as from_numpy
 from nbgrad.core.interop.torch_functions import from_dlpack as from_dlpack
 from nbgrad.core.suggestions import suggesting
@@ -116,14 +116,14 @@ def compare(left: AutogradGraph, right: AutogradGraph, names: "tuple[str, str] |
 
     Raises:
         TypeError: one of them is no graph.
-        ValueError: the names are not two; or one of the graphs still asks for gradients.
+        ValueError: there are not two names; or a graph still hides gradients that ``ask`` wants answered.
     """
     from nbgrad.core.graph.comparison import Comparison
 
     return Comparison(left, right, names)
 
 
-def trace(  # type: ignore[no-redef]  # in the place of the row of that name, which it calls for a matrix
+def trace(  # type: ignore[no-redef]  # replaces the op ``trace``, and calls that op for a matrix
     function: "Callable[..., Any] | Tensor", *examples: Any
 ) -> Any:
     """Trace ``function`` as a program; or give the sum of the diagonal of a matrix, as ``torch.trace``.
@@ -163,8 +163,8 @@ def compile(  # torch's name
         function: the function to compile; without it, ``compile`` is a decorator.
         backend: the name of the backend that runs the program.
         level: "exact" changes no digit of any result, "reassociate" may change the last digits.
-        budget: the bytes that the results of all steps may take together; or, up to 1, a fraction of the bytes that
-            they take without it.
+        budget: how many bytes the results of all steps may take together. A number up to 1 is a fraction of the bytes
+            that they take without a budget.
 
     Returns:
         A function with the same arguments.
@@ -181,7 +181,7 @@ _announce()
 if not TYPE_CHECKING:  # with __getattr__ every name would exist for a type checker
 
     def __getattr__(name: str) -> Any:
-        """A module that is loaded when it is asked for, or what there is instead of a name that torch has."""
+        """Load a module at its first use. For a missing name, raise an error that says what to use instead."""
         import torch
 
         hint = {

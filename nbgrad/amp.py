@@ -22,8 +22,8 @@ def custom_fwd(
     Args:
         fwd: the forward, whose first argument is the context.
         device_type: the device whose autocast it is, such as ``"cuda"``.
-        cast_inputs: under autocast the floating point inputs on that device, float64 excepted, are cast to it, and the
-            forward runs without autocast. None: the forward runs in the autocast that is on.
+        cast_inputs: an element type. Under autocast the floating point inputs on that device, except float64, are cast
+            to this type, and the forward runs without autocast. None: the forward runs in the autocast that is on.
 
     Raises:
         ValueError: ``device_type`` is no text.
@@ -33,7 +33,7 @@ def custom_fwd(
 
     noted: Callable[..., Any] = torch.amp.custom_fwd(
         fwd, device_type=device_type
-    )  # the context has what custom_bwd asks
+    )  # it notes autocast in the context, where custom_bwd reads it
     if cast_inputs is None:
         return noted
 

@@ -19,7 +19,7 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     if len(words) < 2 or magic not in ("%autograd", MAGIC) or in_body:
         return {"completions": []}
     found = [word for word in _possible(magic, before) if word.startswith(words[-1])]
-    skipped = len(words[-1]) - len(context.token)  # what the completer takes for a word may begin later
+    skipped = len(words[-1]) - len(context.token)  # IPython's token may begin later than this word
     return {"completions": [SimpleCompletion(word[skipped:]) for word in found], "suppress": bool(found)}
 
 

@@ -52,7 +52,7 @@ def save(
     """Write ``graph`` to a file, as ``AutogradGraph.save`` says.
 
     Raises:
-        PartError: what draws it fails; where the graph can't be laid out it is an EngineError.
+        PartError: a part that draws the graph fails. If the graph cannot be laid out, this is an EngineError.
     """
     check_file(path)
     drawn, program = outline(graph), None
@@ -83,7 +83,7 @@ def write(
     direction: Direction = "auto",
     program: str | None = None,
 ) -> None:
-    """Write a description, or an outline, as ``save`` does; a page with the ``program`` that runs the graph again."""
+    """Write a description or an outline, as ``save`` does. A page also gets ``program``, which runs the graph again."""
     outline = Outline.of(graph)
     check_file(path)
     suffix = suffix_of(path)

@@ -84,8 +84,8 @@ def _everywhere(module: Module, given: dict[str, Tensor], *, tie_weights: bool, 
         value = new.get(id(own))
         if value is not None and found.setdefault(path, value) is not value:
             raise RuntimeError(
-                f"functional_call(): {path!r} is one parameter with another path, and both are given different "
-                "tensors: give one, or pass tie_weights=False"
+                f"functional_call(): {path!r} and another path lead to the same parameter, but different tensors are "
+                "given for them: give one tensor, or pass tie_weights=False"
             )
     if strict and (missing := sorted(held.keys() - found.keys())):
         raise RuntimeError(

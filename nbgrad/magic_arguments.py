@@ -204,7 +204,7 @@ def _trait(one: Field[Any]) -> TraitType[Any, Any]:
     elif "choices" in facts:
         trait = Enum(facts["choices"], default, help=facts["help"])
     elif "least" in facts:
-        trait = Int(default, min=facts["least"], allow_none=default is None, help=facts["help"])  # type: ignore[call-overload]  # traitlets' types have allow_none as a constant alone
+        trait = Int(default, min=facts["least"], allow_none=default is None, help=facts["help"])  # type: ignore[call-overload]  # in traitlets' types allow_none has to be a literal
     else:
         trait = Unicode(default, allow_none=True, help=facts["help"])
     return trait.tag(config=True)

@@ -184,7 +184,7 @@ class AutogradMagics(Magics):
 
     @line_magic
     def _autograd_above_engines(self, line: str) -> None:  # noqa: ARG002
-        """The code that replaces a cell which would record here the ops that engines run."""
+        """The code that replaces a cell with ``%%px`` below ``%%autograd``: its ops would run in other processes."""
         raise UsageError(
             f"{MAGIC}: the engines run this cell, so they have to record it: put %%px on the first line and {MAGIC} on "
             "the second. Each engine needs %load_ext nbgrad too, in a cell of %%px before"

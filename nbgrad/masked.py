@@ -1,6 +1,6 @@
 """Reductions and normalizations of the elements that a mask keeps, under the names of ``torch.masked``.
 
-torch writes them in its own functions, which run nbgrad's ops on nbgrad's tensors.
+torch implements them in Python, with functions of its own. On nbgrad's tensors these functions run nbgrad's ops.
 """
 
 from torch.masked import (

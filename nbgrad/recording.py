@@ -68,7 +68,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
         )
 
     def _begin(self) -> None:
-        # The switches need not be left: when the graph closes, it restores the state from before it, without them.
+        # No code leaves these switches: when the graph closes, it restores the state from before, with them off.
         switches: list[AbstractContextManager[Any]] = []
         if self.anomaly:
             switches.append(detect_anomaly())
@@ -172,5 +172,5 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
 
 
 def _in_notebook() -> bool:
-    """Whether IPython runs this; in a script, which has no display but its output, nothing of it was imported."""
+    """Whether IPython runs this program. A plain script has not imported IPython, and can only print."""
     return "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None

@@ -1,7 +1,7 @@
 """The display of a tensor, a module or a reduction as the last expression of a cell: HTML with pictures in it.
 
-It needs no script, asks for nothing, takes its colours from the page, and is the same for the same numbers. The text of
-each stays what ``repr`` gives, for terminals and for wherever no HTML is shown.
+The HTML needs no script, loads nothing, takes its colours from the page, and is the same for the same numbers. In
+terminals, and wherever no HTML is shown, the object appears as the text of ``repr``.
 """
 
 from collections import Counter
@@ -123,7 +123,7 @@ _NESTED = 128
 
 
 class _Inside:
-    """The modules below one, a shared one once, at its first place.
+    """The modules inside a module. A shared module comes once, at its first place.
 
     Attributes:
         rows: those that are shown: the name of each, itself, and the one that it is in.

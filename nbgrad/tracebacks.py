@@ -58,8 +58,8 @@ def _show(
 def shortened(error: BaseException, trace: TracebackType | None) -> TracebackType | None:
     """``trace`` without the frames of nbgrad, and of torch where one of them calls the other.
 
-    The frames of the user's hooks, modules and functions that nbgrad calls stay. So does everything where nbgrad raised
-    what it never means to raise. Torch's own frames stay where nbgrad only records them.
+    The frames of the user's hooks, modules and functions that nbgrad calls stay. All frames stay if nbgrad raised an
+    error that it never raises on purpose. Torch's own frames stay where nbgrad only records them.
     """
     whole, entries = trace, []
     while trace is not None:
@@ -85,7 +85,7 @@ def shortened(error: BaseException, trace: TracebackType | None) -> TracebackTyp
 def _meant(error: BaseException, last: TracebackType) -> bool:
     """Whether nbgrad raised ``error`` with a message of its own, in the frame ``last``.
 
-    An AttributeError is meant if a ``raise`` statement raised it. It is not if Python did, which found no attribute.
+    An AttributeError is meant if a ``raise`` statement raised it, and not if Python itself found no attribute.
     """
     raised = last.tb_frame.f_code.co_code[last.tb_lasti : last.tb_lasti + 1] == _RAISE
     return isinstance(error, _MEANT) or (isinstance(error, AttributeError) and raised)
@@ -95,7 +95,7 @@ _RAISE = bytes([opmap["RAISE_VARARGS"]])
 
 
 _RECORDS = ("nbgrad.core.recorder.", "nbgrad.core.engine.scope")
-"""How the names of modules begin that stand between torch's frames where torch is recorded."""
+"""The prefixes of nbgrad's modules whose frames stand between torch's frames when nbgrad records torch."""
 
 
 def _package(entry: TracebackType) -> str:
@@ -109,9 +109,9 @@ def _name(entry: TracebackType) -> str:
 
 
 def retell(became: str, typed: str) -> None:
-    """Have tracebacks of the cell that runs show the line that was typed, where its first line became another one.
+    """Have tracebacks of the running cell show its first line as it was typed, not the line that replaces it.
 
-    It stands there as a comment, for what finds the place of an error parses the cell.
+    The typed line is shown as a comment, because IPython parses the cell to find the place of an error.
 
     Args:
         became: what the line that runs begins with.

@@ -1,4 +1,4 @@
-"""``%%autograd`` before ``%load_ext nbgrad``: it names the missing command; IPython says that it knows no magic."""
+"""``%%autograd`` before ``%load_ext nbgrad``: its error names the missing command, as IPython's own does not."""
 
 import sys
 from typing import Any

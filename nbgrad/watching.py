@@ -85,15 +85,15 @@ class Watch(Observer):
         self._every = every
         self._shell: Any = shell
         self._waiting = self._unsaid = False
-        self._follows = 0  # torch, in the cell that runs: the number of its thread
+        self._follows = 0  # the id of the running cell's thread if torch is recorded in it, else 0
         self._shows_error = False
         self._next = self._next_line = 0.0
         self._depth, self._nodes = wanted.depth, wanted.nodes
         empty = outline(self.graph)
         self.view = GraphView(empty, lay_out(empty), direction=wanted.direction)
-        self.view.picture = b""  # what the view offers is what its first picture has
+        self.view.picture = b""  # the first backward fills it: the page's controls are those of its first picture
         self._still = Still(f"Live view of {self.graph.name}, from its first backward on.")
-        self._drawn: tuple[Outline, Picture] | None = None  # since the still picture
+        self._drawn: tuple[Outline, Picture] | None = None  # drawn after the latest still picture
         if (before := _watches.get(model)) is not None:
             before.close()  # the cell that made it runs again
         _watches[model] = self
@@ -104,7 +104,7 @@ class Watch(Observer):
         self.show()
 
     def show(self) -> None:
-        """Display the view, here too: all that were displayed show the same."""
+        """Display the view once more. All its displays show the same picture."""
         if self._shell is None:
             marimo_output.append(self.view)
             return
@@ -114,7 +114,7 @@ class Watch(Observer):
             display(bundle[0], metadata=bundle[1], raw=True)
 
     def close(self) -> AutogradGraph:
-        """Stop recording and let go of every tensor; the graph, which can be displayed and saved."""
+        """Stop recording, let go of every tensor, and return the graph, which can be displayed and saved."""
         if not self.graph.closed:
             if not self._shows_error:
                 self._refresh()
@@ -181,7 +181,7 @@ class Watch(Observer):
         self._keep(last=False)
 
     def _is_ours(self, error: BaseException) -> bool:
-        """Whether ``error`` came from an op or a backward that used a parameter of the model, or what came of one."""
+        """Whether the op that raised ``error``, or the backward, used a parameter or a tensor computed from one."""
         failure, model = self.graph.failure(error), self._model()
         if failure is None or model is None:
             return False

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Options, fixtures and hooks for all tests."""
 
 import argparse
 import gc

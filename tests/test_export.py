@@ -226,6 +226,6 @@ def test_an_error_that_names_no_file_is_told_as_it_is() -> None:
     assert unsaved(OSError(28, "No space left on device")) == "[Errno 28] No space left on device"
 
 
-def test_a_home_that_nobody_has_is_named(graph: nbgrad.AutogradGraph) -> None:
+def test_a_missing_home_folder_is_named(graph: nbgrad.AutogradGraph) -> None:
     with pytest.raises(FileNotFoundError, match="there is no such home folder"):
-        graph.save("~nobody-of-that-name/net.svg")
+        graph.save("~no-such-user/net.svg")

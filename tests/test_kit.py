@@ -1,4 +1,4 @@
-"""What tools/start.py does on a computer without a network. The kit here has packages that only report their calls."""
+"""``tools/start.py`` on a computer without a network. The kit here has packages that only report their calls."""
 
 import os
 import subprocess
@@ -82,7 +82,7 @@ def test_a_kit_for_other_computers_says_so(kit: Path) -> None:
 
 
 @pytest.mark.rotated(6)
-def test_a_room_shares_one_installation_that_nobody_changes(kit: Path) -> None:
+def test_a_room_shares_one_installation_that_does_not_change(kit: Path) -> None:
     (kit / "docs").mkdir()
     (kit / "docs" / "index.html").write_text("the documents")
     room = kit.parent / "room"

@@ -107,6 +107,52 @@ def lost(text: str, names: list[str]) -> list[str]:
     ]
 
 
+# Put together here, so that this file does not find itself.
+UNCLEAR = {
+    "say who does not, or use the passive": re.compile(rf"(?<![a-z]){'no' + 'body'}(?![a-z])", re.IGNORECASE),
+    "say who gets which message": re.compile(rf"(?<![a-z]){'to' + 'ld'}[ _]of(?![a-z])", re.IGNORECASE),
+    "say what the relation is": re.compile(rf"(?<![a-z]){'go' + 'es'}[ _]with(?![a-z])", re.IGNORECASE),
+    "begin with the noun": re.compile(rf"(?:^|[.!?] ){'Of tho' + 'se that'}\b", re.MULTILINE),
+    "begin with a noun or a verb": re.compile(r'(?:""" ?|(?<!#)# |// |/\*\* ?)What (?!if\b)'),
+}
+"""Words that made readers read a sentence twice, each with what to write instead."""
+
+
+def test_no_text_has_words_that_readers_read_twice(files: list[Path]) -> None:
+    texts = [path for path in files if path.suffix in {".md", ".py", ".pyi", ".pxd", ".ts", ".css", ".mjs", ".ipynb"}]
+    assert len(texts) > 500
+    assert not [mention for path in texts for mention in unclear(name_of(path), read(path))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "No" + "body asked.",
+            "users are to" + "ld of it",
+            "it go" + "es with that",
+            "Yes. Of tho" + "se that ran, one is",
+        ),
+        *('"""Wh' + 'at the engine does."""', "x = 1  # Wh" + "at follows", "def test_it_go" + "es_with_that():"),
+    ],
+)
+def test_words_that_readers_read_twice_are_found(text: str) -> None:
+    assert len(unclear("a.py", text)) == 1
+
+
+def test_clear_words_are_not_reported() -> None:
+    assert not unclear("a.md", '"""What if x were 2?""" The ids of those that ran. ## What is recorded')
+
+
+def unclear(name: str, text: str) -> list[str]:
+    """The places in a text that have such words, each with the advice."""
+    return [
+        f"{name}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]!r}: {advice}"
+        for advice, pattern in UNCLEAR.items()
+        for found in pattern.finditer(text)
+    ]
+
+
 def test_no_file_names_a_machine_or_a_registry(files: list[Path]) -> None:
     # Put together here, so that this file does not find itself.
     folders = "|".join(("work", "root", "home", "Users"))

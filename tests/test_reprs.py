@@ -1,4 +1,4 @@
-"""What tensors, modules and reductions look like as the last expression of a cell."""
+"""Tensors, modules and reductions as the last expression of a cell."""
 
 import re
 from collections.abc import Callable

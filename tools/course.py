@@ -134,7 +134,7 @@ def _check(code: str, number: str, *, solved: bool) -> str:
 
 
 def _grading(kind: str, number: str) -> dict[str, object]:
-    """What nbgrader wants to know of a cell."""
+    """The facts about a cell that nbgrader reads."""
     own = {"grade": kind == "check", "locked": kind == "check", "solution": kind == "exercise", "task": False}
     points = {"points": 1} if kind == "check" else {}
     return {"schema_version": 3, "grade_id": f"{kind}-{number.replace('.', '-')}", **own, **points}

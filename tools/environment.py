@@ -39,7 +39,7 @@ def install(python: Path, *wanted: str) -> int:
 
 
 def requirements(*extras: str) -> list[str]:
-    """What these extras of pyproject.toml name.
+    """The requirements that these extras of pyproject.toml name.
 
     Raises:
         KeyError: there is no such extra.

@@ -24,8 +24,8 @@ INTRO = """# Every op in a traced program
 <!-- Written by python -m tools.write_traced_rows, which traces the samples of every row: change those instead. -->
 
 `nbgrad.trace` turns a function into a program without computing numbers. So an op whose steps depend on numbers needs
-special treatment. These are the numbers for the {count} rows of the op table, with their
-gradients and second gradients:
+special treatment. The {count} rows of the op table, with their gradients and second gradients, are of three
+kinds:
 
 - **{traced} are traced**: their steps are functions of torch;
 - **{opaque} have an opaque step**: a function of nbgrad that depends on numbers, and that each run calls;

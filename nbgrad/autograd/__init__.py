@@ -28,7 +28,7 @@ class _AnyTensor(type):
 
 
 class Variable(metaclass=_AnyTensor):
-    """Return a tensor with the memory of ``t``, for programs from before torch 0.4. Now every tensor is a variable.
+    """Return a tensor with the memory of ``data``, for programs from before torch 0.4. Now every tensor is a variable.
 
     Args:
         data: a tensor, of nbgrad or torch.

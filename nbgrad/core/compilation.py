@@ -1,9 +1,9 @@
 """The choice between the compiled core and its Python sources: no compiled file older than its source is used.
 
 The modules below ``nbgrad/core`` that have a ``.pxd`` file beside them can be compiled, and those that are written in C
-have to be. They know each other's memory layout, so either all of them run compiled or none: without a compiler there
-is no module that is written in C. The compilation writes a file beside them with a fingerprint of every source. This
-module knows nothing of the rest of nbgrad, because the build uses it too.
+have to be. They know each other's memory layout, so either all of them run compiled or none does. Without a compiler
+the modules that are written in C do not exist. The compilation writes a file beside them with a fingerprint of every
+source. This module knows nothing of the rest of nbgrad, because the build uses it too.
 
 The environment variable ``NBGRAD_COMPILED`` overrides the choice: 0 runs the Python sources, 1 is an error where the
 compiled ones cannot run.
@@ -24,7 +24,7 @@ from types import ModuleType
 CORE = Path(__file__).parent
 SIGNATURE = "compiled.json"
 
-_why_not: str | None = "nbgrad.core was imported before it was asked"
+_why_not: str | None = "nbgrad.core has not yet chosen between the two"
 
 
 def compiled() -> bool:

@@ -38,7 +38,7 @@ _NAMES = {
     "nn.utils.weight_norm_hooks": "nn.utils.renewing",
     "optim.torch_optimizer": "optim.torchs",
 }
-"""The module that took over the contents of others, with the old names of these."""
+"""By the name of a module today: the old names of the modules whose contents it took over."""
 
 _OPS = {
     "_autocast": "casting",
@@ -111,7 +111,7 @@ _PACKAGES = {new.rpartition(".")[0] for new in _MOVED.values()} & _MOVED.keys()
 
 
 def formerly(package: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package that has the name of a module of version 0.1.0: what that had is found here."""
+    """The ``__getattr__`` of a package with the name of a module of version 0.1.0: it finds that module's names."""
 
     def find(name: str) -> Any:
         if not name.startswith("__") and find_spec(f"{package}.{name}") is None:

@@ -1,4 +1,4 @@
-"""A decorator that pauses the garbage collector while a function runs in which it could only lose time."""
+"""A decorator for functions in which the garbage collector could only lose time: it pauses while they run."""
 
 import gc
 import os
@@ -21,8 +21,9 @@ def uncollected(function: Callable[P, R]) -> Callable[P, R]:
     The collector would look through them and through all that the user has, several times, and find nothing. It is
     switched on again whatever is raised, also by an interrupt that hits the very ``finally``.
 
-    A function that finds it off does not touch it: the user has switched it off, or another function of this kind. If
-    that one runs in another thread, it may switch it on at any time, and this one would switch it off for good.
+    A function that finds it off does not touch it: the user has switched it off, or another function of this kind.
+    That one may run in another thread, and switch it on at any time. If this one then switched it off again, as it had
+    found it, the collector would stay off for good.
     """
 
     @wraps(function)

@@ -8,8 +8,8 @@ from typing import Any
 
 
 def nearest(given: str, known: Iterable[str]) -> str:
-    """A question after the one of ``known`` that ``given`` may have been meant to be; empty if there is none."""
-    names = sorted(known, key=lambda name: name[:1] == given[:1])  # of Tensor and tensor, the one with its first letter
+    """The question whether ``given`` was meant to be the most similar of ``known``; empty if none is similar."""
+    names = sorted(known, key=lambda name: name[:1] == given[:1])  # so that Tensro suggests Tensor, not tensor
     plain = {name.lower().lstrip("-"): name for name in names}
     found = get_close_matches(given.lower().lstrip("-"), plain, n=1)
     return f"; did you mean {plain[found[0]]}?" if found else ""
@@ -18,7 +18,7 @@ def nearest(given: str, known: Iterable[str]) -> str:
 def suggesting(
     module: dict[str, Any], torchs: ModuleType | None = None, later: tuple[str, ...] = ()
 ) -> Callable[[str], Any]:
-    """A ``__getattr__`` for the module of these globals, which names the public one that may have been meant.
+    """A ``__getattr__`` for the module of these globals: its error suggests the public name that may have been meant.
 
     Python's own suggestion is for tracebacks that Python prints itself: a notebook shows the message alone.
 

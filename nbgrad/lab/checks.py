@@ -131,7 +131,7 @@ def require(number: str | float, answer: Any) -> None:
 
 
 def task(number: str | float) -> str:
-    """What to do in an exercise, and in which form the answer is expected.
+    """The text of an exercise: its number, its title and its task.
 
     Raises:
         KeyError: there is no such exercise.

@@ -25,7 +25,7 @@ MARKS = {
 
 
 def _sums(shape: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
-    """The dimensions that the engine sums over, of the gradient of shape ``shape`` for an input of shape ``own``."""
+    """The dimensions over which the engine sums a gradient of shape ``shape`` for an input of shape ``own``."""
     found = reduction(shape, own)
     return () if found is None else tuple(found.dims)
 

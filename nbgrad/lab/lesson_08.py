@@ -121,7 +121,7 @@ def _size_of(values: Tensor) -> float:
 
 
 class _Seen:
-    """The size of the largest result of any module, while it is open: blocks may grow, also if a last norm hides it."""
+    """Measures in a ``with`` block the largest result of any module: a last norm may hide values that have grown."""
 
     def __init__(self) -> None:
         self.size = 0.0
@@ -166,8 +166,8 @@ def _of_network(net: Module, images: Tensor, scores: Tensor, labels: Tensor, ben
     if max(float(one.norm()) for one in others) / min(sizes) > 1e4:
         return Deviation(
             "row",
-            "the largest gradient of a layer is more than 10,000 times the smallest. Is there a way around each layer, "
-            "and is what the blocks add not too small?",
+            "the largest gradient of a layer is more than 10,000 times the smallest. Is there a way around each layer? "
+            "Do the blocks add too little?",
         )
     if not _goes_around(net, images, inner):
         return Deviation(

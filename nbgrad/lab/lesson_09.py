@@ -148,7 +148,7 @@ _WRONG_ADAM: tuple[tuple[Update, str, str], ...] = (
 
 def _largest() -> list[Case]:
     cases = []
-    for curvature in (4.0, 50.0, 1.0):  # of 1 a wrong formula may give the right number
+    for curvature in (4.0, 50.0, 1.0):  # for 1 alone a wrong formula may give the right rate
         w = tensor(1.0, dtype=torch.float64, requires_grad=True)
         second = slope_of(slope_of(w * w * (curvature / 2), w), w)
         cases.append(Case((curvature,), 2 / float(numbers_of(second)), f"largest_rate({curvature:g})"))

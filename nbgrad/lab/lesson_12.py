@@ -204,8 +204,8 @@ def _by_heart(answer: Any) -> Deviation | None:
     if not isfinite(after):
         return Deviation("not finite", "the loss is no longer finite: the rate is too large")
     if after > before:
-        return Deviation("sign", f"the loss went up, from {before:.2f} to {after:.2f}: are these steps down, and "
-                         "are the targets those of their places?")  # fmt: skip
+        return Deviation("sign", f"the loss went up, from {before:.2f} to {after:.2f}: do the steps go against "
+                         "the gradient, and does each place get its own target?")  # fmt: skip
     if after > _LEARNED:
         return Deviation("factor", f"the loss fell from {before:.2f} to {after:.2f} only: this data can be learned by "
                          f"heart, to less than {_LEARNED:g}. Take more steps, or look whether the gradients of old "

@@ -145,8 +145,8 @@ def _of_names(given: set[Any], right: list[str], net: Any) -> Deviation | None:
     if given == set(right) | frozen:
         return Deviation("element", "a parameter that is frozen, with requires_grad=False, is meant to get none")
     if given - set(right) and not set(right) - given:
-        text = "some of these learn: a gradient counts as none only if all its numbers are 0. It is one if some are "
-        return Deviation("element", f"{text}not 0, even if their sum is 0")
+        text = "some of these learn: a gradient counts as none only if all its numbers are 0. One number that is not "
+        return Deviation("element", f"{text}0 is enough to learn, even if the sum of all is 0")
     missing, many = set(right) - given, given - set(right)
     counts = ((len(missing), "missing"), (len(many), "too many"))
     text = ", and ".join(f"{count} {'is' if count == 1 else 'are'} {what}" for count, what in counts if count)

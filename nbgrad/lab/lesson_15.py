@@ -130,7 +130,7 @@ def _learn(net: Module, rank: int, step: int) -> None:
 
 
 Gradients = list[dict[str, torch.Tensor | None]]
-"""Of each of two steps, by the names of the parameters."""
+"""The gradients of two steps: one dict for each step, by the names of the parameters."""
 
 
 def _two_steps(rank: int, attach: Callable[[Module], Any]) -> Gradients:
@@ -223,7 +223,7 @@ class _Counted(Module):
         self._forwards = 0
 
     def forward(self, x: Tensor) -> Tensor:
-        """The network's, which decides: it is asked outside of ``no_sync`` or inside."""
+        """The output of the network. A backward averages if its forward ran outside of ``no_sync``."""
         averages = self.averages
         self._forwards += 1
         self.waiting = max(self.waiting, self._forwards - len(self.backwards))

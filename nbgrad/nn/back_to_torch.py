@@ -21,8 +21,8 @@ _ATOMS += (FunctionType, BuiltinFunctionType, ModuleType)
 _ATOMS += (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
 
 SMALL = 1 << 28
-"""Up to how many bytes the parameters of a model are copied too. Larger ones share their memory: only a forward that
-changes parameters would need the copies."""
+"""The parameters of a model are copied too if they take at most this many bytes. Larger ones share their memory: only a
+forward that changes parameters would need the copies."""
 
 _MOST = 100_000
 """The number of containers and objects that are copied; further ones are shared."""

@@ -1,6 +1,6 @@
 """The classes of converted modules: each is a subclass of a class of nbgrad's and of the class of torch's module.
 
-``isinstance`` finds both. A block that ``nbgrad.nn`` has computes what ours does. Any other class keeps its methods,
+``isinstance`` finds both. If ``nbgrad.nn`` has the block, the class computes as ours. Others keep their methods,
 and ``super()`` in them leads from its last base to our ``Module``, where it would have led to torch's.
 """
 
@@ -169,7 +169,7 @@ _REPLACED = {"forward", "extra_repr", "reset_parameters"}
 
 def _make_pair(theirs: type) -> type[Module]:
     ours: Any = known_block(theirs)
-    # Torch's blocks leave out of their pickles what ours do not hold.
+    # The __getstate__ of torch's blocks leaves out attributes that ours do not have.
     own = {"__doc__": ours.__doc__, "__getstate__": object.__getstate__}
     made: type[Module] = new_class(ours.__name__, (ours, theirs), {}, lambda names: names.update(own))
     return made

@@ -270,7 +270,7 @@ class _ConvTranspose(_ConvNd):
         )
 
     def _missing(self, input: Tensor, size: list[int]) -> tuple[int, ...]:
-        """The padding at the end for an output of that size: several sizes of the input lead to one of the output."""
+        """The padding at the end for an output of ``size``: an input of one size may give outputs of several sizes."""
         rank = self._spatial
         others = input.ndim - rank
         wanted = size[others:] if len(size) == others + rank else size

@@ -10,7 +10,7 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.nn.back_to_torch import StructureCopy, raw
 
 _TOLERANCES = {torch.float64: 1e-8, torch.complex128: 1e-8, torch.float32: 1e-3, torch.complex64: 1e-3}
-"""How far numbers may be apart, as a part of the largest: kernels add up in other orders. Less precise types: 0.05."""
+"""The allowed difference, as a fraction of the largest element. Kernels sum in other orders. Other types: 0.05."""
 
 
 _SAMPLE = 1000
@@ -113,7 +113,7 @@ def _between_tensors(mine: Any, yours: Any, place: str) -> str | None:
 
 @torch.no_grad()
 def _distance(mine: torch.Tensor, yours: torch.Tensor) -> tuple[float, float]:
-    """The largest difference as a part of the largest element, and itself. Equal infinities and NaN do not differ."""
+    """The largest difference: as a fraction of the largest element, and as it is. Two NaN do not differ."""
     if torch.equal(mine, yours):
         return 0.0, 0.0
     wide = torch.complex128 if mine.is_complex() else torch.float64

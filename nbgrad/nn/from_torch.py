@@ -27,10 +27,10 @@ _RECURRENT = {"_flat_weights", "_flat_weight_refs"}
 def from_torch(module: torch.nn.Module, *, check: bool = True) -> Module:
     """Convert a torch module: nbgrad records, differentiates and draws the forward of the result.
 
-    A module whose class ``nbgrad.nn`` has becomes a module of ``nbgrad.nn``. Any other module keeps its own methods,
-    which run on nbgrad's tensors: torch's functions in them run nbgrad's ops. Each result is an instance of torch's
-    class, too. Parameters and buffers have the same memory and the same keys as torch's, and parameters the same
-    ``.grad``. Tied parameters stay tied. ``copy.deepcopy`` of the result has memory of its own.
+    If ``nbgrad.nn`` has the class of a module, the module becomes one of ``nbgrad.nn``. Any other module keeps its own
+    methods, which run on nbgrad's tensors: torch's functions in them run nbgrad's ops. Each result is an instance of
+    torch's class, too. Parameters and buffers have the same memory and the same keys as torch's, and parameters the
+    same ``.grad``. Tied parameters stay tied. ``copy.deepcopy`` of the result has memory of its own.
 
     Args:
         module: a torch module, in training mode or not, on any device. If ``torch.compile`` made it, the inner module

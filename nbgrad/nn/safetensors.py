@@ -50,7 +50,9 @@ def save_safetensors(
         first[place] = name
         kept[name] = data.detach().contiguous()
     if taken := [name for name in metadata or () if name in state]:
-        raise ValueError(f"metadata may not have the name of a tensor, as {taken[0]!r}: it is for tied tensors")
+        raise ValueError(
+            f"metadata may not have the name of a tensor, as {taken[0]!r}: nbgrad uses such entries for tied tensors"
+        )
     _check_apart(kept)
     facts = {"format": "pt", **others, **(metadata or {})}
     replace_file(path, lambda file: save_file(kept, file, facts))
@@ -91,7 +93,7 @@ def read_safetensors(path: str | PathLike[str], wanted: Collection[str] = ()) ->
 
 
 def _check_apart(tensors: Mapping[str, torch.Tensor]) -> None:
-    """Different tensors in one memory would be written as if they were apart, and come back so."""
+    """Raise if different tensors share memory: after loading they would not share it any more."""
     spans = sorted(
         (one.data_ptr(), one.data_ptr() + one.numel() * one.element_size(), name)
         for name, one in tensors.items()

@@ -1,4 +1,4 @@
-"""A parameter that is one with a parameter of torch's: its values, and its gradient."""
+"""A parameter that shares its values and its gradient with a parameter of torch's."""
 
 from typing import Any
 from weakref import ref
@@ -73,7 +73,7 @@ def _part(ours: SharedParameter, theirs: torch.nn.Parameter) -> None:
 
 
 def _check_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-    """Raise if torch's optimizer would leave out a parameter because nbgrad's has the gradient, and other data."""
+    """Raise if torch's optimizer would skip a parameter: nbgrad's has the gradient, and no longer shares its data."""
     name = type(optimizer).__name__
     held: list[Any] = [one for group in optimizer.param_groups for one in group["params"]]
     for theirs in held:

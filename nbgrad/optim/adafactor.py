@@ -17,8 +17,8 @@ class Adafactor(TorchOptimizer):
         params: the parameters, or dicts of groups of them.
         lr: the learning rate, how far a step goes.
         beta2_decay: the average keeps :math:`1 - t^{decay}` of itself at step t.
-        eps: two numbers: the smallest divisor, None for that of the element type; and the size that a smaller parameter
-            counts as.
+        eps: two numbers. The first is the smallest divisor; None takes ``torch.finfo(dtype).eps``. The second is the
+            least size of a parameter: a smaller parameter counts as this size.
         d: the longest step, as the root of its mean square.
         weight_decay: how strongly parameters are pulled to zero.
         foreach: whether one kernel works on all parameters at once; None: where that is faster.

@@ -1,4 +1,4 @@
-"""AdamW: Adam with weight decay that its scaling leaves alone."""
+"""AdamW: Adam whose weight decay is not divided by the size of the gradients."""
 
 from typing import Any
 

@@ -78,7 +78,7 @@ class Optimizer(torch.optim.Optimizer):
 
         Args:
             param_group: a dict with the parameters under "params", one or a list, and settings that differ from the
-                defaults. Pairs of a name and a parameter leave the names under "param_names".
+                defaults. If you give pairs of a name and a parameter, the group keeps the names under "param_names".
         """
         if not isinstance(param_group, dict) or "params" not in param_group:
             raise TypeError(f"a group must be a dict with the key 'params', got {kind_of(param_group)}")

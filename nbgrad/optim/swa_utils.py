@@ -34,7 +34,7 @@ __all__ = [
 Average = Callable[[torch.Tensor, torch.Tensor, Any], torch.Tensor]
 MultiAverage = Callable[[list[torch.Tensor], list[torch.Tensor], Any], None]
 
-_ALIKE: Average = get_swa_avg_fn()  # type: ignore[no-untyped-call]  # torch leaves it bare
+_ALIKE: Average = get_swa_avg_fn()  # type: ignore[no-untyped-call]  # torch gives it no types
 _ALL_ALIKE: MultiAverage = get_swa_multi_avg_fn()  # type: ignore[no-untyped-call]
 
 
@@ -112,7 +112,7 @@ class AveragedModel(Module):
                 for average, value in pairs:
                     average.copy_(single(average, value, here))
             else:
-                # A tensor of whole numbers makes torch's own formula one in float32: it gets a Python number.
+                # With an integer tensor as count, torch's own formula computes in float32. So it gets a Python number.
                 multi, taken = (self.multi_avg_fn, here) if self.multi_avg_fn else (_ALL_ALIKE, count.item())
                 multi([average for average, _ in pairs], [value for _, value in pairs], taken)
 
@@ -146,6 +146,6 @@ def update_bn(loader: Iterable[Any], model: Module, device: torch.device | str |
 
 
 def _pairs(ours: Any, theirs: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """The data of two models, the second's where the first's are."""
+    """The data of two models; those of the second are moved to the devices of the first."""
     own: Sequence[Tensor] = list(ours)
     return [one.data for one in own], [other.data.to(one.device) for one, other in zip(own, theirs, strict=True)]

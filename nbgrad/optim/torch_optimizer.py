@@ -152,7 +152,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _meant(name: str, value: Any, whole: bool) -> str:
-    """The number that a text or a list of one stands for, if it is as ``whole`` as it has to be."""
+    """The hint to write a number in place of a text or a list of one value; empty if that would not be valid."""
     one = value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
     try:
         number = float(one)

@@ -24,14 +24,14 @@ class _CellRun(NamedTuple):
 
 
 PAGES = 4
-"""The number of pages whose views stay open for a cell: a reloaded page does not say that it is the same page."""
+"""For each cell the views of this many pages stay open. A reloaded page has a new session: it counts as a new page."""
 
 _last: dict[str, dict[str, _CellRun]] = {}
 """The last run of each cell that displayed a view, by the page that asked for it, the newest last."""
 
 
 def displayed(view: Widget) -> None:
-    """Note that the cell that runs displayed ``view``, and close what earlier runs of the same cell displayed.
+    """Record that the running cell displayed ``view``, and close what earlier runs of the same cell displayed.
 
     A page empties the outputs of a cell that runs again, but keeps the models of its widgets. So the kernel would keep
     its own models of them until it ends. Where a front end names no cells nothing is closed. A copied notebook has

@@ -58,9 +58,10 @@ _REST: dict[FindingKind, str] = {"unreached": "that no gradient reached", "no op
 
 
 def describe(graph: AutogradGraph) -> Description:
-    """The description of what ``graph``, open or closed, recorded: after a backward, of what it ran through.
+    """The description of what ``graph``, open or closed, recorded.
 
-    If an error ended it, the op that raised is drawn too.
+    After a backward it has only the ops and tensors that the backward ran through. If an error ended the graph, the
+    op that raised is drawn too.
     """
     return outline(graph).detail()
 
@@ -439,7 +440,7 @@ def _not_recorded(ops: dict[str, bool]) -> str:
     ran = f"Nothing was recorded: {', '.join(shown)}{more} of torch ran here"
     if not any(ops.values()):
         return f"{ran}, but with gradients off, as inside torch.no_grad(). Run them outside of it to see them."
-    return f"{ran}, but on no tensor that needs a gradient. Make one with requires_grad=True, or call a module in it."
+    return f"{ran}, but on no tensor that needs a gradient. Make one with requires_grad=True, or call a module here."
 
 
 _NAMED = 3

@@ -27,11 +27,11 @@ _PARTS = {"forward": "forward", "backward": "gradient", "update": "optimizer"}
 
 
 class Drawn(NamedTuple):
-    """A part that is drawn as one box: a row that is whole, or a step.
+    """A part that is drawn as one box: all steps of one run of a row of the op table, or a single step.
 
     Attributes:
         steps: what it stands for.
-        row: the row; None for a step outside of any, or of a row that a pass has changed.
+        row: the run of the row; None for a step outside of any, or of a row whose steps a pass has changed.
     """
 
     steps: list[ProgramStep]
@@ -67,7 +67,7 @@ class Drawn(NamedTuple):
 
 
 def drawn(listing: Listing) -> list[Drawn]:
-    """The boxes of a program: a row that is whole is one."""
+    """The boxes of a program: all steps of a row are one box if no pass has changed them."""
     whole = {id(row) for row in listing.rows()}
     boxes: list[Drawn] = []
     for step in listing.steps:
@@ -85,7 +85,8 @@ _LEGEND = "A dashed edge is a value whose gradient the program does not compute.
 def describe_program(*parts: tuple[str, Listing]) -> Description:
     """The description of a program: forward, gradient and optimizer as three boxes, with the modules in them.
 
-    A box of the gradient stands beside the op of the forward whose gradient it computes. The steps are what passes did.
+    A box of the gradient stands beside the op of the forward whose gradient it computes. The steps of the description
+    are the rewrites that passes made.
 
     Args:
         parts: the program with the empty string; or several, each with the label of a box around it, as "before" and
@@ -155,7 +156,7 @@ class _Drawing:
     """The nodes, edges and boxes of one or more programs.
 
     Attributes:
-        beside: for each node of the gradient that of the forward beside which it stands.
+        beside: for each node of the gradient, the node of the forward beside which it stands.
     """
 
     def __init__(self) -> None:
@@ -291,7 +292,7 @@ class _Alignment:
         self._by_readers(boxes)
 
     def _by_readers(self, boxes: list[Drawn]) -> None:
-        """Let a box that reads no gradient, as a view of an input, stand beside the same op as the box reading it."""
+        """Put a box that reads no gradient, such as a view of an input, beside the same op as the box that reads it."""
         read: dict[int, int] = {}
         for place in range(len(boxes) - 1, -1, -1):
             box, row = boxes[place], self.of[place]
@@ -369,7 +370,7 @@ def _rewrite(note: Note, before: str, after: str) -> Step:
 
 
 def _part(box: Drawn) -> str:
-    """The outermost box. A gradient that is there before the walk, as the first one, is in the box of the gradient."""
+    """The outermost box. A gradient made before the walk, such as the first one, is in the box of the gradient."""
     seeded = box.steps[0].phase == "forward" and any(value.gradient_of is not None for value in box.results())
     return _PARTS["backward" if seeded else box.steps[0].phase]
 
@@ -382,7 +383,7 @@ class _ProgramScopes:
         self._known: dict[tuple[str, ...], str] = {}
 
     def of(self, path: tuple[str, ...]) -> str:
-        """The id of the innermost box, of the labels from the outermost on."""
+        """The id of the innermost box of ``path``, which holds the labels of the boxes, outermost first."""
         parent: str | None = None
         for depth in range(1, len(path) + 1):
             known = self._known.get(path[:depth])

@@ -1,4 +1,4 @@
-// What this view never calls of the d3 packages, cut out before they are bundled: esbuild drops what nobody imports,
+// What this view never calls of the d3 packages, cut out before they are bundled: esbuild drops what is not imported,
 // but keeps methods, and every function whose prototype is assigned.
 
 import { readFileSync } from "node:fs";
@@ -36,7 +36,7 @@ const CUTS = {
     // Zooms that take time, and the double click that starts one: a double click folds a module.
     cut(/^  function (?:schedule|dblclicked)\([^]*?^  \}\n/gm),
     cut(/^ +\.on\("dblclick\.zoom", dblclicked\)\n/gm),
-    // So two taps are two taps: they would be handed on to the double click, which nobody hears any more.
+    // So two taps are two taps: otherwise they would become a double click, which has no listener here.
     cut(/^      if \(g\.taps === 2\) \{[^]*?^      \}\n/gm),
     cut(/^ +if \((?:touchstarting|g\.taps < 2)\).*\n/gm),
     cut(/, g\.taps = [^;]+(?=;)|^    this\.taps = 0;\n|^      touch(?:starting|first),\n|,\n      tapDistance = 10(?=;)/gm),

@@ -33,7 +33,7 @@ class WhatIf:
         self._places = {} if isinstance(rerun, RerunError) else {f"n{at}": id for at, id in enumerate(rerun.order)}
         self._names = {id: node for node, id in self._places.items()}
         self._edge_ids = [] if isinstance(rerun, RerunError) else list(edge_ids(rerun))
-        self._notes: list[str] | None = None  # the result of a run without a change, and its loss
+        self._notes: list[str] | None = None  # how a run without a change differs, and its loss
         self._loss: float | None = None
 
     @uncollected

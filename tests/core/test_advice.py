@@ -96,7 +96,7 @@ def test_in_place_an_optimizer_is_named() -> None:
     assert f"SGD.step() at {place(line, 'step.step()')} has changed it" in text
 
 
-def test_in_place_the_last_of_many_steps_is_told_of_the_tensors_that_took_it() -> None:
+def test_in_place_the_message_names_the_last_of_many_steps() -> None:
     changes, place = Changes(), user_place()
     kept = torch.zeros(2)
     for step in range(100):
@@ -147,7 +147,7 @@ def test_in_place_steps_of_lists_that_begin_and_end_alike_are_told_apart() -> No
     assert len(changes) == 2, "what is gone makes room"
 
 
-def test_in_place_a_change_that_nobody_saw_is_said_to_be_outside() -> None:
+def test_in_place_an_unseen_change_is_said_to_be_outside() -> None:
     with nbgrad.AutogradGraph():
         x = leaf(1.0, 2.0)
         loss = (x * x).sum()
@@ -1048,6 +1048,6 @@ def test_a_step_is_named_though_the_parameters_were_given_other_data_since(many:
 
 def test_a_loss_of_probabilities_says_where_scores_go() -> None:
     with pytest.raises(
-        RuntimeError, match=r"between 0 and 1\. Give scores to binary_cross_entropy_with_logits, or sigmoid"
+        RuntimeError, match=r"between 0 and 1\. Give scores to binary_cross_entropy_with_logits, or their sigmoid"
     ):
         nn.functional.binary_cross_entropy(SCORES * 2, nbgrad.ones(4, 3))

@@ -29,7 +29,7 @@ def leaf(*values: Any, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def caught(run: Callable[[], Any]) -> AnomalyError:
-    """What ``run`` raises inside detect_anomaly."""
+    """The error that ``run`` raises inside detect_anomaly."""
     with nbgrad.detect_anomaly(), pytest.raises(AnomalyError) as raised:
         run()
     return raised.value
@@ -258,7 +258,7 @@ def test_no_copy_is_kept_of_a_large_tensor_that_an_op_overwrites(monkeypatch: py
     assert "x of shape (1048576,), 1 of them nan, 1 of them inf" in str(found)
 
 
-def test_the_copy_of_what_an_op_overwrites_goes_with_the_op() -> None:
+def test_the_copy_of_overwritten_numbers_ends_with_the_op() -> None:
     x = tensor(torch.ones(1 << 20))
     with nbgrad.detect_anomaly():
         x.mul_(2.0)

@@ -21,7 +21,7 @@ THREADS = 8
 
 
 def together(work: Callable[[int], Any], count: int = THREADS) -> list[Any]:
-    """What ``work(number)`` returns in ``count`` threads that start at the same moment."""
+    """The results of ``work(number)`` in ``count`` threads that start at the same moment."""
     barrier = threading.Barrier(count)
     results: list[Any] = [None] * count
     errors: list[BaseException] = []

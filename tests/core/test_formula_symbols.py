@@ -235,7 +235,7 @@ def test_a_name_of_pythons_is_written_in_latex(name: str, latex: str) -> None:
 
 def test_names_that_are_none_raise() -> None:
     with pytest.raises(
-        ValueError, match="op 'mul' has no argument or result 'c', which names= names: it has a, b, out"
+        ValueError, match="names= has 'c', but op 'mul' has no such argument or result: it has a, b, out"
     ):
         formula_with(OPS["mul"], {"c": "x"})
     with pytest.raises(ValueError, match="op 'mul' has no gradient rule for 'c': it has rules for a, b"):
@@ -264,7 +264,10 @@ def test_a_row_says_its_symbols() -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"inputs": "u"}, "has no argument or result 'inputs', which symbols= names: it has input, other, scale, out"),
+        (
+            {"inputs": "u"},
+            "'inputs', but op 'symbols_for_a_test' has no such argument or result: it has input, other, scale, out",
+        ),
         ({"input": "v"}, "the formula \\mu u + x does not have 'v', the symbol of 'input'"),
         ({"scale": "m"}, "does not have 'm', the symbol of 'scale'"),  # the m in \mu is no symbol
         ({"input": "u", "other": "u"}, "symbols= gives 'input' and 'other' one symbol, u"),

@@ -56,7 +56,7 @@ def failure(check: Callable[..., bool], func: Callable[..., Any], inputs: Any, *
     return " ".join(str(caught.value).split())
 
 
-# What passes.
+# Right gradients pass.
 
 
 @pytest.mark.parametrize("check", [gradcheck, gradgradcheck])

@@ -802,7 +802,7 @@ def test_a_backward_with_create_graph_is_recorded_too() -> None:
     assert x.grad.item() == 12.0
 
 
-def test_what_led_to_an_op_that_failed_is_shown_though_nobody_holds_it() -> None:
+def test_the_path_to_a_failed_op_is_shown_although_it_is_not_held() -> None:
     x = tensor([1.0, 2.0], requires_grad=True)
     with AutogradGraph() as graph, pytest.raises(RuntimeError):
         (x * 2).exp() + tensor([1.0, 2.0, 3.0])

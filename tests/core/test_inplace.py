@@ -792,7 +792,7 @@ def test_a_change_that_raises_changes_nothing() -> None:
     assert x.grad_fn is made
 
 
-def test_an_operand_that_nobody_knows_is_left_to_python() -> None:
+def test_an_unknown_operand_is_left_to_python() -> None:
     x = tensor([1.0])
     with pytest.raises(TypeError, match=r"unsupported operand|\+="):
         x += "1"

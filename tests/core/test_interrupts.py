@@ -346,7 +346,7 @@ def test_switches_of_torchs_that_a_hook_leaves_are_put_back() -> None:
     check_untouched(before, "a hook")
 
 
-def test_blocks_that_nobody_left_are_left_and_settings_stay() -> None:
+def test_open_blocks_are_left_and_settings_stay() -> None:
     begin = current()
     try:
         nbgrad.set_grad_enabled(False)

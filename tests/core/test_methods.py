@@ -1,4 +1,4 @@
-"""What type checkers and editors read of ``Tensor`` is what the op table gives it."""
+"""Type checkers and editors read the methods of ``Tensor`` that the op table gives it."""
 
 import ast
 import inspect

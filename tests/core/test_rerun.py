@@ -316,7 +316,7 @@ def test_whole_numbers_have_no_nudge() -> None:
         rerun.run({id_of(graph, tokens): torch.tensor([0, 9])})
 
 
-# What cannot be run again says why.
+# The error says why an op cannot be run again.
 
 
 def test_a_large_constant_that_is_gone() -> None:

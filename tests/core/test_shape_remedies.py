@@ -44,7 +44,7 @@ CASES = [
         ["nbgrad.nn.functional.linear(v, a.T)"],
     ),
     ("a.view(5, 2)", "The tensor has 12 elements, and this shape 10", []),
-    ("a.view(5, -1)", "12 elements are not divided by 5", []),
+    ("a.view(5, -1)", "12 elements are not divisible by 5", []),
     ("nbgrad.cat([a, a[:, :2]])", "write dim=1", ["nbgrad.cat([a, a[:, :2]], dim=1)"]),
     ("a.add_(turned)", "Write turned.T, of shape (3, 4)", ["a.add_(turned.T)"]),
 ]

@@ -104,7 +104,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (forgets_step, "zero", "the parameters are those of the beginning"),
         (lambda *three: learn(*three, steps=10, lr=0.01), "factor", "Take more steps"),
         (climbs, "sign", "the loss went up"),
-        (lambda model, inputs, targets: learn(model, inputs, inputs), "sign", "are the targets those of their places"),
+        (lambda model, inputs, targets: learn(model, inputs, inputs), "sign", "does each place get its own target"),
         (lambda *three: learn(*three, flat=False), "raised", "raised"),
         (lambda model: model.eval(), "raised", "raised TypeError"),
         (3, "type", "a function is expected, learn(model, inputs, targets)"),

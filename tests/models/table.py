@@ -98,7 +98,8 @@ COLUMNS = """\
   converted**: the same of the converted model. Memory is the largest number of bytes in torch's tensors at one moment.
   It does not include the bytes of small values that a graph keeps. The models are so small that torch itself spends
   most of its time between the kernels: [performance](performance.md) has models of usual size.
-- **error**: the first sentence of the error of a *refused* program; the numbers that differ of a *different* one."""
+- **error**: for *refused* and *error*, the first sentence of the message. For *different*, one result that differs, by
+  how much, and how many other results differ."""
 
 PACKAGES = """\
 `make models` installs the packages in `.venv-models`, which uses the torch of `.venv`. `make models-small`, a part of

@@ -1,4 +1,4 @@
-"""What all optimizers share: groups, gradients, state, errors."""
+"""The parts that all optimizers share: groups, gradients, state, errors."""
 
 import copy
 import pickle

@@ -366,7 +366,7 @@ def test_observers_are_told(told):
     assert told == [(2, "Adam.step()"), (1, "Adam.step()")]
 
 
-def test_observers_are_told_of_each_evaluation(told):
+def test_observers_see_each_evaluation(told):
     walk = both("LBFGS", {"lr": 0.1, "max_iter": 3})[0]
     walk.search(0)
     assert [what for _, what in told].count("LBFGS.step()") == 3

@@ -191,7 +191,7 @@ def test_names_in_every_form() -> None:
 
 
 def is_right(asked: Question, place: int, number: float) -> bool:
-    """What answers.ts computes."""
+    """The same as answers.ts computes."""
     return sealed(place, round((scaled(number) - asked["offsets"][place]) / WIDTH)) == asked["seals"][place]
 
 

@@ -29,7 +29,7 @@ def test_it_is_small() -> None:
     assert STYLE.stat().st_size < 28_000
 
 
-def test_it_asks_nobody_for_anything() -> None:
+def test_it_makes_no_request() -> None:
     script = SCRIPT.read_text(encoding="utf-8")
     assert set(re.findall(r"https?://[^\"'`\s)]+", script)) <= {
         "http://www.w3.org/1998/Math/MathML",

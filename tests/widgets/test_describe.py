@@ -103,7 +103,7 @@ def test_what_an_op_saved_is_what_its_node_holds() -> None:
             ), text
 
 
-def test_what_an_op_keeps_of_a_size_that_nobody_knows_is_not_called_at_least_nothing() -> None:
+def test_memory_of_unknown_size_is_not_called_at_least_nothing() -> None:
     with nbgrad.AutogradGraph() as graph:
         functional.max_pool2d(nbgrad.ones(1, 1, 4, 4, requires_grad=True), 2).sum().backward()
     (pool,) = [node for node in describe(graph)["nodes"] if "max_pool2d" in node["label"][0]]

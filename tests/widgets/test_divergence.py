@@ -79,7 +79,7 @@ def test_a_parameter_that_was_bad_from_the_start_is_named_and_lit() -> None:
     described = describe(graph)
     (problem,) = described["problems"]
     assert (
-        "it began in its forward, with weight (2, 2) in Sequential > 1 (Linear), where it was already."
+        "it began in its forward, with weight (2, 2) in Sequential > 1 (Linear), which held it already."
         in (problem["text"])
     )
     (lit,) = [node for node in described["nodes"] if node["id"] == problem["node"]]

@@ -20,7 +20,7 @@ def trained(net: nn.Sequential) -> nbgrad.AutogradGraph:
     return graph
 
 
-def test_a_model_that_learns_in_eval_mode_is_told_of_once() -> None:
+def test_a_model_that_learns_in_eval_mode_is_reported_once() -> None:
     net = model().eval()
     (text,) = texts(trained(net))
     assert text.startswith("Sequential learns in eval mode: this normalization uses its running statistics")

@@ -80,7 +80,7 @@ def test_both_directions_are_one_picture(opened: Any) -> None:
     expect(tab.locator(".nbg-root .nbg-sign")).to_have_count(1)
 
 
-def test_a_reduction_that_nobody_meant_carries_a_warning(opened: Any) -> None:
+def test_a_reduction_that_is_probably_not_meant_has_a_warning(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.unpaired()), "unpaired"))
     expect(tab.locator(".nbg-mark.nbg-warned")).to_have_count(1)
     tab.get_by_test_id("nbgrad-reductions").click()
@@ -295,7 +295,7 @@ def test_of_other_boxes_than_the_root_an_earlier_frame_shows_no_value(opened: An
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_what_is_inside_folded_modules_is_still_told_of(opened: Any, by_hand: bool) -> None:
+def test_a_folded_module_still_says_what_is_inside(opened: Any, by_hand: bool) -> None:
     described = graphs.trained(3, 1)
     tab = opened(page(lay_out(described, folding=None if by_hand else folded_below(described, 0)), "folded"))
     if by_hand:
@@ -371,7 +371,7 @@ def test_each_verdict_is_said_once_in_the_order_of_the_modules(opened: Any) -> N
     expect(details(tab)).not_to_contain_text("There are no findings")
 
 
-def test_the_difference_of_two_frames_goes_with_the_history(opened: Any) -> None:
+def test_the_difference_of_two_frames_is_a_part_of_the_history(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.trained(3, 1)), "closed"))
     for close in ("click", "escape"):
         tab.get_by_test_id("nbgrad-history").click()

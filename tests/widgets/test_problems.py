@@ -134,7 +134,7 @@ def test_an_unreached_parameter_is_called_by_its_path(recorded: bool) -> None:
     assert [text.partition(":")[0] for text in texts] == ["No gradient reached a.weight (1, 2), a.bias (1,)"]
 
 
-def test_all_that_one_place_cuts_off_is_told_of_once() -> None:
+def test_all_that_one_place_cuts_off_is_reported_once() -> None:
     net = nn.Sequential(*[nn.Linear(2, 2) for _ in range(5)])
     (text,) = found(lambda: net[4](net[:4](nbgrad.ones(3, 2)).detach()))
     assert text.startswith(

@@ -74,7 +74,7 @@ def test_a_bound_may_be_scaled_as_the_gradients_are(clip: Callable[[nn.Module, A
     assert trained(clip, before=True) == []
 
 
-def test_it_is_no_more_told_of_once_it_is_mended() -> None:
+def test_it_is_no_longer_reported_once_it_is_mended() -> None:
     """As in a view of several cells: the user corrects the mistake while the graph is open."""
     net = nn.Linear(2, 1)
     optimizer, scaler = optim.SGD(net.parameters(), lr=0.1), nbgrad.amp.GradScaler("cpu")

@@ -50,7 +50,7 @@ def test_an_activation_that_is_off_everywhere_is_a_finding(name: str) -> None:
     assert found(DEAD[name], watch=False) == []
 
 
-def test_a_loop_over_time_is_told_of_once() -> None:
+def test_a_loop_over_time_is_reported_once() -> None:
     cell, read = off(nn.Linear(4, 8)), nn.Linear(8, 1)
     (text,) = found(lambda: sum([read(functional.relu(cell(nbgrad.randn(5, 4)))) for _ in range(6)]))
     assert text.endswith("The same holds for 5 more of its calls there.")

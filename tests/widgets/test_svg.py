@@ -119,7 +119,7 @@ def test_a_large_png_is_capped(stack: Any, tangle: Any) -> None:
     assert size(png(svg(lay_out(stack(250), folding=Folding()))))[1] <= 4001
 
 
-def test_letters_that_nobody_could_read_are_not_drawn(small: Description) -> None:
+def test_letters_too_small_to_read_are_not_drawn(small: Description) -> None:
     drawing = svg(lay_out(small))
     without = re.sub(r"<text [^>]*>[^<]*</text>", "", drawing)
     assert png(drawing, width=100) == png(without, width=100)

@@ -54,7 +54,7 @@ def test_a_model_that_was_made_in_the_graph_has_not_learned_by_its_initialisatio
     assert texts(graph) == [f"fc2.weight (1, 3) {TOLD}"]
 
 
-def test_a_module_and_a_parameter_that_were_forgotten_are_told_of() -> None:
+def test_a_forgotten_module_and_a_forgotten_parameter_are_reported() -> None:
     net, read, scale = Net(), nn.Linear(1, 1, bias=False), nn.Parameter([2.0])
     optimizer = optim.Adam(net.parameters())
     with nbgrad.AutogradGraph() as graph:
@@ -63,7 +63,7 @@ def test_a_module_and_a_parameter_that_were_forgotten_are_told_of() -> None:
     assert texts(graph) == [f"Linear.weight (1, 1) {TOLD}", f"scale (1,) {TOLD}"]
 
 
-def test_one_without_a_name_is_told_of_by_its_shape() -> None:
+def test_one_without_a_name_is_reported_by_its_shape() -> None:
     net, others = Net(), [nn.Parameter([2.0])]
     optimizer = optim.Adam(net.parameters())
     with nbgrad.AutogradGraph() as graph:
@@ -72,7 +72,7 @@ def test_one_without_a_name_is_told_of_by_its_shape() -> None:
     assert texts(graph) == [f"a parameter (1,) {TOLD}"]
 
 
-def test_of_many_the_first_are_told_of() -> None:
+def test_of_many_the_first_are_reported() -> None:
     net = nn.Sequential(*[nn.Linear(2, 2, bias=False) for _ in range(30)])
     optimizer = optim.SGD(net[0].parameters(), lr=0.1)
     with nbgrad.AutogradGraph() as graph:
@@ -221,7 +221,7 @@ def step_after_clearing(net: Net, optimizer: optim.Optimizer) -> None:
 
 
 @pytest.mark.parametrize("run", [step_before_backward, step_before_backward_and_clear, step_after_clearing])
-def test_steps_that_never_find_a_gradient_are_told_of_wherever_a_cell_ends(
+def test_steps_that_never_find_a_gradient_are_reported_wherever_a_cell_ends(
     run: Callable[[Net, optim.Optimizer], None],
 ) -> None:
     net = Net()

@@ -109,7 +109,7 @@ ALONE: dict[str, tuple[str, str, list[float], Callable[[nbgrad.Tensor, nbgrad.Te
 
 
 @pytest.mark.parametrize("case", ALONE)
-def test_a_tensor_of_no_module_that_gets_exactly_0_is_told_of(case: str) -> None:
+def test_a_tensor_of_no_module_that_gets_exactly_0_is_reported(case: str) -> None:
     op, why, values, run = ALONE[case]
     for w, called in ((leaf(*values), "a leaf"), (nn.Parameter(leaf(*values).detach()), "a parameter")):
         (text,) = told(lambda w=w: run(w, leaf(2.0)))
@@ -120,7 +120,7 @@ def test_a_tensor_of_no_module_that_gets_exactly_0_is_told_of(case: str) -> None
         assert not w.grad.any()
 
 
-def test_an_activation_that_silent_tells_of_is_told_of_once() -> None:
+def test_an_activation_that_is_silent_is_reported_once() -> None:
     (text,) = told(lambda: leaf(*[-1.0] * 8).relu() * leaf(2.0))
     assert "let no gradient through" in text
 
@@ -188,7 +188,7 @@ def test_the_mean_of_a_normalization_is_no_factor_of_its_gradient() -> None:
     )
 
 
-def test_all_calls_on_a_line_are_told_of_once() -> None:
+def test_all_calls_on_a_line_are_reported_once() -> None:
     net, scale = nn.Linear(8, 8), nbgrad.zeros(1)
     (text,) = told(lambda: nbgrad.stack([functional.linear(net(SHORT) * scale, WIDE) for _ in range(3)]))
     assert text.endswith("The same holds for 2 more of its calls there")
@@ -200,7 +200,7 @@ def deep(blocks: int, act: type[nn.Module]) -> nn.Sequential:
 
 
 @pytest.mark.parametrize("act", [nn.Sigmoid, nn.ReLU, nn.Tanh])
-def test_many_that_shrink_it_a_little_are_told_of_together(act: type[nn.Module]) -> None:
+def test_many_that_shrink_it_a_little_are_reported_together(act: type[nn.Module]) -> None:
     net = deep(24, act)
     with nbgrad.AutogradGraph() as graph:
         net(SHORT).sum().backward()

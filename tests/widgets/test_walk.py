@@ -83,7 +83,7 @@ def test_results_of_one_op_are_not_added_and_none_goes_by_the_name_of_another() 
     assert told.startswith("several tensors in one box: name, shape and value are those of the first")
 
 
-def told_of(graph: nbgrad.AutogradGraph) -> tuple[list[str], list[str]]:
+def messages_of(graph: nbgrad.AutogradGraph) -> tuple[list[str], list[str]]:
     """The texts of the steps about what they hand on, and the rows about the gradient in the details of the nodes."""
     described = describe(graph)
     given = [given["sum"] or given["text"] for step in described["steps"] for given in step["given"]]
@@ -97,7 +97,7 @@ def test_a_gradient_that_a_hook_made_is_not_called_the_sum() -> None:
         h = x * 3
         h.register_hook(lambda gradient: gradient * 10)
         (h * h).sum().backward()
-    given, nodes = told_of(graph)
+    given, nodes = messages_of(graph)
     assert given[2] == "path 2 of 2: all have arrived and are added; a hook made [60, 120] of it"
     assert given[3] == "to a (x): (2,), [180, 360]; a hook made [-180, -360] of it"
     assert [text.rpartition(": ")[2] for text in nodes] == [
@@ -110,14 +110,14 @@ def test_a_gradient_says_what_else_was_added_to_those_that_came_along_the_edges(
     with nbgrad.AutogradGraph() as graph:
         h = nbgrad.tensor([1.0, 2.0], requires_grad=True).sum()
         nbgrad.autograd.backward([h, h * h])
-    assert told_of(graph)[0][1].endswith(
+    assert messages_of(graph)[0][1].endswith(
         "all have arrived and are added; together with the gradient with which the backward began here, it is 7"
     )
     x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
     before = x * 2
     with nbgrad.AutogradGraph() as graph:
         (before + x).sum().backward()
-    assert told_of(graph)[0][2].endswith("[1, 1]; a hook, or an op that ran before this graph, made [3, 3] of it")
+    assert messages_of(graph)[0][2].endswith("[1, 1]; a hook, or an op that ran before this graph, made [3, 3] of it")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.complex64])
@@ -128,7 +128,7 @@ def test_rounding_is_no_hook(dtype: torch.dtype, shape: tuple[int, ...]) -> None
         x.register_hook(lambda gradient: None)
         y = x * x.sin() - x
         (y * y + x * y + x).abs().mean().backward()
-    assert told_of(graph)[1] == []
+    assert messages_of(graph)[1] == []
 
 
 def test_small_gradients_are_written_in_their_rows() -> None:
@@ -186,7 +186,7 @@ def test_identical_blocks_are_a_run_and_different_ones_are_not() -> None:
     assert next(row["text"] for row in group["details"] if row["term"] == "Each of them") == "4 ops, 4 parameters (280)"
 
 
-def test_a_broadcast_that_nobody_meant_is_warned_of() -> None:
+def test_a_broadcast_that_is_probably_not_meant_has_a_warning() -> None:
     described = graphs.unpaired()
     (reduction,) = [edge["reduction"] for edge in described["edges"] if edge["reduction"]]
     assert reduction["warning"] is not None
@@ -444,8 +444,8 @@ def test_a_backward_that_raised_is_drawn_as_far_as_it_came() -> None:
     rules = {node["label"][0]: node["rule"] for node in described["nodes"]}
     assert rules["sum"] == "∇ 1"
     assert rules["x"] is None
-    stopped = "The cell stopped here, with the gradients that had arrived; no .grad changed: the backward of mul raised"
-    assert described["notes"][0].startswith(stopped)
+    stopped = "The cell stopped here. The gradients that had arrived are shown; no .grad changed. "
+    assert described["notes"][0].startswith(f"{stopped}The backward of mul raised")
 
 
 def test_a_backward_that_raised_after_others_is_drawn_where_it_raised() -> None:
@@ -587,4 +587,4 @@ def test_a_sum_of_which_the_norm_alone_is_kept_is_not_said_to_be_of_a_hook() -> 
         for _ in range(4):
             h = h * 1.01 + h * 0.5
         (h.sum() + h.mean()).backward()
-    assert told_of(graph)[1] == []
+    assert messages_of(graph)[1] == []

@@ -1,4 +1,4 @@
-"""What travels to the page is small, and comes out as it went in."""
+"""The data that travels to the page is small, and comes out as it went in."""
 
 import json
 import math

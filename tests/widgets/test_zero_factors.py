@@ -130,7 +130,9 @@ def test_what_waits_for_a_factor_that_begins_at_0_is_not_accused(case: str, step
         note = described["notes"][0]
         assert note.startswith("No gradient goes past " if steps < 1 else "No gradient went past ")
         assert (
-            "all 0. It gets one itself" in note or "is 0. It" in note or "was 0 then. Adam.step() has moved it" in note
+            "all 0. This factor gets a gradient itself" in note
+            or "is 0. This factor" in note
+            or "was 0 then. Adam.step() has moved it" in note
         )
         assert any("exactly zero so far" in one["text"] for one in described["verdicts"])
     elif steps > 2:
@@ -145,7 +147,7 @@ def test_what_grows_slowly_from_0_is_not_accused(case: str) -> None:
 def test_the_note_names_the_line_the_module_and_the_factor() -> None:
     (note,) = trained(policy, 0.5)["notes"]
     assert note.startswith("No gradient goes past linear at tests/widgets/test_zero_factors.py:")
-    assert "in Sequential > 4 (Linear), because weight (3, 16) is all 0. It gets one itself" in note
+    assert "in Sequential > 4 (Linear), because weight (3, 16) is all 0. This factor gets a gradient itself" in note
 
 
 def test_gradients_that_are_accumulated_before_the_first_step_are_not_accused() -> None:

@@ -108,7 +108,7 @@ def _as_text(app: Any, kind: str, name: str, value: Any, options: Any, lines: li
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """What Sphinx calls."""
+    """Set up the extension: Sphinx calls this."""
     app.add_html_math_renderer("mathml", inline_renderers=(_formula, None), block_renderers=(_displayed, None))
     app.connect("config-inited", _write_views)
     app.connect("autodoc-process-docstring", _as_text, priority=400)  # this runs before napoleon

@@ -19,7 +19,7 @@ LARGEST = 32 << 20
 def keep_freed() -> None:
     """Let the allocator keep freed memory: up to 64 MiB at the end of the heap, and all between used blocks.
 
-    The effect is for the whole process. Only the first call does anything: when the first kind of op is recorded. The
+    The effect is for the whole process. Only the first call does anything: it comes when the first op is recorded. The
     block is never written to, so it takes no memory. Where MALLOC_TRIM_THRESHOLD_ or MALLOC_MMAP_THRESHOLD_ is set, or
     another allocator is in use, nothing changes.
     """

@@ -210,7 +210,7 @@ class _CastRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torc
     def run(self, forward: Callable[..., Any], *values: Any, **settings: Any) -> None:
         """Watch ``forward(*values, **settings)``, and leave torch's stack of modes as high as it is now.
 
-        torch's own way in and out is functions of Python's, which an interrupt may hit in the middle.
+        torch's own ``__enter__`` and ``__exit__`` are Python functions, which an interrupt may hit in the middle.
         """
         height = torch._C._len_torch_dispatch_stack()
         try:

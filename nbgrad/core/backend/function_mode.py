@@ -36,7 +36,7 @@ _recorder = recorder  # in compiled code this name has a type of C's, and Python
 
 
 def lift() -> bool:
-    """Take the mode that records off the stack, if it lies on top. Return whether it did."""
+    """Take the recording mode off the stack, if it lies on top. Return whether it did."""
     if _recorder.mode is None or not _length():
         return False
     mode = _pop()
@@ -47,12 +47,12 @@ def lift() -> bool:
 
 
 def put_back() -> None:
-    """Put the mode that records on the stack again, after ``lift`` took it off."""
+    """Put the recording mode on the stack again, after ``lift`` took it off."""
     _push(_recorder.mode)
 
 
 def take_off() -> bool:
-    """Take the mode that records off the stack, also from below other modes. Return whether it was there."""
+    """Take the recording mode off the stack, also from below other modes. Return whether it was there."""
     above: list[Any] = []
     found = False
     while not found and _length():
@@ -102,7 +102,7 @@ def unmute(guard: Any) -> None:
 
 
 def muted(run: Callable[P, T]) -> Callable[P, T]:
-    """A function that does what ``run`` does with all modes off, and what subclasses override."""
+    """``run``, while all modes and the overrides of subclasses of torch's Tensor are off."""
 
     @wraps(run)
     def quiet(*args: P.args, **settings: P.kwargs) -> T:

@@ -17,8 +17,8 @@ Weights = tuple[torch.Tensor | None, ...]
 def runs_on_cudnn(input: torch.Tensor, weights: Weights) -> bool:
     """Whether torch would give a layer with that ``input`` and these ``weights`` to cuDNN.
 
-    Autocast would cast the weights on each call, so it keeps the loop over time. A program keeps the loop too: it is
-    traced on fake tensors, and torch cannot run cuDNN's gradient on them.
+    Under autocast the loop over time runs instead, because autocast would cast the weights on each call. The loop runs
+    in a traced program too: a trace has fake tensors, and torch cannot run cuDNN's gradient on them.
     """
     if input.device.type != "cuda" or isinstance(input, FakeTensor):
         return False
@@ -38,7 +38,7 @@ def layer_by_cudnn(
     """
     given = _filled(weights)
     hidden, projected = _sizes(weights, cx, hx)
-    # This makes the tensors in the list views of the new one, so the list has other tensors than the caller's.
+    # The next call turns the tensors in the list into views of its result, so none of them may be the caller's own.
     settings = (kind, hidden, projected, 1, False, False)
     flat = torch._cudnn_rnn_flatten_weight(given, len(given), input.shape[2], *settings)
     made = aten._cudnn_rnn(

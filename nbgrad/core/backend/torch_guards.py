@@ -55,7 +55,7 @@ def check_asker() -> None:
         return
     behind = frame.f_back if frame is not None else None
     if behind is not None and behind.f_globals.get("__name__") == "torch.nn.utils.parametrizations":
-        frame, place = behind, TWINS["torch.nn.utils.parametrizations"]  # it registers what it makes
+        frame, place = behind, TWINS["torch.nn.utils.parametrizations"]  # parametrizations calls parametrize
     name, public = "", modules[f"torch.{place}"]
     while not hasattr(public, name) and frame is not None:  # from helpers and comprehensions up to a public name
         name, frame = frame.f_code.co_qualname.partition(".")[0].lstrip("_"), frame.f_back

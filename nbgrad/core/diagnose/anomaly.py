@@ -23,7 +23,7 @@ from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.changes import Changes
 from nbgrad.core.graph.stats import Stats, nbytes_of
 from nbgrad.core.recorder.functions import Unlisted
-from nbgrad.core.tensor.call_errors import told_of
+from nbgrad.core.tensor.call_errors import announced
 from nbgrad.core.tensor.tensor import Tensor
 
 
@@ -136,7 +136,7 @@ class _AnomalyObserver(Observer):
     # The forward.
 
     def on_call(self, op: OpInfo, args: tuple[Any, ...]) -> None:  # noqa: ARG002  # every observer is told
-        self._before = None  # one may have raised
+        self._before = None  # an earlier op may have raised
 
     def on_overwrite(self, data: torch.Tensor) -> None:
         self._before = _kept(data) if self._check else None
@@ -180,7 +180,7 @@ class _AnomalyObserver(Observer):
             values[0] = self._before
         for arg, value, input in zip(args, values, op.inputs, strict=False):
             if nonfinite.holds(kind, value) and (kind == "nan" or self._suspect(arg)):
-                raise told_of(self._given(op, kind, arg, value, input), op, args)
+                raise announced(self._given(op, kind, arg, value, input), op, args)
         if nonfinite.passed_on(kind, values, settings):
             return
         index = nonfinite.first(kind, out)
@@ -203,7 +203,7 @@ class _AnomalyObserver(Observer):
         lines.append(f"operands: {_listed(found, given)}")
         cause = known or f"{op.name} of these values is not finite"
         facts: dict[str, Any] = {"index": index, "place": place, "op": op.name, "id": id}
-        raise told_of(AnomalyError(lines, cause, phase="forward", kind=kind, **facts), op, args)
+        raise announced(AnomalyError(lines, cause, phase="forward", kind=kind, **facts), op, args)
 
     def _suspect(self, arg: Any) -> bool:
         """Whether an Inf in ``arg`` is probably wrong: ``arg`` is a parameter or learned, or older than the context."""
@@ -256,9 +256,9 @@ class _AnomalyObserver(Observer):
         index = nonfinite.first(kind, gradient)
         made = f"the result of {origin.op.name}" if isinstance(origin, Node | Output) else "a leaf"
         name = name_of(origin)
-        what = f"{name!r}, {made}" if name else made
+        what = f"{name!r}, {made}," if name else made
         place = None if isinstance(origin, Leaf) else place_of(origin)
-        lines = [f"the gradient of {what}, holds {kind}{_ran(origin)}", _bad("grad", kind, gradient)]
+        lines = [f"the gradient of {what} holds {kind}{_ran(origin)}", _bad("grad", kind, gradient)]
         raise AnomalyError(lines, cause, phase="backward", kind=kind, index=index, place=place)
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Any) -> None:

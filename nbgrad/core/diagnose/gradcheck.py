@@ -182,7 +182,7 @@ class _Call(NamedTuple):
     place: Place
 
     def alone(self, order: int, limits: Limits) -> Probe | None:
-        """The op, or with ``order`` 2 its gradient, by its own inputs; None if it is too large."""
+        """A probe of the op, or with ``order`` 2 of its gradient, that moves its inputs; None if it is too large."""
         args = [_float64(arg, requires_grad=i in self.needs) for i, arg in enumerate(self.args)]
         leaves = [args[i] for i in self.needs]
         probe = Probe(lambda: self.function(*args), leaves, [repr(self.op.inputs[i]) for i in self.needs], limits)

@@ -165,7 +165,7 @@ _SCALED = {"add": "alpha", "addcdiv": "value", "addcmul": "value", "sub": "alpha
 
 
 def _in_order(op: OpInfo, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """``args`` with this number moved to the end, its present place; ``x.add_(-rate, g)`` has it first. It warns."""
+    """``args`` with the factor at the end, where torch has it now; ``x.add_(-rate, g)`` has it before ``g``. Warn."""
     first, number, *others = args
     if not isinstance(number, int | float | complex):
         return args

@@ -171,7 +171,7 @@ def _check_names(row: OpInfo, names: Iterable[str]) -> None:
     for name in names:
         if name not in known and name.partition("[")[0] not in _lists(row):
             raise ValueError(
-                f"op {row.name!r} has no argument or result {name!r}, which names= names: it has {', '.join(known)}"
+                f"names= has {name!r}, but op {row.name!r} has no such argument or result: it has {', '.join(known)}"
             )
 
 
@@ -228,7 +228,7 @@ def check_symbols(row: OpInfo, said: Mapping[str, str]) -> None:
     for name, symbol in said.items():
         if name not in known:
             raise ValueError(
-                f"op {row.name!r} has no argument or result {name!r}, which symbols= names: it has {', '.join(known)}"
+                f"symbols= has {name!r}, but op {row.name!r} has no such argument or result: it has {', '.join(known)}"
             )
         tokens = _texts(symbol)
         if (first := held.setdefault(tokens, name)) != name:

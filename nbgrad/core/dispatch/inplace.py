@@ -17,7 +17,7 @@ from nbgrad.core.dispatch.table import Op, row_named
 from nbgrad.core.engine.node import Hooks, Node, OpInfo, Origin
 from nbgrad.core.engine.state import Switch, current, recording, restoring, tell_changed
 from nbgrad.core.engine.tensor_data import overlaps
-from nbgrad.core.tensor.call_errors import explained, told_of
+from nbgrad.core.tensor.call_errors import announced, explained
 from nbgrad.core.tensor.filled import entered
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.core.tensor.views import Path, View, exchange, hand_over, outdate, stand_in
@@ -113,7 +113,7 @@ class InPlace:
             try:
                 _check(target, row, needs)
             except RuntimeError as error:
-                raise told_of(error, row, args) from None
+                raise announced(error, row, args) from None
             if edges[0] is not None and isinstance(target._alias, View) and target._alias.hooked(edges[0]):
                 # The hooks belong to the view before the change, and a path has no hooks.
                 edges[0] = target._alias.anew().origin
@@ -175,7 +175,7 @@ class InPlace:
         needs: int,
         args: tuple[Any, ...],
     ) -> Node | None:
-        """Change the data and the history: the node remembers the values before and after that its rules need."""
+        """Change the data and the history: the node keeps the old and the new values, as far as its rules need them."""
         raw, target = values[0], args[0]
         if overlaps(raw):
             raise RuntimeError(_STRETCHED.format(op=self.row.name, shape=tuple(raw.shape)))
@@ -228,8 +228,8 @@ class Rebase:
     """The new history of a tensor that an op changes in place, and of what shares its memory.
 
     The data and the history must change together. The kernel changes the data, and no Ctrl-C can stop torch's kernels.
-    But Ctrl-C may raise at any instruction after the kernel, and an observer may raise too. So who changes the data
-    calls ``commit`` again in an ``except`` block. The second call does what the first one has left undone.
+    But Ctrl-C may raise at any instruction after the kernel, and an observer may raise too. So the code that changes
+    the data calls ``commit`` again in an ``except`` block. The second call does what the first one has left undone.
 
     Args:
         target: the tensor that is changed in place.
@@ -261,7 +261,7 @@ class Rebase:
         if tensor._alias is not None:
             outdate(tensor)
         if isinstance(alias, View) and alias.hooks is not None:
-            target.origin  # noqa: B018  # made now: what keeps its gradient goes over to it
+            target.origin  # noqa: B018  # made now: it takes over retain_grad()
         self._done = True
 
     def _into_base(self, alias: View) -> Node:

@@ -17,7 +17,7 @@ from nbgrad.core.engine.state import current
 Run = Callable[..., Any]
 
 OPAQUE: dict[str, Run] = {}
-"""The functions that a program calls as one step, by module and name: a file holds them by that."""
+"""The functions that a program calls as one step, by module and name: a saved program refers to them by these."""
 
 
 def opaque(like: Run) -> Callable[[Run], Run]:
@@ -57,9 +57,9 @@ def has_numbers(data: torch.Tensor) -> bool:
 
 
 def recorded(*values: Any) -> bool:
-    """Whether the steps of a rule on ``values`` are recorded: it is differentiated itself, so it must be made of rows.
+    """Whether the steps of a rule on ``values`` are recorded, because the rule will itself be differentiated.
 
-    Otherwise its values are raw tensors, and it may call an opaque function.
+    Such a rule must be made of rows. Otherwise its values are raw tensors, and it may call an opaque function.
     """
     return any(isinstance(value, TensorBase) for value in values)
 

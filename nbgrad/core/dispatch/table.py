@@ -38,10 +38,10 @@ _BIT = 1  # a Python int in compiled code too: a C int has no room for more than
 _COUNTERPARTS = -2
 
 _KEPT = 2**15
-"""The most input names in all rows together that an op makes for lists of other lengths, and in all plans of a row."""
+"""How many input names an op of a list keeps at most: in its rows for all lengths, and in all plans of one row."""
 
 FIELDS = (*INFO, "_plans", "autocasts", "holomorphic", "kernel", "simple", "view")
-"""The C fields of a row, which row.pxd and node.pxd declare: all fields that a call reads."""
+"""The C fields of a row, which table.pxd and node.pxd declare: all fields that a call reads."""
 
 
 class Twin(Protocol):
@@ -72,7 +72,7 @@ class Op(OpInfo):
         simple: whether the forward gives one tensor and nothing else.
         holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.
         domain, samples, ranks: where random test inputs are drawn from, the inputs that the tests run the row on, and
-            the ranks that the first of these have.
+            the numbers of dimensions that the first input has in these samples.
         reference: torch's own function, if it has another name than this row.
         policy: torch's function whose autocast policy holds, if it is not that of the forward.
         random: whether it draws random numbers.

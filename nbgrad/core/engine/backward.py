@@ -41,7 +41,7 @@ from nbgrad.core.engine.tensor_data import memory_of
 Roots = list[tuple[Origin, Any]]
 
 Inputs: TypeAlias = TensorBase | Sequence[TensorBase]
-"""The origins in which a backward accumulates, if the caller named them."""
+"""The tensors in which a backward accumulates, if the caller named them."""
 
 
 @restoring

@@ -4,7 +4,7 @@ from nbgrad.core.engine.node cimport TensorBase
 from nbgrad.core.engine.place cimport Place
 from nbgrad.core.engine.torch_origins cimport Tensor
 
-# What Python's own attributes of a frame give, asked of its C functions: every op that is recorded goes up a few frames.
+# The attributes of a frame, read by Python's C functions: every op that is recorded goes up a few frames.
 cdef extern from *:
     """
     static PyObject *frame_code(PyObject *frame) {
@@ -25,7 +25,7 @@ cdef extern from *:
         cdef object co_filename
         cdef int co_flags
 
-    # The size of a frame is Python's own matter.
+    # check_size ignore: Cython need not know the size of a frame.
     ctypedef class types.FrameType [object PyObject, check_size ignore]:
         @property
         cdef inline CodeType f_code(self):

@@ -73,7 +73,7 @@ def tensor_variables(frame: FrameType, modules: bool = False) -> dict[str, Any]:
     for name, value in snapshot.items():
         # Quick looks in compiled code.
         if isinstance(value, Tensor) or isinstance(value, TensorBase) or (modules and is_module(value)):  # noqa: SIM101
-            found[name] = value  # noqa: PERF403  # compiled code knows the classes in a loop
+            found[name] = value  # noqa: PERF403  # compiled code knows no classes inside a comprehension
     if _SNAPSHOTS and in_a_function(frame) and getrefcount(snapshot) <= 3:
         snapshot.clear()
     return found

@@ -415,7 +415,7 @@ class OpInfo:
             return [name]
         members = [input for input in self.inputs if input.startswith(f"{self.listed}[")]
         what = name.removeprefix(self.listed)
-        if what == "_others":  # the rule of one input alone needs no value of this input, only its path
+        if what == "_others":  # the rule of a single input reads its history, not its values
             alone = {self.inputs[wanted[0]]} if len(wanted) == 1 else set()
             return [f"{member}_path" if member in alone else member for member in members]
         return [f"{member}{what}" for member in members]

@@ -1,7 +1,7 @@
 cimport cython
 from nbgrad.core.engine.node cimport Node, Vertex
 
-# What every op and every rule tells is told without a look at the attributes of the class.
+# Each op and each rule calls these methods: a C call does not look them up among the attributes of the class.
 cdef class Observer:
     cpdef bint follows_torch(self)
     cpdef bint follows_gradients(self)

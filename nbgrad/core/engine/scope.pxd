@@ -4,7 +4,7 @@ from nbgrad.core.engine.call_site cimport user_place
 from nbgrad.core.engine.place cimport Place
 from nbgrad.core.engine.state cimport Scope, State
 
-# As of a graph's other facts none is ever in a cycle: the garbage collector need not go through them.
+# A scope is never in a reference cycle: the garbage collector need not go through scopes.
 @cython.no_gc
 @cython.final
 cdef class ModuleScope(Scope):

@@ -18,7 +18,9 @@ from nbgrad.core.engine.state import Scope, State, Switch, current, set_state
 
 
 class Kind:
-    """The texts of a module's class. It holds the class weakly: torch makes some for one module, and these hold it.
+    """The texts of a module's class, which it holds weakly.
+
+    Torch makes some classes for one module, and they hold that module.
 
     Attributes:
         ours: whether it is a block of nbgrad's.
@@ -186,7 +188,7 @@ class _Placed:
 
 
 _known: dict[int, _Placed] = {}
-"""By the id of a module, of the last call of it."""
+"""By the id of a module, the facts about the last call of it."""
 
 
 def forget_paths() -> None:

@@ -1,7 +1,7 @@
 cimport cython
 from nbgrad.core.engine.place cimport Place
 
-# As of a graph's other facts none is ever in a cycle: the garbage collector need not go through them.
+# A scope is never in a reference cycle: the garbage collector need not go through scopes.
 @cython.no_gc
 cdef class Scope:
     cdef readonly object label

@@ -161,8 +161,8 @@ def restoring(function: F) -> F:
 def unwound(before: State) -> State:
     """The current state without the blocks that were entered since ``before`` was the current one, and not left.
 
-    In plain Python a function leaves a block. If Ctrl-C hits its first instruction, the block is never left. Settings
-    outside of any block stay.
+    In plain Python ``__exit__`` is a Python function. If Ctrl-C hits its first instruction, the block is never left.
+    Settings outside of any block stay.
     """
     state, depth = _STATE.get(), _depth(before)
     while _depth(state) > depth and state.outer is not None:

@@ -68,8 +68,8 @@ cdef extern from *:
     TENSOR_FIELD(tensor_hooks, "_backward_hooks")
     TENSOR_FIELD(tensor_hooks_after, "_post_accumulate_grad_hooks")
 
-    /* What a tensor is, by one call of the exchange of DLPack, in a layout that its version says: torch has it from
-       2.10 on. It makes no object. */
+    /* The facts about a tensor, as one call of DLPack's exchange API gives them. The call makes no Python object. The
+       API's version tells the layout of these structs. Torch has the API from 2.10 on. */
     typedef struct {
         void *data;
         struct { int32_t type, number; } device;
@@ -103,7 +103,7 @@ cdef extern from *:
         PyErr_Clear();
     }
 
-    /* Whether the look is there; not for another class of tensors, nor for one that DLPack cannot describe. */
+    /* Fill ``out`` with the facts; 0 for a tensor of another class, or one that DLPack cannot describe. */
     static inline int tensor_looked(PyObject *tensor, tensor_look *out) {
         if (!tensor_exchange_sought) tensor_exchange_seek();
         if (tensor_exchange_found == NULL) return 0;
@@ -114,7 +114,7 @@ cdef extern from *:
         return 0;
     }
 
-    /* Shapes that were there before: torch makes an object of each when it is asked. */
+    /* Shapes that were read before: torch itself makes a new object each time. */
     #define TENSOR_DIMS 6
     #define TENSOR_SHAPES 64
     typedef struct { PyObject *made; int32_t ndim; int64_t dims[TENSOR_DIMS]; } tensor_known_shape;
@@ -166,17 +166,17 @@ cdef extern from *:
 
     #define TENSOR_FEW 1024  /* the SMALL of graph.stats */
 
-    /* A copy of the numbers that lie one after another in the memory of the processor: real ones, not a window. */
+    /* A copy of the numbers of a small tensor on the CPU, if they are real, contiguous and no view; else None. */
     static PyObject *tensor_numbers_at(PyObject *tensor, tensor_look look) {
         if (look.device.type != 1 || look.data == NULL || look.element.lanes != 1) Py_RETURN_NONE;
-        if (look.element.code != 2 && look.element.code != 4) Py_RETURN_NONE;  /* floats, and those of 16 bits */
+        if (look.element.code != 2 && look.element.code != 4) Py_RETURN_NONE;  /* floats and bfloat16 */
         int64_t count = 1;
         for (int at = look.ndim - 1; at >= 0; at--) {
             if (look.strides != NULL && look.shape[at] != 1 && look.strides[at] != count) Py_RETURN_NONE;
             count *= look.shape[at];
         }
         if (count == 0 || count > TENSOR_FEW) Py_RETURN_NONE;
-        PyObject *base = tensor_base(tensor);  /* that of a window may be read with the sign turned */
+        PyObject *base = tensor_base(tensor);  /* a view may be marked to be read with the sign turned */
         if (base != Py_None) {
             if (base == NULL) return NULL;
             Py_DECREF(base);
@@ -199,7 +199,7 @@ cdef extern from *:
         return tensor_numbers_at(tensor, tensor_seen_look);
     }
 
-    /* What torch's nodes of C++ say of themselves, asked of its own C functions too. */
+    /* The attributes of torch's C++ nodes, also read by torch's own C functions. */
     typedef struct { const char *text; PyObject *name; PyGetSetDef *read; } node_field;
     typedef PyObject AnyNodeObject;
     static destructor node_of_torchs = NULL;
@@ -241,7 +241,7 @@ cdef extern from *:
         return node_field_of(node, &field);
     }
     """
-    # A node of torch's; its size is torch's own matter.
+    # A node of torch's. check_size ignore: Cython need not know its size.
     ctypedef class nbgrad.core.engine.builtin_classes.AnyNode [object AnyNodeObject, check_size ignore]:
         @property
         cdef inline object metadata(self):
@@ -251,7 +251,7 @@ cdef extern from *:
         cdef inline object next_functions(self):
             return node_next_functions(self)
 
-    # Its size is torch's own matter.
+    # check_size ignore: Cython need not know its size.
     ctypedef class torch.Tensor [object PyObject, check_size ignore]:
         @property
         cdef inline object is_nested(self):

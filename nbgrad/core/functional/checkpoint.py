@@ -63,7 +63,8 @@ def checkpoint(
         context_fn: returns two contexts: one for the first run of ``fn``, and one for the second run.
         determinism_check: "default" compares the ops of both runs, and the shapes and element types of their results;
             "none" only compares the ops.
-        debug: must be False: torch then writes logs of both runs, while nbgrad's errors name the ops of both runs.
+        debug: must be False. With True torch writes logs of both runs; nbgrad's errors name the ops of both runs
+            without them.
         early_stop: end the second run after the last op that saves something.
         kwargs: its named arguments.
 

@@ -21,7 +21,7 @@ class GradientEdge(NamedTuple):
     Attributes:
         node: the node of the op that made it, or its leaf.
         output_nr: which output of the node it is.
-        ownership_token: the place itself, without the tensor's memory.
+        ownership_token: a tensor whose gradient arrives at this place, and which has one element in memory.
     """
 
     node: "Node | Leaf"
@@ -76,7 +76,7 @@ def _stand_in(origin: Any, device: "torch.device | None") -> Tensor:
 
 
 def increment_version(tensor: "Tensor | torch.Tensor | Iterable[Tensor | torch.Tensor]") -> None:
-    """Say that the memory of a tensor, or of each, was changed in place by what torch does not see.
+    """Note that the memory of a tensor, or of each of several, was changed in place where torch does not see it.
 
     A backward that needs the values as they were is then an error.
     """

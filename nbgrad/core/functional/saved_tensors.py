@@ -139,7 +139,7 @@ class saved_tensors_hooks:  # noqa: N801  # torch's name
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801  # torch's name
-    """Inside it what ops save for the backward lies in main memory, and goes back to its device when it is needed.
+    """Inside it the tensors that ops save lie in main memory, and go back to their device when a backward needs them.
 
     Args:
         pin_memory: use page-locked memory, from and to which a GPU copies while it computes.

@@ -84,7 +84,7 @@ _UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'$")
 
 
 def _raised(error: BaseException) -> tuple[FrameType, int] | None:
-    """The frame of the user's that raised ``error`` itself, and the instruction; None if a library's raised it.
+    """The user's frame that raised ``error`` itself, and its instruction; None if a library's frame raised it.
 
     The error about a wrong argument is raised at the call, because the function has no frame yet.
     """

@@ -109,7 +109,7 @@ def _number(change: Change) -> int:
 
 
 def _holds(held: list[ref[Any]], memory: int, version: int) -> bool:
-    """Whether one of these is in that ``memory`` at that ``version``. One with its own counter may have another."""
+    """Whether one of these is in that ``memory`` at that ``version``; one with its own counter may be at another."""
     tensors = [tensor for one in held if (tensor := one()) is not None]
     return any(data._version == version and memory_of(data) == memory for data in tensors)
 
@@ -134,7 +134,7 @@ _MOST = 4096
 
 
 _ALIKE = 1e-4
-"""Norms that differ by no more than this part are those of one gradient, summed in another order."""
+"""Two norms whose relative difference is at most this belong to one gradient, summed in another order."""
 
 
 class Since(NamedTuple):

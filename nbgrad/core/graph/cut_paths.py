@@ -28,9 +28,9 @@ class _Fading(dict[int, T]):
     most = _MOST
 
     def make_room(self) -> None:
-        """Drop the entries of deleted objects when there are many: the next time at twice the number that is left.
+        """Drop the entries of deleted objects once there are many entries.
 
-        Other threads may add in the meantime.
+        The next time is at twice the number that is left. Other threads may add in the meantime.
         """
         if len(self) < self.most:
             return
@@ -41,11 +41,11 @@ class _Fading(dict[int, T]):
 
 
 class Uses:
-    """Uses of tensors that are not in the records of a graph: those without history; and the ids a backward reached.
+    """Uses without history, which are not in the records of a graph, and the ids that a backward reached.
 
     Attributes:
         reached: the ids of everything that the last backward reached.
-        refused: whether a backward was asked for that could not begin, before any that could.
+        refused: whether the user asked for a backward that could not begin, before any backward that could.
         idle: the number of backwards before the last step that changed nothing, and the message about it.
         slip: the number of backwards before the last call that came too early, and the message about it.
         idled: by the id of the first parameter of each optimizer: that parameter, and the number of backwards before

@@ -1,4 +1,4 @@
-"""The facts of a graph for the findings of its picture, besides those for users."""
+"""Facts of a graph for the findings of its picture, in addition to the facts that users can read."""
 
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.unreached import Paths, Unstepped
@@ -26,7 +26,7 @@ class Evidence:
         return self._graph.listener.left_out.copy()
 
     def began_at_leaf(self) -> bool:
-        """Whether the last backward began at a leaf, which nothing led to: it reached that alone."""
+        """Whether the last backward began at a leaf: no op made the leaf, so the backward reached nothing else."""
         roots = self._graph._notes.roots
         return bool(roots) and self._paths().reached == set(roots)
 
@@ -40,7 +40,7 @@ class Evidence:
         return text if number == self._graph.backwards else None
 
     def unstepped(self) -> list[Unstepped]:
-        """The optimizers of what the last backward reached that clear gradients in a loop and have taken no step."""
+        """Optimizers that clear gradients in a loop without a step, with parameters that the last backward reached."""
         return self._paths().unstepped()
 
     def rate(self) -> tuple[str, float] | None:

@@ -12,7 +12,7 @@ cdef extern from *:
         return PyWeakref_NewRef(thing, NULL);
     }
     """
-    # Its size is Python's own matter.
+    # check_size ignore: Cython need not know the size of these objects.
     ctypedef class nbgrad.core.engine.builtin_classes.Referred [object ReferredObject, check_size ignore]:
         @property
         cdef inline object reference(self):

@@ -234,7 +234,7 @@ def facts_of(
     made.sources = sources
     made.scope = scope
     made.place = node.place
-    thing = node  # the same, of a type whose ``reference`` compiled code gets from C
+    thing = node  # the same object: compiled code knows the type of this name, and gets ``reference`` from C
     made.thing = thing.reference
     return made
 

@@ -77,8 +77,8 @@ class AutogradGraph(Queries):
         modules: the names of the variables that held modules.
         rank_recorder: keeps what this process measures for ``ranks``; None where ranks are not compared.
         listener: the observer that the engine notifies. It is a separate object, because its class is compiled. A class
-            written in Python may override the methods of the graph itself: from CPython 3.12 on, a call of such a
-            method takes as long as a short method itself.
+            written in Python may override the methods of the graph itself. From CPython 3.12 on, to call a method that
+            may be overridden takes as long as the work of a short method.
     """
 
     _listens: type[Listener] = Listener
@@ -101,7 +101,7 @@ class AutogradGraph(Queries):
         self.device = None if device is None else check_device(device)
         self._paths: Paths | None = None
         self._before: State | None = None
-        self._follows = 0  # torch, in the thread of that number
+        self._follows = 0  # the number of the thread in which torch is followed; 0 for none
         self.rank_recorder = RankRecorder(self.name) if ranks else None
         self._forget()
 
@@ -173,7 +173,7 @@ class AutogradGraph(Queries):
         try:
             self._settle(namespace or {})
         except BaseException:
-            self.clear()  # an interrupt: half of it is worth nothing, and every tensor is let go of all the same
+            self.clear()  # after an interrupt half of the facts are worth nothing, but every tensor has to be freed
             raise
         if error is not None and not isinstance(error, GeneratorExit):  # a generator was closed: no error
             self.raised(error)
@@ -508,8 +508,8 @@ def _left(records: list[Record], ids: set[int], edges: set[tuple[int, int]]) -> 
 class RecordingBlock:
     """A ``with`` block that records in ``graph``, with its first and its last steps.
 
-    It is in this file because the file is compiled: Ctrl-C may hit the first instruction of a Python function, so that
-    a block would not be left.
+    It is in this file because the file is compiled. Ctrl-C may hit the first instruction of a Python function: then
+    ``__exit__`` would do nothing, and the graph would stay open.
     """
 
     graph: AutogradGraph

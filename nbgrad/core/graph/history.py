@@ -49,7 +49,7 @@ class HistoryRecord(NamedTuple):
             frame it is the norm of the present values, which a step may have changed since.
         update: the norm of the change by the first optimizer step that ended after that backward, in units of the norm
             of the values before it; None where no step came, where the values were zero, and where copies of them
-            do not fit into the budget. It is measured after the first 8 backwards, then after one frame of two to four.
+            do not fit into the budget. It is measured after the first 8 backwards, then in one of two to four frames.
             If an optimizer holds more than 8 MiB of parameters, it is measured after the first backward, the 9th, the
             17th and so on, as far as these are frames. For LBFGS it is the change by a whole ``step``, for each
             backward in it.
@@ -255,7 +255,7 @@ class HistoryRecorder:
         self._kept.append(
             _StoredFrame(number, find(0), _positions(recorder.roots, ids), looks, names, learned, *numbers, {})
         )
-        if len(self._kept) >= self.limit:  # one place is left for the last backward, which may come between two
+        if len(self._kept) >= self.limit:  # a place stays free for the last backward, which may be no frame
             del self._kept[1 : max(2, self.limit // 2) : 2]
 
     def _is_one_of(self, many: int, number: int) -> bool:

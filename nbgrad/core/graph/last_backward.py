@@ -46,7 +46,7 @@ _GRADIENT, _UNREDUCED, _OBJECT = (
 
 
 class SmallValue:
-    """A copy of the numbers of a small tensor, which lie one after another: a tensor takes three times as long."""
+    """A copy of the numbers of a small tensor, one after another. To copy it as a tensor takes three times as long."""
 
     __slots__ = ("dtype", "memory", "shape")
 
@@ -219,9 +219,9 @@ class Kept:
     """Raw tensors kept to be summarised later, within a budget of bytes; of the others the norm is kept.
 
     A norm stays on its GPU until it is read: keeping one never waits for the GPU. Every rule that runs keeps a tensor,
-    so keeping only appends to flat lists, and keys are looked up when a value is read. A key is the id of an op or a
-    leaf; with the position of an input, for the gradient of that input; and with "unreduced", for that gradient before
-    a sum.
+    so keeping only appends to flat lists, and keys are looked up when a value is read. The key of the gradient of an op
+    or a leaf is its id. The key of the gradient of an input is a tuple: the id of the op, and the position. For that
+    gradient before a sum the tuple also has "unreduced".
     """
 
     __slots__ = (
@@ -313,7 +313,7 @@ class Kept:
         return index
 
     def keep_norms(self, tensors: dict[int, torch.Tensor], known: dict[int, Norm]) -> None:
-        """Keep the norms of the gradients of leaves: all that is left of one that is changed in place later.
+        """Keep the norms of the gradients of leaves: if a gradient is changed in place later, only its norm is left.
 
         Args:
             tensors: the gradients.
@@ -386,7 +386,7 @@ class Kept:
 
 
 def _elements(data: torch.Tensor) -> torch.Tensor:
-    """The elements of a tensor that is not strided, which has the norm that they have."""
+    """The elements of a tensor that is not strided: their norm is the norm of the tensor."""
     if data.layout is torch.sparse_coo:
         return data.coalesce().values()
     return data.to_dense() if data.is_mkldnn else data.values()
@@ -455,7 +455,7 @@ class FrameRecorder:
         self._norms: dict[int, Norm] = {}  # of leaves, if the history has asked for them
         self._results: dict[int, list[int]] = {}  # by op with several gradients: the ids under which these are kept
         self.careful = False
-        self.windows = False  # whether a window was kept, or its norm: then torch is asked for the memory of each
+        self.windows = False  # whether a window or its norm was kept: then torch is asked for each gradient's memory
         self.arrived: list[int] = []
         self.reductions: dict[tuple[int, int], Reduction] = {}
 

@@ -33,8 +33,8 @@ _COMPILED = compiled()
 _RAW = (torch.Tensor, np.ndarray)
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-"""The classes of torch's tensors whose values are kept. To read those of another class, as of a tensor that is spread
-over processes, may take more than a look."""
+"""The classes of torch's tensors whose values are kept. To read those of another class may take long, as for a tensor
+that is spread over processes."""
 
 _CPU = torch.device("cpu")
 
@@ -193,7 +193,7 @@ class Listener(Observer):
             self._sweep()
 
     def _other(self, arg: Any) -> Any:
-        """The id of the record of an input that is none of our tensors, or what it is."""
+        """The id of the record of an input that is a raw tensor or an array; a ``Literal`` for any other input."""
         return self._constant(arg) if isinstance(arg, _RAW) else Literal(described(arg))
 
     def _meet(self, id: int, origin: Origin, tensor: TensorBase) -> None:
@@ -441,7 +441,7 @@ class Listener(Observer):
             return
         ended, before, number = self.running, self.notes.frame, self.backwards + 1
         ended.number = number
-        # Each line may be the last one before an interrupt: it is shown before it is counted.
+        # An interrupt may come after any of these lines, so the backward is shown before it is counted.
         self.notes.frame, self.running, ended.outer = ended, ended.outer, None
         self.uses.reached = ended.arrived
         self.before_last, self._at_last = self._at_last, self._latest
@@ -520,7 +520,10 @@ class Listener(Observer):
         return {**self.notes.things, **{id: thing for id, thing in found.items() if thing is not None}}
 
     def _home(self, id: int, taken: Outer, value: Any, scope: Scope | None) -> Scope | None:
-        """The scope in which a tensor is drawn that ``scope`` uses first: a parameter there, a buffer in its module."""
+        """The scope in which a tensor is drawn that no scope has used before ``scope``.
+
+        A parameter is drawn in ``scope``, a buffer in its module.
+        """
         if taken.kind == "parameter":
             return scope
         for around in () if value is None else outwards(scope):

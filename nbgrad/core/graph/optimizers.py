@@ -15,7 +15,7 @@ from nbgrad.core.recorder.switches import STEPPED
 from nbgrad.core.tensor.tensor import Tensor
 
 LOOP = 3
-"""From this many rounds on it is a loop. A lesson may run fewer to show that the gradient comes again."""
+"""Code that runs this many rounds is a loop. A lesson may run fewer rounds, to show that a gradient comes again."""
 
 
 LARGE = 8 << 20
@@ -148,8 +148,8 @@ class Holders:
     Args:
         learning: the leaves that the last backward reached, by id.
         changed: where the memory of tensors is that were changed in place, and after how many backwards.
-        idle: after how many backwards a step found no gradient, by the id as an object of the optimizer's first
-            parameter.
+        idle: after how many backwards a step of an optimizer found no gradient, by Python's ``id()`` of the first
+            parameter of the optimizer.
     """
 
     def __init__(self, learning: Mapping[int, Tensor], changed: dict[int, int], idle: dict[int, int]) -> None:
@@ -214,7 +214,7 @@ class Holders:
 
 
 def optimized() -> set[int]:
-    """The ids, as of objects, of the parameters that some optimizer holds."""
+    """Python's ``id()`` of each parameter that some optimizer holds."""
     return {id(param) for optimizer in OPTIMIZERS for param in params_of(optimizer)}
 
 

@@ -68,8 +68,8 @@ class Queries:
     def delete_node(self, subject: Subject) -> None:
         """Take a record, and its edges, out of the graph: it is neither drawn nor found again.
 
-        Only the record changes, never a tensor, and no backward takes notice. All other records keep their ids; the
-        inputs that came from it have no source any more.
+        Only the recorded graph changes, never a tensor, and no backward takes notice. All other records keep their ids;
+        the inputs that came from this record have no source any more.
 
         Raises:
             KeyError: the graph has no record of ``subject``.

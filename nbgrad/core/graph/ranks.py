@@ -184,7 +184,7 @@ class RankRecorder(Observer):
 
         Args:
             store: of the processes.
-            number: how many backwards of the module had averaged before, which is the same in all of them.
+            number: how many backwards of the module had averaged before, which is the same in all processes.
             part: the measurements of this process.
             ids: the ids of the parameters' records in the graph of this process.
         """

@@ -35,7 +35,7 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Stands in the settings of a record for a tensor, such as an index, which the record holds weakly."""
+    """Replaces a tensor, such as an index, in the settings of a record. It has a weak reference to the tensor."""
 
     shape: tuple[int, ...]
     dtype: str

@@ -97,8 +97,10 @@ class RerunOutcome(NamedTuple):
 
     Attributes:
         values: of every record; of an op with several results those of the first.
-        gradients: what arrived where the recorded backward brought one; of an op with several results a list.
-        contributions: by the id of an op and the position of an input what its rule gave it, reduced to its shape.
+        gradients: the gradient of each record that got one in the recorded backward; of an op with several results a
+            list.
+        contributions: by the id of an op and the position of an input, the gradient that the rule of this input gave
+            it, reduced to the shape of the input.
         root: the start of the backward as one number, see ``Rerun.root``; None if no backward was recorded.
     """
 

@@ -21,7 +21,7 @@ cdef extern from *:
         return product;
     }
     """
-    # A tuple or a torch.Size; its size is Python's own matter.
+    # A tuple or a torch.Size. check_size ignore: Cython need not know the size of these objects.
     ctypedef class nbgrad.core.engine.builtin_classes.Lengths [object LengthsObject, check_size ignore]:
         @property
         cdef inline long long product(self) except? -1:

@@ -12,7 +12,7 @@ from nbgrad.core.backend.chunks import PIECE, piece_of, pieces
 from nbgrad.core.compilation import compiled
 
 SMALL = 1024
-"""Tensors with at most this many elements are kept to be shown; of larger ones the statistics are."""
+"""Tensors with at most this many elements are kept to be shown; of larger ones only the statistics are kept."""
 
 _BINS = 20
 
@@ -75,8 +75,8 @@ def summarise(data: torch.Tensor) -> Stats:
 def summarise_all(tensors: dict[int, torch.Tensor]) -> dict[int, Stats]:
     """The statistics of ``tensors`` by the same keys.
 
-    A graph of thousands of ops is closed with twice as many: those of one shape and element type are worked out
-    together, in a tenth of the time. A large one is read in pieces.
+    When a graph of thousands of ops closes, there are twice as many tensors. Those of one shape and element type are
+    worked out together, in a tenth of the time. A large tensor is read in pieces.
     """
     alike: dict[Any, list[int]] = {}
     for key, data in tensors.items():
@@ -253,8 +253,8 @@ def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, Norm]:
     """The Euclidean norms of ``tensors`` by the same keys, many at once and without waiting for a GPU.
 
     Norms of tensors of half precision are taken in float32. If the squares are too large or too small, a norm on the
-    CPU is taken once more in float64. On a GPU it is not: to look at it would be to wait. Empty tensors, and those
-    without numbers one by one, have none.
+    CPU is taken once more in float64. On a GPU it is not: to look at it would be to wait. Empty tensors have
+    none, and neither have tensors that are not ``countable``.
     """
     found: dict[Any, Norm] = {}
     counted = [key for key, data in tensors.items() if data.numel() and countable(data)]
@@ -333,9 +333,10 @@ def few(shape: tuple[int, ...]) -> bool:
 
 
 def numbers_of(data: torch.Tensor) -> bytes | None:
-    """A copy of the numbers of a small tensor; None if they do not lie one after another in memory of its own.
+    """A copy of the numbers of a small tensor of floats on the CPU; None for any other tensor.
 
-    They are floats in the memory of the processor. Compiled code has this as an attribute of the tensor.
+    It is also None if the numbers do not lie one after another in memory of the tensor's own. Compiled code has this as
+    an attribute of the tensor.
     """
     if type(data) not in (torch.Tensor, torch.nn.Parameter) or data.layout is not torch.strided:
         return None

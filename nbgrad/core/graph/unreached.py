@@ -169,7 +169,7 @@ class Paths:
         self._latest = latest
         self._ends: dict[
             int, tuple[int, int]
-        ] = {}  # by id: the last op computed from it, and the last result of it or those ops whose numbers were read
+        ] = {}  # by id: the last op computed from it; the last one, itself included, whose result's numbers were read
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}
         self._consumers: dict[int, list[int]] = {}
         for id, fact in facts.items():
@@ -229,9 +229,7 @@ class Paths:
     def spoiled(self, shown: Container[int]) -> list[str]:
         """The frozen parameters, and buffers of theirs, that ops without history used and that hold a NaN or an Inf.
 
-        Those ``shown`` are left out.
-
-        So is a tensor of zeros and Inf: it is a mask.
+        Those ``shown`` are left out, and so is a tensor of zeros and Inf: it is a mask.
         """
         used = [(one, cut, scope) for held, cut, scope in self._frozen if (one := held()) is not None]
         sizes = read(norms({at: one.data for at, (one, *_) in enumerate(used)}))
@@ -270,7 +268,7 @@ class Paths:
         return text if max(known, default=0) < number and number >= self._backwards - 1 else None
 
     def unstepped(self) -> list[Unstepped]:
-        """The optimizers of what the last backward reached that clear gradients in a loop and have taken no step."""
+        """Optimizers that clear gradients in a loop without a step, with parameters that the last backward reached."""
         learning, names = self._learning(), _Names()
         found = [
             Unstepped(type(one).__name__, one.cleared, [(seq, self._told(learning[seq], names)) for seq in waiting])

@@ -23,7 +23,7 @@ _entered: Any = WeakTensorKeyDictionary()
 
 
 class SharedLeaf(SharedGradient, Tensor):
-    """A leaf for one of torch's: hooks on that are not run, so they are refused.
+    """A leaf for one of torch's: the hooks on torch's leaf would not run, so they are refused.
 
     Args:
         theirs: the leaf of torch's.
@@ -88,8 +88,8 @@ def _facts(theirs: torch.Tensor) -> tuple[Any, ...]:
 def enters_whole(theirs: torch.Tensor) -> None:
     """Raise if not all of the gradient of ``theirs`` arrives at the tensor of ours that stands for it.
 
-    That is so if it has hooks; and for a result of torch's if it has not entered, or if another result has that was
-    computed from it.
+    That is so if ``theirs`` has hooks. For a result of torch's it is also so if the result has not entered, or if
+    another result has entered that was computed from it.
     """
     _check_hooks(theirs)
     if theirs.is_leaf:
@@ -109,7 +109,7 @@ _PASSED = "nbgrad passed"
 
 def _result(theirs: torch.Tensor) -> Tensor:
     leaves, data = _leaves_of(theirs), theirs.detach()
-    graph = TorchGraph([*leaves], [theirs])  # no checkpoint drops it: its second run makes no other
+    graph = TorchGraph([*leaves], [theirs])  # a checkpoint must keep it: its second run makes no new one
     node = node_of(_DESCRIBED, [enter(one) for one in leaves], [*leaves], graph, data, keeps_values=False)
     return Tensor(data, True, node)
 

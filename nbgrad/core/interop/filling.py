@@ -1,4 +1,4 @@
-"""Torch's factories in a program on our tensors: what they make becomes one of ours when it is filled with such.
+"""Torch's factories in a program on our tensors: a tensor from them becomes one of ours when values of ours fill it.
 
 So ``out = torch.zeros(3)`` followed by ``out[0] = y`` works with its gradient, in a model written for torch too, and
 costs nothing where it does not occur. ``Filled`` says what becomes of ``out``.
@@ -15,7 +15,7 @@ from nbgrad.core.tensor.tensor import Tensor
 
 @cache
 def _alone() -> int:
-    """What ``memory_uses`` gives for a tensor that shares its memory with no other."""
+    """The number of ``memory_uses`` for a tensor that shares its memory with no other."""
     return memory_uses(torch.empty(1))
 
 

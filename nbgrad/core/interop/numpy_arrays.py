@@ -102,7 +102,7 @@ def _array_ufunc(
 def _operands(inputs: tuple[Any, ...], *, numbers: bool) -> list[Any]:
     """The operands of a ufunc as ours take them.
 
-    Without ``numbers`` a Python number is a tensor, of the element type that it has beside our tensor.
+    Without ``numbers`` a Python number becomes a tensor, of the element type that an op on both would give.
     """
     beside = next(one.data for one in inputs if isinstance(one, Tensor))
     operands = [
@@ -130,7 +130,7 @@ def _takes(ours: Callable[..., Any], count: int) -> bool:
 def _array_function(
     _self: Tensor, function: Callable[..., Any], _types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Another function of numpy was called with one of our tensors: its reductions are rows."""
+    """A function of numpy that is no ufunc was called with one of our tensors: run our row if it is a reduction."""
     name = REDUCTIONS.get(function)
     if name is not None and not args[2:]:
         settings = dict(zip(("a", "axis"), args, strict=False)) | kwargs

@@ -2,8 +2,8 @@
 
 A call is one node. Its function runs on torch tensors, and torch records what it does in a small graph of its own,
 which the node keeps. The rule of the node is a backward of torch's through that graph, so the context, the marks and
-the errors of the function are torch's. A backward that is itself recorded records the one of torch as another such
-node: any order of derivatives that the function has is there.
+the errors of the function are torch's. A backward that is itself recorded records torch's backward as another such
+node. So every order of derivatives that torch has for the function can be computed.
 """
 
 from collections.abc import Callable, Iterable
@@ -47,7 +47,7 @@ class _Entrance(torch.autograd.Function):
 def _entered(argument: Any, *, recorded: bool) -> tuple[torch.Tensor | None, Any]:
     """The leaf to which the gradient of ``argument`` goes, if it needs one, and the value that the function gets.
 
-    The function may change what it gets in place.
+    The function may change that value in place.
     """
     if not isinstance(argument, Tensor):
         return None, argument
@@ -151,7 +151,7 @@ def _settled(kind: Kind, args: list[Any], leaves: list[Any], values: list[Any], 
         kind: describes the function.
         args: its arguments.
         leaves: the leaves of torch's that stand for them.
-        values: what the function got for them: what it changed in place is also among what it returned.
+        values: the values that the function got for them; one that it changed in place is also among ``returned``.
         returned: what it returned.
     """
     context = Context()
@@ -296,7 +296,7 @@ def _run_function(function: Any, args: tuple[Any, ...], settings: dict[str, Any]
 
 
 def _run_checkpoint(function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
-    """``torch.utils.checkpoint.checkpoint(..., use_reentrant=True)``: nbgrad's own, which has no limits of its kind."""
+    """``torch.utils.checkpoint.checkpoint(..., use_reentrant=True)``: nbgrad's own runs, without torch's limits."""
     if is_grad_enabled() and not any(isinstance(arg, Tensor) and arg.requires_grad for arg in args):
         warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=4)
         with no_grad():

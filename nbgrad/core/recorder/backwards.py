@@ -1,8 +1,8 @@
 """A backward of torch's, while a graph is open: hooks on its nodes notify the observers of the gradients.
 
 The walk from the roots meets every node, and hooks as many as are needed to see every gradient; in the end the hooks
-are removed. So it sees the gradients that a node got, and those that it gave to each input, even if no call of torch
-that was seen made the node.
+are removed. So the observers get the gradients that arrived at a node, and those that the node gave to each input.
+This also holds for a node that was made by no call that nbgrad has seen.
 """
 
 from collections.abc import Callable

@@ -107,7 +107,7 @@ class Called:
         names: the row's names of the arguments, in torch's order; None if that is the row's own order.
         places: where the row's arguments stand in torch's order, for each way in which the function was called.
         in_order: whether the arguments are those of the row, one by one.
-        inner: that function without its check for overrides.
+        inner: for ``INNER``, the same function without its check for overrides; else None.
         assigns: whether it is ``x[index] = value``.
         changes: whether it changes its first argument in place.
     """
@@ -303,7 +303,7 @@ def _renamed(row: Op, name: str) -> Op:
 def _asks(function: FunctionType) -> bool:
     """Whether it is a function of torch's in Python that checks for overrides."""
     if getattr(torch.Tensor, function.__name__, None) is function:
-        return False  # it calls the C++ method of the same name, and torch takes that for this function
+        return False  # it calls the C++ method of the same name, which torch reports to a mode as this function
     asks = set(_CHECKS).intersection(function.__code__.co_names, function.__globals__)
     return function.__module__.partition(".")[0] == "torch" and bool(asks)
 

@@ -83,7 +83,7 @@ class _Torch:
     """The replaced functions of torch.
 
     Attributes:
-        open: for each graph that records the id of its thread. Only this says which threads record: it changes in one
+        open: the id of the thread of each graph that records. Only this says which threads record: it changes in one
             step, which no interrupt divides.
         lock: held while something is replaced or put back.
         backward, call, handle, zero_grad: torch's own functions.

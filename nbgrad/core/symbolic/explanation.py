@@ -41,7 +41,7 @@ def _size(listing: Listing, lines: list[ProgramLine]) -> str:
     return (
         f"{listing.name} takes {takes}. "
         f"It has {_counted(len(listing), 'step')}: {phases or 'none'}. "
-        f"{_counted(len(rows), 'row')} of the op table {'makes' if len(rows) == 1 else 'make'} {inside} of them."
+        f"Rows of the op table make {inside} of the steps, in {_counted(len(rows), 'call')}."
     )
 
 

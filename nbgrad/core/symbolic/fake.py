@@ -217,7 +217,8 @@ class Fakes:
     def _wrapped(self, like: torch.Tensor, device: torch.device) -> torch.Tensor:
         """The fake tensor over a tensor of torch's device meta, which has the same memory.
 
-        torch's own constructor is called once for each device. It sets attributes, which the others have as well.
+        torch's own constructor is called once for each device. The attributes that it sets are copied to the later fake
+        tensors on that device.
         """
         attributes = self._attributes.get(device)
         if attributes is None:

@@ -1,7 +1,8 @@
 """Fusion: steps that loop nests can compute become one step, where that is faster than torch's own kernels.
 
 A group is a run of such steps. Other steps that stand between them are moved before the group, as far as what they read
-and write allows. A view of what a group makes stays a step of its own, so that who shared memory still does.
+and write allows. A view of a value that a group makes stays a step of its own, so that values that
+shared memory still share it.
 """
 
 from collections import Counter

@@ -80,7 +80,7 @@ class Formulas:
         """The formula of a gradient by the rules of the ops that read the value; None if one of them has none."""
         of = value.gradient_of
         if of is None or of.storage in self._changed or of.gradient is not value:
-            return None  # a second gradient adds what other lines of the backward say
+            return None  # a second gradient of the same value is a sum: other lines have its terms
         terms = []
         for row, name in self._readers.get(id(of), ()):
             if not row.op.differentiable:
@@ -169,7 +169,7 @@ def _summed(term: str, stretched: tuple[int, ...], shape: tuple[int, ...]) -> st
 
 
 def _adds(value: Value, written: set[int]) -> bool:
-    """Whether a step that changes ``written`` takes another gradient for it, as the second of two backwards does."""
+    """Whether a step adds another gradient, ``value``, to what is ``written``, as the second of two backwards does."""
     return value.gradient_of is not None and value.storage not in written
 
 

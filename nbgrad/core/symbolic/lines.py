@@ -109,18 +109,18 @@ _OUTSIDE = -1
 
 
 def _readers(listing: Listing) -> dict[int, set[int]]:
-    """For each value the ids of the rows that read it; that of the step, if it has none."""
+    """For each value the ids of the rows that read it; a step without a row has its own id there."""
     reads: dict[int, set[int]] = {id(value): {_OUTSIDE} for value in listing.leaving()}
     for step in listing.steps:
         reader = id(step if step.row is None else step.row)
-        given = () if step.row is None else leaves((step.row.args, step.row.settings))  # no step may read some of them
+        given = () if step.row is None else leaves((step.row.args, step.row.settings))  # perhaps no step reads them
         for value in (*step.inputs(), *step.writes, *given):
             reads.setdefault(id(value), set()).add(reader)
     return reads
 
 
 def _writers(listing: Listing) -> dict[int, set[int]]:
-    """For each memory the ids of the rows that change it; that of the step, if it has none."""
+    """For each memory the ids of the rows that change it; a step without a row has its own id there."""
     writers: dict[int, set[int]] = {}
     for step in listing.steps:
         for value in step.writes:

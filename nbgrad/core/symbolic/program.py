@@ -126,7 +126,10 @@ class Program(Listing):
         return found
 
     def _check_memory(self, given: list[torch.Tensor]) -> None:
-        """Raise an error if the inputs lie in memory in another way than the examples: a change in place shows it."""
+        """Raise an error if the inputs lie in memory in another way than the examples.
+
+        The program changes memory in place: then the result depends on how the inputs lie in memory.
+        """
         for value, data in zip(self.inputs, given, strict=True):
             if data.layout is torch.strided and tuple(data.stride()) != value.stride:
                 raise ValueError(

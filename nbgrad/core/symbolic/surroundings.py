@@ -175,7 +175,7 @@ class Surroundings:
         self._look(name, value)
 
     def _variable(self, owner: Any, space: Mapping[str, Any], key: str, name: str, value: Any) -> None:
-        """Compare ``space[key]`` in each call, which belongs to ``owner``."""
+        """Compare ``space[key]``, which belongs to ``owner``, in each call."""
         if (id(owner), key) not in self._read:
             self._read.add((id(owner), key))
             self._watch(space.get, key, name, value)

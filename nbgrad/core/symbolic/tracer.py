@@ -271,7 +271,7 @@ class Tracer(TorchFunctionMode):
         return type(optimizer).__name__ + (f"_{number}" if number > 1 else "")
 
     def _guard_groups(self, optimizer: Any) -> None:
-        """Let the program hold only while those settings of the groups stay the same that it does not read anew."""
+        """Let the program hold only while the settings of the groups that it does not read anew stay the same."""
         if id(optimizer) in self._guarded:
             return
         self._guarded[id(optimizer)] = optimizer

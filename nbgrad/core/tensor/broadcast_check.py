@@ -10,7 +10,7 @@ from nbgrad.core.engine.call_site import called_by_user, user_frame, variable_na
 from nbgrad.core.engine.node import OpInfo, raw_of
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import State, Switch, current, is_grad_enabled
-from nbgrad.core.tensor.call_errors import told_of
+from nbgrad.core.tensor.call_errors import announced
 from nbgrad.core.tensor.methods import TensorMethods
 
 Shape = tuple[int, ...]
@@ -64,7 +64,7 @@ class _Strict(Observer):
         result = _broadcast(*shapes.values())
         if result is not None and called_by_user():
             stretched = {position: shape for position, shape in shapes.items() if shape != result}
-            raise told_of(BroadcastError(_strict_text(op, args, given, stretched, result)), op, args)
+            raise announced(BroadcastError(_strict_text(op, args, given, stretched, result)), op, args)
 
 
 def _strict_text(

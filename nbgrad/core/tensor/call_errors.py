@@ -35,7 +35,7 @@ def explained(op: OpInfo, error: Exception, args: tuple[Any, ...], values: list[
     elif type(error) in (RuntimeError, IndexError, TypeError, ValueError):
         remedy = _remedy(op, said, values)
         error = type(error)(_about(op, values, f"{said.rstrip('.') if remedy else said}{remedy}"))
-    return told_of(error, op, args)
+    return announced(error, op, args)
 
 
 def no_tensor(name: str, value: Any) -> str | None:
@@ -68,7 +68,7 @@ def check_given(op: OpInfo, args: tuple[Any, ...]) -> int:
     """Check a call without any tensor: return -1, or raise if one of ``args`` is no number or array either."""
     wrong = _no_tensor(op, args)
     if wrong is not None:
-        raise told_of(TypeError(_about(op, args, wrong)), op, args)
+        raise announced(TypeError(_about(op, args, wrong)), op, args)
     return -1
 
 
@@ -112,7 +112,7 @@ def _of_types(op: OpInfo, given: dict[str, torch.Tensor], dtypes: set[torch.dtyp
     return {name: one for name, one in given.items() if one.dtype in dtypes and name not in op.no_gradient}
 
 
-def told_of(error: E, op: OpInfo, args: tuple[Any, ...]) -> E:
+def announced(error: E, op: OpInfo, args: tuple[Any, ...]) -> E:
     """Return ``error``, after every observer has been notified."""
     for observer in current().observers:
         observer.on_error(op, args, error)
@@ -141,7 +141,7 @@ def _remedy(op: OpInfo, said: str, values: list[Any]) -> str:
         return _of_rows(input, weight.shape[0])
     if op.name == "binary_cross_entropy" and "between 0 and 1" in said and input is not None:
         scores = bool(((input < 0) | (input > 1)).any())
-        return ". Give scores to binary_cross_entropy_with_logits, or sigmoid of them to this" if scores else ""
+        return ". Give scores to binary_cross_entropy_with_logits, or their sigmoid to this op" if scores else ""
     return _in_one_dtype(said, given) or _as_floats(op, said, given) or _of_shapes(op, said, values)
 
 

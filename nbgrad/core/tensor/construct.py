@@ -79,7 +79,7 @@ def _row(one: Any) -> Sequence[Any] | None:
 
 
 def _told(paths: list[str], length: int | None) -> str:
-    """The numbers of the rows of one length, at most three."""
+    """Say which rows have this length, and the length: at most three rows by name."""
     named = ", ".join(paths[:3]) + (f" and {len(paths) - 3:,} more" if len(paths) > 3 else "")
     many = len(paths) > 1
     if length is None:

@@ -124,7 +124,7 @@ def entered(value: Any) -> Any:
 
 
 def entered_leaves(inputs: Any) -> Any:
-    """The ``inputs`` of a backward, in which the leaf of ours that stands for it replaces each leaf of torch's.
+    """The ``inputs`` of a backward: each leaf of torch's is replaced by the leaf of ours that stands for it.
 
     Raises:
         RuntimeError: one is a result of torch's, whose ``.grad`` only a backward of torch's can keep.

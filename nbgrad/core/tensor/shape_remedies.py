@@ -19,7 +19,7 @@ _JOINED = re.compile(r"Sizes of tensors must match except in dimension (\d+)")
 
 
 def shape_remedy(op: str, said: str, operands: list[Named]) -> str:
-    """The sentences that follow what torch ``said`` of the shapes of ``operands``; empty where it speaks of others.
+    """The sentences that follow what torch ``said`` of the shapes of ``operands``; empty for any other message.
 
     Args:
         op: the name of the op.
@@ -109,7 +109,7 @@ def _inner(shape: Shape, other: Shape) -> str:
 
 
 def _products(a: Named, b: Named) -> Iterator[tuple[str, Shape]]:
-    """The products of the two that there are with one of them turned or in the other order, each with its shape."""
+    """The products that exist if one of the two is transposed, or if their order is changed, each with its shape."""
     (x, first), (y, second) = a, b
     ways = [(f"{x} @ {y}{_turn(second)}", first, second.mT)] if second.ndim > 1 else []
     ways += [(f"{x}{_turn(first)} @ {y}", first.mT, second)] if first.ndim > 1 else []
@@ -146,7 +146,7 @@ def _sizes(asked: str, count: int) -> str:
     sizes = [int(size) for size in asked.split(",") if size.strip()]
     if -1 in sizes:
         known = prod(size for size in sizes if size != -1)
-        return f". {count} elements are not divided by {known}, the product of the other sizes"
+        return f". {count} elements are not divisible by {known}, the product of the other sizes"
     return f". The tensor has {count} elements, and this shape {prod(sizes)}: a size of -1 is computed from the others"
 
 

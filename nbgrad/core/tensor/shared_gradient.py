@@ -14,7 +14,7 @@ _OWN: Any = TensorBase.__dict__["_grad"]
 class SharedGradient:
     """The part of such a leaf that shares: its ``.grad`` is that of the torch tensor that ``_shared_with()`` gives.
 
-    A class of it has a slot ``_gradient``, for the tensor of ours that stands for torch's gradient.
+    A subclass has a slot ``_gradient``, for the tensor of ours that stands for torch's gradient.
     """
 
     __slots__ = ()

@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from copy import _reconstruct, deepcopy  # type: ignore[attr-defined]  # the way of all that is pickled
+from copy import _reconstruct, deepcopy  # type: ignore[attr-defined]  # rebuilds what __reduce_ex__ describes
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any

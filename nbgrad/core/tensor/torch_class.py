@@ -128,7 +128,7 @@ _SILENT = {"CACHE", "EXTENDED_ARG", "KW_NAMES", "NOP", "PRECALL", "PUSH_NULL", "
 
 
 def _reader(before: list[Instruction]) -> _Read | None:
-    """A function that computes the value that these instructions leave on top of the stack, and takes them away."""
+    """Remove the instructions from ``before`` that put a value on top of the stack; return a function that gives it."""
     while before and before[-1].opname in _SILENT:
         before.pop()
     if not before:

@@ -92,7 +92,7 @@ class View:
         recorded: whether all of the steps ran where ops are recorded, and none shows elements that the one before it
             does not have.
         stale: whether the base was changed in place since the origin of the view was made.
-        hooks: those of the origin that it had then.
+        hooks: the hooks of the origin that the view had before that change.
     """
 
     __slots__ = ("base", "hooks", "last", "recorded", "stale")
@@ -209,7 +209,7 @@ def link(
 
 
 def outdate(base: TensorBase) -> None:
-    """The base was changed in place and recorded it: its views take their origin from it, when they are asked next."""
+    """A recorded op changed the base in place: its views take a new origin from the base, when they are asked next."""
     views = _views(base)
     for view in views.current():
         if isinstance(view._alias, View) and not view._alias.stale:

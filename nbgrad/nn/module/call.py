@@ -297,7 +297,7 @@ E = TypeVar("E", bound=Exception)
 
 
 def misfit(error: E) -> E:
-    """An error of a block's own about a shape: what it says stands behind the path of the block."""
+    """Mark ``error`` as a block's own error about a shape: its message then stands after the path of the block."""
     error.__dict__["_nbgrad_misfit"] = True
     return error
 

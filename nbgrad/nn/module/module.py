@@ -79,7 +79,7 @@ class Module:
     """Whether ``Module.__init__`` passes its arguments on to the next class, for classes with several bases."""
 
     _runs_functions: ClassVar[bool] = False
-    """Whether the forward also runs functions that the user passed: then the lines of their ops are looked up."""
+    """Whether the forward also runs functions of the user's. If so, nbgrad searches the source line of each op."""
 
     # The role of each registered attribute: "parameter", "buffer", "transient" (a buffer that is not saved) or
     # "module". The values are plain attributes, so that reading ``self.weight`` costs what any attribute does.

@@ -238,7 +238,7 @@ _ROLES = ("parameter", "buffer", "transient")
 
 
 def _each(root: SavedModule) -> list[SavedModule]:
-    """Every module once, also those that one hides from its walks."""
+    """Every module once, also those that an overridden ``named_modules`` or ``named_children`` hides."""
     found: dict[SavedModule, None] = {}
     waiting = [root]
     while waiting:

@@ -175,7 +175,7 @@ class BucketReducer(Reducer):
         self._send(ended=True)
         used = self._send_used()
         for bucket in self._buckets:
-            doing = f"averaging gradients, bucket {bucket.index() + 1} of {len(self._buckets)}"
+            doing = f"averaging gradients, bucket {bucket.index()} of {len(self._buckets)}"
             if self.hook is None:
                 self.peers.wait(bucket.work, doing)
             else:

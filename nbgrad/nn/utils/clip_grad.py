@@ -14,7 +14,7 @@ from nbgrad.nn.parameter import check_several
 Params = Tensor | Iterable[Tensor]
 
 CLIPPED: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""The bounds of observed clippings, by the first gradient of each, with torch's version of that gradient then."""
+"""By the first gradient of each observed clipping: torch's version counter of the gradient then, and the bound."""
 
 
 def clip_grad_norm_(

@@ -114,7 +114,7 @@ class _SpectralNorm(Module):
         matrix = self._matrix(weight)
         if self.training:
             self._iterate(matrix.data.detach(), self.n_power_iterations)
-        u, v = self._u.data.clone(), self._v.data.clone()  # which the next forward changes, before a backward maybe
+        u, v = self._u.data.clone(), self._v.data.clone()  # the next forward changes them, maybe before a backward
         return weight / dot(tensor(u), mv(matrix, v))
 
     def right_inverse(self, value: Any) -> Any:

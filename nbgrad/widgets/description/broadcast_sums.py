@@ -159,5 +159,5 @@ def _sum(terms: Any) -> str:
     closed = [f"({term})" if term.endswith("j") or (at and term[0] == "-") else term for at, term in enumerate(shown)]
     text = " + ".join(closed)
     more = f" + … ({len(terms) - _TERMS:,} more)" if len(terms) > _TERMS else ""
-    total = sum(terms.tolist())  # Python's: of inf and -inf numpy would warn, and the picture says so itself
+    total = sum(terms.tolist())  # Python's sum: numpy's would warn about inf - inf, but the picture shows the NaN
     return f"{text}{more} = {number(total)}"

@@ -62,7 +62,8 @@ def with_failure(
     stopped = f"The cell stopped here: {title}"
     if failure.frame is not None:
         stopped = (
-            f"The cell stopped here, with the gradients that had arrived; no .grad changed: the backward of {title}"
+            "The cell stopped here. The gradients that had arrived are shown; no .grad changed. "
+            f"The backward of {title}"
         )
     return {
         **description,

@@ -38,7 +38,7 @@ def byte_text(size: int) -> str:
 
 
 def lines_of(node: Node) -> list[str]:
-    """The lines of a node in words: what tells it from others stands behind its name."""
+    """The lines of a node as text. In the first line ``about`` follows the name."""
     head, *lines = node["label"]
     return [f"{head} {node['about']}" if node["about"] else head, *lines]
 

@@ -12,7 +12,7 @@ from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Chart, Curve, Difference, Frame, History, Overlay
 
 CURVES = 40
-"""How many parameters have a curve; of more than these, some from the smallest gradient to the largest."""
+"""At most this many parameters have a curve. If there are more, a selection from small gradients to large ones has."""
 
 _COMPARED = 8
 """Structures further apart than this are not compared: a loop that changes its graph in every step has many."""
@@ -39,7 +39,7 @@ Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 
 class Past(NamedTuple):
-    """The history of a graph, for each record the norms in all frames, as text and as levels, and what these mean."""
+    """The history of a graph; for each record its norms in all frames, as text and as levels; the overlay of these."""
 
     history: History
     norms: dict[int, list[str]]

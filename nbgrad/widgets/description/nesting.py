@@ -71,7 +71,7 @@ class Nesting:
         return next((scope for scope in self.outwards(one) if self.around(scope, other)), None)
 
     def sums(self, own: Mapping[str | None, int]) -> Counter[str]:
-        """The total of all members of a scope, where ``own`` gives the number of each."""
+        """For each scope, the sum of the numbers that ``own`` gives for it and for the scopes in it."""
         found = Counter({scope: many for scope, many in own.items() if scope is not None and scope in self.parents})
         for scope in self.inner_first():
             parent = self.parents[scope]

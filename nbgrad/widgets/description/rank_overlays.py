@@ -88,7 +88,7 @@ def _parameter_text(one: RankedParameter) -> str:
 
 
 def _bucket_text(bucket: RankedBucket, ranks: Ranks) -> str:
-    text = f"bucket {bucket.number + 1} of {len(ranks.buckets)}, {byte_text(bucket.bytes)}"
+    text = f"bucket {bucket.number} of {len(ranks.buckets)}, {byte_text(bucket.bytes)}"
     if bucket.last is None or not bucket.waits:
         return text
     return f"{text}, waited for rank {bucket.last} up to {duration(max(bucket.waits))}"

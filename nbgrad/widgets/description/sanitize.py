@@ -13,7 +13,9 @@ _LINES, _MARK, _SCOPE, _TERM, _TEXT, _WORDS = 5, 72, 56, 80, 20_000, 600
 
 
 def clipped(description: Description) -> Description:
-    """The description with every string but those of its details clean, in one line if it is drawn, and not too long.
+    """The description with clean strings of limited length, except those of its details.
+
+    Strings of boxes and edges become one line.
 
     Give the result, when its details are written, to ``with_clipped_details``.
     """

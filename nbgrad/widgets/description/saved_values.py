@@ -15,7 +15,7 @@ class Saved(NamedTuple):
     Attributes:
         names: of the inputs, results and settings that its rules name.
         size: bytes of the tensors among them whose shapes are in the record.
-        whole: whether that is all of it.
+        whole: whether ``names`` and ``size`` cover all that the op keeps.
         tensors: whether a tensor is among them; else they are shapes and numbers, which take no memory worth a word.
     """
 

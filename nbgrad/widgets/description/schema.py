@@ -122,7 +122,7 @@ class Node(TypedDict):
     root: bool  # a backward started here
     label: list[str]  # the lines drawn in the box, short, already shortened with an ellipsis
     full: str  # the first line and what follows in it, unshortened; empty if nothing was shortened
-    about: str  # in the first line, after the name: settings, such as "× 2.5"; a module call of this op alone
+    about: str  # in the first line, after the name: settings, such as "× 2.5"; the module if this is its only op
     row: str | None  # id of the op in whose box this tensor is a row; None before drawing and for other nodes
     rule: str | None  # the last line, of the backward: "∇ -0.25", "∇ norm 3"; None if no gradient came
     scope: str | None  # id of the innermost module scope
@@ -234,12 +234,12 @@ class Curve(TypedDict):
 
     node: str
     label: str
-    heights: list[int | None]  # in percent, on a logarithmic scale that all curves of a chart share
+    heights: list[int | None]  # in percent, on a scale that all curves of a chart share; mostly it is logarithmic
     text: str  # what it did: "0.12 to 0.003, 40 times smaller"
 
 
 class Chart(TypedDict):
-    """The curves of the first parameters over the frames."""
+    """The curve of the loss, or the curves of parameters, over the frames."""
 
     title: str  # "gradient norm"
     text: str  # what it is, and from where to where the scale goes
@@ -376,4 +376,4 @@ class Picture(TypedDict):
     turned: Layout | None  # the same in the other direction, where no kernel can be asked for it
     folded: list[str]  # scopes that the front end itself folds at first
     opens: Opens
-    first: "Picture | None"  # the picture until something is folded or unfolded; None for this whole picture
+    first: "Picture | None"  # the picture shown until something is folded or unfolded; None: this one

@@ -83,7 +83,7 @@ def handed_on(edges: list[Edge]) -> dict[str, list[Edge]]:
 
 
 def ran(node: Node) -> bool:
-    """Whether the rules of what a node stands for ran."""
+    """Whether a node is an op whose rules ran."""
     return node["kind"] == "op" and node["rule"] is not None
 
 

@@ -58,7 +58,8 @@ class Survey:
     Attributes:
         records: what it recorded.
         frames: the backwards that it remembers, if there were several and ``records`` are of the last one.
-        waits: the judgement of each module's gradients, and where one ends only until a step moves a factor of 0.
+        waits: the judgement of each module's gradients, and the ops where a gradient ends only until a step moves a
+            factor of 0.
         stretched: the broadcasts that were probably not meant, by the id of the op and the position of its input.
         ended: what ended the graph, if that is a finding.
         found: the other faults, and probable mistakes.
@@ -110,7 +111,7 @@ def _found(
     waits: Waiting,
     stretched: dict[tuple[int, int], Suspicion],
 ) -> list[Finding]:
-    """Everything that is wrong, or probably not meant, in the order of how much the reader should know it."""
+    """Everything that is wrong, or probably not meant. The most important findings come first."""
     judged = waits.judged
     unseen = list(plain(records))
     spoiled = Evidence(graph).spoiled()
@@ -231,8 +232,8 @@ def _forward_beginnings(records: list[Record], unknown: set[int]) -> Iterator[tu
 def _spoiled_since(records: list[Record], unknown: set[int]) -> set[int]:
     """The leaves that are bad only since a step with a bad gradient, which came after the backward.
 
-    Their earlier values are unknown, but the results computed from them show it: they are finite, or other inputs or a
-    constant that is ``unknown`` may have made them bad.
+    Their earlier values are unknown, so the results computed from them decide. A leaf was good before the step if these
+    results are finite, or if other inputs or a constant that is ``unknown`` may have made them bad.
     """
     changed = {record.id for record in records if record.since is not None and record.since.what and _bad(record.value)}
     if not changed:
@@ -310,7 +311,7 @@ def _cause(record: Record, made: dict[int, Record], bad: str) -> str:
 
 
 def _grown(records: list[Record], frames: list[HistoryFrame]) -> list[Finding]:
-    """That the loss of the loop grew without bound, at the box of the loss."""
+    """The finding that the loss of the loop grew without bound. It is at the box of the loss."""
     text = divergence.grown(frames) if len(frames) > 1 else None
     if text is None:
         return []
@@ -321,7 +322,7 @@ def _grown(records: list[Record], frames: list[HistoryFrame]) -> list[Finding]:
 
 
 def _added_up(records: list[Record], frames: list[HistoryFrame]) -> list[Finding]:
-    """That the gradients of all steps are added up, at the first parameter."""
+    """The finding that the gradients of all steps are added up. It is at the first parameter."""
     if not (found := divergence.added_up(records, frames) if frames else []):
         return []
     remedy = "Call zero_grad() in every step"
@@ -337,10 +338,11 @@ def _added_up(records: list[Record], frames: list[HistoryFrame]) -> list[Finding
 
 
 def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
-    """The tensors to train that no gradient reached; those that end at one place without a box are reported once.
+    """The tensors to train that no gradient reached.
 
-    Some are left out. A parameter that was changed learns from another loss, as with two networks, or is a copy of one
-    that learns. A tensor that no optimizer holds, while one steps others, may get its turn later: a network that ran
+    Tensors without a box of their own share a finding if their paths break at the same place. Some tensors are left
+    out. A parameter that was changed learns from another loss, as with two networks, or is a copy of one that learns. A
+    tensor that no optimizer holds may get its turn later, if an optimizer steps other tensors: a network that ran
     inside ``no_grad`` or was cut off by ``detach()``, or an input whose gradient was asked for.
     """
     learning, at = graph.update is not None, {record.id: record for record in records}
@@ -350,7 +352,7 @@ def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
         if one.kind != "no backward" and not one.moved and not turn:
             shown = next((id for id in (one.id, one.behind) if id in at), None)
             missing[one.reason, shown].append(one)
-    # An earlier backward may have given it one, as that of another loss does.
+    # An earlier backward, such as that of another loss, may have given these tensors a gradient.
     words = "The last backward gave no gradient to" if graph.backwards > 1 else "No gradient reached"
     return [
         Finding(

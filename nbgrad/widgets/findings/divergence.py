@@ -90,7 +90,7 @@ def _began(frame: HistoryFrame, frames: Sequence[HistoryFrame], records: list[Re
         return "whose gradients were not finite"
     if not isfinite(frame.loss):
         one = held(frames, records)
-        already = "" if one is None else f", with {_called(one)}, where it was already"
+        already = "" if one is None else f", with {_called(one)}, which held it already"
         return f"whose loss was {number(frame.loss)}: it began in its forward{already}"
     rule = _rule(frame, records) if alike(frame, frames[-1]) else ""
     return f"whose loss was {number(frame.loss)}: it began in its backward{rule}"

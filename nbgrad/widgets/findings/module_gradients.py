@@ -40,7 +40,7 @@ class Judgement(NamedTuple):
 
 
 class ModuleVerdict(NamedTuple):
-    """The gradients of the module that was called there, in words, and the parameters that have them."""
+    """The verdict on the gradients of one module call, and the parameters that have these gradients."""
 
     kind: _Kind
     scope: Scope

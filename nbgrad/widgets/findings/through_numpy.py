@@ -1,4 +1,4 @@
-"""Tensors that a gradient reached on one way, and whose numbers went another way that has none: half of it is lost."""
+"""Tensors that get a gradient along one path, while another path through numpy has none: a part of it is missing."""
 
 import ast
 from collections.abc import Iterable, Iterator

@@ -172,7 +172,7 @@ def _factor(record: Record, taken: Input, made: dict[int, Record]) -> str:
         if other is taken or other.name in _ADDED or of is None or of.value is None or of.value.low is None:
             continue
         most = max(-of.value.low, of.value.high or 0.0)
-        later = of.since is not None and of.since.what is not None  # by a step: then only an exact 0 is no chance
+        later = of.since is not None and of.since.what is not None  # a step changed it since: only an exact 0 counts
         if most <= (0.0 if later else _SMALL):
             what = of.name or (f"the result of {of.op.name}" if of.op is not None else other.name)
             stays = _stays(of, other) if most == 0 else ""

@@ -130,8 +130,9 @@ def _told(end: _End, *_: _End) -> str:
             "since: the layers before it learn from the next backward on."
         )
     return (
-        f"No gradient goes past {record.run}{scope}, because {what} is {_zeros(of)}. It gets one itself, so a step of "
-        "its optimizer moves it, and the layers before it learn from then on: this is a fault only if it stays 0."
+        f"No gradient goes past {record.run}{scope}, because {what} is {_zeros(of)}. This factor gets a gradient "
+        "itself, so a step of its optimizer moves it, and the layers before it learn from then on: this is a fault "
+        "only if it stays 0."
     )
 
 

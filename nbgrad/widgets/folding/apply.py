@@ -40,7 +40,7 @@ NODES = 300
 """The largest number of drawn nodes if no reader has chosen the folded modules."""
 
 ASKED = 1000
-"""The same where a reader has, or has unfolded a module: all of it, as long as the page can draw it fast."""
+"""The same if a reader has chosen the folded modules, or has unfolded one: a page still draws this many fast."""
 
 _ENDS = 10
 """The details list this many iterations from the beginning and this many from the end."""
@@ -76,7 +76,7 @@ def drawable(graph: Description | Outline, limit: int, folding: Folding | None =
 
 
 def shaped(graph: Outline, limit: int, folding: Folding | None = None, asked: int = ASKED) -> Outline:
-    """Return the outline of what will be drawn, which says where everything can stand.
+    """Return the outline of what will be drawn. It has all that the layout needs.
 
     For a module that the reader unfolded ``asked`` nodes may be drawn.
     """
@@ -351,7 +351,7 @@ def _led(step: Step, where: dict[str, str]) -> Step:
 
 
 def _walk(graph: Outline, where: dict[str, str], renamed: dict[str, str], drawn: list[Node]) -> list[Stop]:
-    """The walk through the drawn graph: steps inside a folded node without a pause are one step.
+    """The walk through the drawn graph: consecutive steps inside one folded node are one step.
 
     A rewrite of a program is a step of its own, also inside of a folded node.
     """

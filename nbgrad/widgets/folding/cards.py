@@ -1,4 +1,4 @@
-"""The contents of the box of an op: the tensors that only it takes, and the module call that only it makes up."""
+"""The contents of the box of an op: the tensors that only it takes, and the name of the module that has no other op."""
 
 from collections import Counter, defaultdict
 
@@ -10,7 +10,7 @@ _ROWS = 10
 """An op with more tensors than this has them beside it: its box would be taller than the boxes around it."""
 
 _TITLE = 36
-"""With more letters than this the first line of a box is two."""
+"""If the first line of a box has more letters than this, it is broken into two lines."""
 
 _ABOUT = 44
 
@@ -19,7 +19,7 @@ _BESIDE = ("leaf", "input", "constant")
 
 
 def carded(description: Description) -> Description:
-    """Make each tensor that only one op takes a row in the box of that op, and let a single op name its module.
+    """Turn each tensor that only one op takes into a row of the box of that op, and let a single op name its module.
 
     So a parameter stands in its op, with its gradient and its reduction, and there is no frame around a single op. The
     shape () of a written number is left out.

@@ -145,7 +145,10 @@ def _sized(graph: Outline, limit: int) -> Iterator[tuple[Folding, int, float]]:
 
 
 def _foldings(description: Description, scopes: dict[str, Scope], same: list[Run]) -> Iterator[Folding]:
-    """The foldings to try, in order: one box for a run, for all but its first repetition, for all but its first two."""
+    """The foldings to try, in order.
+
+    First all of a run is one box, then all but its first repetition, then all but its first two.
+    """
     nesting = Nesting(description["scopes"])
     inside = nesting.sums(Counter([node["scope"] for node in description["nodes"]]))
     ops = _ops(description)
@@ -176,8 +179,8 @@ def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
     """The folding with the modules of problems open, and their twins, so that equal layers look equal.
 
     If that is too much to be seen at once, they stay folded, with the mark of the problem. One of many twins opens
-    alone, because the box of the others says how many they are. For the first problem, the module that raised or has no
-    twin opens in any case.
+    alone, because the box of the others says how many they are. The module of the first problem opens even if that is
+    too much, if it raised or has no twin.
     """
     description, same = graph.description, graph.runs
     nesting = Nesting(description["scopes"])

@@ -50,7 +50,7 @@ def _node(node: Node, *, hidden: bool) -> Node:
 
 
 def _edge(edge: Edge) -> Edge:
-    """The edge with a question mark for its gradient, and without its reduction: that answers another question."""
+    """The edge with a question mark for its gradient, and without its reduction, which would give answers away."""
     return {**edge, "gradient": None if edge["gradient"] is None else UNKNOWN, "mismatch": None, "reduction": None}
 
 

@@ -61,6 +61,6 @@ def _nodes(description: Description, where: dict[str, str]) -> list[HiddenNode]:
 
 
 def _told(nesting: Nesting, scope: str) -> list[str]:
-    """The scopes around one that its path names: of very many the innermost, after "" for the others."""
+    """The scopes that the path of ``scope`` names, outermost first. Of very many only the innermost, after one ""."""
     inner = list(islice(nesting.outwards(scope), _NAMED))[::-1]
     return inner if nesting.depths[scope] <= _NAMED else ["", *inner]

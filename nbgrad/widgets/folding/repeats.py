@@ -253,7 +253,7 @@ class _Calls:
                 node = self._nodes[at]
                 if node["kind"] != "op":
                     continue
-                if node["scope"] != self._scopes[call]["parent"] or not row.room:  # the first may take anything
+                if node["scope"] != self._scopes[call]["parent"] or not row.room:  # an op elsewhere may take anything
                     row.end()
                     break
                 row.op(node["id"], at)

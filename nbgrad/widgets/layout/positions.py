@@ -159,7 +159,7 @@ def whole(
         folding: what the front end folds at first; None to fold what ``lay_out`` would.
 
     Returns:
-        A picture of up to WHOLE nodes in both directions, of which the front end itself can fold and unfold. If
+        A picture of up to WHOLE nodes in both directions. The front end itself can fold and unfold its modules. If
         something is folded at first, that first picture has a layout of its own, which is as compact as that of
         ``lay_out``.
 

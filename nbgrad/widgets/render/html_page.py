@@ -21,7 +21,7 @@ _FILLED = """body{margin:0;padding:12px;--nbg-room:320px}
 @media screen{.nbgrad{min-height:calc(100vh - 26px)}
 .nbgrad .nbg-body{flex:1 0 auto}
 .nbgrad .nbg-stage{height:auto}}"""
-"""The picture takes what the lines above and below it leave of the window, whichever are open."""
+"""The picture fills the part of the window that the open lines above and below it leave free."""
 
 
 def page(picture: Picture, title: str, program: str | None = None) -> str:

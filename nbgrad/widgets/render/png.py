@@ -68,7 +68,7 @@ _UNFILTER = """
 
 
 def smaller(png: bytes) -> bytes:
-    """The same picture in fewer bytes; as it is where ``wasmtime`` does not run, or of another kind than RGBA."""
+    """The same picture in fewer bytes; unchanged where ``wasmtime`` does not run, or if its kind is not RGBA."""
     width, height, *kind = struct.unpack(">IIBBBBB", png[16:29])
     compiled = _compiled()
     if kind != [8, 6, 0, 0, 0] or compiled is None:

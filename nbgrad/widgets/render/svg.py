@@ -114,7 +114,7 @@ def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
 
 
 def rendered(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
-    """Render an SVG of :func:`svg` to PNG bytes, at most ``width`` pixels wide (and as much smaller as it needs).
+    """Render an SVG of :func:`svg` to PNG bytes, at most ``width`` pixels wide, and smaller if it is very high.
 
     Letters that would be too small to read are left out: to draw them takes longer than all the rest.
 

@@ -175,7 +175,7 @@ def _raised(layout: Any) -> Any:
 
 
 def _steps(run: list[list[float]]) -> list[int]:
-    """A run, x after y, from point to point: in tenths of a pixel, to which a layout rounds."""
+    """A run as differences from point to point, x and y in turn: in tenths of a pixel, to which a layout rounds."""
     tenths = [round(10 * at) for point in run for at in point]
     return [*tenths[:2], *map(sub, tenths[2:], tenths)]
 
@@ -193,7 +193,7 @@ _DECADE = 9_000
 
 
 def _differences(norms: Iterable[str]) -> Iterator[int | str]:
-    """Each norm as a distance from the one before, counted in numbers of four digits; unchanged if it is none."""
+    """Each norm as a distance from the one before, counted in numbers of four digits; 0, inf, nan and "" unchanged."""
     last = 0
     for norm in norms:
         text = f"{float(norm or 0):.3e}"  # "1.234e-05"

@@ -144,7 +144,7 @@ export class Camera {
     this.glide(this.#revealed(this.place, box));
   }
 
-  /** Move to another place little by little, so that the reader sees how it lies to this one. */
+  /** Move to another place little by little, so that the reader sees where it is relative to this one. */
   glide(to: ZoomTransform): void {
     this.moved = true;
     const from = zoomTransform(this.stage);

@@ -1,6 +1,6 @@
 // Text for the clipboard of the reader.
 
-/** Copy a text; whether it is there now. Where the page is not to be trusted with the clipboard, the old way may still work. */
+/** Copy a text. Return whether it is in the clipboard now. Where the browser forbids the new way, the old way may still work. */
 export async function copied(text: string, beside: Element): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
@@ -9,7 +9,7 @@ export async function copied(text: string, beside: Element): Promise<boolean> {
     const held = document.activeElement;
     const field = document.createElement("textarea");
     field.value = text;
-    field.style.cssText = "position:fixed;opacity:0"; // not hidden: nothing can be selected in what is
+    field.style.cssText = "position:fixed;opacity:0"; // not display:none, because text in a hidden element cannot be selected
     beside.append(field);
     field.select();
     const done = document.execCommand("copy");

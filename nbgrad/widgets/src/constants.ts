@@ -50,7 +50,7 @@ export const BAR = 3;
 /** How high the highest bar is. */
 export const BAR_HEIGHT = 10;
 
-/** A line and the gradient behind it have at most so many letters. */
+/** The gradient stands behind the last line if both have at most so many letters. */
 export const TOGETHER = 36;
 
 /** A list of numbers is broken after so many letters. */

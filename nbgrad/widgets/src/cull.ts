@@ -30,7 +30,7 @@ export class Cull {
     }
   }
 
-  /** The window has moved. While it still moves, parts are added. They are taken away only if the reader has zoomed in a lot. */
+  /** The window has moved. While it still moves, parts are added, and parts are taken away only if the reader has zoomed in a lot. */
   look({ x, y, k }: ZoomTransform, width: number, height: number, moving: boolean): void {
     if (this.#parts.length < FEW || !width) return;
     const seen: Extent = [-x / k, -y / k, (width - x) / k, (height - y) / k];

@@ -6,7 +6,7 @@ import { button } from "./dom";
 export interface Place {
   node: string | null; // chosen
   step: number; // of the backward, from 1; 0 for none
-  folded: string[] | null; // the modules that are folded; null for those that are at first
+  folded: string[] | null; // the modules that are folded; null for those that are folded at first
 }
 
 /** The target of links. */

@@ -11,7 +11,7 @@ export function withoutStill(el: Element): () => void {
     const before = one.previousElementSibling;
     if (!before) continue;
     if (LABEL.test(words(before))) return hide(labelled(before));
-    if (isStill(before)) return hide([before]); // there may be a cell between, with a text of its own
+    if (isStill(before)) return hide([before]); // a whole cell that contains such a picture has a text of its own and stays
   }
   return () => {};
 }
@@ -21,7 +21,7 @@ const isStill = (element: Element): boolean => {
   return still !== null && words(element) === words(still);
 };
 
-/** The label and the picture of the last such picture before `label` that has the same label. */
+/** The last picture before `label` that has the same label: first its label, then the picture. */
 function labelled(label: Element): Element[] {
   for (let one = label.previousElementSibling; one; one = one.previousElementSibling) {
     const above = one.previousElementSibling;

@@ -1,4 +1,4 @@
-// Every backward that is remembered: a slider through them, the norms of all parameters as curves, two of them compared.
+// Every backward that is remembered: a slider through them, the gradient norms of parameters as curves, and a comparison of two backwards.
 
 import type { Chart, Description, History } from "./description";
 import { attribute, button, html, listen, svg } from "./dom";

@@ -6,7 +6,7 @@ import type { Drawing } from "./draw";
 const STEP = 1.25; // titles grow in steps of this factor, so that they do not move at every turn of the wheel
 const MOST = 400; // with more modules than this, no title grows
 
-/** A title: its frame, and how wide and how high it is at the size of the picture. */
+/** A title: its frame, and how wide the title is at scale 1. */
 interface Title {
   element: SVGGElement;
   frame: Box;

@@ -529,7 +529,7 @@ export class View implements Touched, Keyed, Tools {
     if (!step) return this.#close();
     this.#unchoose(); // it is no part of the walk
     this.#open(stepPanel(this.scene.description, step));
-    // First the boxes that the step leads to, then its own box: so as much of the way between them is in sight as has room.
+    // First the boxes that the step leads to, then its own box: so as much as possible of the way between them is in sight.
     if (step.rewrite) this.reveal(this.scene.box(step.rewrite.after));
     for (const { edge } of step.given) this.reveal(this.scene.box(this.scene.edge(edge)?.source ?? ""));
     this.reveal(this.scene.box(step.node));
@@ -602,7 +602,7 @@ export class View implements Touched, Keyed, Tools {
 
   /** The keys go on from the node that is chosen, or from the one that had the focus last. */
   refocus(to: HTMLElement | SVGElement | null = this.chosen): void {
-    this.scene.lights = false; // nothing steps back because something was closed
+    this.scene.lights = false; // closing something must not dim the other boxes
     (to ?? this.#stage.querySelector<SVGGElement>("[tabindex='0']"))?.focus({ preventScroll: true });
     this.scene.lights = true;
   }

@@ -80,7 +80,7 @@ def _leaf(given: Any, row: Op, name: str | None) -> Any:
 
 @dataclass
 class Traced:
-    """What tracing has found out about a row.
+    """The facts about a row that tracing has found out.
 
     Attributes:
         opaque: the functions in its steps that depend on values, each with the orders in which it occurs. Order 0 is

@@ -87,7 +87,7 @@ def _ended(started: list[Any], pipes: list[Connection]) -> list[Ended]:
 
 
 def values(function: Callable[..., Any], size: int, *args: Any) -> list[Any]:
-    """What ``function(rank, *args)`` returns in each of ``size`` processes, none of which may fail."""
+    """The results of ``function(rank, *args)`` in each of ``size`` processes, none of which may fail."""
     ended = run(function, size, *args)
     assert [one.error for one in ended] == [None] * size
     assert [one.code for one in ended] == [0] * size

@@ -22,7 +22,7 @@ PROGRAM = Path(__file__).with_name("accelerated.py")
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each process says, the first one first."""
+    """The report of each process, the first one first."""
     launcher = ["-m", "accelerate.commands.accelerate_cli", "launch", "--multi_gpu", "--num_processes", "2"]
     settings = ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
     home = str(tmp_path_factory.mktemp("home"))  # no settings of the user's

@@ -44,7 +44,7 @@ def test_a_late_rank_is_waited_for() -> None:
     assert bucket.waits is not None
     assert bucket.waits[0] > 0.2
     assert bucket.waits[1] == 0
-    lines = [line for [line] in shown["details"].values() if "bucket 1 of" in line]
+    lines = [line for [line] in shown["details"].values() if f"bucket {bucket.number} of" in line]
     assert lines
     assert all(re.search(r", waited for rank 1 up to \d+ ms$", line) for line in lines)
 

@@ -125,7 +125,7 @@ def twice(rank: int) -> tuple[torch.Tensor, ...]:
 
 
 def held_gradients(rank: int) -> dict[str, bool]:
-    """What happens to gradients that somebody still holds when the next average is written."""
+    """Whether gradients that somebody still holds survive the next average."""
     net = Parallel(nn.Linear(4, 2).double(), bucket_cap_mb=1.0)
     weight, bias = net.module.weight, net.module.bias
     inputs = nbgrad.tensor(X * (rank + 1))
@@ -167,7 +167,7 @@ def held_gradients(rank: int) -> dict[str, bool]:
 
 
 def seen_by_hooks(rank: int) -> dict[str, Any]:
-    """What hooks on a parameter see, and backwards that do not average."""
+    """The gradients that hooks on a parameter get, also in backwards that do not average."""
     torch.manual_seed(0)
     net = Parallel(nn.Linear(4, 1).double())
     weight = net.module.weight

@@ -146,7 +146,7 @@ def _run(form: Lowered, inputs: list[torch.Tensor], seed: int) -> list[torch.Ten
 
 
 def _compare_one(what: str, found: torch.Tensor, wanted: torch.Tensor, loose: float) -> None:
-    """Compare a result, which may be off by ``loose`` beside the rounding of its largest number.
+    """Compare a result, which may be off by the rounding of its largest number plus ``loose``.
 
     ``loose`` is how much the result changes when the last digits of the inputs change. If a gradient is zero but for
     rounding, all of it is such a change.

@@ -31,7 +31,7 @@ SMALLEST, LARGEST = 512, 1024
 """The limits of a block: below, the steps cost more than the arithmetic; above, nothing is gained."""
 
 TALLEST = 16
-"""The most rows that are added up in float32 where the columns stay."""
+"""The most rows that are added up in float32 where each column has its own sum."""
 
 
 OFTEN = 3

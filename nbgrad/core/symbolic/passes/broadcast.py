@@ -91,7 +91,7 @@ class _Sinking:
         """The values that a step must read whole. They have no small form: to compute both forms would cost more."""
         shapes, repeats = self._small_shapes()
         whole = self._read_whole(shapes)
-        # What leaves at the end of a chain is expanded at this end, and not at the beginning of the chain.
+        # If the last value of a chain is needed whole, it is expanded at the end of the chain, not at the beginning.
         for key, step in repeats.items():
             if key in whole and any(id(one) in repeats and id(one) not in whole for one in step.inputs()):
                 self._expanded.add(key)
