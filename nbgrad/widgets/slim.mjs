@@ -1,4 +1,4 @@
-// What this view never calls of the d3 packages, cut out before they are bundled: esbuild drops what is not imported,
+// Before the d3 packages are bundled, this script cuts out the functions that the view never calls: esbuild drops what is not imported,
 // but keeps methods, and every function whose prototype is assigned.
 
 import { readFileSync } from "node:fs";
@@ -30,7 +30,7 @@ const CUTS = {
   "d3-zoom": [
     cut(/^  zoom\.(\w+) = [^]*?^  \};\n/gm, ZOOM),
     cut(/^  (?:(?:rescale|invert)[XY]|apply[XY]?): [^]*?^  \},\n/gm),
-    // What keeps a drawing within bounds, which this view has none of.
+    // The limits of a drawing: this view has none.
     cut(/^  var dx0 = [^]*?;\n(?=  return)/gm),
     cut(/\.translate\(\n    dx1 > [^]*?\n  \)(?=;\n)/gm),
     // Zooms that take time, and the double click that starts one: a double click folds a module.

@@ -26,7 +26,7 @@ def off(layer: nn.Module, units: int | None = None) -> nn.Module:
     return layer
 
 
-ALL = "let no gradient through: its slope is 0 at each of its inputs"
+ALL = "let no gradient through: a gradient arrived at its result"
 
 FAR = nn.Parameter([99.0] * 3)
 

@@ -74,7 +74,7 @@ def acos_(input: Array) -> Tensor:
     """
 
 def acosh(input: Array) -> Tensor:
-    """Inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
+    """Inverse hyperbolic cosine, elementwise; NaN below 1. At 1 its gradient is infinite.
 
     It gives the distance of two points in hyperbolic space.
 
@@ -82,7 +82,7 @@ def acosh(input: Array) -> Tensor:
     """
 
 def acosh_(input: Array) -> Tensor:
-    """In place: inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
+    """In place: inverse hyperbolic cosine, elementwise; NaN below 1. At 1 its gradient is infinite.
 
     It gives the distance of two points in hyperbolic space.
 
@@ -348,7 +348,7 @@ def arccos_(input: Array) -> Tensor:
     """
 
 def arccosh(input: Array) -> Tensor:
-    """Inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
+    """Inverse hyperbolic cosine, elementwise; NaN below 1. At 1 its gradient is infinite.
 
     It gives the distance of two points in hyperbolic space.
 
@@ -356,7 +356,7 @@ def arccosh(input: Array) -> Tensor:
     """
 
 def arccosh_(input: Array) -> Tensor:
-    """In place: inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
+    """In place: inverse hyperbolic cosine, elementwise; NaN below 1. At 1 its gradient is infinite.
 
     It gives the distance of two points in hyperbolic space.
 
@@ -1288,7 +1288,8 @@ def cumprod(input: Array, dim: int, dtype: torch.dtype | None = None) -> Tensor:
 def cumsum(input: Array, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """The running sum along ``dim``.
 
-    It makes positions of step lengths, and a distribution function of probabilities. Its gradient runs from the end.
+    It turns step lengths into positions, and probabilities into a distribution function. Its gradient is a running
+    sum from the end.
 
     Shapes: output as input. Raises IndexError where input has no dimension ``dim``.
     """
@@ -1318,7 +1319,7 @@ def deg2rad_(input: Array) -> Tensor:
 def det(A: Array) -> Tensor:
     """The determinant of square matrices: the factor by which they change volumes.
 
-    Its gradient is the transposed matrix of cofactors: where the matrix is invertible, the determinant times the
+    Its gradient is the matrix of cofactors: where the matrix is invertible, the determinant times the
     transposed inverse.
 
     Shapes: (..., n, n) gives (...). Raises RuntimeError where the matrices are not square.
@@ -2273,7 +2274,7 @@ def gradient(
         edge_order: 1 or 2: the order of the differences at the ends.
 
     Returns the list of slopes, each of the shape of input. Raises RuntimeError where a dimension has fewer than
-    ``edge_order`` + 1 places, or ``spacing`` is not one for each dimension.
+    ``edge_order`` + 1 places, or ``spacing`` does not have one entry for each dimension.
     """
 
 def greater(a: Array, b: Operand) -> Tensor:
@@ -2309,8 +2310,8 @@ def grid_sampler(
     https://arxiv.org/abs/1506.02025); optical flow is fitted so too.
 
     Shapes: input (N, C, H, W), grid (N, h, w, 2) with x before y, from -1 to 1, output (N, C, h, w); or the same with
-    one dimension more. Modes by torch's numbers: bilinear 0, nearest 1, bicubic 2; places outside are 0 (0), those at
-    the border (1), or reflected there (2). Raises RuntimeError for other shapes.
+    one dimension more. The modes are torch's numbers. For interpolation: bilinear 0, nearest 1, bicubic 2. For places
+    outside: zeros 0, the place at the border 1, reflected at the border 2. Raises RuntimeError for other shapes.
     """
 
 def grid_sampler_2d(
@@ -2322,8 +2323,8 @@ def grid_sampler_2d(
     https://arxiv.org/abs/1506.02025); optical flow is fitted so too.
 
     Shapes: input (N, C, H, W), grid (N, h, w, 2) with x before y, from -1 to 1, output (N, C, h, w); or the same with
-    one dimension more. Modes by torch's numbers: bilinear 0, nearest 1, bicubic 2; places outside are 0 (0), those at
-    the border (1), or reflected there (2). Raises RuntimeError for other shapes.
+    one dimension more. The modes are torch's numbers. For interpolation: bilinear 0, nearest 1, bicubic 2. For places
+    outside: zeros 0, the place at the border 1, reflected at the border 2. Raises RuntimeError for other shapes.
     """
 
 def grid_sampler_3d(
@@ -2335,8 +2336,8 @@ def grid_sampler_3d(
     https://arxiv.org/abs/1506.02025); optical flow is fitted so too.
 
     Shapes: input (N, C, H, W), grid (N, h, w, 2) with x before y, from -1 to 1, output (N, C, h, w); or the same with
-    one dimension more. Modes by torch's numbers: bilinear 0, nearest 1, bicubic 2; places outside are 0 (0), those at
-    the border (1), or reflected there (2). Raises RuntimeError for other shapes.
+    one dimension more. The modes are torch's numbers. For interpolation: bilinear 0, nearest 1, bicubic 2. For places
+    outside: zeros 0, the place at the border 1, reflected at the border 2. Raises RuntimeError for other shapes.
     """
 
 def group_norm(
@@ -2357,7 +2358,7 @@ def grouped_mm(
 
     - (M) x K and G x K x N: M x N, each expert on its rows;
     - G x M x K and K x (N): M x N;
-    - M x (K) and (K) x N: G x M x N, the gradient of the weights of the first;
+    - M x (K) and (K) x N: G x M x N, as in the gradient of the weights in the first case;
     - G x M x K and G x K x N, without ``offs``: G x M x N.
 
     The part of the result behind the last group is zero.
@@ -2506,7 +2507,7 @@ def hinge_embedding_loss(input: Array, target: Array, margin: float = 1.0, reduc
 def histc(input: Array, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of ``bins`` equal parts of the range from ``min`` to ``max``; it has no gradient.
 
-    The range is that of the elements where both are 0. What lies outside is not counted.
+    If both are 0, the range is that of the elements. Elements outside the range are not counted.
 
     Shapes: output has ``bins`` elements.
     """
@@ -2872,7 +2873,7 @@ def linalg_cholesky(A: Array, upper: bool = False) -> Tensor:
 def linalg_cholesky_ex(A: Array, upper: bool = False, check_errors: bool = False) -> LAndInfo:
     """The triangular factor of positive definite matrices, and a number that is 0 where the factor exists.
 
-    Shapes: (..., n, n) gives the same. Raises LinAlgError for another matrix with ``check_errors`` alone.
+    Shapes: (..., n, n) gives the same. Raises LinAlgError for another matrix, but only with ``check_errors``.
     """
 
 def linalg_cond(A: Array, p: float | str | None = None) -> Tensor:
@@ -2889,7 +2890,7 @@ def linalg_cross(input: Array, other: Operand, dim: int | None = -1) -> Tensor:
 def linalg_det(A: Array) -> Tensor:
     """The determinant of square matrices: the factor by which they change volumes.
 
-    Its gradient is the transposed matrix of cofactors: where the matrix is invertible, the determinant times the
+    Its gradient is the matrix of cofactors: where the matrix is invertible, the determinant times the
     transposed inverse.
 
     Shapes: (..., n, n) gives (...). Raises RuntimeError where the matrices are not square.
@@ -2943,7 +2944,7 @@ def linalg_inv_ex(A: Array, check_errors: bool = False) -> InverseAndInfo:
 
     Solving a system is faster and more exact than multiplying with an inverse.
 
-    Shapes: (..., n, n) gives the same. Raises LinAlgError for a singular matrix with ``check_errors`` alone.
+    Shapes: (..., n, n) gives the same. Raises LinAlgError for a singular matrix, but only with ``check_errors``.
     """
 
 def linalg_lstsq(
@@ -2970,8 +2971,8 @@ def linalg_lu_factor(A: Array, pivot: bool = True) -> LUAndPivots:
 def linalg_lu_factor_ex(A: Array, pivot: bool = True, check_errors: bool = False) -> LUAndPivotsAndInfo:
     """The two triangular factors in one matrix, which rows were swapped, and a number: 0 where the factors exist.
 
-    Shapes: (..., n, m) gives the same and (..., k) for k = min(n, m). Raises LinAlgError for a singular matrix with
-    ``check_errors`` alone.
+    Shapes: (..., n, m) gives the same and (..., k) for k = min(n, m). Raises LinAlgError for a singular matrix, but
+    only with ``check_errors``.
     """
 
 def linalg_lu_solve(LU: Array, pivots: Array, B: Operand, left: bool = True, adjoint: bool = False) -> Tensor:
@@ -3099,8 +3100,8 @@ def linalg_solve(A: Array, B: Operand, left: bool = True) -> Tensor:
 def linalg_solve_ex(A: Array, B: Operand, left: bool = True, check_errors: bool = False) -> ResultAndInfo:
     """The solution X of A X = B, or of X A = B, and a number that is 0 where a solution exists.
 
-    Shapes: A (..., n, n), B (..., n, k) or (..., n). Raises LinAlgError for a singular matrix with ``check_errors``
-    alone.
+    Shapes: A (..., n, n), B (..., n, k) or (..., n). Raises LinAlgError for a singular matrix, but only with
+    ``check_errors``.
     """
 
 def linalg_solve_triangular(
@@ -3686,7 +3687,7 @@ def median(input: Array, dim: int, keepdim: bool = False) -> ValuesAndIndices:
     """The median of all elements, or along ``dim`` with indices; of two in the middle the lower one."""
 
 def meshgrid(*tensors: Array | Sequence[Array], indexing: str = "ij") -> tuple[Tensor, ...]:
-    """The coordinates of the points of a grid: each vector stretched along a dimension of its own.
+    """The coordinates of the points of a grid: each vector lies along its own dimension, stretched along the others.
 
     With ``indexing="xy"`` the first two dimensions are swapped, as a picture has rows before columns.
     """
@@ -4685,7 +4686,7 @@ def searchsorted(
     right: bool = False,
     side: str | None = None,
 ) -> Tensor:
-    """The index along the last dimension at which each number keeps the sequence sorted; it has no gradient.
+    """The index along the last dimension where each number can be inserted to keep the sequence sorted; no gradient.
 
     It draws from a distribution by its cumulative sum. With ``right`` or ``side="right"`` the index is after equal
     numbers, else before them. ``sorter`` holds the indices that sort an unsorted sequence.
@@ -5106,7 +5107,7 @@ def special_sinc(input: Array) -> Tensor:
 def special_xlog1py(input: Array, other: Operand) -> Tensor:
     """The input times the logarithm of 1 plus the other, elementwise, broadcasting; 0 wherever the input is 0.
 
-    With minus a probability as the other, it is the log-likelihood of failures.
+    If the other is minus the probability of a success, it is the log-likelihood of failures.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
@@ -5168,7 +5169,7 @@ def sqrt_(x: Array) -> Tensor:
     """
 
 def square(input: Array) -> Tensor:
-    """The square, elementwise: the power of 2, under which name it is recorded.
+    """The square, elementwise. It is recorded as ``pow`` with the exponent 2.
 
     Squared errors and variances are made of it.
     """
@@ -5187,7 +5188,8 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Tensor:
 
     It makes a batch of examples, and a sequence of the states of a recurrent network.
 
-    Shapes: all alike, output with a dimension of their number more. Raises RuntimeError where they are not alike.
+    Shapes: all alike; output has one dimension more, of size n for n tensors. Raises RuntimeError where they are not
+    alike.
     """
 
 def std(
@@ -5380,7 +5382,7 @@ def tanh_(input: Array) -> Tensor:
     """
 
 def tanhshrink(input: Array) -> Tensor:
-    """X - tanh(x), elementwise: nearly 0 near 0, nearly x shifted by 1 far from it.
+    """The input x minus tanh(x), elementwise: nearly 0 near 0, nearly x shifted by 1 far from it.
 
     It pulls small numbers to 0, as sparse codes want it.
 

@@ -24,7 +24,7 @@ multiply = _also("multiply", arithmetic.mul)
 negative = _also("negative", arithmetic.neg)
 subtract = _also("subtract", arithmetic.sub)
 true_divide = _also("true_divide", arithmetic.div)
-install_operator("div", arithmetic.div)  # torch has __rdiv__, which Python called once
+install_operator("div", arithmetic.div)  # torch still has __rdiv__, a method of Python 2
 
 fix = _also("fix", rounding.trunc)
 clip = _also("clip", select.clamp)
@@ -45,7 +45,7 @@ arctanh = _also("arctanh", trigonometry.atanh)
 
 spmm = matmul.mm  # of a sparse matrix of torch's and a dense one: mm takes both
 
-# torch.special calls its functions special_NAME, also those that torch has too.
+# torch names the functions of torch.special special_NAME, even if torch.NAME exists too.
 special_digamma = special_psi = special.digamma
 special_erf = special.erf
 special_erfc = special.erfc

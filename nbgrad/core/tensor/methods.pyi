@@ -148,7 +148,7 @@ class TensorMethods(Conversions):
     def __floordiv__(self, other: Operand) -> Tensor: ...
     def __ge__(self, other: Operand) -> Tensor: ...
     def __getitem__(self, index: Any) -> Tensor:
-        """``x[index]``, with everything as an index that Python, numpy and torch take for one."""
+        """``x[index]`` for every index that Python, numpy and torch accept."""
     def __gt__(self, other: Operand) -> Tensor: ...
     def __iadd__(self, other: Operand) -> Tensor: ...
     def __iand__(self, other: Operand) -> Tensor: ...
@@ -190,7 +190,7 @@ class TensorMethods(Conversions):
     def __rtruediv__(self, other: Operand) -> Tensor: ...
     def __rxor__(self, other: Operand) -> Tensor: ...
     def __setitem__(self, index: Any, value: Operand) -> None:
-        """``x[index] = value`` in place, with everything as an index that Python, numpy and torch take for one."""
+        """``x[index] = value`` in place, for every index that Python, numpy and torch accept."""
     def __sub__(self, other: Operand) -> Tensor: ...
     def __truediv__(self, other: Operand) -> Tensor: ...
     def __xor__(self, other: Operand) -> Tensor: ...
@@ -207,9 +207,9 @@ class TensorMethods(Conversions):
     def acos_(self) -> Tensor:
         """In place: the angle in radians whose cosine each element is; NaN outside [-1, 1]. Its gradient is infinite at the ends."""
     def acosh(self) -> Tensor:
-        """Inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite."""
+        """Inverse hyperbolic cosine, elementwise; NaN below 1. At 1 its gradient is infinite."""
     def acosh_(self) -> Tensor:
-        """In place: inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite."""
+        """In place: inverse hyperbolic cosine, elementwise; NaN below 1. At 1 its gradient is infinite."""
     def add(self, b: Operand, alpha: Number = 1) -> Tensor:
         """Sum of two tensors, elementwise, broadcasting; b is multiplied by ``alpha`` first."""
     def add_(self, b: Operand, alpha: Number = 1) -> Tensor:
@@ -259,9 +259,9 @@ class TensorMethods(Conversions):
     def arccos_(self) -> Tensor:
         """In place: the angle in radians whose cosine each element is; NaN outside [-1, 1]. Its gradient is infinite at the ends."""
     def arccosh(self) -> Tensor:
-        """Inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite."""
+        """Inverse hyperbolic cosine, elementwise; NaN below 1. At 1 its gradient is infinite."""
     def arccosh_(self) -> Tensor:
-        """In place: inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite."""
+        """In place: inverse hyperbolic cosine, elementwise; NaN below 1. At 1 its gradient is infinite."""
     def arcsin(self) -> Tensor:
         """The angle in radians whose sine each element is; NaN outside [-1, 1]. Its gradient is infinite at the ends."""
     def arcsin_(self) -> Tensor:
@@ -1090,7 +1090,7 @@ class TensorMethods(Conversions):
         value: Number | None = None,
         reduce: str | None = None,
     ) -> Tensor:
-        """In place: the elements at ``index`` along ``dim`` replaced by ``src``, or added or multiplied by ``reduce``."""
+        """In place: the elements at ``index`` along ``dim`` replaced by ``src``, or combined with it by ``reduce``."""
     def scatter_add(self, dim: int, index: Array, src: Array) -> Tensor:
         """Input with ``src`` added along ``dim`` at the numbers in ``index``, in torch's order of arguments."""
     def scatter_add_(self, dim: int, index: Array, src: Array) -> Tensor:
@@ -1154,7 +1154,7 @@ class TensorMethods(Conversions):
     def sqrt_(self) -> Tensor:
         """In place: square root, elementwise; NaN for negative x."""
     def square(self) -> Tensor:
-        """The square, elementwise: the power of 2, under which name it is recorded."""
+        """The square, elementwise. It is recorded as ``pow`` with the exponent 2."""
     def square_(self) -> Tensor:
         """The square, elementwise, in place."""
     def squeeze(self, dim: int | Sequence[int] | None = None) -> Tensor:

@@ -92,8 +92,8 @@ def _told(record: Record, source: Record, gradient: Stats, passed: Stats, made: 
         if prod(passed.shape) < FEW:
             return None
         text = (
-            f"{what} let no gradient through: its slope is 0 at each of its inputs, of shape {passed.shape}, whose "
-            f"result has a gradient. So the layers before it learn nothing here. {remedy}"
+            f"{what} let no gradient through: a gradient arrived at its result, of shape {passed.shape}, but its slope "
+            f"is 0 wherever this gradient is not 0. So the layers before it learn nothing here. {remedy}"
         )
         return located(record, "saturated", text, remedy)
     off, units, samples = _off(source, gradient, passed, made)

@@ -1,9 +1,9 @@
 """Random numbers from a distribution whose parameters are tensors.
 
 Most draws do not move with the parameters, so the gradient is 0; an in-place draw replaces the old values, whose
-gradient is 0 too. Gamma and Dirichlet draws do move. Their gradient keeps the probability that a number is smaller:
-dy/dα = -(∂F(y; α)/∂α) / p(y; α), the implicit reparametrization (Figurnov et al. 2018,
-https://arxiv.org/abs/1805.08498). torch.distributions draws with them.
+gradient is 0 too. Gamma and Dirichlet draws do move: if α changes, the draw y changes so that F(y; α), the probability
+of a smaller number, stays the same. So dy/dα = -(∂F(y; α)/∂α) / p(y; α), the implicit reparametrization (Figurnov et
+al. 2018, https://arxiv.org/abs/1805.08498). torch.distributions uses these functions.
 """
 
 from inspect import Parameter, Signature

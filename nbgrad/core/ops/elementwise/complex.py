@@ -1,8 +1,8 @@
 """Complex numbers: their parts, and ops that make them. Gradients follow torch's convention.
 
 The gradient of a real loss L with respect to z = x + iy is dL/dx + i dL/dy, the direction of steepest ascent: what
-gradient descent needs. For a holomorphic function it is the incoming gradient times the conjugate of its derivative,
-which the engine sees to; the rows here are not holomorphic and say it themselves.
+gradient descent needs. For a holomorphic function it is the incoming gradient times the conjugate of its derivative:
+the engine conjugates. The rows here are not holomorphic: their rules conjugate by themselves.
 """
 
 import torch

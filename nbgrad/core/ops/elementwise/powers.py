@@ -296,7 +296,7 @@ def _(g, out):
 
 
 def square(input):
-    """The square, elementwise: the power of 2, under which name it is recorded.
+    """The square, elementwise. It is recorded as ``pow`` with the exponent 2.
 
     Squared errors and variances are made of it.
     """

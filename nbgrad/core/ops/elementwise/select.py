@@ -48,7 +48,7 @@ def _(g, condition):
 
 
 def either(condition, when, otherwise, *inputs):
-    """``when(*inputs)`` if the condition holds, else ``otherwise(*inputs)``: for rules that have no numbers to look at.
+    """``when(*inputs)`` if the condition holds, else ``otherwise(*inputs)``: for rules without numbers, as in a trace.
 
     Both are computed. Where one of them does not count, its inputs are replaced by ones, so that no NaN of it or of its
     gradient gets into the result. But a gradient of 0 flows back to every input; further back, 0 times inf makes NaN.
@@ -68,10 +68,11 @@ install("where", _where)
 
 @cache
 def _halved() -> bool:
-    """Whether this torch halves the gradient of fmax, fmin and clamp at a tie, and gives none at a number as a bound.
+    """Whether this torch halves the gradient of fmax, fmin and clamp at a tie, and gives none if the bound is a number.
 
-    torch does so from 2.14 on; before, the input got all of it. torch computes one such gradient, once, in its own
-    thread: there autograd is on, which is off where a rule runs, and no mode changes tensors.
+    torch does so from 2.14 on; before, the input got all of it. To find out, this function has torch compute one such
+    gradient, and keeps the answer. It does so in a new thread: autograd is on there, but off where a rule runs, and no
+    mode changes tensors there.
     """
 
     def ask() -> bool:

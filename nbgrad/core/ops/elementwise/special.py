@@ -245,7 +245,7 @@ def _entropies(make: Make):
 def xlog1py(input, other):
     """The input times the logarithm of 1 plus the other, elementwise, broadcasting; 0 wherever the input is 0.
 
-    With minus a probability as the other, it is the log-likelihood of failures.
+    If the other is minus the probability of a success, it is the log-likelihood of failures.
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """

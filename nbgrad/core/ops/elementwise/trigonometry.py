@@ -209,7 +209,7 @@ def _(g, input):
 
 @op(formula=r"\operatorname{arcosh} x", kernel=torch.acosh, inplace=True, domain=_ABOVE_ONE, samples=at(0.5, 1.0))
 def acosh(input):
-    """Inverse hyperbolic cosine, elementwise; NaN below 1, where its gradient is infinite.
+    """Inverse hyperbolic cosine, elementwise; NaN below 1. At 1 its gradient is infinite.
 
     It gives the distance of two points in hyperbolic space.
 

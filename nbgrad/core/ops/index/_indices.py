@@ -59,7 +59,7 @@ def _tensor(one: Any) -> torch.Tensor | None:
 
 
 def _slice(one: slice) -> slice:
-    """A slice of whole numbers: what counts as one, as a tensor or a number of numpy's may, is read now."""
+    """A slice of whole numbers. A tensor or a numpy number that counts as one is converted now."""
     ends = (one.start, one.stop, one.step)
     for end in ends:
         if end is not None and type(end) is not int:
@@ -85,7 +85,7 @@ def mask_or_positions(given: torch.Tensor) -> torch.Tensor:
 
 
 def _number(tensor: torch.Tensor) -> Any:
-    """One position as the number it is, as torch has it: it takes the dimension away, and what it picks is a view."""
+    """One position as a plain number. As in torch, a number removes the dimension, and its result is a view."""
     return int(tensor) if tensor.ndim == 0 and tensor.dtype in _WHOLE and not tensor.is_meta else tensor
 
 

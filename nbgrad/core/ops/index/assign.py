@@ -144,12 +144,12 @@ def _(g, index):
 @setitem.rule("value", r"\bar{y}[i]")
 def _(g, index, value_shape, value_device):
     picked = getitem(g, index=index).to(device=value_device)
-    extra = len(value_shape) - len(picked.shape)  # leading dimensions of size 1 that the value has too many
+    extra = len(value_shape) - len(picked.shape)  # how many leading dimensions of size 1 the value has in excess
     return picked.reshape((1,) * extra + tuple(picked.shape)) if extra > 0 else picked
 
 
 def _setitem(self, index, value):
-    """``x[index] = value`` in place, with everything as an index that Python, numpy and torch take for one."""
+    """``x[index] = value`` in place, for every index that Python, numpy and torch accept."""
     args = (self, value)
     setitem.in_place.run(args, {"index": indexed(setitem, args, index)})
 
@@ -408,7 +408,7 @@ def _(g, indices):
 
 
 def _in_brackets(indices):
-    """The indices as ``x[...]`` takes them. A single position becomes a tensor of one, else it would act first."""
+    """The indices as ``x[...]`` takes them. Beside others a single position gets a dimension, or it would act first."""
     several = any(part is not None and part.ndim for part in indices)
     parts = [part.reshape(1) if several and part is not None and not part.ndim else part for part in indices]
     return tuple(slice(None) if part is None else part for part in parts)

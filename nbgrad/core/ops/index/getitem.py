@@ -138,7 +138,7 @@ def _places(part, room, rest):
 
 
 def _getitem(self, index):
-    """``x[index]``, with everything as an index that Python, numpy and torch take for one."""
+    """``x[index]`` for every index that Python, numpy and torch accept."""
     return getitem.run((self,), {"index": indexed(getitem, (self,), index)})
 
 
@@ -245,7 +245,7 @@ def take_along_dim(input, indices, dim=None):
 
 
 def _counted(indices, size):
-    """Indices that count from the end, which ``gather`` does not know, as those that count from the start."""
+    """The indices, all counted from the start: ``gather`` does not know those that count from the end."""
     return where(indices < 0, indices + size, indices)
 
 

@@ -337,7 +337,7 @@ def _to_input(kind, g, input, index, src, out, settings):
         slope = g
     elif reduce == "mean":
         slope = g / _counts(kind, g, index, src, dim, include_self)
-    elif reduce == "prod":  # the product of the other factors: with 1 in place of the input's own
+    elif reduce == "prod":  # the product of the other factors; 1 replaces an input of 0
         factors = where(input == 0, 1.0, input)
         slope = g * kind.reduce(factors, index, src, **settings) / factors
     else:
@@ -372,7 +372,10 @@ def _ties(kind, g, input, index, src, out, dim):
 
 
 def _product_to_source(kind, g, input, index, src, out, settings):
-    """The product of the other factors: the product divided by the factor, or without it for the only 0 at a place."""
+    """The gradient of a factor: g times the product of the other factors.
+
+    That product is the output divided by the factor. For the only 0 at a place, it is computed without the 0.
+    """
     dim = settings["dim"]
     zero = src == 0
     none = torch.zeros(g.shape, dtype=torch.int64, device=g.device)  # whole numbers: complex ones have no order
@@ -461,7 +464,7 @@ def _(g, input, index, src, out, dim, reduce, include_self):
 
 @cache
 def _hear_torch_out():
-    """Trigger torch's warning that index_reduce is in beta here, where it is ignored, not at the user's first call."""
+    """Trigger here, where it is ignored, torch's warning that index_reduce is in beta, not at the user's first call."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.index_reduce(torch.ones(1), 0, torch.tensor([0]), torch.ones(1), "prod")
@@ -559,7 +562,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
 
 
 def _scatter_(self, dim, index, src=None, *, value=None, reduce=None):
-    """In place: the elements at ``index`` along ``dim`` replaced by ``src``, or added or multiplied by ``reduce``."""
+    """In place: the elements at ``index`` along ``dim`` replaced by ``src``, or combined with it by ``reduce``."""
     row, *args = _scattered(self, index, src, value, reduce)
     return row.in_place(*args, dim=dim, **_PRODUCT.get(reduce, {}))
 
@@ -568,7 +571,7 @@ _PRODUCT = {"multiply": {"reduce": "prod"}}
 
 
 def _scattered(input, index, src, value, reduce):
-    """The row for a way to reduce, and its inputs: a number becomes as many as there are places."""
+    """The row for a way to reduce, and its inputs. If it reduces, a number becomes a tensor of the shape of index."""
     if (src is None) == (value is None):
         raise TypeError("scatter() takes either src or value")
     src = value if src is None else src

@@ -484,7 +484,7 @@ def _of_reflections(g, A, tau, columns):
         ahead, behind = adjoint(v[i]) @ g, adjoint(right) @ v[i]
         to_vectors.append(-(conjugate(t[i]) * (g @ behind) + t[i] * (right @ adjoint(ahead))))
         to_tau.append(-(ahead @ behind).squeeze(-1))
-        g = g - conjugate(t[i]) * (v[i] @ ahead)  # what came before it is undone
+        g = g - conjugate(t[i]) * (v[i] @ ahead)  # now that of the product of the later reflections
     beside = torch.zeros((*A.shape[:-1], A.shape[-1] - count), dtype=A.dtype, device=A.device)
     to_a = tril(cat([*to_vectors, beside], dim=-1), diagonal=-1)
     return to_a, cat(to_tau, dim=-1) if to_tau else torch.zeros(tuple(tau.shape), dtype=tau.dtype, device=tau.device)

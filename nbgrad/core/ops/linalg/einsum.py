@@ -58,7 +58,7 @@ def row(*operands, equation):
     """
     out = torch.einsum(equation, *operands)
     if len(operands) == 1 and memory_of(out) == memory_of(operands[0]):
-        return out.clone()  # of several operands the result is never a view: nor is it of one
+        return out.clone()  # with several operands it is no view, so with one it is none either
     return out
 
 

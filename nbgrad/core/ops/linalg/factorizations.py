@@ -88,7 +88,7 @@ def _checked_definite(make: Make):
 def linalg_cholesky_ex(A, *, upper=False, check_errors=False):
     """The triangular factor of positive definite matrices, and a number that is 0 where the factor exists.
 
-    Shapes: (..., n, n) gives the same. Raises LinAlgError for another matrix with ``check_errors`` alone.
+    Shapes: (..., n, n) gives the same. Raises LinAlgError for another matrix, but only with ``check_errors``.
     """
     return tuple(_linalg.cholesky_ex(A, upper=upper, check_errors=check_errors))
 
@@ -288,8 +288,8 @@ def linalg_lu_factor(A, *, pivot=True):
 def linalg_lu_factor_ex(A, *, pivot=True, check_errors=False):
     """The two triangular factors in one matrix, which rows were swapped, and a number: 0 where the factors exist.
 
-    Shapes: (..., n, m) gives the same and (..., k) for k = min(n, m). Raises LinAlgError for a singular matrix with
-    ``check_errors`` alone.
+    Shapes: (..., n, m) gives the same and (..., k) for k = min(n, m). Raises LinAlgError for a singular matrix, but
+    only with ``check_errors``.
     """
     return tuple(_linalg.lu_factor_ex(A, pivot=pivot, check_errors=check_errors))
 

@@ -18,7 +18,7 @@ def grouped_mm(mat_a: Any, mat_b: Any, offs: Any = None, bias: Any = None, out_d
 
     - (M) x K and G x K x N: M x N, each expert on its rows;
     - G x M x K and K x (N): M x N;
-    - M x (K) and (K) x N: G x M x N, the gradient of the weights of the first;
+    - M x (K) and (K) x N: G x M x N, as in the gradient of the weights in the first case;
     - G x M x K and G x K x N, without ``offs``: G x M x N.
 
     The part of the result behind the last group is zero.

@@ -367,7 +367,7 @@ def _(g):
 
 
 def _scattered(batch, matrix):
-    """Whether torch would multiply each matrix of ``batch`` by itself, as its rows do not lie in order.
+    """Whether torch would multiply each matrix of ``batch`` separately, because its rows do not lie in order.
 
     It does so where its own autograd does not record; that takes an eighth of the time of a transformer.
     """

@@ -308,7 +308,7 @@ def _determined(make: Make):
 def linalg_det(A):
     """The determinant of square matrices: the factor by which they change volumes.
 
-    Its gradient is the transposed matrix of cofactors: where the matrix is invertible, the determinant times the
+    Its gradient is the matrix of cofactors: where the matrix is invertible, the determinant times the
     transposed inverse.
 
     Shapes: (..., n, n) gives (...). Raises RuntimeError where the matrices are not square.
@@ -339,7 +339,7 @@ def _by_inverse(g, A, out):
     return _scaled_inverse(g * out, A)
 
 
-def _by_cofactors(g, A, out):  # it takes what _by_inverse does
+def _by_cofactors(g, A, out):  # it takes the arguments of _by_inverse
     return _cofactors(A, exactly=recorded(g, A)) * g.unsqueeze(-1).unsqueeze(-1)
 
 

@@ -68,7 +68,7 @@ def linalg_inv_ex(A, *, check_errors=False):
 
     Solving a system is faster and more exact than multiplying with an inverse.
 
-    Shapes: (..., n, n) gives the same. Raises LinAlgError for a singular matrix with ``check_errors`` alone.
+    Shapes: (..., n, n) gives the same. Raises LinAlgError for a singular matrix, but only with ``check_errors``.
     """
     return tuple(_linalg.inv_ex(A, check_errors=check_errors))
 
@@ -145,8 +145,8 @@ def _checked_systems(make: Make):
 def linalg_solve_ex(A, B, *, left=True, check_errors=False):
     """The solution X of A X = B, or of X A = B, and a number that is 0 where a solution exists.
 
-    Shapes: A (..., n, n), B (..., n, k) or (..., n). Raises LinAlgError for a singular matrix with ``check_errors``
-    alone.
+    Shapes: A (..., n, n), B (..., n, k) or (..., n). Raises LinAlgError for a singular matrix, but only with
+    ``check_errors``.
     """
     return _solved(A, B, left, check_errors)
 

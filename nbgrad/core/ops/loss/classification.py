@@ -255,7 +255,7 @@ def cross_entropy_backward(
     for_logs = _for_logs(
         g, log_probabilities, target, weight, total_weight, ignore_index, reduction, label_smoothing, dim
     )
-    if for_logs.dtype is not log_probabilities.dtype:  # that of the target's probabilities
+    if for_logs.dtype is not log_probabilities.dtype:  # it has that of the target
         for_logs = for_logs.to(log_probabilities.dtype)
     return log_softmax_backward(for_logs, log_probabilities, dim=dim)
 

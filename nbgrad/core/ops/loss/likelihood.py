@@ -154,7 +154,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, reduction="mean"):
 _aten = torch.ops.aten
 
 
-def _like_ctc(logs, targets, input_lengths, target_lengths, *settings):  # it takes what _ctc does
+def _like_ctc(logs, targets, input_lengths, target_lengths, *settings):  # it takes the arguments of _ctc
     longest = max(target_lengths, default=0)
     return logs.new_empty(logs.shape[1]), logs.new_empty((logs.shape[1], logs.shape[0], 2 * longest + 1))
 

@@ -189,7 +189,8 @@ def _(gradient, g_shape, input, target, weight, p, margin, reduction):
     one = torch.ones(g_shape, dtype=gradient.dtype, device=gradient.device)
     settings = {"p": p, "margin": margin, "reduction": reduction}
     product = gradient * multi_margin_loss_backward(one, input, target, weight, **settings)
-    return product.sum().expand(g_shape) if reduction != "none" else product.sum(-1)  # on a GPU, (0,) for no row
+    # On a GPU g_shape is (0,) if there is no row.
+    return product.sum().expand(g_shape) if reduction != "none" else product.sum(-1)
 
 
 @multi_margin_loss_backward.rule(
@@ -297,4 +298,5 @@ def multilabel_margin_loss_backward(g, input, target, is_target, *, reduction):
 def _(gradient, g_shape, input, target, is_target, reduction):
     one = torch.ones(g_shape, dtype=gradient.dtype, device=gradient.device)
     product = gradient * multilabel_margin_loss_backward(one, input, target, is_target, reduction=reduction)
-    return product.sum().expand(g_shape) if reduction != "none" else product.sum(-1)  # on a GPU, (0,) for no row
+    # On a GPU g_shape is (0,) if there is no row.
+    return product.sum().expand(g_shape) if reduction != "none" else product.sum(-1)

@@ -88,7 +88,7 @@ def warned(name, input, target):
 
 
 def in_full(*tensors):
-    """Under autocast numbers of half precision become float32: its policy for the losses, not for their kernels."""
+    """Under autocast, half precision becomes float32: torch does this for loss functions, but not for their kernels."""
     if not any_enabled() or not torch.is_autocast_enabled(tensors[0].device.type):
         return tensors
     short = (torch.float16, torch.bfloat16)

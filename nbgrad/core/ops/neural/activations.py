@@ -245,7 +245,7 @@ def softsign(input):
 
 
 def tanhshrink(input):
-    """X - tanh(x), elementwise: nearly 0 near 0, nearly x shifted by 1 far from it.
+    """The input x minus tanh(x), elementwise: nearly 0 near 0, nearly x shifted by 1 far from it.
 
     It pulls small numbers to 0, as sparse codes want it.
 

@@ -275,8 +275,8 @@ def flash_attention_backward(
     value=r"\bar{p}^{\top} g",
 )
 def _(g_query, g_key, g_value, needed, g, query, key, value, attn_mask, is_causal, scale):
-    # With w = softmax(s), p = g v' and s̄ the gradient of s, the gradients are scale s̄ k, scale s̄' q and w' g. What
-    # arrives for the first two together is m, the gradient of s̄.
+    # With w = softmax(s), p = g v' and s̄ the gradient of s, the gradients are scale s̄ k, scale s̄' q and w' g. The
+    # gradients that arrive for the first two of these make m, the gradient of s̄.
     scale = scale_of(query, scale)
     weights = _weights(query, key, attn_mask, is_causal, scale)
     p = g @ _turned(value)
@@ -306,7 +306,7 @@ def _turned(matrix):
 
 def _weights(query, key, attn_mask, is_causal, scale):
     """How much each query takes of each value; all 0 where every key is masked."""
-    root = math.sqrt(abs(scale))  # on each factor, so that the product overflows later, as in torch
+    root = math.sqrt(abs(scale))  # on each factor, so that only larger products overflow, as in torch
     scores = (query * root) @ _turned(key * math.copysign(root, scale))
     if is_causal:
         attn_mask = causal(query, key)

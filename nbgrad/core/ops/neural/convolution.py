@@ -44,7 +44,7 @@ def _convolutions(rank):
         yield Sample.of(make(4, *shape), w, b, padding=1)
         yield Sample.of(x, w, b, stride=2, padding=1, dilation=2)
         yield Sample.of(x, w, stride=(2, 1, 1)[:rank], padding=(1, 2, 0)[:rank], dilation=(1, 2, 1)[:rank])
-        yield Sample.of(x, w, b, padding="same", dilation=2)  # an even kernel with another one makes torch warn
+        yield Sample.of(x, w, b, padding="same", dilation=2)  # an odd dilation of an even kernel makes torch warn
         yield Sample.of(make(4, *shape), w, padding="same", dilation=(2, 1, 2)[:rank])
         yield Sample.of(x, w, padding="valid")
         yield Sample.of(x, make(4, 2, *kernel), make(4), groups=2)
@@ -218,7 +218,8 @@ def _(
             None if of_weight is None else convolve(input, of_weight, **again),
             None if of_bias is None else of_bias.reshape((-1,) + (1,) * (len(weight.shape) - 2)).expand(g.shape),
         )
-    if needed[1] and of_weight is not None:  # linear in the weight: the given gradients take the places of input and g
+    # The gradients are linear in weight and input, so the given gradients take the places of these two.
+    if needed[1] and of_weight is not None:
         (to_input,) = convolution_backward(g, input, of_weight, mask=(True, False, False), **backward)
     if needed[2] and of_input is not None:
         (to_weight,) = convolution_backward(g, of_input, weight, mask=(False, True, False), **backward)
@@ -226,7 +227,7 @@ def _(
 
 
 def _kernel(g, input, weight, mask, *settings):
-    """Torch's kernel, for any input and padding: it takes only batches, and padding only as numbers."""
+    """The gradients for any input and padding. Torch's kernel takes only batches, and padding only as numbers."""
     if g.dtype.is_complex:
         return _complex(g, input, weight, mask, settings)
     shape = weight.shape
@@ -322,7 +323,7 @@ def _windows(padded, kernel, dilation, places, stride):
 
 
 def _columns(input, *, kernel_size, dilation=1, padding=0, stride=1):
-    """The same by slices, in any number of dimensions."""
+    """The result of img_to_col by slices, in any number of dimensions."""
     rank, kernel, dilation, padding, stride = _unfold_geometry(input.ndim, kernel_size, dilation, padding, stride)
     places = _places(input.shape[-rank:], kernel, dilation, padding, stride)
     if min(places) < 1:
@@ -365,7 +366,7 @@ def _column_samples(make: Make):
 
 
 def _images_of(input, *, output_size, kernel_size, dilation=1, padding=0, stride=1):
-    """The same by adding slices, in any number of dimensions."""
+    """The result of col_to_img by adding slices, in any number of dimensions."""
     rank = len(output_size)
     kernel, dilation, padding, stride = (per_dim(value, rank) for value in (kernel_size, dilation, padding, stride))
     places = _places(output_size, kernel, dilation, padding, stride)

@@ -23,7 +23,7 @@ def _lookups(make: Make):
 
 
 def _by_torch(input, weight, *, padding_idx=-1, scale_grad_by_freq=False):
-    """The same by indexing: torch cannot differentiate its own kernel twice if input is empty."""
+    """The embedding by indexing: torch cannot differentiate its own kernel twice if input is empty."""
     if scale_grad_by_freq:
         return torch.embedding(weight, input, padding_idx, scale_grad_by_freq)
     return torch.where((input == padding_idx).unsqueeze(-1), weight.detach()[input], weight[input])

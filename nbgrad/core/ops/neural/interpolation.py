@@ -364,8 +364,8 @@ def grid_sampler(input, grid, *, interpolation_mode, padding_mode, align_corners
     https://arxiv.org/abs/1506.02025); optical flow is fitted so too.
 
     Shapes: input (N, C, H, W), grid (N, h, w, 2) with x before y, from -1 to 1, output (N, C, h, w); or the same with
-    one dimension more. Modes by torch's numbers: bilinear 0, nearest 1, bicubic 2; places outside are 0 (0), those at
-    the border (1), or reflected there (2). Raises RuntimeError for other shapes.
+    one dimension more. The modes are torch's numbers. For interpolation: bilinear 0, nearest 1, bicubic 2. For places
+    outside: zeros 0, the place at the border 1, reflected at the border 2. Raises RuntimeError for other shapes.
     """
     return _grid_sampler(
         input, grid, interpolation_mode=interpolation_mode, padding_mode=padding_mode, align_corners=align_corners
@@ -446,8 +446,8 @@ def _(gradients, needed, g, input, grid, interpolation_mode, padding_mode, align
 def _along(v, g, input, grid, *, interpolation_mode, padding_mode, align_corners):
     """The gradients of sum(g * the derivative of the sampled image along v) for g, input and grid.
 
-    Each output is a sum over the places around it, whose weights are products of one weight for each dimension: taken
-    place by place, so that no temporary tensor is larger than the output.
+    Each output is a sum over the places around it. The weight of a place is a product of one weight for each dimension.
+    The loop takes one place at a time, so that no temporary tensor is larger than the output.
     """
     sizes = input.shape[2:]
     rank, flat = len(sizes), input.reshape((*input.shape[:2], prod(sizes)))

@@ -52,7 +52,7 @@ def _scattered(g, indices, x=None, *, size):
 def max_pool_backward(g, indices, x=None, *, size):
     """Zeros with g added where the indices, which count the places of a plane, say: the gradient of a maximum.
 
-    It does not read ``x``, the input of the maximum, which says where the indices came from.
+    It does not read ``x``, the input of the maximum. ``x`` only records which tensor the indices came from.
 
     Shapes: g and indices alike, of as many last dimensions as ``size`` has, which are ``size`` in the output.
     """
@@ -86,8 +86,8 @@ _WORTH = 1 << 13
 def _across_channels(rank, kernel, input, *settings):
     """The result of ``kernel``; on a CPU, for a copy of the input in which the channels of a place lie side by side.
 
-    There torch's kernel compares the channels of a place all at once. If the places of an input lie side by side, it
-    compares number by number. No processor can predict which of two numbers is larger, so this takes 3 to 5 times as
+    In this copy torch's kernel compares the channels of a place all at once. In an input whose places lie side by side,
+    it compares number by number. No processor can predict which of two numbers is larger, so this takes 3 to 5 times as
     long.
     """
     side_by_side = _LAYOUTS[rank]

@@ -373,7 +373,7 @@ def hardsigmoid_backward(g, x):
 
     Shapes: g and x alike, output as g.
     """
-    if g.dtype is torch.float64:  # torch's kernel multiplies by a sixth of seven digits
+    if g.dtype is torch.float64:  # torch's kernel multiplies by 1/6 rounded to seven digits
         return aten.hardtanh_backward(g, x, -3, 3).div_(6)
     return aten.hardsigmoid_backward(g, x)
 

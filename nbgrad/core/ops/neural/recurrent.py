@@ -143,7 +143,7 @@ rnn_relu_step = _simple_step("relu", r"\max(0, W x + b + U h + c)")
 
 
 def lstm_ahead(summed, cx, gates=None):
-    """Output, cell, gates and the tanh of the cell, from the gates ``summed`` and without their activations.
+    """Output, cell, gates and the tanh of the cell, from ``summed``, the gates before their activations.
 
     The activated ones are written into ``gates`` where that is given.
     """
@@ -279,7 +279,7 @@ def _(g, needed, input, hx, w_ih, w_hh, b_ih, b_hh, gates, shown):
 
 
 def _by_cudnn(kept):
-    """Whether a layer saved what cuDNN needs for its gradient: bytes on a GPU, where a loop over time saves gates."""
+    """Whether a layer saved the bytes that cuDNN needs for its gradient on a GPU. A loop over time saves gates."""
     return kept.dtype is torch.uint8 and kept.device.type == "cuda"
 
 

@@ -24,7 +24,8 @@ def _sums(make: Make):
 def cumsum(input, *, dim, dtype=None):
     """The running sum along ``dim``.
 
-    It makes positions of step lengths, and a distribution function of probabilities. Its gradient runs from the end.
+    It turns step lengths into positions, and probabilities into a distribution function. Its gradient is a running
+    sum from the end.
 
     Shapes: output as input. Raises IndexError where input has no dimension ``dim``.
     """
@@ -141,7 +142,7 @@ def gradient(input, *, spacing=None, dim=None, edge_order=1):
         edge_order: 1 or 2: the order of the differences at the ends.
 
     Returns the list of slopes, each of the shape of input. Raises RuntimeError where a dimension has fewer than
-    ``edge_order`` + 1 places, or ``spacing`` is not one for each dimension.
+    ``edge_order`` + 1 places, or ``spacing`` does not have one entry for each dimension.
     """
     rank = len(input.shape)
     dims = tuple(range(rank)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
@@ -155,7 +156,7 @@ def gradient(input, *, spacing=None, dim=None, edge_order=1):
 
 
 def _slope(y, dim, spacing, order):
-    """The slope along one dimension, with weights for each place that its distances say."""
+    """The slope along one dimension. The distances around each place determine the weights there."""
     size, rank = y.shape[dim], len(y.shape)
     if size <= order:
         raise RuntimeError(f"gradient() with edge_order={order} needs {order + 1} places, dimension {dim} has {size}")

@@ -265,7 +265,7 @@ def _by_division(g, x, out):
     return g * (out / x)
 
 
-def _by_others(dim, g, x, out):  # it takes what _by_division does
+def _by_others(dim, g, x, out):  # it takes the arguments of _by_division
     return g * (_others(x.reshape(-1), 0).reshape(x.shape) if dim is None else _others(x, dim))
 
 
@@ -323,7 +323,7 @@ def _scan_of_all(dim, g, x, out):
     return reversed_cumsum(g * out, dim) / x
 
 
-def _scan_of_others(dim, g, x, out):  # it takes what _scan_of_all does
+def _scan_of_others(dim, g, x, out):  # it takes the arguments of _scan_of_all
     return cumprod_backward(g, x, dim=dim)
 
 
@@ -347,7 +347,7 @@ def _without_graph(g, x, *, dim):
 @op(
     formula=r"\sum_{j \geq i} g_j \prod_{k \leq j, k \neq i} x_k",
     samples=_running_backwards,
-    reference=lambda g, x, dim: _without_graph(g, x, dim=dim) + 0 * x,  # one number does not depend on x
+    reference=lambda g, x, dim: _without_graph(g, x, dim=dim) + 0 * x,  # for a single number it does not depend on x
 )
 def cumprod_backward(g, x, *, dim):
     """The gradient of cumprod where an element may be 0.
@@ -359,15 +359,15 @@ def cumprod_backward(g, x, *, dim):
 
 @opaque(lambda dim, g, x: torch.empty_like(x))  # noqa: ARG005
 def _by_kernel(dim, g, x):
-    return unrecorded(_without_graph, g, x, dim=dim)  # torch's kernel is slower where its own autograd may follow
+    return unrecorded(_without_graph, g, x, dim=dim)  # torch's kernel is slower if torch's autograd may record it
 
 
-# The sum over all i of v_i times the output is the sum over i and j >= i of g_j times the running product of x with
-# x_i replaced by v_i: one row of a square matrix for each i.
+# Let y be the output. Then sum_i v_i y_i = sum_i sum_(j >= i) g_j p_ij. Here p_i is the running product of x with x_i
+# replaced by v_i. The changed x, one for each i, are the rows of a square matrix.
 
 
 def _replaced(v, x, dim):
-    """The matrices whose row i is x along ``dim`` with element i replaced by that of v; and where that is."""
+    """The matrices whose row i is x along ``dim`` with element i replaced by that of v; and a mask of the new ones."""
     size = x.shape[dim]
     diagonal = torch.eye(size, dtype=torch.bool, device=x.device)
     return where(diagonal, v.transpose(dim, -1).unsqueeze(-1), x.transpose(dim, -1).unsqueeze(-2)), diagonal

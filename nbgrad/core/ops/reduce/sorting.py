@@ -133,7 +133,7 @@ def _searches(make: Make):
     ranks=range(1, 6),
 )
 def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=False, side=None):
-    """The index along the last dimension at which each number keeps the sequence sorted; it has no gradient.
+    """The index along the last dimension where each number can be inserted to keep the sequence sorted; no gradient.
 
     It draws from a distribution by its cumulative sum. With ``right`` or ``side="right"`` the index is after equal
     numbers, else before them. ``sorter`` holds the indices that sort an unsorted sequence.

@@ -18,7 +18,7 @@ from nbgrad.core.tensor.tensor import Tensor
 
 
 def _read(dim, unbiased, correction):
-    """The dimensions and the correction of torch's forms: ``var(False)`` has no ``dim``, and ``unbiased`` is 1 or 0."""
+    """The dimensions and the correction. ``var(False)`` has no ``dim``, and ``unbiased`` is a correction of 1 or 0."""
     if isinstance(dim, bool):
         if unbiased is not None:
             raise TypeError("var() got unbiased twice: as its first argument and by name")
@@ -246,7 +246,7 @@ def _histograms(make: Make):
 def histc(input, *, bins=100, min=0, max=0):
     """How many elements lie in each of ``bins`` equal parts of the range from ``min`` to ``max``; it has no gradient.
 
-    The range is that of the elements where both are 0. What lies outside is not counted.
+    If both are 0, the range is that of the elements. Elements outside the range are not counted.
 
     Shapes: output has ``bins`` elements.
     """

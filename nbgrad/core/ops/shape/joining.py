@@ -69,7 +69,8 @@ def stack(*tensors, dim=0):
 
     It makes a batch of examples, and a sequence of the states of a recurrent network.
 
-    Shapes: all alike, output with a dimension of their number more. Raises RuntimeError where they are not alike.
+    Shapes: all alike; output has one dimension more, of size n for n tensors. Raises RuntimeError where they are not
+    alike.
     """
     return torch.stack(tensors, dim)
 
@@ -83,7 +84,7 @@ concat = concatenate = cat
 
 
 def _listed(tensors):
-    """The tensors of a list, or of arguments of which the first may be one."""
+    """The tensors of the arguments, or of the list that is the only argument."""
     return list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else list(tensors)
 
 
@@ -189,7 +190,7 @@ def broadcast_tensors(*tensors):
 
 
 def meshgrid(*tensors, indexing="ij"):
-    """The coordinates of the points of a grid: each vector stretched along a dimension of its own.
+    """The coordinates of the points of a grid: each vector lies along its own dimension, stretched along the others.
 
     With ``indexing="xy"`` the first two dimensions are swapped, as a picture has rows before columns.
     """

@@ -103,7 +103,7 @@ def _(g, input, padding):
     reference=lambda g, x, padding: _UNREFLECT[len(padding)](g, x, padding),
 )
 def reflection_pad_backward(g, input, *, padding):
-    """The gradient of ``reflection_pad``: each element gets the sum of the gradients of its images.
+    """The gradient of ``reflection_pad``: each element gets the sum of the gradients of its copies.
 
     Shapes: g as the padded tensor, output as input.
     """
@@ -142,7 +142,7 @@ def _(g, input, padding):
     reference=lambda g, x, padding: _UNREPLICATE[len(padding)](g, x, padding),
 )
 def replication_pad_backward(g, input, *, padding):
-    """The gradient of ``replication_pad``: each element gets the sum of the gradients of its images.
+    """The gradient of ``replication_pad``: each element gets the sum of the gradients of its copies.
 
     Shapes: g as the padded tensor, output as input.
     """

@@ -24,7 +24,7 @@ def _rejoined(gradients, shape, sizes, dim):
 
 
 def _sizes(size, parts):
-    """The sizes of equal parts, the last of which may be smaller; those that are given as they are."""
+    """The sizes of the parts. A number makes equal parts, the last maybe smaller; given sizes stay as they are."""
     if not isinstance(parts, int):
         return parts
     return [min(parts, size - start) for start in range(0, size, parts or 1)] or [0]

@@ -208,7 +208,7 @@ def _pasted(make: Make):
 
 
 def _pasting(input, src, size, stride, storage_offset, geometry):
-    """In two steps: torch's as_strided_scatter gives input the gradient that belongs to the places of src."""
+    """In two steps, as torch's as_strided_scatter passes the gradient in the places of src on to input, too."""
     copied = torch.empty_strided(input.shape, input.stride(), dtype=input.dtype, device=input.device).copy_(input)
     copied.as_strided(size, stride, storage_offset - input.storage_offset()).copy_(src)
     return copied
@@ -255,7 +255,7 @@ install("as_strided_", _as_strided_)
 
 
 def _copying(name, viewing):
-    """``viewing`` with every tensor that it gives in memory of its own; both steps are recorded."""
+    """``viewing``, whose results are copied to memory of their own; both steps are recorded."""
 
     def copied(*args, **settings):
         given = viewing(*args, **settings)

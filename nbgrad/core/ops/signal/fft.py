@@ -238,7 +238,7 @@ def _whole(input, s, dim, norm, forward):
     return spectrum if forward else conj(spectrum)
 
 
-# Half spectra: of real signals, and as what a real signal is made of.
+# Half spectra: made from real signals, and turned back into real signals.
 
 
 def _half(input, s, dim, norm, forward, name):
