@@ -96,7 +96,7 @@ $(MORE)/.installed: pyproject.toml constraints.txt tools/environment.py | setup
 site: setup $(MORE)/.installed ## build the documents as a site that needs no network: build/site (the lessons run; SITE_FLAGS=--saved leaves that out)
 	$(call step,site,$(STILL) $(MORE)/bin/python -m tools.site $(SITE_FLAGS))
 
-write: setup ## write what is made from the code: the stubs that editors read, docs/ops.md, docs/parity.md, what the front end takes from Python
+write: setup ## write what is made from the code: the stubs that editors read, docs/ops.md, docs/parity.md, TypeScript and CSS from Python
 	@NBGRAD_COMPILED=0 $(PY) tools/write.py
 
 course: setup ## write the lessons from notebooks/source: the student's copies, and the solutions with their outputs (LESSONS='04 08' names some)

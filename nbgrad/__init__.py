@@ -59,7 +59,7 @@ from nbgrad.core.suggestions import suggesting
 from nbgrad.core.tensor.broadcast_check import BroadcastError as BroadcastError, strict_broadcast as strict_broadcast
 from nbgrad.core.tensor.tensor import Tensor as Tensor, tensor as tensor
 from nbgrad.display import GraphRenderer as _GraphRenderer
-from nbgrad.functions import *  # noqa: F403  # what torch calls torch.exp: found in the op table, listed in functions.pyi
+from nbgrad.functions import *  # noqa: F403  # functions such as exp: from the op table, listed in functions.pyi
 from nbgrad.nn.from_torch import from_torch as from_torch
 from nbgrad.nn.safetensors import load_safetensors as load_safetensors, save_safetensors as save_safetensors
 from nbgrad.recording import record as record
@@ -116,7 +116,8 @@ def compare(left: AutogradGraph, right: AutogradGraph, names: "tuple[str, str] |
 
     Raises:
         TypeError: one of them is no graph.
-        ValueError: there are not two names; or a graph still hides gradients that ``ask`` wants answered.
+        ValueError: there are not two names; or a graph was recorded with ``ask``, and some of its gradients are not
+            answered yet.
     """
     from nbgrad.core.graph.comparison import Comparison
 
@@ -124,7 +125,7 @@ def compare(left: AutogradGraph, right: AutogradGraph, names: "tuple[str, str] |
 
 
 def trace(  # type: ignore[no-redef]  # replaces the op ``trace``, and calls that op for a matrix
-    function: "Callable[..., Any] | Tensor", *examples: Any
+    function: "Callable[..., Any] | Tensor | None" = None, *examples: Any, **matrix: "Tensor"
 ) -> Any:
     """Trace ``function`` as a program; or give the sum of the diagonal of a matrix, as ``torch.trace``.
 
@@ -134,17 +135,22 @@ def trace(  # type: ignore[no-redef]  # replaces the op ``trace``, and calls tha
     Args:
         function: a function of tensors, or of nested lists, tuples and dicts of tensors; or a matrix.
         examples: its arguments, or a ``nbgrad.symbolic.Spec`` in the place of a tensor.
+        matrix: the matrix, by torch's name ``input``.
 
     Returns:
         A ``nbgrad.symbolic.Program``; the sum of the diagonal for a matrix.
 
     Raises:
+        TypeError: an argument of the function has a name: give the examples in order.
         nbgrad.symbolic.TraceError: the function does what a program cannot do.
     """
     if not callable(function):
         from nbgrad.core.ops.linalg.diagonals import trace as sum_of_diagonal
 
-        return sum_of_diagonal(function, *examples)
+        given = examples if function is None else (function, *examples)
+        return sum_of_diagonal(*given, **matrix)
+    if matrix:
+        raise TypeError(f"trace() takes the examples in order, without names such as {next(iter(matrix))!r}")
     from nbgrad.core.symbolic import program
 
     return program.trace(function, *examples)

@@ -49,7 +49,7 @@ def custom_fwd(
 
 
 def _cast(value: Any, device_type: str, dtype: torch.dtype) -> Any:
-    """``value`` with the floating point tensors on that device, in lists and dicts too, in the element type."""
+    """``value`` with its floating point tensors on that device cast to ``dtype``, also those in lists and dicts."""
     if isinstance(value, Tensor):
         cast = value.is_floating_point() and value.device.type == device_type and value.dtype is not torch.float64
         return value.to(dtype) if cast else value

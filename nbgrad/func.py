@@ -42,8 +42,8 @@ def functional_call(
     """
     if not isinstance(module, Module):
         raise TypeError(
-            f"functional_call() takes a module of nbgrad, not {kind_of(module)}: torch.func.functional_call is "
-            "for torch's, and nbgrad.from_torch(module) makes one of it"
+            f"functional_call() takes a module of nbgrad, not {kind_of(module)}: torch.func.functional_call takes "
+            "torch's modules, and nbgrad.from_torch(module) makes a module of nbgrad from one of torch's"
         )
     given = _together(parameter_and_buffer_dicts)
     args = () if args is None else args if isinstance(args, tuple) else (args,)
@@ -89,7 +89,7 @@ def _everywhere(module: Module, given: dict[str, Tensor], *, tie_weights: bool, 
             )
     if strict and (missing := sorted(held.keys() - found.keys())):
         raise RuntimeError(
-            f"functional_call(strict=True): {missing[0]!r} is not given, nor are {len(missing) - 1} more"
+            f"functional_call(strict=True): {missing[0]!r} is not given (number of missing tensors: {len(missing)})"
         )
     return found
 

@@ -56,7 +56,7 @@ class Session:
         return line is self.line or (self.line is None and not self.graph.records)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Stop recording, since ``error`` ended the cell or for another reason."""
+        """Stop recording. ``error`` is the error that ended the cell, if one did."""
         self.graph.close(self.shell.user_ns, error)
 
     @uncollected
@@ -66,8 +66,8 @@ class Session:
         Args:
             result: what came of the cell; None where an error left it half done.
             error: what ended it, if something did.
-            told: whether IPython will trigger ``post_run_cell`` with this result: the graph is shown then, below what
-                others show first.
+            told: whether IPython will trigger ``post_run_cell`` with this result. If so, the graph is shown at that
+                event, below the other outputs of the cell.
         """
         if self.graph.closed:
             return
@@ -139,7 +139,7 @@ class AutogradMagics(Magics):
     def _autograd_help(self, line: str) -> None:  # noqa: ARG002
         """The code that replaces a cell that asks for help."""
         text = self.autograd.parser.format_help().removeprefix("::\n\n")  # that is for documentation
-        print(text.replace("  %autograd ", f"  {MAGIC} ", 1))  # noqa: T201  # as the line takes no options of its own
+        print(text.replace("  %autograd ", f"  {MAGIC} ", 1))  # noqa: T201  # %autograd as a line takes no options
 
     def begin_cell(self, _info: Any) -> None:
         """A cell begins: record it if every cell is recorded."""
@@ -350,7 +350,7 @@ def _register(shell: InteractiveShell, magics: AutogradMagics, undo: ExitStack) 
 
 
 def _put(table: dict[Any, Any], key: Any, value: Any, undo: ExitStack) -> None:
-    """``table[key] = value``, and back to the value before."""
+    """Set ``table[key] = value``; ``undo`` restores the value before."""
     if key in table:
         undo.callback(table.__setitem__, key, table[key])
     else:

@@ -111,7 +111,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
         return problems
 
     def _left_to_rank_0(self) -> bool:
-        """Whether rank 0 shows the same: an error that ended the graph may be this process's own."""
+        """Whether only rank 0 shows the graph. After an error each process shows its own: the errors may differ."""
         recorder = self.graph.rank_recorder
         return recorder is not None and not recorder.leads and self.graph.ending is None
 

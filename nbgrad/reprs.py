@@ -127,7 +127,7 @@ class _Inside:
 
     Attributes:
         rows: those that are shown: the name of each, itself, and the one that it is in.
-        left_out: how many there are below those that are nested deepest.
+        left_out: by the deepest modules that are shown, how many modules below them are not shown.
     """
 
     def __init__(self, module: Module) -> None:

@@ -52,9 +52,9 @@ class Watch(Observer):
     Every cell is recorded in one graph. The picture is drawn again in place after a backward, but not more often than
     asked for, and never for more than a twentieth of the time. A line above it says the step, its loss and the norm of
     the gradients as they come, up to eight times a second and for no more than another twentieth. When a cell ends,
-    the picture shows the last backward. If an error of an op or a backward of the model ended the cell, it shows that
-    too, until the next backward through the model. The watch also ends when the model is deleted, or when another watch
-    of the model begins.
+    the picture shows the last backward. If an op or a backward of the model raised the error that ended the cell, the
+    picture shows this error too, until the next backward through the model. The watch also ends when the model is
+    deleted, or when another watch of the model begins.
 
     Args:
         model: only backwards that reach a parameter of it are shown.
@@ -91,7 +91,7 @@ class Watch(Observer):
         self._depth, self._nodes = wanted.depth, wanted.nodes
         empty = outline(self.graph)
         self.view = GraphView(empty, lay_out(empty), direction=wanted.direction)
-        self.view.picture = b""  # the first backward fills it: the page's controls are those of its first picture
+        self.view.picture = b""  # empty until the first backward: the page makes its controls for its first picture
         self._still = Still(f"Live view of {self.graph.name}, from its first backward on.")
         self._drawn: tuple[Outline, Picture] | None = None  # drawn after the latest still picture
         if (before := _watches.get(model)) is not None:
@@ -200,7 +200,10 @@ class Watch(Observer):
         return True
 
     def on_backward_end(self) -> None:
-        """Draw the backward that has ended: the graph has recorded it by now. Later if the last picture is too new."""
+        """Draw the backward that has ended: the graph has recorded it by now.
+
+        If the last picture is too new, the watch draws this backward later.
+        """
         if self.graph.closed:
             return
         self._waiting = True

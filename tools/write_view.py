@@ -104,7 +104,7 @@ def constants() -> str:
         "BEHIND": (card.BEHIND, "How many pixels are seen of the boxes behind a folded one."),
         "BAR": (card.BAR, "How wide a bar of a small chart is, with the gap behind it."),
         "BAR_HEIGHT": (card.BAR_HEIGHT, "How high the highest bar is."),
-        "TOGETHER": (card.TOGETHER, "The gradient stands behind the last line if both have at most so many letters."),
+        "TOGETHER": (card.TOGETHER, "The gradient is beside the last line if both have up to so many letters in all."),
         "WIDE": (tensor_summary.WIDE, "A list of numbers is broken after so many letters."),
     }
     for name, (size, words) in sizes.items():

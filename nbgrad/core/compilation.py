@@ -38,7 +38,7 @@ def why_not() -> str | None:
 
 
 def choose() -> None:
-    """Decide before the core is imported, and see to it that only compiled or only Python modules are."""
+    """Decide before the core is imported: from then on either only compiled or only Python modules are imported."""
     global _why_not  # noqa: PLW0603  # said once, at import
     wish = os.environ.get("NBGRAD_COMPILED", "")
     if wish not in {"", "0", "1"}:

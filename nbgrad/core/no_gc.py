@@ -21,9 +21,9 @@ def uncollected(function: Callable[P, R]) -> Callable[P, R]:
     The collector would look through them and through all that the user has, several times, and find nothing. It is
     switched on again whatever is raised, also by an interrupt that hits the very ``finally``.
 
-    A function that finds it off does not touch it: the user has switched it off, or another function of this kind.
-    That one may run in another thread, and switch it on at any time. If this one then switched it off again, as it had
-    found it, the collector would stay off for good.
+    If the collector is off when ``function`` is called, it is left alone: the user has switched it off, or another
+    function of this kind. Such a function may run in another thread, and switch the collector on at any time. If
+    ``function`` then restored the state that it had found, the collector would stay off for good.
     """
 
     @wraps(function)

@@ -21,7 +21,10 @@ MARKS = {
     "shift": ((2, 3, 4), (3, 1)),
     "gain": ((3, 4), ()),
 }
-"""By name of the smaller input: the shape of x and its own, in x + bias, x * scale, x + shift and x * gain."""
+"""By name of the smaller input: the shape of x, then the shape of this input.
+
+The expressions are x + bias, x * scale, x + shift and x * gain.
+"""
 
 
 def _sums(shape: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:

@@ -176,7 +176,7 @@ def _about_rate(got: Any, case: Case) -> Deviation | None:
 # 9.4: a rate that is too large, read off the updates.
 
 FAR = 1.0
-"""A rate is too large if an update is more than this share of the weight: all of it."""
+"""A rate is too large if an update is more than this share of the weight; 1 means the whole weight."""
 
 _RATES: tuple[tuple[str, list[float]], ...] = (
     ("a rate of 0.0001", [1e-4] * 16),

@@ -52,11 +52,11 @@ def _diagnosed(answer: Any) -> Deviation | None:
     symptoms = (f"{letter}: {_AGAINST[said[letter], one]}" for letter in wrong for one in has[letter]
                 if (said[letter], one) in _AGAINST)  # fmt: skip
     seen = next(symptoms, "")
-    return Deviation(kind, f"{text}. Of {seen}" if seen else text)
+    return Deviation(kind, f"{text}. About {seen}" if seen else text)
 
 
 _AGAINST = {
-    ("no optimizer", "unregistered"): "no optimizer holds some parameters, and that has a reason. Where does the "
+    ("no optimizer", "unregistered"): "some parameters are in no optimizer, and that has a reason. Where does the "
     "optimizer get its parameters from?",
     ("no optimizer", "no step"): "the optimizer holds every parameter",
     ("no optimizer", "unreached"): "the optimizer holds every parameter. Do all of them get a gradient?",

@@ -122,7 +122,7 @@ class StructureCopy:
         return made
 
     def _fill(self, value: Any, made: Any) -> None:
-        """Put what the parts of ``value`` become into its copy."""
+        """Put the replacements of the parts of ``value`` into ``made``, its copy."""
         if isinstance(value, list | deque):
             for place, one in enumerate(value):
                 made[place] = self(one)
@@ -135,12 +135,12 @@ class StructureCopy:
 
 
 def values_of(value: Any) -> Any:
-    """A structure with torch tensors without history in the place of its tensors, ours or torch's."""
+    """``value`` with a torch tensor without history in the place of each of its tensors, ours or torch's."""
     return StructureCopy(lambda one: raw(one).detach())(value)
 
 
 def copied(value: Any) -> torch.Tensor:
-    """A torch tensor with the values of a tensor, in memory of its own, that needs a gradient if that does."""
+    """A torch tensor with the values of ``value`` in memory of its own. It needs a gradient if ``value`` does."""
     data = raw(value).detach().clone()
     if not value.requires_grad:
         return data
@@ -165,7 +165,7 @@ class Twins(StructureCopy):
     Attributes:
         root: the module of torch's.
         args, kwargs: the arguments.
-        of: by the id of a module of ours, that of torch's.
+        of: the torch modules, each by the id of our module that it stands for.
         hooked: whether functions of the user's run around a forward. They may be made for our tensors.
         unknown: a module in it that ``from_torch`` has not made; or None.
     """

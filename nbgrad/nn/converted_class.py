@@ -1,7 +1,7 @@
 """The classes of converted modules: each is a subclass of a class of nbgrad's and of the class of torch's module.
 
-``isinstance`` finds both. If ``nbgrad.nn`` has the block, the class computes as ours. Others keep their methods,
-and ``super()`` in them leads from its last base to our ``Module``, where it would have led to torch's.
+``isinstance`` finds both. If ``nbgrad.nn`` has the block, the class computes as ours. Any other class keeps the
+methods of torch's module. In these methods ``super()`` leads to our ``Module``, where it led to torch's before.
 """
 
 from collections.abc import Callable
@@ -92,7 +92,7 @@ _class_of: Callable[[Any], type] = cache(_make_class_of)
 
 
 class ClassReference:
-    """Stands for a converted class in pickles, which name classes by their place: it is in no module."""
+    """Stands for a converted class in pickles. They name a class by its module, and a converted class is in none."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -124,7 +124,7 @@ def _make(kind: Any) -> type[Module]:
             own["__getattribute__"] = _own_attributes_first(kind)
         if defines(kind, "__call__"):
             own["__call__"] = _compared_first(kind)
-        if issubclass(kind, torch.fx.GraphModule):  # it would make a graph of torch's again
+        if issubclass(kind, torch.fx.GraphModule):  # its own copy methods would make torch's class again
             own |= {"__deepcopy__": None, "__copy__": None}
         bases = (_Made, kind, _last_base(kind))
     settings = {"metaclass": _class_of(type(kind))}
@@ -176,11 +176,11 @@ def _make_pair(theirs: type) -> type[Module]:
 
 
 _pair: Callable[[Any], type[Module]] = cache(_make_pair)
-"""The class derived from our block for a class of torch's, and from that class."""
+"""The class that is derived from two: our block, and torch's block of the same name."""
 
 
 converted_class: Callable[[Any], type[Module]] = cache(_make)
-"""The class that a module of this class of torch's, or of the user's, has after the conversion; made once."""
+"""Returns, for the class of a torch module, the class that it has after the conversion. Each is made once."""
 
 
 def _class_for(kind: type) -> type[Module]:
@@ -197,7 +197,7 @@ def empty(theirs: torch.nn.Module) -> Any:
     """An object of the class for ``theirs``, which holds nothing but the values of its slots.
 
     Raises:
-        TypeError: it is an object of another kind besides a module, as a dict, whose content would be lost.
+        TypeError: ``theirs`` is a module and also, for example, a dict. The content of the dict would be lost.
     """
     kind = type(theirs)
     try:
@@ -225,7 +225,7 @@ def defines(kind: type, name: str) -> bool:
 
 
 def _check_class(kind: type) -> None:
-    """Raise if nbgrad would never call some methods of the class, or would call them instead of its own."""
+    """Raise if the class overrides a method that nbgrad never calls, or has a private name of our ``Module``."""
     for name, instead in NEVER_CALLED.items():
         if defines(kind, name) and name != "_replicate_for_data_parallel":  # there is no DataParallel to call it
             raise NotImplementedError(

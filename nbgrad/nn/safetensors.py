@@ -79,7 +79,7 @@ def load_safetensors(model: Module, path: str | PathLike[str], strict: bool = Tr
 def read_safetensors(path: str | PathLike[str], wanted: Collection[str] = ()) -> dict[str, torch.Tensor]:
     """The tensors in a file by name, and those of the ``wanted`` that were written under another of their names.
 
-    The metadata say which these are. They also hold the user's texts, so a name that is not a tensor's is no error.
+    The metadata say which these are. They also hold the user's texts, so an entry that names no tensor is no error.
     """
     from safetensors import safe_open
 

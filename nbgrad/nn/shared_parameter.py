@@ -19,8 +19,8 @@ class SharedParameter(SharedGradient, Parameter):
     any other parameter from the start.
 
     Args:
-        theirs: the torch parameter, whose memory it shares. Code that makes another parameter of this class passes what
-            ``Parameter`` takes, and gets one like any other.
+        theirs: the torch parameter, whose memory it shares. Other code may pass any value that ``Parameter`` takes:
+            then the result shares no gradient.
         requires_grad: whether a backward gives it a gradient; default: as ``theirs`` says.
     """
 

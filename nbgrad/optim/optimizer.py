@@ -22,8 +22,8 @@ Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, An
 class Optimizer(torch.optim.Optimizer):
     """Changes parameters by their gradients; a subclass says how, in ``update``.
 
-    Hooks, printing and pickling are those of torch's base class. Code that requires a ``torch.optim.Optimizer`` accepts
-    it, if it reads only the settings of the groups, as every scheduler does.
+    Hooks, printing and pickling are those of torch's base class. Code that requires a ``torch.optim.Optimizer`` and
+    reads only the settings of the groups accepts it; every scheduler is such code.
 
     Args:
         params: the parameters, as ``model.parameters()`` or ``model.named_parameters()`` gives them; or groups of them,
@@ -259,7 +259,10 @@ def _is_one(given: Any) -> bool:
 
 
 def _fit(value: Any, param: Tensor, key: str, on_device: bool) -> Any:
-    """A loaded value where its parameter lives, in its element type; a count of steps stays what it is, as in torch."""
+    """A loaded value on the device of its parameter, in its element type.
+
+    As in torch, a count of steps stays as it is, or becomes float32 on the device with ``on_device``.
+    """
     if isinstance(value, list):
         return [_fit(one, param, key, on_device) for one in value]
     if not isinstance(value, torch.Tensor):

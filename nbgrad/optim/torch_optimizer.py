@@ -21,8 +21,8 @@ within these limits, up to 1.9 outside."""
 class TorchOptimizer(Optimizer):
     """An optimizer whose ``update`` is that of torch's class of the same name, run on the data of the parameters.
 
-    A step changes numbers and is not differentiated, so that torch's own kernels do it: foreach and fused ones, with
-    torch's checks of the settings, its ``state_dict`` keys and its values.
+    A step changes numbers and is not differentiated, so torch's own kernels can do it, foreach and fused ones too. The
+    checks of the settings, the keys of ``state_dict`` and the resulting values are torch's as well.
 
     Attributes:
         torchs: the class of torch.
@@ -138,12 +138,12 @@ def _check_kind(called: str, name: str, value: Any, usual: Any, whole: bool) -> 
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is one, numpy's or in a tensor too."""
+    """Whether ``value`` is a number; numpy's numbers and tensors of one number count too."""
     return hasattr(value, "__float__")
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether it is a whole number and no float, numpy's or in a tensor too."""
+    """Whether ``value`` is a whole number and no float; numpy's numbers and tensors of one number count too."""
     try:
         index(value)
     except (TypeError, RuntimeError):

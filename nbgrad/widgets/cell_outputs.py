@@ -16,7 +16,7 @@ class _CellRun(NamedTuple):
 
     Attributes:
         request: id of the message that asked for it.
-        views: what it displayed and what still lives.
+        views: the views that it displayed and that still exist.
     """
 
     request: str

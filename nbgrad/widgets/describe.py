@@ -85,7 +85,7 @@ def outline(graph: AutogradGraph) -> Outline:
     shapes = {record.id: record.shape for record in records}
     walk = StepContext(records, ids, edges)
     failure = None if ending is None else ending.failure
-    # The text of the op that raised comes first, if that op is drawn.
+    # The error that ended the graph comes first. If an op raised it, ``with_failure`` puts it first, further below.
     said = survey.found if failure is not None or survey.ended is None else [survey.ended, *survey.found]
     wrong = _problems(said, ids)
     history = past(frames, records, ids)
@@ -379,7 +379,7 @@ def _add_badges(nodes: list[Node], wrong: list[Problem]) -> None:
 
 
 def _summary(graph: AutogradGraph, records: list[Record], described: Description, usual: torch.dtype | None) -> str:
-    """The drawn records, with an op that raised, and where the last backward began."""
+    """How many ops, tensors and reductions are drawn, and where the last backward began. An op that raised counts."""
     ops = sum(node["kind"] in ("op", "failed") for node in described["nodes"])
     reductions = sum(edge["reduction"] is not None for edge in described["edges"])
     tensors = len(described["nodes"]) - ops

@@ -370,7 +370,7 @@ def _rewrite(note: Note, before: str, after: str) -> Step:
 
 
 def _part(box: Drawn) -> str:
-    """The outermost box. A gradient made before the walk, such as the first one, is in the box of the gradient."""
+    """The outermost box. A gradient made before the backward, as the first one is, is in the box of the gradient."""
     seeded = box.steps[0].phase == "forward" and any(value.gradient_of is not None for value in box.results())
     return _PARTS["backward" if seeded else box.steps[0].phase]
 

@@ -4,6 +4,9 @@ from typing import Any
 
 import torch
 
+SINGLE = 1e-5
+"""How close results of double precision are if an argument is of single precision: a part is computed in it."""
+
 
 def close(ours: Any, theirs: Any, what: str, tolerance: float | None = None) -> None:
     """Equal within ``tolerance``, by default torch's own for the dtype; shape and dtype included."""

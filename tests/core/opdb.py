@@ -142,12 +142,15 @@ def differences(
     return found
 
 
-def close(ours: list[Any], theirs: list[Any]) -> None:
-    """Tensors equal within torch's own tolerance for their dtype, shape and dtype included; anything else equal."""
+def close(ours: list[Any], theirs: list[Any], tolerance: float | None = None) -> None:
+    """Tensors equal within ``tolerance``, by default torch's own for their dtype, and all else equal.
+
+    Shape and dtype are compared too.
+    """
     assert len(ours) == len(theirs), f"{len(ours)} results, but torch has {len(theirs)}"
     for place, (mine, yours) in enumerate(zip(ours, theirs, strict=True)):
         if isinstance(mine, torch.Tensor) and isinstance(yours, torch.Tensor):
-            closeness.close(mine, yours, f"number {place}")
+            closeness.close(mine, yours, f"number {place}", tolerance)
         else:
             assert mine == yours, f"number {place}: {mine!r}, but torch has {yours!r}"
 

@@ -71,6 +71,13 @@ CALLS: dict[str, Any] = {
     "tensor_split(indices=)": lambda lib, x: lib.tensor_split(x, indices=[1])[1],
     "ifftn(s=int)": lambda lib, x: lib.fft.ifftn(x, s=2).real,
     "x.double(memory_format=None)": lambda lib, x: x.double(memory_format=None),
+    "trace(input=)": lambda lib, x: lib.trace(input=x),
+    "as_strided(offset=tensor)": lambda lib, x: (x * 1).as_strided((2,), (1,), lib.tensor(1)),
+    "as_strided(size=tensors)": lambda lib, x: lib.as_strided(x * 1, (lib.tensor(2), 2), (lib.tensor(1), 2)),
+    "as_strided_copy(offset=tensor)": lambda lib, x: lib.as_strided_copy(x * 1, (2,), (1,), lib.tensor(1)),
+    "as_strided_scatter(offset=tensor)": lambda lib, x: lib.as_strided_scatter(
+        x.detach(), x[0], (2,), (2,), lib.tensor(1)
+    ),
     "triangular_solve(input=)": lambda lib, x: lib.triangular_solve(input=x, A=x).solution,
 }
 
@@ -94,6 +101,8 @@ WRONG: dict[str, Any] = {
     "a name that there is not": lambda lib, x: lib.amax(x, axes=0),
     "a tensor by name and by position": lambda lib, x: lib.add(x, x, x1=x),
     "a shape as an element type": lambda lib, x: x.view(dtype=(2, 2)),
+    "a stride in a tensor of floats": lambda lib, x: lib.as_strided(x, (2,), (torch.tensor(1.0),)),
+    "an offset in a bool": lambda lib, x: lib.as_strided(x, (2,), (1,), torch.tensor(True)),
     "a narrower element type": lambda lib, x: lib.linalg.matrix_norm(x, "nuc", dtype=torch.float32),
 }
 

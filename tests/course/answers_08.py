@@ -94,7 +94,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "8.1": [
         (lambda layers: 0.5**layers, "numbers", "kept(1): it takes the value of a sigmoid at 0"),
         (lambda layers: 0.25 * layers, "numbers", "kept(3): the slopes of layers in a row are multiplied"),
-        (lambda layers: 0.25 ** (layers - 1), "shifted", "kept(1): it is what one layer less leaves"),
+        (lambda layers: 0.25 ** (layers - 1), "shifted", "kept(1): it is the share after one layer fewer"),
         (lambda layers: 0.25 / layers, "numbers", "kept(3): it is divided by the number of layers"),
         (lambda layers: 4.0**layers, "factor", "kept(1): it grows with the number of layers"),
         (lambda layers: 1 - 0.25**layers, "offset", "kept(1): that is the share that is lost"),

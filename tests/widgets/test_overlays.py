@@ -11,8 +11,9 @@ from playwright.sync_api import expect
 
 import nbgrad
 from nbgrad import nn
+from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description.schema import Node
+from nbgrad.widgets.description.schema import Description, Node
 from nbgrad.widgets.folding.choose import Folding, folded_below
 from nbgrad.widgets.layout.positions import lay_out, whole
 from nbgrad.widgets.render.html_page import page
@@ -151,6 +152,60 @@ def test_a_folded_box_has_the_largest_number_inside_it() -> None:
     picture = lay_out(describe(graph), folding=folded_below(described, 0))
     (box,) = [node for node in picture["description"]["nodes"] if node["kind"] == "folded"]
     assert "own0" not in box["levels"]
+
+
+def test_a_folded_box_has_a_level_in_each_overlay() -> None:
+    described = trained()
+    keys = {one["key"] for one in described["overlays"]}
+    assert keys > {"gradient", "ratio", "update", "saved", "time", "dtype", "device", "own0"}
+    picture = lay_out(described, folding=folded_below(described, 0))
+    (box,) = [node for node in picture["description"]["nodes"] if node["kind"] == "folded"]
+    drawn = {node["id"] for node in picture["description"]["nodes"]}
+    inside = [node["levels"] for node in described["nodes"] if node["id"] not in drawn]
+    for key in keys - {"dtype", "history"}:
+        assert box["levels"][key] == max(level[key] for level in inside if key in level), key
+    assert len({level["dtype"] for level in inside}) == 2
+    assert "dtype" not in box["levels"], "the box has no class if its nodes have several"
+
+
+def test_a_box_has_the_same_level_whoever_folded_it(opened: Any) -> None:
+    described = trained()
+    scope = described["scopes"][0]["id"]
+    folding = Folding(frozenset({scope}))
+    found = []
+    for picture in (lay_out(described, folding=folding), {**lay_out(described), "folded": [scope]}):
+        tab = opened(page(picture, "folded"))
+        box, choice = tab.locator(".nbg-node.nbg-folded"), tab.get_by_test_id("nbgrad-overlay")
+        expect(box).to_have_count(1)
+        shown = {}
+        for overlay in described["overlays"]:
+            choice.select_option(overlay["key"])
+            shown[overlay["key"]] = box.evaluate(
+                "box => [box.classList.contains('nbg-levelled'), box.classList.contains('nbg-classed'), "
+                "box.style.getPropertyValue('--nbg-level')]"
+            )
+        found.append(shown)
+    assert found[0] == found[1]
+    assert found[0]["update"][0]
+    assert found[0]["device"][1]
+    assert found[0]["dtype"][:2] == [False, False]
+
+
+def trained() -> Description:
+    """A module of two element types, with a level in each overlay of a single process."""
+    torch.manual_seed(0)
+    net = Net()
+    optimizer = nbgrad.optim.SGD(net.parameters(), lr=0.1)
+    x = nbgrad.tensor(torch.randn(5, 3))
+    with TimedGraph("net") as graph:
+        for _ in range(2):
+            with nbgrad.scope("all"):
+                loss = net(x).double().pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        graph.overlay("fisher", {net.first.weight: -3.0, net.rest[1].weight: 1.0})
+    return describe(graph)
 
 
 def test_an_open_graph_forgets_what_is_no_longer_in_it() -> None:

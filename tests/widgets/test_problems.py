@@ -255,7 +255,7 @@ def test_parameters_that_an_earlier_step_has_spoiled_are_where_it_begins(width: 
 @pytest.mark.parametrize("size", [5, 500])
 def test_a_constant_that_is_gone_may_have_been_where_it_begins_and_not_the_parameters(size: int) -> None:
     (text,) = _stepped(lambda net: net(nbgrad.tensor([[nan, 1.0, 1.0]] * size) + 0).sum())
-    maybe = f"linear, or is in a constant ({size}, 3) that led to it and is gone"
+    maybe = f"linear, or in a constant ({size}, 3), which led to it and no longer exists"
     assert text == f"NaN begins here, in the forward of {'constant' if size == 5 else maybe}", "few numbers are kept"
 
 

@@ -99,12 +99,22 @@ ALONE: dict[str, tuple[str, str, list[float], Callable[[nbgrad.Tensor, nbgrad.Te
     ),
     "off": (
         "relu",
-        ": its slope is 0 at each of its inputs whose result has a gradient",
+        ": its slope is 0 wherever the gradient of its result is not 0",
         [-3],
         lambda w, v: w.relu() * v,
     ),
-    "bounded": ("clamp", ": its slope is 0 at each of its inputs", [3, -4], lambda w, v: w.clamp(0, 1) * v),
-    "many": ("clamp", ": its slope is 0 at each of its inputs", [3] * 8, lambda w, v: w.exp().clamp(0, 1) * v),
+    "bounded": (
+        "clamp",
+        ": its slope is 0 wherever the gradient of its result is not 0",
+        [3, -4],
+        lambda w, v: w.clamp(0, 1) * v,
+    ),
+    "many": (
+        "clamp",
+        ": its slope is 0 wherever the gradient of its result is not 0",
+        [3] * 8,
+        lambda w, v: w.exp().clamp(0, 1) * v,
+    ),
 }
 
 

@@ -143,7 +143,10 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _only_computes(given: tuple[torch.Tensor, ...]) -> bool:
-    """Whether no other part of torch has to differentiate, cast, trace or count this product, which oneDNN cannot."""
+    """Whether no other part of torch has to differentiate, cast, trace or count this product.
+
+    No part of torch can do that with a product by oneDNN.
+    """
     return (
         torch._C._get_mkldnn_enabled()
         and not any(one.requires_grad for one in given)

@@ -157,7 +157,7 @@ class _AnomalyObserver(Observer):
     def on_result(
         self, op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any], results: tuple[Any, ...], node: Node | None
     ) -> None:
-        # A rule that records itself is checked as a rule.
+        # The ops of a rule, in a recorded backward, are not checked here: ``on_rule`` checks the rule's result.
         checked = results[: len(op.results[: op.shown])] if self._check and not current().walking else ()
         for position, out in enumerate(checked):
             if not nonfinite.finite(out):
@@ -206,7 +206,10 @@ class _AnomalyObserver(Observer):
         raise announced(AnomalyError(lines, cause, phase="forward", kind=kind, **facts), op, args)
 
     def _suspect(self, arg: Any) -> bool:
-        """Whether an Inf in ``arg`` is probably wrong: ``arg`` is a parameter or learned, or older than the context."""
+        """Whether an Inf in ``arg`` is probably wrong.
+
+        It is in a parameter that is no mask, in a leaf that requires grad, and in a result from before the context.
+        """
         if not isinstance(arg, TENSORS):
             return False
         if not arg.requires_grad:
@@ -272,7 +275,7 @@ class _AnomalyObserver(Observer):
         bad = end if sound else full
         kind = "nan" if nonfinite.holds("nan", bad) else "inf"
         if any(nonfinite.holds(kind, source) for source in sources):
-            self._passed = True  # as a mask of -inf does in the forward
+            self._passed = True  # the rule only passes it on, as ops of the forward pass on the -inf of a mask
             return
         index = nonfinite.first(kind, bad)
         name, input = name_of(node.edges[position]), node.op.inputs[min(position, node.op.arity - 1)]
@@ -322,7 +325,7 @@ _INCOMING = "incoming gradient"
 
 
 def _rule(node: Node, position: int) -> Callable[[list[Any]], Any]:
-    """A function for the gradient of an input, with another incoming gradient and values other than the saved ones."""
+    """A function that computes the gradient of input ``position`` from any incoming gradient and any saved values."""
     needed = tuple([edge is not None for edge in node.edges])
 
     def run(values: list[Any]) -> Any:

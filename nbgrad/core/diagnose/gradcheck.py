@@ -129,7 +129,10 @@ def _unobserved() -> Switch:
 
 
 def _prepared(func: Callable[..., Any], inputs: Any) -> tuple[list[Any], list[Tensor], list[str]]:
-    """The arguments to call ``func`` with, those of them that are moved, in contiguous float64, and their names."""
+    """Return three lists: the arguments for ``func``, those of them that the check moves, and the names of the latter.
+
+    Each ``Tensor`` of floating point or complex numbers is in contiguous float64 or complex128.
+    """
     given = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
     rules = [name in func.rules for name in func.inputs] if isinstance(func, Op) else []
     args, originals = [], []

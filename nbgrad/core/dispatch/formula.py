@@ -135,9 +135,10 @@ def formula_with(row: OpInfo, names: Mapping[str, str | None], *, rule: str | No
         row: a row of the op table.
         names: the names of inputs, settings and results: LaTeX, or a name of Python's such as ``w4_weight``, which
             ``latex_name`` writes. ``g_NAME`` names the gradient of the result ``NAME``, ``g_out`` that of an op with
-            one result; without it a bar over the result's name stands for it. ``tensors[0]`` and the like name the
-            members of a list. A setting may be given as a number. None stands for an input that the call left out: the
-            formula loses that addend or factor. Inputs that the formula does not mention are ignored.
+            one result. A gradient that gets no name here is written as the result's name with a bar. ``tensors[0]`` and
+            the like name the members of a list. A setting may be given as a number. None stands for an input that the
+            call left out: the formula loses that addend or factor. Inputs that the formula does not mention are
+            ignored.
         rule: the input whose gradient has the wanted formula; None for the formula of the op itself.
 
     Raises:
@@ -161,7 +162,7 @@ def formula_with(row: OpInfo, names: Mapping[str, str | None], *, rule: str | No
     for name, symbol in found.items():
         if name in given:
             replaced[symbol] = given[name]
-        elif symbol in barred:  # the gradient of a result, in which the name of the input must not stand
+        elif symbol in barred:  # a result's gradient, which looks like an input with a bar: that input's name stays out
             replaced[symbol] = symbol
     return substituted(latex, replaced)
 

@@ -237,7 +237,7 @@ class Rebase:
         result: whether a rule needs the value of the target after the change.
 
     Attributes:
-        origin: the node that changes the target, or its output of that node; None until that is known.
+        origin: the node that changes the target, or that node's ``Output`` for the target; None until it is known.
     """
 
     __slots__ = ("_alias", "_done", "_made", "_result", "_scatter", "_target", "origin")

@@ -149,8 +149,8 @@ class Op(OpInfo):
         After ``g`` the rule names what it needs, and the engine saves exactly that: inputs, ``out``, settings, further
         outputs of the forward, and ``NAME_shape`` or ``NAME_device`` of an input whose values it does not need. It must
         return a new tensor, a view of ``g``, or None for zero; it is written in ops that work on torch tensors and on
-        ``Tensor`` alike. A row with the input ``NAME`` among its ``flat`` ones may also name ``NAME_path``. In a plain
-        backward it is None. In a recorded backward it is a tensor without memory that has the history of the input.
+        ``Tensor`` alike. A rule may also name ``NAME_path`` of an input ``NAME``. In a plain backward this value is
+        None. In a recorded backward it is a tensor without memory that has the history of the input.
 
         If several outputs have a gradient, the rule names the gradients that it takes: ``g_NAME``, with the name of the
         output, in place of ``g``. For an op with ``many`` outputs, ``g`` is the list of all gradients. None stands for

@@ -32,7 +32,7 @@ def user_place() -> Place:
 
 
 def user_frame() -> FrameType:
-    """The innermost running frame that belongs neither to nbgrad nor to torch, whose code may call nbgrad's."""
+    """The innermost running frame that belongs neither to nbgrad nor to torch: torch's code may call nbgrad's."""
     frame = _getframe()
     while True:
         file = frame.f_code.co_filename

@@ -198,7 +198,7 @@ def run_after(
     for hook in list(table.values()):
         results = _replaced(node, "hook", hook(_lifted(node, results), outputs), results, create_graph=create_graph)
     if results is before:
-        return given  # the engine sums them, which the view shows
+        return given  # not summed: the engine sums them itself, and the picture shows these sums
     return [(position, one) for position, one in enumerate(results) if one is not None and node.edges[position]]
 
 
@@ -361,7 +361,8 @@ class OpInfo:
         arity: the number of inputs; -1 where a list may have any length: then ``of(length)`` is the row that runs.
         stretched, broadcasts: the names and the positions of the inputs that the op broadcasts, whose gradients the
             engine sums down.
-        sums: for an input whose gradient a fused rule returns already summed: a function that returns this sum.
+        sums: for an input whose gradient a fused rule returns already summed: a function that returns the ``Reduction``
+            that describes this sum.
         differentiable: False for an op whose result is piecewise constant or no floating point number.
         no_gradient: inputs that never get a gradient, such as a target of class numbers.
         rules: the gradient rule of each input.
@@ -433,7 +434,8 @@ class Steps:
         joined: whether there is one rule for all inputs instead, ``joint``.
         keeps_values: whether the node saves tensors, which a backward frees.
         broadcasts: positions of the inputs whose gradients the engine sums down.
-        sums: by position of an input whose gradient a rule returns already summed: a function that returns this sum.
+        sums: by position of an input whose gradient a rule returns already summed: a function that returns the
+            ``Reduction`` that describes this sum.
         saved_names: the names of the saved values, slot by slot.
     """
 

@@ -182,7 +182,7 @@ class _Placed:
         self.above = above
         self.label = _label(module, None if above is None else above())
         self.kind = _kind(type(module))
-        forward: Callable[..., Any] | None = getattr(type(module), "forward", None)  # that of a ScriptModule has none
+        forward: Callable[..., Any] | None = getattr(type(module), "forward", None)  # a ScriptModule's class has none
         self.forward = forward if forward is not None and is_own(forward) and not module._runs_functions else None
         self.alone = self.forward is not None and is_own(type(module)) and not any(True for _ in module.children())
 

@@ -119,7 +119,7 @@ class State:
         )
 
 
-_STATE: ContextVar[State] = ContextVar("nbgrad", default=State())  # noqa: B039  # a state never changes
+_STATE: ContextVar[State] = ContextVar("nbgrad", default=State())  # noqa: B039  # only its scope ever changes
 current: Callable[[], State] = _STATE.get
 
 _torch_records = torch.is_grad_enabled

@@ -122,7 +122,7 @@ cdef extern from *:
 
     static PyObject *tensor_latest = NULL;  /* whose shape was read last, and what its elements are */
     static uint8_t tensor_latest_code, tensor_latest_bytes;
-    static PyObject *tensor_seen = NULL;  /* the same one, until its numbers are read, and the look at it */
+    static PyObject *tensor_seen = NULL;  /* the same tensor, until its numbers are read; below: its facts */
     static tensor_look tensor_seen_look;
 
     static PyObject *tensor_shape(PyObject *tensor) {

@@ -142,7 +142,7 @@ class Segment:
 
     def saved(self, node: Node, index: int) -> Any:
         """Hand over the values that the second run saved for ``node``, the op number ``index`` of the segment."""
-        short = index >= self._ran_to  # a backward inside the first run came before it was complete
+        short = index >= self._ran_to  # too few ops ran again: a backward ran before the first run was complete
         if short or self._again is None or self._again[index : index + 1] == [None]:
             self._ran_to = self.count
             self._again = self._run()
@@ -197,7 +197,7 @@ class Segment:
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """The name of a function in messages; for an object that can be called the name of its class."""
+    """The name of a function in messages; for another callable object it is the name of its class."""
     return str(getattr(fn, "__qualname__", type(fn).__name__))
 
 

@@ -310,7 +310,7 @@ def _of_keyword(unknown: str, frame: FrameType, node: ast.AST | None) -> str | N
 
 
 def _value(frame: FrameType, node: ast.AST | None) -> Any:
-    """The value of a name or of its attribute; ``_UNKNOWN`` of anything else: to ask for it might run code."""
+    """The value of a name or of its attribute; ``_UNKNOWN`` for anything else, because reading it might run code."""
     if isinstance(node, ast.Name):
         for names in (frame.f_locals, frame.f_globals, vars(__import__("builtins"))):
             if node.id in names:

@@ -39,10 +39,10 @@ class Changes:
         """``what`` has just changed each of ``changed`` in place: data, or the parameters of an optimizer's step.
 
         For several tensors it must be quick, because every optimizer step calls it. So their addresses are read only
-        when they are needed. Their versions are never read: an op that saved them before has lost its values in any
-        case.
+        when they are needed. Their versions are not noted at all: an op that saved them before this change has lost
+        its values, whatever else changes them later.
         """
-        data = [raw_of(one) for one in changed]  # ops saved the data; a parameter may get other data
+        data = [raw_of(one) for one in changed]  # ops saved these data, and a parameter may get other data later
         if not data:
             return
         if len(self) >= _MOST:
@@ -109,7 +109,10 @@ def _number(change: Change) -> int:
 
 
 def _holds(held: list[ref[Any]], memory: int, version: int) -> bool:
-    """Whether one of these is in that ``memory`` at that ``version``; one with its own counter may be at another."""
+    """Whether one of these lies in that ``memory`` and has that ``version``.
+
+    A tensor in that memory may have a version counter of its own, and then another version.
+    """
     tensors = [tensor for one in held if (tensor := one()) is not None]
     return any(data._version == version and memory_of(data) == memory for data in tensors)
 
@@ -130,7 +133,7 @@ def _gone(held: list[ref[Any]]) -> bool:
 
 
 _MOST = 4096
-"""The number of changes that are remembered. In a longer program the message may name none."""
+"""The number of changes that are remembered. In a program with more changes a message may name none."""
 
 
 _ALIKE = 1e-4
@@ -141,7 +144,7 @@ class Since(NamedTuple):
     """The change of a leaf.
 
     Attributes:
-        what: an optimizer's step or an in-place op that has changed its values; None if nothing seen has.
+        what: an optimizer's step or an in-place op that has changed its values; None if no such change was seen.
         place: the line of that, in words.
         grad: its ``.grad``, if that is not the gradient of the last backward: the sum of several, or clipped.
     """

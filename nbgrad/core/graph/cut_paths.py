@@ -1,4 +1,4 @@
-"""The places where the path of a gradient ends: uses of tensors without history, which are not in the records."""
+"""The places where the path of a gradient ends: a tensor is used there without its history, outside of the records."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -75,7 +75,7 @@ class Uses:
         made = [id(result) for result in results]
         for arg in args:
             if not isinstance(arg, TENSORS) or id(raw_of(arg)) in made:
-                continue  # a change in place is no use
+                continue  # a change in place does not count as a use
             if arg.requires_grad:
                 cut = cut or _cut(op, results, enabled=enabled)
                 self._note(arg, cut)

@@ -31,7 +31,7 @@ class Evidence:
         return bool(roots) and self._paths().reached == set(roots)
 
     def idle_step(self) -> str | None:
-        """The message about a step near the last backward that changed nothing, if nothing has moved since."""
+        """The message about a step that changed nothing near the last backward, if no leaf it reached changed since."""
         return self._paths().idle_step()
 
     def early_call(self) -> str | None:

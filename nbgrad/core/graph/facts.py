@@ -21,7 +21,7 @@ from nbgrad.core.graph.stats import Stats, countable, summarise
 
 
 class Literal:
-    """An input that is no tensor. The class tells it from the id of a record."""
+    """An input that is no tensor. This class distinguishes it from an input that is the id of a record."""
 
     __slots__ = ("value",)
 
@@ -32,7 +32,7 @@ class Literal:
 NOTHING = Literal(None)
 
 Passed = tuple[int, "Ran | Outer", Scope | None]
-"""A shown part of a graph, in the order of the backward: the id, the facts, and the scope in which it is drawn."""
+"""An op or a tensor of a graph that is shown: its id, its facts, and the scope in which it is drawn."""
 
 
 class Notes:
@@ -215,7 +215,7 @@ class Outer:
 
     @property
     def name(self) -> str | None:
-        """The parameter's name or the tensor's own: that which it has, or had when it was first used."""
+        """The parameter's name or the tensor's own: the present name, or the name at the first use if it is gone."""
         tensor = self.thing() if self.thing is not None else None
         name: str | None = tensor.name if isinstance(tensor, TensorBase) else self._name  # torch's have none
         return name
@@ -268,7 +268,7 @@ class LateStatistics:
     @property
     def value(self) -> Stats | None:
         """As ``Record.value``."""
-        return self._first("value", self._value)  # type: ignore[no-any-return]  # it is what that returns
+        return self._first("value", self._value)  # type: ignore[no-any-return]  # of the type of ``_value``
 
     def _value(self) -> Stats | None:
         settled = self._notes.settled
@@ -281,7 +281,7 @@ class LateStatistics:
     @property
     def gradient(self) -> Stats | None:
         """As ``Record.gradient``."""
-        return self._first("gradient", self._gradient)  # type: ignore[no-any-return]  # it is what that returns
+        return self._first("gradient", self._gradient)  # type: ignore[no-any-return]  # of the type of ``_gradient``
 
     def _gradient(self) -> Stats | None:
         frame = self._frame()
@@ -290,7 +290,7 @@ class LateStatistics:
     @property
     def inputs(self) -> tuple[Input, ...]:
         """As ``Record.inputs``."""
-        return self._first("inputs", self._inputs)  # type: ignore[no-any-return]  # it is what that returns
+        return self._first("inputs", self._inputs)  # type: ignore[no-any-return]  # of the type of ``_inputs``
 
     def _inputs(self) -> tuple[Input, ...]:
         return inputs_of(self._id, self._fact, self._parents, self._frame())
@@ -298,7 +298,7 @@ class LateStatistics:
     @property
     def since(self) -> Since | None:
         """As ``Record.since``."""
-        return self._first("since", self._since)  # type: ignore[no-any-return]  # it is what that returns
+        return self._first("since", self._since)  # type: ignore[no-any-return]  # of the type of ``_since``
 
     def _since(self) -> Since | None:
         settled = self._notes.settled

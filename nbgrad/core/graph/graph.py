@@ -173,7 +173,7 @@ class AutogradGraph(Queries):
         try:
             self._settle(namespace or {})
         except BaseException:
-            self.clear()  # after an interrupt half of the facts are worth nothing, but every tensor has to be freed
+            self.clear()  # after an interrupt the facts are incomplete and useless, but every tensor has to be freed
             raise
         if error is not None and not isinstance(error, GeneratorExit):  # a generator was closed: no error
             self.raised(error)

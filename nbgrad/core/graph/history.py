@@ -66,7 +66,10 @@ class HistoryRecord(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """The norm of the gradient over that of the weight. Times the learning rate: the change by a plain SGD step."""
+        """The norm of the gradient over that of the weight.
+
+        Plain SGD makes an ``update`` of this ratio times the learning rate.
+        """
         return self.gradient / self.weight if self.gradient is not None and self.weight else None
 
     def __str__(self) -> str:
@@ -133,7 +136,7 @@ class History(Sequence[HistoryFrame]):
 
 
 Look = tuple[str, str | None, int | None, tuple[int, ...], tuple[str, ...]]
-"""The key by which records of two frames are matched: kind, op, parameter, shape, scopes."""
+"""The facts of a record by which two whole frames are compared: kind, op, id of a parameter, shape, scopes."""
 
 
 class _Numbers:

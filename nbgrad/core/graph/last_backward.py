@@ -42,7 +42,7 @@ _GRADIENT, _UNREDUCED, _OBJECT = (
     GRADIENT,
     UNREDUCED,
     OBJECT,
-)  # those in capitals are compiled to numbers of C's, which Python cannot see
+)  # these copies are compiled to numbers of C's, which Python cannot see
 
 
 class SmallValue:

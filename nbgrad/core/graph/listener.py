@@ -39,8 +39,8 @@ that is spread over processes."""
 _CPU = torch.device("cpu")
 
 _SWEPT = 64
-"""A long program drops the facts that it does not need any more, each time after at least this many ops. The garbage
-collector runs after every 700 new objects that stay, so a loop makes no work for it."""
+"""In a long program the facts that are not needed any more are dropped, each time after at least this many ops. The
+garbage collector runs after every 700 new objects that stay. In a loop fewer stay, so it has no work."""
 
 _FRESH = 2048
 """Ops that ran since the last backward but one are kept as long as the graph has fewer ops than this, plus four times
@@ -333,7 +333,7 @@ class Listener(Observer):
             self.changes.note(changed, what, user_place())
 
     def on_step_begin(self, params: Sequence[Tensor], evaluates: bool = False) -> None:
-        """Remember where the parameters were, if a backward that is a frame waits for the step."""
+        """Keep a copy of the parameters, if a backward that is a frame waits for the step."""
         self.updates.begin(params, evaluates)
 
     def on_step_end(self, params: Sequence[Tensor], what: str) -> None:
@@ -379,7 +379,7 @@ class Listener(Observer):
             self.name_variables(tensor_variables(frame))
 
     def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:
-        """Keep the gradient of a tensor, and which ones the user can change, until the backward ends."""
+        """Keep the gradient of a tensor. Until the backward ends, also note those that the user can change."""
         running = self.running
         if running is None:
             return
@@ -520,7 +520,7 @@ class Listener(Observer):
         return {**self.notes.things, **{id: thing for id, thing in found.items() if thing is not None}}
 
     def _home(self, id: int, taken: Outer, value: Any, scope: Scope | None) -> Scope | None:
-        """The scope in which a tensor is drawn that no scope has used before ``scope``.
+        """The scope in which a tensor is drawn. ``scope`` is the first that has used it.
 
         A parameter is drawn in ``scope``, a buffer in its module.
         """

@@ -69,7 +69,8 @@ class UpdateRecorder:
 
     Attributes:
         last: the last update that was measured; None if there was none.
-        waiting: the numbers of the backwards that wait for a step, or had theirs and no backward came since.
+        waiting: the numbers of the backwards that wait for a step. They stay here after it until another backward
+            ends.
     """
 
     def __init__(self, budget: int) -> None:
@@ -147,7 +148,8 @@ class Holders:
 
     Args:
         learning: the leaves that the last backward reached, by id.
-        changed: where the memory of tensors is that were changed in place, and after how many backwards.
+        changed: by the address of the memory of each tensor that was changed in place, how many backwards had ended
+            by its last change.
         idle: after how many backwards a step of an optimizer found no gradient, by Python's ``id()`` of the first
             parameter of the optimizer.
     """

@@ -1,7 +1,7 @@
 """``Ranks``: the gradients of the processes of a group before they are averaged in one backward, rank by rank.
 
-Each process measures its own part while the backward runs. The parts are exchanged on request, through the store at
-which the processes have met. So a process that does not ask sends no message and waits for none.
+Each process measures its own part while the backward runs. When its graph closes, it leaves the part in the store at
+which the processes have met. It reads the other parts on request. So a process that does not ask waits for no message.
 """
 
 import json

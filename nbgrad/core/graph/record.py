@@ -248,7 +248,7 @@ class Operand(NamedTuple):
 def number_of(error: BaseException, new: bool = False) -> int:
     """The number of an error that was raised in a graph, 0 if it was not; with ``new`` it gets one if it has none.
 
-    Its message may change on the way out of the modules that it leaves.
+    The number identifies the error, because its message may change on the way out of the modules that it leaves.
     """
     known = error.__dict__
     if new and _NUMBER not in known:

@@ -3,7 +3,7 @@
 The rows of the table that were recorded run once more, in their order, and a backward of the same roots follows. So the
 recorded path is kept: the branch of an ``if``, a number that ``item()`` read, an index, and a detached tensor stay as
 they were recorded. A change in place is run as the op that makes a new tensor. No tensor of the user's is changed, no
-``.grad`` is written, no hook runs. Random rows draw anew, each run the same numbers.
+``.grad`` is written, no hook runs. Random rows draw new numbers, which are the same in each run.
 """
 
 from collections.abc import Collection, Mapping
@@ -31,7 +31,7 @@ MOST = 2_000
 """A graph of more records than this is not run again."""
 
 _CLOSE = 1e-4
-"""Norms that differ by less than this part are those of equal numbers: the order of a sum may be another one."""
+"""Norms whose relative difference is below this count as equal: sums may be taken in another order."""
 
 _ERRORS = (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError, AttributeError, ArithmeticError)
 
@@ -295,7 +295,7 @@ class Rerun:
 
 
 def norms_of(made: "Mapping[int, torch.Tensor | list[torch.Tensor]]") -> dict[int, float]:
-    """The norms of tensors, of several together, by the same keys."""
+    """The norms of tensors by the same keys; the tensors of a list have one norm together."""
     flat = {
         (id, at): one if one.is_floating_point() or one.is_complex() else one.double()
         for id, some in made.items()

@@ -195,7 +195,7 @@ def _spread(real: torch.Tensor, numbers: torch.Tensor, lengths: list[float]) -> 
 
 
 def _histograms(tables: Iterable[torch.Tensor], spreads: list[_Spread]) -> list[tuple[int, ...] | None]:
-    """A histogram of the finite numbers of each row: ``torch.histc``, of all rows together and a few at a time.
+    """A histogram of the finite numbers of each row, as of ``torch.histc``: all rows at once, a few columns at a time.
 
     The ``tables`` follow each other: each has some of the numbers of every row. They are of any real type.
     """

@@ -116,7 +116,8 @@ class Paths:
         facts: the ops of the record, by id.
         tensors: the leaves and constants of the record, weakly, by id.
         uses: the uses that are not in the records.
-        changed: where the memory of tensors is that were changed in place, and after how many backwards.
+        changed: by the address of the memory of each tensor that was changed in place, how many backwards had ended
+            by its last change.
         backwards: how many ran.
         history: the frames of these backwards.
         latest: the ops with larger ids ran since the last backward but one.
@@ -412,7 +413,10 @@ class Paths:
         return last, self._reads.get(read)
 
     def _through(self, seq: int, cut: Cut) -> str:
-        """The text about the ``cut`` of the result of ``seq``, without other ops of the function called there."""
+        """The text about the ``cut`` of the result of ``seq``.
+
+        It does not name the op ``seq`` if the op ran on the line of the cut, which may call one function for both.
+        """
         fact = self._facts.get(seq)
         return (
             str(cut)
@@ -462,7 +466,7 @@ class _Names:
         return None if scope is None else self._in(scope, tensor)
 
     def outermost(self, scope: Scope | None) -> ModuleScope | None:
-        """The outermost call of a module around."""
+        """The outermost call of a module around ``scope``, which may be ``scope`` itself."""
         new = list(takewhile(lambda one: one not in self._outermost, outwards(scope)))
         for one in reversed(new):
             known = self._outermost[one.parent]

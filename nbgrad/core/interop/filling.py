@@ -20,7 +20,7 @@ def _alone() -> int:
 
 
 def fill(target: torch.Tensor) -> Tensor:
-    """Make ``target`` a ``Filled``, and the tensor whose view it is; return its counterpart.
+    """Make ``target`` a ``Filled``, and also its base if it is a view; return the counterpart of ``target``.
 
     Raises:
         TypeError: other tensors share its memory. torch does not say which, so they would lose a gradient.

@@ -261,7 +261,10 @@ _MARK = torch.autograd.function.once_differentiable(lambda _: None).__code__
 
 
 def _is_once(backward: Any) -> bool:
-    """Whether a backward is marked so: torch itself raises only where it notices."""
+    """Whether ``backward`` is marked with ``once_differentiable``.
+
+    torch itself raises only if a gradient that the backward is given requires grad.
+    """
     while backward is not None and getattr(backward, "__code__", None) is not _MARK:
         backward = getattr(backward, "__wrapped__", None)
     return backward is not None

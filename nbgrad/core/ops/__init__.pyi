@@ -93,7 +93,7 @@ def adaptive_avg_pool1d(input: Array, output_size: int | Sequence[int | None] | 
     """The mean of each of ``output_size`` windows of a sequence.
 
     With one window it is global average pooling, which makes a vector of a map of any size before the last layer (Lin
-    et al. 2013, https://arxiv.org/abs/1312.4400). None keeps a size.
+    et al. 2013, https://arxiv.org/abs/1312.4400). Where ``output_size`` is None, the size of the input stays.
 
     Shapes: input (N, C, ...) or (C, ...), output alike with planes of ``output_size``.
     """
@@ -102,7 +102,7 @@ def adaptive_avg_pool2d(input: Array, output_size: int | Sequence[int | None] | 
     """The mean of each of ``output_size`` windows of an image.
 
     With one window it is global average pooling, which makes a vector of a map of any size before the last layer (Lin
-    et al. 2013, https://arxiv.org/abs/1312.4400). None keeps a size.
+    et al. 2013, https://arxiv.org/abs/1312.4400). Where ``output_size`` is None, the size of the input stays.
 
     Shapes: input (N, C, ...) or (C, ...), output alike with planes of ``output_size``.
     """
@@ -111,7 +111,7 @@ def adaptive_avg_pool3d(input: Array, output_size: int | Sequence[int | None] | 
     """The mean of each of ``output_size`` windows of a volume.
 
     With one window it is global average pooling, which makes a vector of a map of any size before the last layer (Lin
-    et al. 2013, https://arxiv.org/abs/1312.4400). None keeps a size.
+    et al. 2013, https://arxiv.org/abs/1312.4400). Where ``output_size`` is None, the size of the input stays.
 
     Shapes: input (N, C, ...) or (C, ...), output alike with planes of ``output_size``.
     """
@@ -126,8 +126,8 @@ def adaptive_max_pool1d_with_indices(
 ) -> tuple[Tensor, Tensor]:
     """The largest of each of ``output_size`` windows of a sequence, and where, as ``(out, indices)``.
 
-    Inputs of any size become outputs of one size, as a following linear layer needs them. None keeps a size of the
-    input.
+    Inputs of any size become outputs of one size, as a following linear layer needs them. Where ``output_size`` is
+    None, the size of the input stays.
 
     Shapes: input (N, C, ...) or (C, ...), both outputs alike with planes of ``output_size``.
     """
@@ -142,8 +142,8 @@ def adaptive_max_pool2d_with_indices(
 ) -> tuple[Tensor, Tensor]:
     """The largest of each of ``output_size`` windows of an image, and where, as ``(out, indices)``.
 
-    Inputs of any size become outputs of one size, as a following linear layer needs them. None keeps a size of the
-    input.
+    Inputs of any size become outputs of one size, as a following linear layer needs them. Where ``output_size`` is
+    None, the size of the input stays.
 
     Shapes: input (N, C, ...) or (C, ...), both outputs alike with planes of ``output_size``.
     """
@@ -158,8 +158,8 @@ def adaptive_max_pool3d_with_indices(
 ) -> tuple[Tensor, Tensor]:
     """The largest of each of ``output_size`` windows of a volume, and where, as ``(out, indices)``.
 
-    Inputs of any size become outputs of one size, as a following linear layer needs them. None keeps a size of the
-    input.
+    Inputs of any size become outputs of one size, as a following linear layer needs them. Where ``output_size`` is
+    None, the size of the input stays.
 
     Shapes: input (N, C, ...) or (C, ...), both outputs alike with planes of ``output_size``.
     """
@@ -666,8 +666,8 @@ def batch_norm(
 def bernoulli(input: Array, p: float | None = None, generator: torch.Generator | None = None) -> Tensor:
     """Draws 1 with the probability in input, or with ``p`` for all elements; otherwise 0.
 
-    It draws masks. No gradient flows through them: a network needs another estimate of it, such as the score function
-    (Williams 1992) or gumbel_softmax.
+    It draws masks. No gradient flows through them. A network that learns through a draw needs an estimate of the
+    gradient, such as the score function (Williams 1992) or gumbel_softmax.
 
     Shapes: output as input. Raises RuntimeError for a number that is no probability.
     """
@@ -852,7 +852,7 @@ def chain_matmul(*matrices: Array) -> Tensor:
     """The product of several matrices in the order that takes the fewest multiplications."""
 
 def channel_shuffle(input: Array, groups: int) -> Tensor:
-    """The channels in the order in which they are dealt out to ``groups``.
+    """The channels of the ``groups`` interleaved: the first channel of each group, then the second of each, and so on.
 
     Between two grouped convolutions it lets groups see each other (Zhang et al. 2017, https://arxiv.org/abs/1707.01083).
 
@@ -1360,7 +1360,7 @@ def diagonal_scatter(input: Array, src: Array, offset: int = 0, dim1: int = 0, d
     """
 
 def diff(input: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, append: Array | None = None) -> Tensor:
-    """Differences of neighbours along ``dim``, taken n times; ``prepend`` and ``append`` are joined to it before.
+    """Differences of neighbours along ``dim``, taken n times; first, ``prepend`` and ``append`` are joined to input.
 
     Smoothness penalties are sums of squared differences.
 
@@ -2159,7 +2159,7 @@ def fractional_max_pool3d_with_indices(
     """
 
 def frexp(x: Array) -> MantissaAndExponent:
-    """A number as a mantissa between 1/2 and 1 in size and a power of 2, elementwise.
+    """Each number as a mantissa, whose size is between 1/2 and 1, and the exponent of a power of 2.
 
     It helps to round numbers to fewer bits. The gradient of the mantissa treats the exponent as a constant.
 
@@ -2519,7 +2519,7 @@ def hstack(tensors: Sequence[Array]) -> Tensor:
     """Tensors put side by side: along the second dimension, vectors along their only one."""
 
 def huber_loss(input: Array, target: Operand, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """Half the squared error for errors up to ``delta``, linear beyond it with that slope.
+    """Half the squared error for errors up to ``delta``; beyond that, linear with the slope ``delta``.
 
     The robust loss of statistics (Huber 1964); DQN learns with it (Mnih et al. 2015). It is smooth_l1_loss times delta.
 
@@ -2587,9 +2587,10 @@ def index_put(input: Array, indices: Sequence[Array | None], values: Array, accu
     """Input with the elements at ``indices`` replaced by ``values``, in torch's order of arguments."""
 
 def index_put_(input: Array, values: Operand, indices: Sequence[Array | None], accumulate: bool = False) -> Tensor:
-    """In place: input with the elements at ``indices``, one tensor for each dimension, replaced by values, or values added.
+    """In place: input with the elements at ``indices`` replaced by values; ``indices`` has a tensor for each dimension.
 
-    It is ``x[indices] = values`` without the change in place. Repeated places add up with ``accumulate``.
+    It is ``x[indices] = values`` without the change in place. With ``accumulate`` the values are added instead, and
+    they add up at repeated places.
 
     Shapes: values broadcasts to what the indices pick, output as input. Raises IndexError where an index is out of
     range.
@@ -2637,8 +2638,9 @@ def interpolate(
 ) -> Tensor:
     """Maps of another size, given as ``size`` or as a factor, with torch's arguments: see the row interpolate.
 
-    Raises ValueError unless one of ``size`` and ``scale_factor`` is given, for ``align_corners`` or ``antialias`` in a
-    mode that has neither, and for a mode of another number of dimensions than the input has.
+    Raises ValueError unless one of ``size`` and ``scale_factor`` is given, and for ``align_corners`` or ``antialias``
+    in a mode without that setting. Raises NotImplementedError for an unknown mode, and for a mode of another number of
+    dimensions than the input has.
     """
 
 def inverse(A: Array) -> Tensor:
@@ -3015,8 +3017,8 @@ def linalg_matrix_norm(
     Args:
         A: matrices.
         ord: "fro" for the root of the sum of squares, "nuc" for the sum of the singular values, 2 and -2 for the
-            largest and the smallest of them, 1 and -1 for the largest and the smallest sum of a column, inf and -inf
-            of a row.
+            largest and the smallest of them, 1 and -1 for the largest and the smallest sum of the absolute values of a
+            column, inf and -inf for those of a row.
         dim: the two dimensions of the matrices.
         keepdim: whether they stay, as 1.
         dtype: the element type to compute with.
@@ -3054,7 +3056,10 @@ def linalg_norm(
     *,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """A norm of vectors or matrices: of matrices if ``ord`` is given and ``dim``, or else A, has two dimensions."""
+    """A norm of vectors or matrices.
+
+    It is of matrices if ``ord`` is given and ``dim`` names two dimensions, or A has two and ``dim`` is left out.
+    """
 
 def linalg_pinv(
     A: Array,
@@ -3117,7 +3122,7 @@ def linalg_solve_triangular(
 def linalg_svd(A: Array, full_matrices: bool = True, driver: str | None = None) -> UAndSAndVh:
     """The singular values of matrices, from the largest on, and their singular vectors.
 
-    The best approximation of low rank is made of the largest ones, which adapters of large models build on.
+    The largest ones make the best approximation of low rank. Adapters of large models build on that approximation.
 
     Shapes: (..., n, m) gives (..., n, k), (..., k) and (..., k, m) for k = min(n, m) without ``full_matrices``. Raises
     LinAlgError where it does not converge.
@@ -3130,7 +3135,7 @@ def linalg_tensorinv(A: Array, ind: int = 2) -> Tensor:
     """The inverse of a tensor as a map from its last dimensions to its first ``ind`` ones."""
 
 def linalg_tensorsolve(A: Array, B: Array, dims: Sequence[int] | None = None) -> Tensor:
-    """The X whose product with A over all of its dimensions is B."""
+    """The X whose product with A, summed over all dimensions of X, is B."""
 
 def linalg_vander(x: Array, *, N: int | None = None) -> Tensor:
     """The powers of the elements from 0 to N - 1 as the rows of matrices."""
@@ -3178,8 +3183,9 @@ def linear_cross_entropy(
 
     torch's ``options`` say how to take the batch in pieces, which saves memory; here it is taken whole, with a warning.
 
-    Shapes: input (N, I) or (I,), linear_weight (C, I) or (C, d1, ..., I), linear_bias without I, target and output as
-    in cross_entropy. Raises RuntimeError where they do not fit, or ``ignore_index`` is given beside probabilities.
+    Shapes: input (N, I) or (I,), linear_weight (C, I) or (C, d1, ..., I), linear_bias as linear_weight without I,
+    target and output as in cross_entropy. Raises RuntimeError where they do not fit, or ``ignore_index`` is given
+    beside probabilities.
     """
 
 def linspace(
@@ -3498,7 +3504,7 @@ def masked_scatter(input: Array, mask: Array, source: Array) -> Tensor:
     It puts the features of an image into the places that are reserved for them in a text.
 
     Shapes: input and mask broadcast to the output. Raises RuntimeError where source has fewer elements than the mask
-    holds places.
+    has True places.
     """
 
 def masked_select(input: Array, mask: Array) -> Tensor:
@@ -4113,7 +4119,9 @@ def pairwise_distance(x1: Array, x2: Array, p: float = 2.0, eps: float | None = 
 def pca_lowrank(
     A: Array, q: float | Array | None = None, center: bool = True, niter: int = 2
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The q principal components of observations, which are rows: svd_lowrank of them, less their mean if ``center``.
+    """The q principal components of observations, which are rows: their svd_lowrank.
+
+    With ``center`` the mean of the observations is subtracted first.
 
     Shapes: A (..., m, n); U (..., m, q), S (..., q) and V (..., n, q). Raises ValueError for more components than rows
     or columns.
@@ -4215,9 +4223,9 @@ def prod(input: Array, dim: int | None = None, keepdim: bool = False, dtype: tor
     """
 
 def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> Tensor:
-    """Input with the elements at the numbers in index, counted through all dimensions, replaced by those of source.
+    """Input with the elements of source at the positions in index, which count through the flattened input.
 
-    With ``accumulate`` they are added, repeated places included.
+    With ``accumulate`` the elements of source are added to those of input instead, repeated places included.
 
     Shapes: source has as many elements as index, output as input. Raises IndexError where an index is out of range.
     """
@@ -4228,7 +4236,7 @@ def qr(input: Array, some: bool = True) -> tuple[Tensor, Tensor]:
 def quantile(
     input: Array, q: float | Array, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """The values below which the parts q of the elements lie, of all or along ``dim``; NaN where one is NaN.
+    """The values below which the parts q of the elements lie, over all or along ``dim``; NaN where an element is NaN.
 
     Quantile regression and robust scaling use them. Between two elements ``interpolation`` chooses the value: "linear",
     "lower", "higher", "midpoint" or "nearest". q is a number or a tensor of numbers from 0 to 1; several make a first
@@ -4476,13 +4484,13 @@ def reshape_as(input: Array, other: Array) -> Tensor:
     """The elements in the shape of another tensor."""
 
 def resolve_conj(input: Array) -> Tensor:
-    """The same numbers in memory: carries out a conjugation that was only marked.
+    """The same numbers; a conjugation that was only marked is carried out in memory.
 
     Shapes: output as input.
     """
 
 def resolve_neg(input: Array) -> Tensor:
-    """The same numbers in memory: carries out a change of sign that was only marked.
+    """The same numbers; a change of sign that was only marked is carried out in memory.
 
     The imaginary part of a conjugate is so marked.
 
@@ -5293,12 +5301,14 @@ def svd(input: Array, some: bool = True, compute_uv: bool = True) -> tuple[Tenso
 def svd_lowrank(
     A: Array, q: float | Array = 6, niter: int = 2, M: Array | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The q largest singular values of matrices and their singular vectors, nearly, without all the others.
+    """The q largest singular values of matrices and their singular vectors, approximated without the others.
 
     Large weights are compressed so, and recommendations found (Halko et al. 2011, https://arxiv.org/abs/0909.4061). It
     draws random numbers; each of ``niter`` rounds comes closer.
 
-    Shapes: A (..., m, n), and M, which is subtracted from A, alike; U (..., m, q), S (..., q) and V (..., n, q).
+    M is subtracted from A.
+
+    Shapes: A and M (..., m, n); U (..., m, q), S (..., q) and V (..., n, q).
     """
 
 def swapaxes(x: Array, dim0: int, dim1: int) -> Tensor:
@@ -5337,7 +5347,7 @@ def t_copy(input: Array) -> Tensor:
     """The result of ``t``, in memory of its own."""
 
 def take(input: Array, index: Array) -> Tensor:
-    """The elements at the numbers in index, counted through all dimensions.
+    """The elements of the flattened input at the positions in index.
 
     Shapes: output as index. Raises IndexError where an index is out of range.
     """
@@ -5736,8 +5746,8 @@ def var(
 ) -> Tensor:
     """Variance of all elements, or over ``dim`` (a number or a tuple of numbers).
 
-    The squares are divided by their number less ``correction``, which is 1 unless told otherwise (Bessel's); that
-    is ``unbiased=True``, and 0 is ``unbiased=False``. Normalization layers use 0.
+    The sum of squares is divided by their number minus ``correction``. The default is 1 (Bessel's correction), as
+    with ``unbiased=True``; ``unbiased=False`` is 0. Normalization layers use 0.
 
     Shapes: output without the reduced dimensions, or with them as 1 with ``keepdim``.
     """

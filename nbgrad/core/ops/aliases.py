@@ -43,7 +43,7 @@ arctan = _also("arctan", trigonometry.atan)
 arctan2 = _also("arctan2", trigonometry.atan2)
 arctanh = _also("arctanh", trigonometry.atanh)
 
-spmm = matmul.mm  # of a sparse matrix of torch's and a dense one: mm takes both
+spmm = matmul.mm  # the product of a sparse matrix of torch's and a dense one: mm takes both
 
 # torch names the functions of torch.special special_NAME, even if torch.NAME exists too.
 special_digamma = special_psi = special.digamma

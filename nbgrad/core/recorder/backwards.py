@@ -367,7 +367,7 @@ class TorchBackward:
     def _needed(self, hook: Passing) -> bool:
         """Whether a gradient would be missed without ``hook``, even if all nodes around have theirs.
 
-        The arriving gradient can only be seen there if it is a sum, or if a hook of the user's may have changed it.
+        If the arriving gradient is a sum, or if a hook of the user's may have changed it, only this hook can see it.
         """
         kind = type(hook.outputs)
         if kind is not Node and hook.outputs is not None:

@@ -294,9 +294,9 @@ def _is_known(tensor: torch.Tensor) -> bool:
 
 
 def _handle(public_api: Any, relevant_args: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Torch's ``handle_torch_function``, by which its functions in Python call a mode: ours at once.
+    """Replaces ``handle_torch_function``, by which torch's functions in Python call a mode: it calls ours at once.
 
-    Torch's own first finds out which classes take part, and takes ten microseconds.
+    Torch's own function first finds out which classes take part, and takes ten microseconds.
     """
     if not lift():
         return _torch.handle(public_api, relevant_args, *args, **kwargs)

@@ -211,7 +211,7 @@ def latex_of(value: Value) -> str:
 
 
 def _number(given: Any) -> str | None:
-    """A number in LaTeX; None if it is none."""
+    """A number in LaTeX; None if ``given`` is no number."""
     if isinstance(given, Number):
         text = given.text
         for setting in sorted(given.settings, key=len, reverse=True):

@@ -20,7 +20,7 @@ class ProgramLine:
     Attributes:
         steps: what it does; one step if it is no row.
         row: the row; None for a call of torch.
-        hidden: whether results of the row are used that only its rules take.
+        hidden: whether anything outside of the row reads results that the row keeps for its own rules.
         scope: the labels of the modules around it, outermost first. A line of the backward has those of the op whose
             gradient it computes.
     """
@@ -73,14 +73,14 @@ def lines_of(listing: Listing, level: Level, called: bool = True) -> list[Progra
 
 
 def handed(row: RowCall, hidden: bool) -> tuple[Any, ...]:
-    """The results that a call of the row gives, or a call of its forward."""
+    """The results that a call of the row gives; if ``hidden``, those that a call of its forward gives."""
     return row.results if hidden or row.op.many else row.results[: row.op.shown]
 
 
 def _grouped(listing: Listing, called: bool) -> Iterator[tuple[tuple[ProgramStep, ...], RowCall | None, bool]]:
     """The steps in groups: those of a row that can be called in their place, or single ones.
 
-    A row of which a pass has left out steps that nothing needs can be called as well.
+    If a pass has left out steps of a row because nothing needs them, the row can be called as well.
     """
     counts = Counter(id(step.row) for step in listing.steps if step.row is not None)
     reads, writers = _readers(listing), _writers(listing)
@@ -137,7 +137,7 @@ def _is_continued(row: RowCall, steps: tuple[ProgramStep, ...], writers: dict[in
 def _callable(  # noqa: PLR0911  # a reason each
     row: RowCall, steps: tuple[ProgramStep, ...], known: Container[int], reads: dict[int, set[int]]
 ) -> bool | None:
-    """Whether results of the row are used that only its rules take; None if a call of it cannot replace the steps."""
+    """As ``ProgramLine.hidden`` for a row; None if a call of the row cannot replace the steps."""
     if any(step.row is not row for step in steps):
         return None
     if (listed := OPS.get(row.op.name)) is None or listed.forward is not row.op.forward:

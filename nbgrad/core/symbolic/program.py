@@ -335,7 +335,8 @@ class Program(Listing):
 
         Args:
             path: the file. It appears when the comparison has passed; a file that is there already stays until then.
-            examples: arguments to compare on. Without them two are drawn: normal floats, integers that are 0 or 1.
+            examples: arguments to compare on. Without them two sets of arguments are drawn: normal floats, integers
+                that are 0 or 1.
 
         Raises:
             NotImplementedError: a step cannot be written: it draws random numbers, belongs to the update of an

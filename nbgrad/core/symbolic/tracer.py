@@ -191,7 +191,7 @@ class Tracer(TorchFunctionMode):
             return question(held)
 
     def refuse_data(self, tensor: TensorBase) -> None:
-        """Raise an error: a tensor gets other data, which would only be so in the trace."""
+        """Raise an error: the function gives a tensor other data, and a program cannot do that when it runs."""
         raise error_at(
             user_place(),
             f"t.data = ... gives a tensor of shape {tuple(tensor._data.shape)} other memory, which a program cannot do",
@@ -423,7 +423,7 @@ class Tracer(TorchFunctionMode):
             raise _needs_numbers(name, _READS_NUMBERS[name])
         fake_args, fake_kwargs = mapped(self._fake, args), mapped(self._fake, kwargs)
         try:
-            ran = self.fakes.run(getattr(func, "like", func), fake_args, fake_kwargs)  # of an opaque function
+            ran = self.fakes.run(getattr(func, "like", func), fake_args, fake_kwargs)  # an opaque function has it
         except NEEDS_NUMBERS:
             raise _sized_by_numbers(name) from None
         return self._write(func, fake_args, fake_kwargs, ran)

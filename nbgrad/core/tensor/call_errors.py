@@ -46,7 +46,7 @@ def no_tensor(name: str, value: Any) -> str | None:
     if value is None:
         return f"{name} is None, {expected}: a function or a forward() without return gives None"
     if type(value) is tuple:
-        return f"{name} is a tuple of {len(value)}, {expected}: take it out, as in output, state = lstm(x)"
+        return f"{name} is a tuple of {len(value)}, {expected}: take it out, as in (output, state) = lstm(x)"
     if isinstance(value, str | dict | set | type):
         kind = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
         return f"{name} is {kind}, {expected}"

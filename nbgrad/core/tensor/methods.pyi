@@ -325,7 +325,7 @@ class TensorMethods(Conversions):
     def bernoulli(self, p: float | None = None, generator: torch.Generator | None = None) -> Tensor:
         """Draws 1 with the probability in input, or with ``p`` for all elements; otherwise 0."""
     def bernoulli_(self, p: float = 0.5, *, generator: torch.Generator | None = None) -> Tensor:
-        """In place: ones with the probability ``p``, a number or a tensor with one for each element, else zeros; they have no gradient."""
+        """In place: ones with the probability ``p`` (a number, or a tensor with a probability for each element), else zeros; they have no gradient."""
     def bincount(self, weights: Array | None = None, minlength: int = 0) -> Tensor:
         """How often each number from 0 on occurs, or the sum of its weights; it has no gradient."""
     def bitwise_and(self, other: Operand) -> Tensor:
@@ -457,7 +457,7 @@ class TensorMethods(Conversions):
     def diagonal_scatter(self, src: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
         """Input with a diagonal of its dimensions ``dim1`` and ``dim2`` replaced."""
     def diff(self, n: int = 1, dim: int = -1, prepend: Array | None = None, append: Array | None = None) -> Tensor:
-        """Differences of neighbours along ``dim``, taken n times; ``prepend`` and ``append`` are joined to it before."""
+        """Differences of neighbours along ``dim``, taken n times; first, ``prepend`` and ``append`` are joined to input."""
     def digamma(self) -> Tensor:
         """The derivative of the logarithm of the gamma function, elementwise."""
     def digamma_(self) -> Tensor:
@@ -559,7 +559,7 @@ class TensorMethods(Conversions):
     def frac_(self) -> Tensor:
         """In place: the fractional part of each element, with the sign of the element."""
     def frexp(self) -> MantissaAndExponent:
-        """A number as a mantissa between 1/2 and 1 in size and a power of 2, elementwise."""
+        """Each number as a mantissa, whose size is between 1/2 and 1, and the exponent of a power of 2."""
     def gather(self, dim: int, index: Array, *, sparse_grad: bool = False) -> Tensor:
         """Along ``dim``, the elements at the numbers in ``index``, in torch's order of arguments."""
     def gcd(self, other: Operand) -> Tensor:
@@ -1003,21 +1003,21 @@ class TensorMethods(Conversions):
     def prod(self, dim: int | None = None, keepdim: bool = False, dtype: torch.dtype | None = None) -> Tensor:
         """Product of all elements, or along ``dim``."""
     def put(self, index: Array, source: Array, accumulate: bool = False) -> Tensor:
-        """Input with the elements at the numbers in index, counted through all dimensions, replaced by those of source."""
+        """Input with the elements of source at the positions in index, which count through the flattened input."""
     def put_(self, index: Array, source: Array, accumulate: bool = False) -> Tensor:
-        """In place: input with the elements at the numbers in index, counted through all dimensions, replaced by those of source."""
+        """In place: input with the elements of source at the positions in index, which count through the flattened input."""
     def qr(self, some: bool = True) -> tuple[Tensor, Tensor]:
         """The QR decomposition of the input: Q has orthonormal columns, and R is triangular."""
     def quantile(
         self, q: float | Array, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
     ) -> Tensor:
-        """The values below which the parts q of the elements lie, of all or along ``dim``; NaN where one is NaN."""
+        """The values below which the parts q of the elements lie, over all or along ``dim``; NaN where an element is NaN."""
     def rad2deg(self) -> Tensor:
         """Radians as degrees, elementwise."""
     def rad2deg_(self) -> Tensor:
         """In place: radians as degrees, elementwise."""
     def random_(self, *limits: float, generator: torch.Generator | None = None) -> Tensor:
-        """In place: integers from the first of two ``limits`` (0) up to the last, without it; they have no gradient."""
+        """In place: integers from the first of two ``limits`` (0 by default) up to the second, which is excluded; they have no gradient."""
     def ravel(self) -> Tensor:
         """All elements as one vector: in the same memory, but a copy where they do not lie in it one after the other."""
     @property
@@ -1056,9 +1056,9 @@ class TensorMethods(Conversions):
     def reshape_as(self, other: Array) -> Tensor:
         """The elements in the shape of another tensor."""
     def resolve_conj(self) -> Tensor:
-        """The same numbers in memory: carries out a conjugation that was only marked."""
+        """The same numbers; a conjugation that was only marked is carried out in memory."""
     def resolve_neg(self) -> Tensor:
-        """The same numbers in memory: carries out a change of sign that was only marked."""
+        """The same numbers; a change of sign that was only marked is carried out in memory."""
     def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] = ()) -> Tensor:
         """The elements moved along these dimensions, or along all of them as one vector; what leaves comes in again."""
     def rot90(self, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
@@ -1212,7 +1212,7 @@ class TensorMethods(Conversions):
     def t_(self) -> Tensor:
         """In place: a matrix transposed, without moving its elements."""
     def take(self, index: Array) -> Tensor:
-        """The elements at the numbers in index, counted through all dimensions."""
+        """The elements of the flattened input at the positions in index."""
     def take_along_dim(self, indices: Array, dim: int | None = None) -> Tensor:
         """Along ``dim``, the elements at the numbers in ``indices``, which broadcasts with input in all other dimensions."""
     def tan(self) -> Tensor:

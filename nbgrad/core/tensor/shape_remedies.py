@@ -102,7 +102,7 @@ def _product(op: str, a: Named, b: Named) -> str:
 def _inner(shape: Shape, other: Shape) -> str:
     size = other[0] if len(other) == 1 else other[-2]
     if shape[-1] == size:
-        return f"The dimensions before the last two do not fit, of {shape[:-2]} and {other[:-2]}"
+        return f"The dimensions before the last two, {shape[:-2]} and {other[:-2]}, do not fit"
     place = "size" if len(other) == 1 else "number of rows"
     columns = "size" if len(shape) == 1 else "number of columns"
     return f"The {columns} of the first, {shape[-1]}, has to be the {place} of the second, {size}"

@@ -63,7 +63,7 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
             try:
                 self._data = raw
                 self._renew_alone()
-            except BaseException:  # an interrupt must not leave the leaf of other data
+            except BaseException:  # an interrupt must not leave the leaf that described the old data
                 if self._data is raw:
                     self._renew_alone()
                 raise
@@ -114,7 +114,7 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
         try:
             self._needs_grad = bool(value)
             self._renew_leaf()
-        except BaseException:  # an interrupt must not leave the leaf of a constant
+        except BaseException:  # an interrupt must not leave the leaf that described the old setting
             self._renew_leaf()
             raise
 

@@ -70,7 +70,7 @@ class ModuleHooks:
     """The hooks of one module, in the order in which they run; made when the first is registered.
 
     Attributes:
-        first_call: what the first call of a converted module does besides; None for any other call.
+        first_call: the check that the first call of a converted module also runs; None for any other call.
     """
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ def run_forward_hook(
 def run_after_error(
     module: CalledModule, hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
 ) -> Any:
-    """Run a hook that is always called; an error in it is a warning, for there is one already."""
+    """Run a hook that is always called. An error in it becomes a warning, because the call has raised one already."""
     try:
         returned = run_forward_hook(module, hook, args, kwargs, output)
     except Exception as error:  # of any kind: the user should see the first one
@@ -183,7 +183,7 @@ class BackwardHooks:
         return passed
 
     def output(self, output: Any) -> Any:
-        """The result of the forward, in which the gradients of the tensors run the hooks."""
+        """The result of the forward; the gradients of the tensors in it run the hooks."""
         if not self.before and not self.after:
             return output
         if not isinstance(output, Tensor | tuple):

@@ -733,7 +733,8 @@ class Module:
         """Call ``hook(module, args)`` before each forward; a value that it returns replaces the arguments.
 
         Args:
-            hook: the function; with ``with_kwargs`` it gets ``(module, args, kwargs)`` and returns both, or None.
+            hook: the function; with ``with_kwargs`` it gets ``(module, args, kwargs)`` and returns ``(args, kwargs)``,
+                or None.
             prepend: whether it runs before the hooks that are already registered, not after them.
             with_kwargs: whether it sees the named arguments.
         """

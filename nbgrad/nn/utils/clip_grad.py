@@ -14,7 +14,7 @@ from nbgrad.nn.parameter import check_several
 Params = Tensor | Iterable[Tensor]
 
 CLIPPED: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""By the first gradient of each observed clipping: torch's version counter of the gradient then, and the bound."""
+"""By the first gradient of each observed clipping: the version counter of this gradient after it, and the bound."""
 
 
 def clip_grad_norm_(

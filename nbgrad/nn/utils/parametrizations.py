@@ -37,7 +37,7 @@ class _Renaming:
 
 
 class _WeightNorm(Module):
-    """A length for each slice along ``dim``, -1 for the whole, times a direction."""
+    """A direction times its length: one length for each slice along ``dim``, or one for the whole if ``dim`` is -1."""
 
     def __init__(self, dim: int | None = 0) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 class _SpectralNorm(Module):
-    """A matrix divided by its largest singular value, as some steps of the power method know it."""
+    """A matrix divided by its largest singular value, which some steps of the power method estimate."""
 
     _u: Tensor
     _v: Tensor
@@ -124,10 +124,11 @@ class _SpectralNorm(Module):
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """Divide a weight by its largest singular value, so that the layer makes no difference larger (Miyato et al. 2018).
+    """Divide a weight by its largest singular value (Miyato et al. 2018).
 
-    It keeps the discriminator of a GAN smooth. Each forward in training takes ``n_power_iterations`` steps of the power
-    method, which keeps two vectors as buffers. See https://arxiv.org/abs/1802.05957.
+    The layer then never enlarges the distance between two inputs. This keeps the discriminator of a GAN smooth. Each
+    forward in training takes ``n_power_iterations`` steps of the power method, which keeps two vectors as buffers. See
+    https://arxiv.org/abs/1802.05957.
 
     Args:
         module: the module.
@@ -150,7 +151,7 @@ def spectral_norm(
 
 
 class _Orthogonal(Module):
-    """An orthogonal matrix from any: the exponential or Cayley map of a skew-symmetric one, or reflections.
+    """Makes any matrix orthogonal, by the exponential or Cayley map of a skew-symmetric matrix, or by reflections.
 
     Columns are orthonormal in a tall matrix, rows in a wide one. ``base`` is multiplied with it from the left.
     """

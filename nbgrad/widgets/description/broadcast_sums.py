@@ -127,7 +127,7 @@ def is_loss(record: Record) -> bool:
 
 
 class _Shaped:
-    """A shape, for a question that is asked of tensors."""
+    """An object with a shape, which stands for a tensor in a call of ``unpaired``."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape

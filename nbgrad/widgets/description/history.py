@@ -12,7 +12,7 @@ from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Chart, Curve, Difference, Frame, History, Overlay
 
 CURVES = 40
-"""At most this many parameters have a curve. If there are more, a selection from small gradients to large ones has."""
+"""At most this many parameters have a curve. If there are more, some are chosen, from small gradients to large ones."""
 
 _COMPARED = 8
 """Structures further apart than this are not compared: a loop that changes its graph in every step has many."""
@@ -21,7 +21,7 @@ _WRITTEN = 12_000
 """With more norms than this in all frames, those of parameters and leaves alone are written out."""
 
 GUIDE = 1e-3
-"""How far a step usually moves a parameter, next to its size, where training goes well."""
+"""How far a step usually moves a parameter, relative to its size, if training goes well."""
 
 _UPDATES = (
     "How much the optimizer step after each backward changed a parameter, relative to its size: ‖update‖ / ‖weight‖"
@@ -65,7 +65,7 @@ def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str])
     gradients = _table(rows, lambda record: record.gradient)
     drawn = _spread(learned, gradients)
     updates = _table([[row[at] for at in drawn] for row in rows], lambda record: record.update)
-    inner = [at for at, record in enumerate(records) if not record.root]  # a root's is 1, whatever it is the root of
+    inner = [at for at, record in enumerate(records) if not record.root]  # a root's gradient is 1 in any case
     scale = _Scale(gradients[:, inner])
     written = range(len(records)) if gradients.size <= _WRITTEN else learned
     labels = [(ids[records[at].id], _whose(records[at])) for at in drawn]
@@ -113,7 +113,10 @@ def _loss(frames: list[HistoryFrame], roots: list[str]) -> Chart | None:
 
 
 def _spread(learned: list[int], gradients: Table) -> list[int]:
-    """Which of the ``learned`` are drawn: of many the smallest, the largest and some between, wherever they are."""
+    """Which of the ``learned`` are drawn: all of them if they are few.
+
+    Of many, those with the smallest and the largest gradients are drawn, and some between.
+    """
     if len(learned) <= CURVES:
         return learned
     ordered = np.argsort(np.nan_to_num(gradients[-1, learned]), kind="stable")

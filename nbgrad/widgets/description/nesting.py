@@ -1,4 +1,4 @@
-"""The tree of a description's scopes. It answers questions without a walk from each node through all around it."""
+"""The tree of a description's scopes. It answers questions without a walk outwards from each node."""
 
 from bisect import bisect_right
 from collections import Counter, defaultdict

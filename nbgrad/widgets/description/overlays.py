@@ -17,7 +17,7 @@ from nbgrad.widgets.description.schema import Detail, Overlay
 Levels = defaultdict[int, dict[str, float]]
 
 OWN = "own"
-"""The keys of the overlays of users and of comparisons begin with this. A folded box gets the largest level in it."""
+"""The keys of the overlays of users and of comparisons begin with this."""
 
 
 def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved]) -> tuple[list[Overlay], Levels]:

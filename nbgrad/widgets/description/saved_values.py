@@ -55,7 +55,9 @@ def saved_by(records: list[Record]) -> dict[int, Saved]:
 
 
 class _Plan(NamedTuple):
-    """The values that an op saves. Calls of one op whose inputs need gradients alike share a plan: there are few.
+    """The values that an op saves. Calls of one op share a plan if the same ones of their inputs need gradients.
+
+    So there are few plans.
 
     Attributes:
         names, whole: as those of ``Saved``.
@@ -78,7 +80,8 @@ def _plan(op: OpInfo, uses: tuple[tuple[bool, bool] | None, ...]) -> _Plan:
     if not isinstance(op, Op):
         return _Plan((), whole=False)  # what a function of the user's saves is not known
     plan = op.plan(op, [op.inputs.index(name) for name in wanted])
-    names = tuple(name for slot, name in enumerate(plan.saved_names) if slot not in plan.paths)  # paths hold nothing
+    # The path to an input, which a rule may name, is no value that takes memory.
+    names = tuple(name for slot, name in enumerate(plan.saved_names) if slot not in plan.paths)
     known = {name: at for at, (name, use) in enumerate(taken) if use is not None and not use[1]}
     given = {name for name, use in taken if use is None} | set(op.defaults)
     unknown = [name for name in names if name not in known and name not in op.results[:1] and name not in given]

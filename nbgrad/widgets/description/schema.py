@@ -11,7 +11,7 @@ description without these, and writes them for the drawn parts.
 from typing import Annotated, Literal, NotRequired, TypedDict
 
 PYTHON_ONLY = "not sent to the front end"
-"""Marks what the renderings of Python alone read."""
+"""Marks the fields that only the renderings in Python read."""
 
 Kind = Literal["op", "parameter", "leaf", "input", "constant", "outside", "folded", "failed"]
 """The kind of a node.
@@ -170,7 +170,7 @@ class Scope(TypedDict):
 
     id: str  # "s0", "s1", ... outer before inner
     label: str  # "MLP", "layers.0 (Linear)"
-    full: str  # the same where that was shortened; else empty
+    full: str  # the label, unshortened; empty if it was not shortened
     parent: str | None
     folds: str  # the line under the label when it is folded: "4 ops, 2 parameters (330)"
 

@@ -27,7 +27,7 @@ _ROUGH = 0.01
 
 
 class Stop(NamedTuple):
-    """A step of the walk through the drawn graph, as far as it is written, and the data of its other texts.
+    """A step of the walk through the drawn graph, with the texts written so far, and the data for its other texts.
 
     Attributes:
         step: with the nodes and edges that are drawn.

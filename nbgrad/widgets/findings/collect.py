@@ -225,7 +225,7 @@ def _forward_beginnings(records: list[Record], unknown: set[int]) -> Iterator[tu
             wrong.add(record.id)
             why = _cause(record, made, bad)
             if not why and given is not None:
-                why = f", or is in {given.name or 'a constant'} {given.shape} that led to it and is gone"
+                why = f", or in {given.name or 'a constant'} {given.shape}, which led to it and no longer exists"
             yield record, f"{bad} begins here, in the forward of {record.what}{why}"
 
 

@@ -22,7 +22,7 @@ _SHORT = 2
 """This many frames are enough if the loss is not finite after them."""
 
 _BEYOND = 0.5
-"""A step that changes parameters by more of their size than this leaves little of what they had learned."""
+"""A step that changes parameters by more than this fraction of their size spoils most of what they had learned."""
 
 SMALLER = "Try a smaller learning rate, inputs of a size near 1, or nn.utils.clip_grad_norm_()."
 """The remedy for steps that are too large."""
@@ -67,7 +67,7 @@ def _first_bad(frames: Sequence[HistoryFrame]) -> int | None:
 
 
 def held(frames: Sequence[HistoryFrame], records: list[Record]) -> Record | None:
-    """A parameter that was not finite in the first bad backward, while others were: the trouble began there."""
+    """A parameter that was not finite in the first bad backward, while others were finite: the trouble began there."""
     at = _first_bad(frames)
     if at is None or not alike(frames[at], frames[-1]):
         return None

@@ -16,7 +16,7 @@ _FAR = 1e3
 _NEAR = 30.0
 """A gradient is sound, whatever its size, if the incoming gradient differs by at most this factor from the usual one.
 
-The parameters then matter little or much by themselves."""
+The size of the gradient then comes from the module itself, and not from the way to it."""
 
 _BEGINNING = 3
 """The last modules with a gradient, this many, count as the beginning of the backward: one alone may be unusual."""
@@ -72,7 +72,7 @@ def shrinking(judged: dict[Scope, Judgement]) -> tuple[str, str] | None:
 
     None where they do not.
 
-    ``findings.vanishing`` speaks of one step that takes most of it, or all.
+    ``findings.vanishing`` reports a single op that takes most of the gradient, or all.
     """
     way = [(scope, one.size) for scope, one in judged.items() if one.kind in ("vanishing", "sound")]
     vanished = [at for at, (scope, _) in enumerate(way) if judged[scope].kind == "vanishing"]

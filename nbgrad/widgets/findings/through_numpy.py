@@ -20,8 +20,8 @@ _MAKERS = ("tensor", "from_numpy", "as_tensor", "Tensor")
 def halved(records: list[Record]) -> Iterator[Finding]:
     """The constants that were computed from the numbers of a tensor that got a gradient on another path.
 
-    The part of the path through the numbers is missing from this gradient. If no gradient came at all, the tensor is
-    unreached, and that is a finding of its own.
+    The part that would come through the numbers is missing from this gradient. If no gradient came at all, the tensor
+    is unreached, and that is a finding of its own.
     """
     learned = {record.name: record for record in records if record.name and record.gradient is not None}
     constants = {record.id: record for record in records if record.kind == "constant"}

@@ -153,7 +153,7 @@ def _why(record: Record, taken: Input, made: dict[int, Record]) -> tuple[str, st
     if op in STEEP:
         return ": all of its inputs lie so far from 0 that it is flat there", None
     if op in (*FLAT, "clamp") and taken.gradient is not None and taken.gradient.norm == 0:
-        return ": its slope is 0 at each of its inputs whose result has a gradient", None
+        return ": its slope is 0 wherever the gradient of its result is not 0", None
     if op in _STEPS:
         return f": the slope of {op} is 0 everywhere", None
     if underflowed(record, taken, made):
@@ -192,7 +192,7 @@ def _stays(of: Record, other: Input) -> str:
 
 
 def underflowed(record: Record, taken: Input, made: dict[int, Record]) -> bool:
-    """Whether a gradient became 0 because the element type has no smaller number: that of float16 is 6e-8.
+    """Whether a gradient became 0 because it was below the smallest number of its type: 6e-8 for float16.
 
     The type is that of the input, which the op may have cast, as autocast does before a loss.
     """

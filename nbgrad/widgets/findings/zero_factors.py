@@ -155,7 +155,7 @@ def _factor(record: Record, taken: Input, made: dict[int, Record], moving: set[i
 def _moving(graph: AutogradGraph, records: list[Record], frames: list[HistoryFrame]) -> tuple[set[int], set[int]]:
     """The ids of the records that the next step moves; and the ids of those among them that began at 0.
 
-    A step moves a parameter or leaf whose gradient is not 0, and all results that such a gradient comes from.
+    A step moves a parameter or leaf whose gradient is not 0, and all results through which that gradient came.
     """
     others = any(record.since is not None and record.since.what is not None for record in records)
     idle = {id for id, _ in graph.unheld()} if others else set[int]()

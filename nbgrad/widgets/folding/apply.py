@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from itertools import groupby
 
 from nbgrad.widgets.description.format import counted, lines_of
-from nbgrad.widgets.description.overlays import OWN
 from nbgrad.widgets.description.sanitize import LINE, clipped, with_clipped_details
 from nbgrad.widgets.description.schema import (
     Chart,
@@ -183,13 +182,15 @@ def _stand_ins(
         elif edge["reduction"] is not None:
             inner[source].append(edge["reduction"])
     last = {inside[-1]["id"]: home for home, inside in members.items()}
+    classed = {overlay["key"] for overlay in description["overlays"] if overlay["classes"]}
     nodes: list[Node] = []
     for node in description["nodes"]:
         if node["id"] not in where:
             nodes.append(node)
         elif (home := last.get(node["id"])) is not None:
             id = _folded_id(home)
-            folded = _folded_node(held[home], members[home], inner[id], cycles.get(home))
+            levels = _levels(members[home], classed)
+            folded = _folded_node(held[home], members[home], inner[id], cycles.get(home), levels)
             nodes.append(_with_result(folded, members[home], leaving[id]))
     return nodes
 
@@ -208,6 +209,15 @@ def _with_result(node: Node, inside: list[Node], leaving: set[str]) -> Node:
     return {**node, "label": [*node["label"], *result["label"][1:2]], "rule": result["rule"]}
 
 
+def _levels(inside: list[Node], classed: set[str]) -> dict[str, float]:
+    """The largest level in each overlay; for overlays with classes, the class if the nodes agree on one."""
+    found: defaultdict[str, set[float]] = defaultdict(set)
+    for node in inside:
+        for key, level in node["levels"].items():
+            found[key].add(level)
+    return {key: max(levels) for key, levels in found.items() if key not in classed or len(levels) == 1}
+
+
 def _folded_id(scope: str) -> str:
     return f"f-{scope}"
 
@@ -219,7 +229,9 @@ def _fold_note(scopes: list[Scope], hidden: int) -> str:
     return f"{what} {'is' if len(scopes) == 1 else 'are'} folded, holding {counted(hidden, 'node')}."
 
 
-def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduction], run: Run | None) -> Node:
+def _folded_node(
+    scopes: list[Scope], inside: list[Node], reductions: list[Reduction], run: Run | None, levels: dict[str, float]
+) -> Node:
     """The box of one call; or of several calls of a ``run``, with the ops between them."""
     ops = [node for node in inside if node["kind"] == "op"]
     counts = Counter(node["op"] or node["label"][0] for node in ops)
@@ -254,8 +266,6 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         details.insert(0, {"term": "Each of them", "text": text})
         if loop:
             details.insert(1, {"term": "Iterations", "text": _iterations(scopes, inside)})
-    levels = [node["levels"] for node in inside]
-    coloured = sorted({key for level in levels for key in level if key.startswith(OWN)})
     past = "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True)))
     return {
         "id": _folded_id(scopes[0]["id"]),
@@ -272,8 +282,7 @@ def _folded_node(scopes: list[Scope], inside: list[Node], reductions: list[Reduc
         "value": None,
         "gradient": None,
         "badges": [badge for node in inside for badge in node["badges"]],
-        "levels": {key: max([level.get(key, 0.0) for level in levels]) for key in ("gradient", "saved", "time")}
-        | {key: max([level[key] for level in levels if key in level]) for key in coloured},
+        "levels": levels,
         "holds": [scope["id"] for scope in scopes],
         "norms": [],
         "past": past,

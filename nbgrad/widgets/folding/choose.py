@@ -58,7 +58,7 @@ class Folding:
         given = frozenset(ordered)
         if len(given) > 1:
             alone = replace(self, apart=self.apart | given, asked=given)
-            # A call of one op is as large a box where it is open.
+            # A call of one op is one box, folded or unfolded.
             ops = _ops(description)
             open_alone = replace(alone, closed=alone.closed - {one for one in given if ops[one] == 1})
             fits = _counting(description, graph.runs)(open_alone) <= limit

@@ -13,7 +13,7 @@ from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Scope
 
 LONGEST = 12
-"""Cycles of at most this many calls and ops are looked for: longer ones would have to be counted by name."""
+"""Cycles of at most this many calls and ops are looked for: a box has no room for the names of more."""
 
 
 class RepeatedCall(NamedTuple):
@@ -28,8 +28,9 @@ class Run(NamedTuple):
 
     Attributes:
         cycles: the repetitions, at least two, and of each the calls in it: one, or several that take turns.
-        beside: for each repetition its nodes that are in none of its calls: the ops between them, and tensors that only
-            it takes, such as a step of a series or a mask, if each other repetition takes one alike.
+        beside: for each repetition its nodes that are in none of its calls. These are the ops between the calls, and
+            tensors that only this repetition takes, such as a step of a series or a mask. Such a tensor counts only if
+            each other repetition takes one like it.
         parts: what a repetition is made of, in order.
     """
 
@@ -321,7 +322,7 @@ class _Calls:
         members = [at for call in cycle for at in self._inside(call)]
         places = {at: -place for place, at in enumerate(members)}
         waiting = [-source for at in members for _, source in self._taken[at] if source not in places]
-        heapify(waiting)  # a node that several read comes after all of them
+        heapify(waiting)  # a node is looked at after all nodes that read it
         own: dict[int, int] = {}
         while waiting:
             at = -heappop(waiting)

@@ -365,7 +365,7 @@ def _telling(description: Description) -> list[Edge]:
 
 
 def _bundles(description: Description) -> list[list[Edge]]:
-    """The edges without a mark, in bundles. Edges between two modules that have the same ends are one bundle.
+    """The edges without a mark, in bundles. Edges with the same ends are one bundle if they lead to another module.
 
     Graphviz would lead each of them, with its label, past the module's own tensors, and so move the module's box aside.
     The steps of an LSTM, which hand on two tensors, would become a staircase.
@@ -481,7 +481,7 @@ class _ScopeInputs:
         insort(self._found[input.made], input)
 
     def ask(self, tensor: str, first_use: int) -> None:
-        """Ask for ``tensor``, which is first used at position ``first_use``."""
+        """``tensor``, which is first used at position ``first_use``, asks for the last input before that."""
         insort(self._asked, (first_use, tensor))
 
     def answers(self) -> Iterator[tuple[str, str]]:

@@ -161,7 +161,7 @@ _BOXES = ("nodes", "labels", "marks", "scopes")
 
 
 def _flat(layout: Layout | None) -> Any:
-    """A layout with its boxes as columns, and its curves from point to point."""
+    """A layout with its boxes as columns, and its curves as differences from point to point."""
     if layout is None:
         return None
     boxes: Any = {part: _columns([{"id": id, **box} for id, box in layout[part].items()]) for part in _BOXES}  # type: ignore[literal-required]

@@ -1,7 +1,7 @@
 // Paths beside paths, arrow heads, and what becomes of a layout when scopes are folded without a kernel.
 
 import { MEANING, TIP_LENGTH, TIP_SIDE } from "./constants";
-import type { Box, Chart, Description, Edge, Hidden, HiddenNode, History, Layout, Node as GraphNode, Picture, Scope, Step } from "./description";
+import type { Box, Chart, Description, Edge, Hidden, HiddenNode, History, Layout, Node as GraphNode, Overlay, Picture, Scope, Step } from "./description";
 import { name, original, scopePath, within } from "./model";
 
 export type Point = number[];
@@ -80,7 +80,7 @@ export function folded(base: Picture, closed: Set<string>): Picture {
       const around = layout.scopes[stand.slice(2)];
       if (!scope || !around) continue;
       const inside = description.nodes.filter((other) => where.get(other.id) === stand);
-      const one = standIn(stand, scope, inside);
+      const one = standIn(stand, scope, inside, description.overlays);
       const leaving = new Set(description.edges.flatMap((edge) => (where.get(edge.source) === stand && where.get(edge.target) !== stand ? [edge.source] : [])));
       const result = leaving.size === 1 ? inside.find(({ id }) => leaving.has(id)) : undefined; // all that leaves it is one tensor
       if (result) [one.label, one.rule] = [[...one.label, ...result.label.slice(1, 2)], result.rule];
@@ -130,10 +130,12 @@ export const told = (description: Description, { id, scope, label, full, about, 
   norms: kind === "parameter" || kind === "leaf" ? norms : [], many: 1,
 });
 
-function standIn(id: string, scope: Scope, inside: GraphNode[]): GraphNode {
+function standIn(id: string, scope: Scope, inside: GraphNode[], overlays: Overlay[]): GraphNode {
   const levels: Record<string, number> = {};
-  const own = inside.flatMap((node) => Object.keys(node.levels)).filter((key) => key.startsWith("own")); // as in nbgrad/widgets/folding/apply.py
-  for (const key of ["gradient", "saved", "time", ...own]) levels[key] = Math.max(0, ...inside.map((node) => node.levels[key] ?? 0));
+  for (const { key, classes } of overlays) {
+    const found = inside.flatMap((node) => node.levels[key] ?? []);
+    if (classes.length ? new Set(found).size === 1 : found.length) levels[key] = Math.max(...found); // as in nbgrad/widgets/folding/apply.py
+  }
   return {
     id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds], full: scope.full, about: "", row: null, rule: null,
     scope: scope.parent, op: null, details: [{ term: "Folded", text: scope.folds }], value: null, gradient: null,

@@ -51,7 +51,7 @@ export class View implements Touched, Keyed, Tools {
   #table: HTMLElement;
   #legendScale: HTMLElement | null = null;
   begun = (): void => {}; // called when the view is seen for the first time
-  changed = (): void => {}; // called when a link to what is shown would be another
+  changed = (): void => {}; // called when the link to the shown place changes
   scene!: Scene; // the base, folded as the reader chose here
   chosen: SVGGElement | null = null;
   #pathFrom: string | null = null;
@@ -578,7 +578,7 @@ export class View implements Touched, Keyed, Tools {
       if (event.target === this.#stage) this.#close();
     });
     this.#stage.addEventListener("touchmove", ({ touches }) => void (touches.length > 1 || !this.#room.scrolls || this.#tell(FINGERS)), { passive: true });
-    // The keys go on from a press anywhere in the picture; one on a node focuses the node.
+    // After a press anywhere in the picture the keys work in it; a press on a node focuses the node.
     listen(this.#stage, "pointerdown", () => this.refocus(this.#stage));
   }
 

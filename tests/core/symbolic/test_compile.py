@@ -282,7 +282,13 @@ def test_a_compiled_loss_is_one_op_of_a_graph() -> None:
 
 
 def test_a_matrix_still_has_a_trace() -> None:
-    assert float(nbgrad.trace(nbgrad.tensor([[1.0, 2.0], [3.0, 4.0]]))) == 5.0
+    matrix = nbgrad.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert float(nbgrad.trace(matrix)) == 5.0
+    assert float(nbgrad.trace(input=matrix)) == 5.0
+    with pytest.raises(TypeError, match=r"trace\(\) needs 'input'"):
+        nbgrad.trace()
+    with pytest.raises(TypeError, match=r"takes the examples in order, without names such as 'x'"):
+        nbgrad.trace(lambda x: x, x=matrix)
 
 
 def test_a_mask_that_decides_how_to_attend_is_looked_at() -> None:

@@ -32,7 +32,7 @@ def _certain(make: Make):
 
 
 def _drawn(input, p=None):
-    """The result of torch's function. Its form with ``p`` has no gradient, not even 0, so one of 0 is added."""
+    """The result of torch's function. Its form with ``p`` has no gradient at all, so a gradient of 0 is added."""
     return torch.bernoulli(input) if p is None else torch.bernoulli(input.detach(), p) + 0 * input
 
 
@@ -47,8 +47,8 @@ def _drawn(input, p=None):
 def bernoulli(input, *, p=None, generator=None):
     """Draws 1 with the probability in input, or with ``p`` for all elements; otherwise 0.
 
-    It draws masks. No gradient flows through them: a network needs another estimate of it, such as the score function
-    (Williams 1992) or gumbel_softmax.
+    It draws masks. No gradient flows through them. A network that learns through a draw needs an estimate of the
+    gradient, such as the score function (Williams 1992) or gumbel_softmax.
 
     Shapes: output as input. Raises RuntimeError for a number that is no probability.
     """
@@ -114,14 +114,14 @@ install("multinomial", multinomial)
 _FILLS = {
     "bernoulli_": (
         {"p": 0.5},
-        "ones with the probability ``p``, a number or a tensor with one for each element, else zeros",
+        "ones with the probability ``p`` (a number, or a tensor with a probability for each element), else zeros",
     ),
     "cauchy_": ({"median": 0.0, "sigma": 1.0}, "numbers of Cauchy's distribution"),
     "exponential_": ({"lambd": 1.0}, "numbers of the exponential distribution with the rate ``lambd``"),
     "geometric_": ({"p": Parameter.empty}, "numbers of tries until an event of probability ``p`` happens"),
     "log_normal_": ({"mean": 1.0, "std": 2.0}, "numbers whose logarithms have that mean and standard deviation"),
     "normal_": ({"mean": 0.0, "std": 1.0}, "normal numbers"),
-    "random_": ({}, "integers from the first of two ``limits`` (0) up to the last, without it"),
+    "random_": ({}, "integers from the first of two ``limits`` (0 by default) up to the second, which is excluded"),
     "uniform_": ({}, "numbers that are uniform between the two ``limits`` (0 and 1)"),
 }
 """torch's methods that draw every element anew: what they take, and what they draw."""

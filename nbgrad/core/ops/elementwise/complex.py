@@ -60,7 +60,7 @@ def _(g):
 
 @op(formula=r"z", kernel=torch.resolve_conj, samples=_either, holomorphic=False, view=True)
 def resolve_conj(input):
-    """The same numbers in memory: carries out a conjugation that was only marked.
+    """The same numbers; a conjugation that was only marked is carried out in memory.
 
     Shapes: output as input.
     """
@@ -74,7 +74,7 @@ def _(g):
 
 @op(formula=r"z", kernel=torch.resolve_neg, samples=_either, holomorphic=False, view=True)
 def resolve_neg(input):
-    """The same numbers in memory: carries out a change of sign that was only marked.
+    """The same numbers; a change of sign that was only marked is carried out in memory.
 
     The imaginary part of a conjugate is so marked.
 

@@ -206,7 +206,7 @@ def _(g, input, other):
 
 
 def _powers(make: Make):
-    """Positive bases with any exponent, and the edges 0 and negative bases with whole exponents."""
+    """Positive bases with any exponent, and edge cases: the base 0, and negative bases with whole exponents."""
     yield from binary(make)
     edges = points(-1.5, 0.0, 2.0)
     for exponent in (0, 1, 2, 3, 2.0):
@@ -255,7 +255,7 @@ def _(g, out, a, b):
 
 
 def _log(a, like):
-    """The logarithm of a number among numbers of the same kind as ``like``."""
+    """The logarithm of the number ``a``: complex if ``like`` is complex, else real, and NaN for a negative ``a``."""
     if a == 0:
         return -math.inf
     if like.is_complex():
@@ -369,7 +369,7 @@ _numbers = at(-3.0, -0.75, 0.0, 1.0, 1e-30, 1e30)
     samples=_numbers,
 )
 def frexp(x):
-    """A number as a mantissa between 1/2 and 1 in size and a power of 2, elementwise.
+    """Each number as a mantissa, whose size is between 1/2 and 1, and the exponent of a power of 2.
 
     It helps to round numbers to fewer bits. The gradient of the mantissa treats the exponent as a constant.
 
@@ -380,4 +380,4 @@ def frexp(x):
 
 @frexp.rule("x", r"\bar{m} \, 2^{-k}")
 def _(g, exponent):
-    return g / exponent.to(dtype=g.dtype).exp2()  # torch's is in single precision, which knows no 2 ** -900
+    return g / exponent.to(dtype=g.dtype).exp2()  # torch's exp2 of int32 is in float32, which has no 2 ** -900

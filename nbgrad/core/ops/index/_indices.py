@@ -15,9 +15,9 @@ from nbgrad.core.tensor.construct import numbers
 def canonical(index: Any) -> Any:
     """An index as rows keep it: one part, or a tuple of parts.
 
-    A part is a whole number, a slice of whole numbers, None, Ellipsis, or a raw torch tensor of positions or truth
-    values with at least one dimension, or of one truth value. Tensors are copies: if the user's tensor is changed in
-    place later, the gradient still goes to the right places.
+    A part is a whole number, a slice of whole numbers, None, Ellipsis, or a raw torch tensor. The tensor holds
+    positions or truth values in at least one dimension, or it is a single truth value without dimensions. Tensors are
+    copies: if the user's tensor is changed in place later, the gradient still goes to the right places.
 
     Raises:
         IndexError, TypeError, ValueError, RuntimeError: something in the index is none of these.
@@ -59,7 +59,7 @@ def _tensor(one: Any) -> torch.Tensor | None:
 
 
 def _slice(one: slice) -> slice:
-    """A slice of whole numbers. A tensor or a numpy number that counts as one is converted now."""
+    """A slice of whole numbers. A tensor or a numpy number that stands for a whole number is converted now."""
     ends = (one.start, one.stop, one.step)
     for end in ends:
         if end is not None and type(end) is not int:
@@ -80,7 +80,7 @@ def mask_or_positions(given: torch.Tensor) -> torch.Tensor:
     """A copy of ``given``. Bytes become truth values, as in torch."""
     if given.dtype is not torch.uint8:
         return given.detach().clone()
-    _warn("a tensor of bytes is read as a mask, which torch is going to end: write x[mask.bool()]")
+    _warn("a tensor of bytes is read as a mask, but torch is going to drop this: write x[mask.bool()]")
     return given != 0
 
 
@@ -114,14 +114,14 @@ _MOST = 32
 
 
 def _several(index: Any) -> bool:
-    """Whether a list stands for a tuple of parts, as torch has it for now: one that holds more than plain numbers."""
+    """Whether a list stands for a tuple of parts. It does, in torch for now, if it holds more than plain numbers."""
     if isinstance(index, TensorBase | torch.Tensor | np.ndarray) or not _is_sequence(index) or isinstance(index, str):
         return False
     if len(index) >= _MOST or not any(_is_part(one) for one in index):
         return False
     _warn(
         "a list that holds sequences, slices, tensors, None or Ellipsis is read as the parts of an index, one for each "
-        "dimension, which torch is going to end: write x[tuple(index)], or x[nbgrad.tensor(index)] for one tensor"
+        "dimension, but torch is going to drop this: write x[tuple(index)], or x[nbgrad.tensor(index)] for one tensor"
     )
     return True
 

@@ -262,9 +262,9 @@ def _puts(make: Make):
     reference=torch.Tensor.put,
 )
 def put(input, index, source, *, accumulate=False):
-    """Input with the elements at the numbers in index, counted through all dimensions, replaced by those of source.
+    """Input with the elements of source at the positions in index, which count through the flattened input.
 
-    With ``accumulate`` they are added, repeated places included.
+    With ``accumulate`` the elements of source are added to those of input instead, repeated places included.
 
     Shapes: source has as many elements as index, output as input. Raises IndexError where an index is out of range.
     """
@@ -314,7 +314,7 @@ def masked_scatter(input, mask, source):
     It puts the features of an image into the places that are reserved for them in a text.
 
     Shapes: input and mask broadcast to the output. Raises RuntimeError where source has fewer elements than the mask
-    holds places.
+    has True places.
     """
     return torch.masked_scatter(input, mask, source)
 
@@ -385,9 +385,10 @@ def _index_puts(make: Make):
     reference=lambda x, values, indices, accumulate=False: aten.index_put(x, indices, values, accumulate),
 )
 def index_put_at(input, values, *, indices, accumulate=False):
-    """Input with the elements at ``indices``, one tensor for each dimension, replaced by values, or values added.
+    """Input with the elements at ``indices`` replaced by values; ``indices`` has a tensor for each dimension.
 
-    It is ``x[indices] = values`` without the change in place. Repeated places add up with ``accumulate``.
+    It is ``x[indices] = values`` without the change in place. With ``accumulate`` the values are added instead, and
+    they add up at repeated places.
 
     Shapes: values broadcasts to what the indices pick, output as input. Raises IndexError where an index is out of
     range.
@@ -408,7 +409,11 @@ def _(g, indices):
 
 
 def _in_brackets(indices):
-    """The indices as ``x[...]`` takes them. Beside others a single position gets a dimension, or it would act first."""
+    """The indices as ``x[...]`` takes them.
+
+    A tensor without dimensions gets one if it stands beside other tensors. Without it, it would count as a plain
+    number, which is applied before the tensors.
+    """
     several = any(part is not None and part.ndim for part in indices)
     parts = [part.reshape(1) if several and part is not None and not part.ndim else part for part in indices]
     return tuple(slice(None) if part is None else part for part in parts)
@@ -425,19 +430,19 @@ def _index_put_(self, indices, values, accumulate=False):
 
 
 def _plain(indices):
-    """Copies: a rule reads the indices later."""
+    """Copies of the indices, checked. A rule reads the copies later, when the user may have changed the originals."""
     raw = [raw_of(part) for part in indices] if isinstance(indices, list | tuple) else []
     wrong = next((_told(part) for part in raw if _told(part)), None if raw else f"indices={indices!r}")
     if wrong:
         raise TypeError(
-            f"index_put(): indices is a tuple of tensors, of positions or of truth values, one for each dimension, and "
+            "index_put() takes as indices a tuple with a tensor of positions or truth values for each dimension, and "
             f"was given {wrong}: write x[index] = values for any other index"
         )
     return tuple(mask_or_positions(part) for part in raw)
 
 
 def _told(part):
-    """The name in messages of an index that is no tensor of positions or truth values for a dimension."""
+    """The words of the error message for a part of the indices that is not allowed; None if it is allowed."""
     if not isinstance(part, torch.Tensor):
         return f"one of type {type(part).__name__}"
     return "a single truth value" if not part.ndim and part.dtype in (torch.bool, torch.uint8) else None

@@ -96,7 +96,8 @@ def _add_at(g, index, shape):
     zeros = torch.zeros(shape, dtype=g.dtype, device=g.device)
     parts = index if isinstance(index, tuple) else (index,)
     tensors = [one for one in parts if isinstance(one, torch.Tensor)]
-    # As in torch, numbers and slices come first. They give a view of the zeros, with whole dimensions for the tensors.
+    # As in torch, numbers and slices come first. They give a view of the zeros. The dimensions in which the tensors
+    # pick stay whole.
     room = [_room(one) for one in parts]
     view = zeros[tuple(one for some in room for one in some)]
     if not tensors:
@@ -108,12 +109,15 @@ def _add_at(g, index, shape):
     while places[-1] is None:  # a second Ellipsis stands for no dimensions
         places.pop()
     masks = all(one.dtype is torch.bool for one in tensors)
-    torch.ops.aten.index_put_(view, places, g, not masks)  # masks pick nothing twice, which is faster
+    torch.ops.aten.index_put_(view, places, g, not masks)  # masks pick nothing twice: faster without adding up
     return zeros
 
 
 def _room(one):
-    """The part of an index that is applied first: for a tensor, a full slice for each dimension in which it picks."""
+    """The parts that stand for ``one`` in the first step, which applies numbers and slices.
+
+    For a tensor they are full slices, one for each dimension in which it picks. Any other part stands for itself.
+    """
     if isinstance(one, torch.Tensor):
         if one.ndim == 0 and one.dtype is torch.bool:
             return (None,)  # a single truth value picks in a new dimension of size 1
@@ -143,7 +147,7 @@ def _getitem(self, index):
 
 
 def indexed(row, args, index):
-    """An index of the first of ``args`` as rows keep it; an error about it names the row and its inputs."""
+    """The index in the form that rows keep. It is for the first of ``args``; an error names the row and its inputs."""
     try:
         return canonical(index)
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
@@ -337,7 +341,7 @@ def _takings(make: Make):
 
 @op(formula=r"x_{(i)}", kernel=torch.take, no_gradient=("index",), samples=_takings)
 def take(input, index):
-    """The elements at the numbers in index, counted through all dimensions.
+    """The elements of the flattened input at the positions in index.
 
     Shapes: output as index. Raises IndexError where an index is out of range.
     """
@@ -366,7 +370,7 @@ def _untakings(make: Make):
     reference=lambda g, index, shape: torch.zeros(shape, dtype=g.dtype, device=g.device).put(index, g, accumulate=True),
 )
 def take_backward(g, index, *, shape):
-    """Zeros of ``shape`` with g added at the numbers in index, counted through all dimensions.
+    """Zeros of ``shape`` with g added at the positions in index, which count through the flattened zeros.
 
     Shapes: g and index alike, output as ``shape``.
     """

@@ -21,7 +21,7 @@ def _zero(g):
 
 
 def as_source(picked, shape):
-    """The gradient of a source of ``shape``. The index may have used only its first elements along each dimension."""
+    """The gradient of a source of ``shape``. An index may use only the source's first elements along each dimension."""
     if tuple(picked.shape) == tuple(shape):
         return picked
     if not shape:  # the source is a single number, so the index has at most one place
@@ -322,7 +322,7 @@ install("index_fill_", _index_fill_)
 
 
 class _Kind(NamedTuple):
-    """The rows for indices of elements, and those for indices of slices."""
+    """The four rows for one kind of index: an index of elements, or an index of slices."""
 
     reduce: Any
     pick: Any
@@ -331,7 +331,7 @@ class _Kind(NamedTuple):
 
 
 def _to_input(kind, g, input, index, src, out, settings):
-    """The gradient of what the values are reduced into."""
+    """The gradient of the input, into which the values are reduced."""
     dim, reduce, include_self = settings["dim"], settings["reduce"], settings["include_self"]
     if reduce == "sum":
         slope = g
@@ -378,7 +378,7 @@ def _product_to_source(kind, g, input, index, src, out, settings):
     """
     dim = settings["dim"]
     zero = src == 0
-    none = torch.zeros(g.shape, dtype=torch.int64, device=g.device)  # whole numbers: complex ones have no order
+    none = torch.zeros(g.shape, dtype=torch.int64, device=g.device)  # int64, as complex counts have no order
     zeros = kind.pick(kind.add(none, index, zero.to(dtype=none.dtype), dim=dim), index, dim=dim)
     if isinstance(g, Tensor):
         _check_alone(raw_of(zeros), kind.reduce.name)
@@ -464,7 +464,7 @@ def _(g, input, index, src, out, dim, reduce, include_self):
 
 @cache
 def _hear_torch_out():
-    """Trigger here, where it is ignored, torch's warning that index_reduce is in beta, not at the user's first call."""
+    """Trigger torch's warning that index_reduce is in beta, and ignore it, so that no user's call triggers it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.index_reduce(torch.ones(1), 0, torch.tensor([0]), torch.ones(1), "prod")
@@ -577,7 +577,7 @@ def _scattered(input, index, src, value, reduce):
     src = value if src is None else src
     rows = {None: scatter_along, "add": scatter_add_along, "multiply": scatter_reduce_along}
     if reduce not in rows:
-        raise RuntimeError(f"scatter(reduce={reduce!r}): it is 'add' or 'multiply'")
+        raise RuntimeError(f"scatter(reduce={reduce!r}): it must be 'add' or 'multiply'")
     if reduce is not None and isinstance(src, int | float | complex):
         src = torch.full(index.shape, src, dtype=input.dtype, device=input.device)
     return rows[reduce], input, index, src

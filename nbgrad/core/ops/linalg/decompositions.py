@@ -201,12 +201,12 @@ def _matrices(make: Make):
     outputs=("U", "S", "Vh"),
     holomorphic=False,
     reference=_linalg.svd,
-    unvaried={"driver": "torch's kernel for a processor takes none"},
+    unvaried={"driver": "torch's kernel for a CPU takes no driver"},
 )
 def linalg_svd(A, *, full_matrices=True, driver=None):
     """The singular values of matrices, from the largest on, and their singular vectors.
 
-    The best approximation of low rank is made of the largest ones, which adapters of large models build on.
+    The largest ones make the best approximation of low rank. Adapters of large models build on that approximation.
 
     Shapes: (..., n, m) gives (..., n, k), (..., k) and (..., k, m) for k = min(n, m) without ``full_matrices``. Raises
     LinAlgError where it does not converge.
@@ -230,7 +230,7 @@ def _(g_U, g_S, g_Vh, U, S, Vh):
     inside = _between_singular_vectors(g_U, g_Vh, U, S, Vh)
     if g_S is not None:
         inside = inside + diag_embed(g_S)
-    if g_U is not None and rows > count:  # what of the gradient lies outside of the space of U
+    if g_U is not None and rows > count:  # the part of the gradient outside of the space of U
         across = g_U / S.unsqueeze(-2)
         return (U @ inside + across - U @ (adjoint(U) @ across)) @ Vh
     if g_Vh is not None and columns > count:
@@ -395,12 +395,14 @@ def _basis(A, q, niter):
 
 
 def svd_lowrank(A, q=6, niter=2, M=None):
-    """The q largest singular values of matrices and their singular vectors, nearly, without all the others.
+    """The q largest singular values of matrices and their singular vectors, approximated without the others.
 
     Large weights are compressed so, and recommendations found (Halko et al. 2011, https://arxiv.org/abs/0909.4061). It
     draws random numbers; each of ``niter`` rounds comes closer.
 
-    Shapes: A (..., m, n), and M, which is subtracted from A, alike; U (..., m, q), S (..., q) and V (..., n, q).
+    M is subtracted from A.
+
+    Shapes: A and M (..., m, n); U (..., m, q), S (..., q) and V (..., n, q).
     """
     q, niter = 6 if q is None else q, 2 if niter is None else niter
     A = A if M is None else A - M
@@ -413,7 +415,9 @@ def svd_lowrank(A, q=6, niter=2, M=None):
 
 
 def pca_lowrank(A, q=None, center=True, niter=2):
-    """The q principal components of observations, which are rows: svd_lowrank of them, less their mean if ``center``.
+    """The q principal components of observations, which are rows: their svd_lowrank.
+
+    With ``center`` the mean of the observations is subtracted first.
 
     Shapes: A (..., m, n); U (..., m, q), S (..., q) and V (..., n, q). Raises ValueError for more components than rows
     or columns.
@@ -436,7 +440,7 @@ def _reflections(make: Make):
 
 
 def _product(A, tau):
-    """Torch's function, which forgets its inputs where there are no reflections."""
+    """Torch's function, plus 0 times its inputs: without reflections, torch's gradients are None."""
     return torch.linalg.householder_product(A, tau) + 0 * (A.sum() + tau.sum())
 
 
@@ -469,7 +473,7 @@ def _(g, needed, A, tau):
 
 
 def _of_reflections(g, A, tau, columns):
-    """The gradients of the vectors and of tau from that of so many columns of the product."""
+    """The gradients of the vectors and of tau, from the gradient of the first ``columns`` columns of the product."""
     rows, count = A.shape[-2], tau.shape[-1]
     unit = torch.eye(rows, A.shape[-1], dtype=A.dtype, device=A.device)
     vectors = tril(A, diagonal=-1) + unit
@@ -484,7 +488,7 @@ def _of_reflections(g, A, tau, columns):
         ahead, behind = adjoint(v[i]) @ g, adjoint(right) @ v[i]
         to_vectors.append(-(conjugate(t[i]) * (g @ behind) + t[i] * (right @ adjoint(ahead))))
         to_tau.append(-(ahead @ behind).squeeze(-1))
-        g = g - conjugate(t[i]) * (v[i] @ ahead)  # now that of the product of the later reflections
+        g = g - conjugate(t[i]) * (v[i] @ ahead)  # now the gradient of the product of the later reflections
     beside = torch.zeros((*A.shape[:-1], A.shape[-1] - count), dtype=A.dtype, device=A.device)
     to_a = tril(cat([*to_vectors, beside], dim=-1), diagonal=-1)
     return to_a, cat(to_tau, dim=-1) if to_tau else torch.zeros(tuple(tau.shape), dtype=tau.dtype, device=tau.device)

@@ -186,7 +186,7 @@ def _checked_factors(make: Make):
     yield Sample.of(regular(make, 3, 3), check_errors=True)
 
 
-_ALWAYS_PIVOTS = {"pivot": "torch's kernel for a processor always pivots"}
+_ALWAYS_PIVOTS = {"pivot": "torch's kernel for a CPU always pivots"}
 
 _FORMULA = (
     r"P\,L^{-\top} \left(\operatorname{tril}(L^{\top} \bar{L}) "
@@ -255,7 +255,7 @@ def linalg_lu(A, *, pivot=True):
 )
 def _(g_L, g_U, P, L, U, pivot):
     if not pivot:
-        raise NotImplementedError("the gradient of linalg_lu is not supported with pivot=False: leave it out")
+        raise NotImplementedError("the gradient of linalg_lu is not supported with pivot=False: leave pivot out")
     return _of_factors(g_L, g_U, P, L, U)
 
 
@@ -296,7 +296,7 @@ def linalg_lu_factor_ex(A, *, pivot=True, check_errors=False):
 
 def _of_packed(g, LU, pivots, pivot):
     if not pivot:
-        raise NotImplementedError("the gradient of linalg_lu_factor is not supported with pivot=False: leave it out")
+        raise NotImplementedError("the gradient of linalg_lu_factor is not supported with pivot=False: leave pivot out")
     k = min(LU.shape[-2:])
     return _of_factors(g[..., :k], g[..., :k, :], *lu_unpack(LU, pivots))
 
@@ -362,7 +362,7 @@ def _(g, LU, pivots, left, adjoint):
 
 @linalg_lu_solve.rule("LU", r"\text{the gradient of } P\,L\,U \text{, passed on to } L \text{ and } U")
 def _(g, LU, pivots, out, left, adjoint):
-    # The system is that of A = P L U: its gradient, then those of the factors in the product.
+    # The matrix of the system is A = P L U. First comes its gradient, and then from it those of the factors L and U.
     solved = linalg_lu_solve(LU, pivots, g, left=left, adjoint=not adjoint)
     to_matrix = -(solved @ _adjoint(out)) if left else -(_adjoint(out) @ solved)
     if adjoint:

@@ -89,7 +89,7 @@ def linalg_tensorinv(A, ind=2):
 
 
 def linalg_tensorsolve(A, B, dims=None):
-    """The X whose product with A over all of its dimensions is B."""
+    """The X whose product with A, summed over all dimensions of X, is B."""
     if dims is not None:
         rank = len(A.shape)
         moved = [dim % rank for dim in dims]
@@ -110,8 +110,8 @@ def linalg_matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None)
     Args:
         A: matrices.
         ord: "fro" for the root of the sum of squares, "nuc" for the sum of the singular values, 2 and -2 for the
-            largest and the smallest of them, 1 and -1 for the largest and the smallest sum of a column, inf and -inf
-            of a row.
+            largest and the smallest of them, 1 and -1 for the largest and the smallest sum of the absolute values of a
+            column, inf and -inf for those of a row.
         dim: the two dimensions of the matrices.
         keepdim: whether they stay, as 1.
         dtype: the element type to compute with.
@@ -157,7 +157,7 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     if p == "nuc":
         if dim is None and len(input.shape) != 2:
             raise RuntimeError(
-                f"norm(p='nuc') takes a matrix, or its two dimensions, not {len(input.shape)} dimensions"
+                f"norm(p='nuc') without dim takes a matrix, not {len(input.shape)} dimensions: give two dimensions"
             )
         return linalg_matrix_norm(input, "nuc", (0, 1) if dim is None else dim, keepdim, dtype=dtype)
     if isinstance(p, str) and p != "fro":
@@ -170,7 +170,10 @@ install("norm", norm)
 
 
 def linalg_norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
-    """A norm of vectors or matrices: of matrices if ``ord`` is given and ``dim``, or else A, has two dimensions."""
+    """A norm of vectors or matrices.
+
+    It is of matrices if ``ord`` is given and ``dim`` names two dimensions, or A has two and ``dim`` is left out.
+    """
     dims = (dim,) if isinstance(dim, int) else None if dim is None else tuple(dim)
     if ord is None:
         return linalg_vector_norm(A, ord=2, dim=dims, keepdim=keepdim, dtype=dtype)
@@ -362,7 +365,7 @@ def _cofactors(A, exactly):
     one = torch.eye(n, dtype=torch.bool, device=A.device)
     others = where(one, 1.0, s.unsqueeze(-2)).prod(-1)
     turn = linalg_det(u) * linalg_det(vh)
-    # The rule is that of a real function: its result is conjugated outside.
+    # The rule is written as for a real function: the engine conjugates the matrix that is returned here.
     return conjugate((u * (conjugate(turn).unsqueeze(-1) * others).unsqueeze(-2)) @ vh)
 
 

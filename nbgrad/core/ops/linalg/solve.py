@@ -373,7 +373,7 @@ def _like_a_fit(A, B, rcond, driver):  # it takes the arguments of _full_rank_fi
 
 @opaque(_like_a_fit)
 def _full_rank_fit(A, B, rcond, driver):
-    """The fit in a program, where residuals have the shape for full rank. Raises RuntimeError if torch gives none."""
+    """The fit in a traced program: residuals have the shape for full rank. Raises RuntimeError if torch gives none."""
     found = tuple(_linalg.lstsq(A, B, rcond, driver=driver))
     if found[1].shape != _like_a_fit(A, B, rcond, driver)[1].shape:
         raise RuntimeError(

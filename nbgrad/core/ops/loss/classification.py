@@ -77,7 +77,11 @@ def _flat(input, target):
 
 
 def _kept(forward, samples, **defaults):
-    """The samples of a loss, with gradients and what its forward keeps; for "none" without the sum of the weights."""
+    """Samples of the gradient of a loss, made from those of the loss.
+
+    Each gets a gradient of the output, and the results that the forward keeps. With the reduction "none" the sum of
+    the weights is None.
+    """
 
     def more(make: Make):
         for args, settings in samples(make):
@@ -295,7 +299,7 @@ def _for_logs(g, like, target, weight, total_weight, ignore_index, reduction, la
     right = nll_loss_backward(g * (1 - label_smoothing), like, target, weight, total_weight, **settings)
     even = g * (label_smoothing / like.shape[dim])
     even = even / total_weight if reduction == "mean" else unsqueeze(even, dim=dim) if reduction == "none" else even
-    # Chosen and not multiplied: where all targets are ignored, the share of each is infinite.
+    # where(), and no product with the mask: if all targets are ignored, ``even`` is infinite, and inf * 0 is NaN.
     return right - _weighted(where(unsqueeze(target != ignore_index, dim=dim), even, 0.0), weight, dim)
 
 
@@ -307,14 +311,14 @@ def _truth(target, weight, label_smoothing, dim):
 
 
 def _share(g, shape, reduction, dim):
-    """The contribution of each row of probabilities to the loss, times g, with a new dimension ``dim`` for classes."""
+    """The gradient of the loss of each row of probabilities, from g; it broadcasts over the classes at ``dim``."""
     if reduction == "none":
         return unsqueeze(g, dim=dim)
     return g / (prod(shape) / shape[dim]) if reduction == "mean" else g
 
 
 def _centred(gradient, logs, dim):
-    """The gradient less its mean over the classes under the probabilities with these logarithms."""
+    """The gradient minus its mean over the classes, weighted by the probabilities whose logarithms are ``logs``."""
     return gradient - (gradient * logs.exp()).sum(dim, True)
 
 

@@ -36,8 +36,9 @@ def linear_cross_entropy(
 
     torch's ``options`` say how to take the batch in pieces, which saves memory; here it is taken whole, with a warning.
 
-    Shapes: input (N, I) or (I,), linear_weight (C, I) or (C, d1, ..., I), linear_bias without I, target and output as
-    in cross_entropy. Raises RuntimeError where they do not fit, or ``ignore_index`` is given beside probabilities.
+    Shapes: input (N, I) or (I,), linear_weight (C, I) or (C, d1, ..., I), linear_bias as linear_weight without I,
+    target and output as in cross_entropy. Raises RuntimeError where they do not fit, or ``ignore_index`` is given
+    beside probabilities.
     """
     if input.ndim not in (1, 2) or linear_weight.ndim < 2 or input.shape[-1] != linear_weight.shape[-1]:
         shapes = f"{tuple(input.shape)} and {tuple(linear_weight.shape)}"
@@ -92,7 +93,7 @@ def poisson_nll_loss(input, target, log_input=True, full=False, eps=1e-8, reduct
     code(reduction)
     loss = exp(input) - target * input if log_input else input - target * log(input + eps)
     if full:
-        many = where(target > 1, target, 1.0)  # the approximation counts from 2 on
+        many = where(target > 1, target, 1.0)  # the approximation is for targets above 1
         stirling = many * log(many) - many + 0.5 * log(2 * math.pi * many)
         loss = loss + where(target > 1, stirling, 0.0)
     return reduced(loss, reduction)
@@ -161,12 +162,12 @@ def _like_ctc(logs, targets, input_lengths, target_lengths, *settings):  # it ta
 
 @opaque(_like_ctc)
 def _ctc(logs, targets, input_lengths, target_lengths, *settings):
-    """The losses, and the likelihoods of all beginnings, from lengths that are Python's numbers."""
+    """The losses, and the log-likelihood of each beginning of a target at each step. Lengths are Python's numbers."""
     return _aten._ctc_loss(logs, targets, input_lengths, target_lengths, *settings)
 
 
 class CTCLoss(Function):
-    """Minus the log-likelihood of each sequence of labels, summed over all its places in time.
+    """Minus the log-likelihood of each sequence of labels; the likelihood is a sum over all ways to spread it in time.
 
     It is a function and no row of the table, because torch's kernel has no second-order gradient.
     """

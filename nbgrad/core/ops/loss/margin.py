@@ -138,7 +138,7 @@ def multi_margin_loss(input, target, weight=None, *, p=1, margin=1.0, reduction=
     Shapes: input (C,) or (N, C), target class numbers () or (N,), weight (C,); output (), or as target with
     ``reduction="none"``. Raises ValueError for another p than 1 and 2.
     """
-    if not input.numel():  # torch's kernel would leave the number as it lay in memory
+    if not input.numel():  # torch's kernel would return uninitialized memory
         return reduced(input.sum(-1), reduction)
     return _nn.multi_margin_loss(input, target, p, margin, weight, reduction=reduction)
 
@@ -180,7 +180,7 @@ def multi_margin_loss_backward(g, input, target, weight, *, p, margin, reduction
     Shapes: g () or as target with ``reduction="none"``, the others as in multi_margin_loss; output as input.
     """
     if input.is_meta:
-        return torch.empty_like(input)  # torch has no kernel for it there
+        return torch.empty_like(input)  # torch's kernel takes no meta tensors
     return aten.multi_margin_loss_backward(g, input, target, p, margin, weight, code(reduction))
 
 
@@ -290,7 +290,7 @@ def multilabel_margin_loss_backward(g, input, target, is_target, *, reduction):
     as input.
     """
     if input.is_meta:
-        return torch.empty_like(input)  # torch has no kernel for it there
+        return torch.empty_like(input)  # torch's kernel takes no meta tensors
     return aten.multilabel_margin_loss_backward(g, input, target, code(reduction), is_target)
 
 

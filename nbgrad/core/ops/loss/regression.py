@@ -104,7 +104,7 @@ def _paired(name, input, target):
 
 
 def _alike(g, input, target):
-    """Input and target for a backward kernel: in one shape; truth values, which have no difference, as numbers."""
+    """Input and target for a backward kernel, in one shape; truth values, which cannot be subtracted, as numbers."""
     input, target = (one.to(g.dtype) if one.dtype is torch.bool else one for one in (input, target))
     return torch.broadcast_tensors(input, target) if input.shape != target.shape else (input, target)
 
@@ -141,7 +141,7 @@ def _(g, input, target, reduction):
     reference=lambda g, x, t, reduction: aten.mse_loss_backward(g, x, t, code(reduction)),
 )
 def mse_loss_backward(g, input, target, *, reduction):
-    """The gradient of mse_loss for its input; with the two exchanged that for its target.
+    """The gradient of mse_loss for its input; with input and target exchanged, the gradient for its target.
 
     Shapes: input and target broadcast to the output, g () or as the output with ``reduction="none"``.
     """
@@ -168,7 +168,7 @@ def _(gradient, g, reduction):
 
 
 def _complex_errors(make: Make):
-    """Errors, and some of complex numbers and of a complex and real ones."""
+    """Errors of real numbers, of complex numbers, and of complex and real numbers together."""
     yield from errors(make)
     for reduction in REDUCTIONS:
         yield Sample.of(_complex(make, 2, 3), _complex(make, 2, 3), reduction=reduction)
@@ -228,7 +228,7 @@ def _l1_gradient(g, difference, reduction):
     reference=_l1_gradient,
 )
 def l1_loss_backward(g, difference, *, reduction):
-    """The gradient of l1_loss for its input; with -g that for its target.
+    """The gradient of l1_loss for its input; with -g in place of g, the gradient for its target.
 
     Shapes: g real, () or as the difference with ``reduction="none"``; output as the difference.
     """
@@ -297,7 +297,7 @@ def _smooth_l1_gradient(g, input, target, reduction, beta):
     reference=lambda g, x, t, reduction, beta=1.0: aten.smooth_l1_loss_backward(g, x, t, code(reduction), beta),
 )
 def smooth_l1_loss_backward(g, input, target, *, reduction, beta=1.0):
-    """The gradient of smooth_l1_loss for its input; with the two exchanged that for its target.
+    """The gradient of smooth_l1_loss for its input; with input and target exchanged, the gradient for its target.
 
     Shapes: input and target broadcast to the output, g () or as the output with ``reduction="none"``.
     """
@@ -311,7 +311,7 @@ def _(gradient, input, target, reduction, beta):
 
 
 def _curved(gradient, g, input, target, reduction, width):
-    """The second derivative where the first is the error within ``width`` and constant beyond it."""
+    """The second-order gradient of a loss whose gradient is the error up to ``width``, and constant beyond it."""
     error = input - target
     return where(error * error < width * width, gradient * divided(g, reduction, gradient.shape), 0.0)
 
@@ -333,7 +333,7 @@ def _(gradient, g, input, target, reduction, beta):
     samples=with_settings(errors, {"delta": 0.5}, {"delta": 2.0, "reduction": "none"}),
 )
 def huber_loss(input, target, *, reduction="mean", delta=1.0):
-    """Half the squared error for errors up to ``delta``, linear beyond it with that slope.
+    """Half the squared error for errors up to ``delta``; beyond that, linear with the slope ``delta``.
 
     The robust loss of statistics (Huber 1964); DQN learns with it (Mnih et al. 2015). It is smooth_l1_loss times delta.
 
@@ -360,7 +360,7 @@ def _(g, input, target, reduction, delta):
     reference=lambda g, x, t, reduction, delta=1.0: aten.huber_loss_backward(g, x, t, code(reduction), delta),
 )
 def huber_loss_backward(g, input, target, *, reduction, delta=1.0):
-    """The gradient of huber_loss for its input; with the two exchanged that for its target.
+    """The gradient of huber_loss for its input; with input and target exchanged, the gradient for its target.
 
     Shapes: input and target broadcast to the output, g () or as the output with ``reduction="none"``.
     """

@@ -28,8 +28,8 @@ MATH, FLASH, EFFICIENT, CUDNN = 0, 1, 2, 3
 def choose(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa):
     """The backend that torch would run for these tensors, or MATH if we have no kernel for it.
 
-    It heeds ``torch.nn.attention.sdpa_kernel`` as torch does. The fused kernels of a GPU drop weights as they go, with
-    numbers that no other code sees, and need heads of a multiple of 8: with dropout and for other heads it is MATH.
+    It heeds ``torch.nn.attention.sdpa_kernel`` as torch does. On a GPU it is MATH in two more cases. With dropout, the
+    fused kernels would draw random numbers that no other code sees. And they need heads whose size is a multiple of 8.
     """
     device = query.device.type
     if enable_gqa or not (device == "cpu" or (device == "cuda" and torch.version.cuda)):  # ROCm has kernels of its own
@@ -37,7 +37,7 @@ def choose(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa):
     if device == "cuda":
         if dropout_p or not query.is_floating_point() or query.shape[-1] % 8 or value.shape[-1] % 8:
             return MATH
-        query = query.detach().requires_grad_()  # of wide heads some GPUs have a forward and no backward
+        query = query.detach().requires_grad_()  # for wide heads some GPUs have a forward and no backward
     backend = torch._fused_sdp_choice(query, key, value, mask, dropout_p, is_causal, scale=scale)
     return backend if (device, backend) in _FORWARD else MATH
 
@@ -306,7 +306,7 @@ def _turned(matrix):
 
 def _weights(query, key, attn_mask, is_causal, scale):
     """How much each query takes of each value; all 0 where every key is masked."""
-    root = math.sqrt(abs(scale))  # on each factor, so that only larger products overflow, as in torch
+    root = math.sqrt(abs(scale))  # each factor is scaled before the product, so overflow is rarer, as in torch
     scores = (query * root) @ _turned(key * math.copysign(root, scale))
     if is_causal:
         attn_mask = causal(query, key)

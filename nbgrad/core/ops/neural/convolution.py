@@ -173,14 +173,16 @@ def _by_torch(g, input, weight, **settings):
     ranks=range(2, 6),
     reference=_by_torch,
     method=False,
-    unvaried={"output_padding": "torch cannot differentiate its kernel with one; conv_transpose1d to 3d vary it"},
+    unvaried={
+        "output_padding": "torch cannot differentiate its kernel with output padding; conv_transpose1d to 3d vary it",
+    },
 )
 def convolution_backward(
     g, input, weight, *, mask, stride=1, padding=0, dilation=1, groups=1, transposed=False, output_padding=0
 ):
     """The gradients of a convolution with respect to input, weight and bias, those that ``mask`` asks for.
 
-    One call gives all of them: it is faster than one call for each, and the gradient of the bias is no further pass.
+    One call gives all of them: it is faster than one call for each, and the gradient of the bias needs no further pass.
 
     Shapes: g as the output of the convolution; the outputs as input, as weight, and (C_out,).
     """
@@ -248,7 +250,7 @@ def _kernel(g, input, weight, mask, *settings):
 
 @lru_cache(1024)  # a network has a few layers, and asks at every step
 def _geometry(kernel, stride, padding, dilation, groups, transposed, output_padding):
-    """The padding for torch's kernel; and for "same" with an even kernel, by how much more the end is padded."""
+    """The settings for torch's kernel; and for "same" with an even kernel, how much more padding the end gets."""
     rank = len(kernel)
     beyond: tuple[int, ...] = ()
     if isinstance(padding, str):
@@ -264,7 +266,7 @@ def _padding(padding, dilation, kernel):
 
 
 def _complex(g, input, weight, mask, geometry):
-    """The same for complex numbers, linear in each factor: no kernel takes them."""
+    """The same for complex numbers, which no kernel takes: made of products of real and imaginary parts."""
     real, imaginary = g.real, g.imag
     found = []
     for place, factor in enumerate((weight, input, None)):

@@ -90,8 +90,8 @@ def embedding_backward(g, input, *, num_weights, padding_idx=-1, scale_grad_by_f
 
 @embedding_backward.rule("g", r"\bar{y}_i")
 def _(gradient, input, padding_idx):
-    # Only the weight's own gradient is divided by the frequency. What reaches the weight through g is divided when it
-    # gets there. So the Hessian of the weight is divided once, as in torch.
+    # Only the gradient of the weight is divided by the frequency, not that of g. A gradient that goes on from g to the
+    # weight is divided by the rule of embedding. So the Hessian of the weight is divided once, as in torch.
     found = embedding_row(input, gradient)
     return found if padding_idx < 0 else where((input == padding_idx).unsqueeze(-1), 0.0, found)
 
@@ -283,7 +283,7 @@ def embedding_bag_backward(
         bags = (input, offsets, offset2bag, bag_size, max_indices)
         settings = (False, _MODES[mode], False, per_sample_weights, padding_idx)
         of_weight = aten._embedding_bag_backward(g, *bags, weight.shape[0], *settings)
-        if scale_grad_by_freq:  # torch's kernel for a CPU divides by the frequencies of other numbers
+        if scale_grad_by_freq:  # torch's kernel for a CPU divides by the frequencies of wrong numbers
             of_weight.div_(input.bincount(minlength=weight.shape[0]).clamp_(min=1).unsqueeze(-1))
         found.append(of_weight)
     if mask[1]:

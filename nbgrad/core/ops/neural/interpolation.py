@@ -123,8 +123,9 @@ def interpolate(
 ):
     """Maps of another size, given as ``size`` or as a factor, with torch's arguments: see the row interpolate.
 
-    Raises ValueError unless one of ``size`` and ``scale_factor`` is given, for ``align_corners`` or ``antialias`` in a
-    mode that has neither, and for a mode of another number of dimensions than the input has.
+    Raises ValueError unless one of ``size`` and ``scale_factor`` is given, and for ``align_corners`` or ``antialias``
+    in a mode without that setting. Raises NotImplementedError for an unknown mode, and for a mode of another number of
+    dimensions than the input has.
     """
     rank = input.ndim - 2
     _check_mode(rank, mode, align_corners, antialias)
@@ -179,7 +180,7 @@ def _check_mode(rank, mode, align_corners, antialias):
 def _shuffles(make: Make):
     for shape in ((4, 2, 3), (2, 8, 1, 2), (1, 2, 4, 2, 1)):
         yield Sample.of(make(*shape), upscale_factor=2)
-    yield Sample.of(make(0, 4, 2, 2), upscale_factor=1)  # torch's inverse keeps an empty tensor's shape
+    yield Sample.of(make(0, 4, 2, 2), upscale_factor=1)  # torch's pixel_unshuffle never reshapes an empty tensor
     yield Sample.of(make(9, 1, 2), upscale_factor=3)
 
 
@@ -244,7 +245,7 @@ def _channel_shuffles(make: Make):
 
 @op(formula=r"x \text{ with the channels of its groups interleaved}", samples=_channel_shuffles, ranks=range(3, 6))
 def channel_shuffle(input, *, groups):
-    """The channels in the order in which they are dealt out to ``groups``.
+    """The channels of the ``groups`` interleaved: the first channel of each group, then the second of each, and so on.
 
     Between two grouped convolutions it lets groups see each other (Zhang et al. 2017, https://arxiv.org/abs/1707.01083).
 
@@ -484,7 +485,7 @@ def _product(taps, slopes, *dims):
 
 
 def _bilinear(x, size, padding, align):
-    """The slope of the place for a coordinate of the grid along one dimension, and the two taps around the place.
+    """How far a place moves with its coordinate of the grid along one dimension, and the two taps around the place.
 
     A tap consists of a place, whether it is inside, and its weight with the first and second derivative of the weight.
     """
@@ -511,7 +512,7 @@ def _bicubic(x, size, padding, align):
 
 
 def _cubic(distance, offset, a=-0.75):
-    """The weight of a tap at a distance, and its derivatives for the fraction of the place."""
+    """The weight of a tap at a distance, and its derivatives with respect to the fractional part of the place."""
     sign = 1 if offset <= 0 else -1
     if offset in (0, 1):
         weight = ((a + 2) * distance - (a + 3)) * distance * distance + 1

@@ -50,11 +50,11 @@ def _scattered(g, indices, x=None, *, size):
     reference=_scattered,
 )
 def max_pool_backward(g, indices, x=None, *, size):
-    """Zeros with g added where the indices, which count the places of a plane, say: the gradient of a maximum.
+    """Zeros with g added at the indices, which count the places of a plane: the gradient of a maximum.
 
     It does not read ``x``, the input of the maximum. ``x`` only records which tensor the indices came from.
 
-    Shapes: g and indices alike, of as many last dimensions as ``size`` has, which are ``size`` in the output.
+    Shapes: g and indices alike; output as g, but ``size`` replaces the last dimensions, as many as it has.
     """
     shape, rank = tuple(g.shape), len(size)
     lead, places = shape[:-rank], (*shape[:-rank], prod(shape[-rank:]))
@@ -105,7 +105,7 @@ def _across_channels(rank, kernel, input, *settings):
 
 
 _LAYOUTS = {2: torch.channels_last, 3: torch.channels_last_3d}
-"""By the dimensions of a plane the layout in which the channels of a place lie side by side."""
+"""The layout in which the channels of a place lie side by side, for each number of dimensions of a plane."""
 
 
 def _largest(forward, rank, what):
@@ -184,8 +184,8 @@ def _adaptive_largest(rank, what, across=False):
     largest.__name__ = f"adaptive_max_pool{rank}d_with_indices"
     largest.__doc__ = f"""The largest of each of ``output_size`` windows of {what}, and where, as ``(out, indices)``.
 
-    Inputs of any size become outputs of one size, as a following linear layer needs them. None keeps a size of the
-    input.
+    Inputs of any size become outputs of one size, as a following linear layer needs them. Where ``output_size`` is
+    None, the size of the input stays.
 
     Shapes: input (N, C, ...) or (C, ...), both outputs alike with planes of ``output_size``.
     """
@@ -268,8 +268,8 @@ def max_unpool(x, indices, *, size):
 
     A decoder puts features back where the encoder found them (Zeiler and Fergus 2014, https://arxiv.org/abs/1311.2901).
 
-    Shapes: x and indices alike, of as many last dimensions as ``size`` has, which are ``size`` in the output. Raises
-    RuntimeError for an index beyond it.
+    Shapes: x and indices alike; output as x, but ``size`` replaces the last dimensions, as many as it has. Raises
+    RuntimeError for an index beyond ``size``.
     """
     rank = len(size)
     zeros = x.new_zeros((*x.shape[:-rank], *size))
@@ -410,9 +410,10 @@ def avg_pool_backward(
 ):
     """The gradient of each place of planes of ``size``, from g, the gradient of the means of windows.
 
-    It does not read ``x``, their input: a mean has no second derivative, and torch says so with zeros.
+    It does not read ``x``, the input of the means: a mean has no second derivative. As in torch, the gradient of ``x``
+    is zeros, not None.
 
-    Shapes: g of as many last dimensions as ``size`` has, which are ``size`` in the output.
+    Shapes: output as g, but ``size`` replaces the last dimensions, as many as it has.
     """
     rank = len(size)
     sizes = [per_dim(value, rank) for value in (kernel_size, step(stride, kernel_size), padding)]
@@ -450,7 +451,7 @@ def _adaptive(rank, what):
     average.__doc__ = f"""The mean of each of ``output_size`` windows of {what}.
 
     With one window it is global average pooling, which makes a vector of a map of any size before the last layer (Lin
-    et al. 2013, https://arxiv.org/abs/1312.4400). None keeps a size.
+    et al. 2013, https://arxiv.org/abs/1312.4400). Where ``output_size`` is None, the size of the input stays.
 
     Shapes: input (N, C, ...) or (C, ...), output alike with planes of ``output_size``.
     """
@@ -496,7 +497,7 @@ def adaptive_avg_pool_backward(g, x=None, *, size):
 
     It does not read ``x``, their input: see avg_pool_backward.
 
-    Shapes: g of as many last dimensions as ``size`` has, which are ``size`` in the output.
+    Shapes: output as g, but ``size`` replaces the last dimensions, as many as it has.
     """
     whole = (*g.shape[: -len(size)], *size)
     if all(places == 1 for places in g.shape[-len(size) :]):  # one mean: as torch, without a kernel of its own
@@ -646,7 +647,7 @@ def _lp_pool(rank):
         means = average(
             input.pow(norm_type), kernel_size=kernel_size, stride=step(stride, kernel_size), ceil_mode=ceil_mode
         )
-        powers = means.sign() * relu(means.abs())  # the mean itself, whose gradient is cut where it is 0, as in torch
+        powers = means.sign() * relu(means.abs())  # the mean, but with the gradient 0 where the mean is 0, as in torch
         return (powers * prod(per_dim(kernel_size, rank))).pow(1.0 / norm_type)
 
     pool.__name__ = f"lp_pool{rank}d"

@@ -1,8 +1,8 @@
 """Recurrent layers over a whole sequence, and single steps of them: one row for each kind.
 
 torch records a dozen ops for each step. Here a layer is one node, whose rule goes back through time: it saves what its
-gates were, and the gradient of a weight is one product over all steps. A step is one node too; a loop of one's own over
-time is made of these rows.
+gates were, and the gradient of a weight is one product over all steps. A step is one node too: a user
+who writes the loop over time calls the rows of steps.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ OF_BIASES: dict[str, Sums] = {"b_ih": for_gates, "b_hh": for_gates}
 
 
 def own(state):
-    """A state whose element type autocast leaves as it is, as torch does on a CPU: only its products are cast."""
+    """The state. On a CPU it is detached, so that autocast casts it only in its products, as torch does there."""
     return state.detach() if state.device.type == "cpu" else state
 
 
@@ -73,8 +73,8 @@ def _flat(x):
 def weight_gradients(of_inputs, of_hidden, input, hx, biases):
     """The gradients of weights and biases from those of the gates before their activations.
 
-    Each is (N, gates), or (T, N, gates) of all steps; input and ``hx`` fit. ``biases`` are the two biases or their
-    shapes, None for a missing one.
+    Those of the gates are (N, gates), or (T, N, gates) for all steps; input and ``hx`` have the same leading sizes.
+    ``biases`` are the two biases or their shapes, None for a missing one.
     """
     of_inputs, of_hidden, input, hx = map(_flat, (of_inputs, of_hidden, input, hx))
     i, h = of_inputs.transpose(0, 1), of_hidden.transpose(0, 1)
@@ -228,7 +228,10 @@ def gru_again(input, hx, *given):
 
 
 def gru_back(of_h, gates, shown, hx):
-    """The gradients of the parts of the gates from input and state, and the gradient of the state past the gates."""
+    """The gradients of the two parts of the gates, from input and from state, and that of the state beside the gates.
+
+    The last one does not go through the gates: it comes from ``z * hx`` in the output.
+    """
     r, z, n = gates
     kept = of_h * z.conj()
     of_n = tanh_backward(alike(of_h - kept, n), n)
@@ -431,8 +434,8 @@ def _lstm_again(input, hx, cx, *weights, reverse=False, cudnn=False):
 def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, reverse=False, cudnn=False):
     """One layer of long short-term memory over a whole sequence.
 
-    Gates control the parts of the cell that are forgotten, written and shown; a sum keeps the rest, along which a
-    gradient goes back without vanishing (Hochreiter and Schmidhuber 1997).
+    Gates control the parts of the cell that are forgotten, written and shown. A sum keeps the rest, and along this sum
+    a gradient goes back without vanishing (Hochreiter and Schmidhuber 1997).
 
     Shapes: input (T, N, I), hx and cx (N, H), w_ih (4 H, I), w_hh (4 H, H), biases (4 H,); with w_hr (P, H) hx (N, P)
     and w_hh (4 H, P). Outputs (T, N, H or P), (N, H or P) and (N, H).
@@ -473,7 +476,7 @@ def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out,
     if not isinstance(input, Tensor) and _by_cudnn(gates):
         weights, arrived, needs = (w_ih, w_hh, b_ih, b_hh, w_hr), (g_out, g_h, g_c), any(needed[3:])
         return gradients_by_cudnn(LSTM, arrived, needs, input, (hx, cx), weights, out, (gates, cells), reverse)
-    if not isinstance(input, Tensor) and cells.ndim == 1:  # none were kept, as opposed to some without elements
+    if not isinstance(input, Tensor) and cells.ndim == 1:  # no cells were kept: empty ones have 3 dimensions
         given = (input, hx, cx, w_ih, w_hh, b_ih, b_hh)
         return *_onednn_gradients(g_out, g_h, g_c, given, (out, h, c, gates), reverse), None
     if isinstance(input, Tensor):  # the saved gates and cells have no history
@@ -568,8 +571,8 @@ def _gru_again(input, hx, *weights, reverse=False, cudnn=False):
 def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False, cudnn=False):
     """One layer of gated recurrent units over a whole sequence.
 
-    It does with two gates and one state what long short-term memory does with three and two (Cho et al. 2014,
-    https://arxiv.org/abs/1406.1078).
+    It does with two gates and one state what long short-term memory does with three gates and two states (Cho et al.
+    2014, https://arxiv.org/abs/1406.1078).
 
     Shapes: input (T, N, I), hx (N, H), w_ih (3 H, I), w_hh (3 H, H), biases (3 H,); outputs (T, N, H) and (N, H).
     """

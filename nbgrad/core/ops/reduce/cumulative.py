@@ -104,7 +104,7 @@ def _part(x, dim, start, stop):
 
 
 def diff(input, n=1, dim=-1, prepend=None, append=None):
-    """Differences of neighbours along ``dim``, taken n times; ``prepend`` and ``append`` are joined to it before.
+    """Differences of neighbours along ``dim``, taken n times; first, ``prepend`` and ``append`` are joined to input.
 
     Smoothness penalties are sums of squared differences.
 

@@ -18,10 +18,10 @@ from nbgrad.core.tensor.tensor import Tensor
 
 
 def _read(dim, unbiased, correction):
-    """The dimensions and the correction. ``var(False)`` has no ``dim``, and ``unbiased`` is a correction of 1 or 0."""
+    """The dimensions and the correction. In ``var(False)`` the False is ``unbiased``, a correction of 1 or 0."""
     if isinstance(dim, bool):
         if unbiased is not None:
-            raise TypeError("var() got unbiased twice: as its first argument and by name")
+            raise TypeError("unbiased is given twice: as the first argument and by name")
         dim, unbiased = None, dim
     if unbiased is not None and correction is not None:
         raise TypeError(f"give either unbiased={unbiased} or correction={correction}, not both")
@@ -57,8 +57,8 @@ def _var_slope(g, input, dim, keepdim, correction):
 def var(input, *, dim=None, unbiased=None, keepdim=False, correction=None):
     """Variance of all elements, or over ``dim`` (a number or a tuple of numbers).
 
-    The squares are divided by their number less ``correction``, which is 1 unless told otherwise (Bessel's); that
-    is ``unbiased=True``, and 0 is ``unbiased=False``. Normalization layers use 0.
+    The sum of squares is divided by their number minus ``correction``. The default is 1 (Bessel's correction), as
+    with ``unbiased=True``; ``unbiased=False`` is 0. Normalization layers use 0.
 
     Shapes: output without the reduced dimensions, or with them as 1 with ``keepdim``.
     """
@@ -156,7 +156,7 @@ def _(g_std, g_mean, input, std, dim, unbiased, keepdim, correction):
 
 @as_one(torch.quantile)
 def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
-    """The values below which the parts q of the elements lie, of all or along ``dim``; NaN where one is NaN.
+    """The values below which the parts q of the elements lie, over all or along ``dim``; NaN where an element is NaN.
 
     Quantile regression and robust scaling use them. Between two elements ``interpolation`` chooses the value: "linear",
     "lower", "higher", "midpoint" or "nearest". q is a number or a tensor of numbers from 0 to 1; several make a first
@@ -178,7 +178,7 @@ install("nanquantile", nanquantile)
 def _quantile(name, input, q, dim, keepdim, interpolation):
     if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
         raise RuntimeError(
-            f"{name}(interpolation={interpolation!r}): it is 'linear', 'lower', 'higher', 'midpoint' or 'nearest'"
+            f"{name}(interpolation={interpolation!r}): it must be 'linear', 'lower', 'higher', 'midpoint' or 'nearest'"
         )
     if input.numel() == 0:
         raise RuntimeError(f"{name}() of a tensor of shape {tuple(input.shape)}, which has no elements")

@@ -10,7 +10,7 @@ from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.node import raw_of
-from nbgrad.core.engine.tensor_data import overlaps
+from nbgrad.core.engine.tensor_data import differentiable, overlaps
 from nbgrad.core.ops.linalg.diagonals import diagonal
 from nbgrad.core.ops.shape.splitting import chunk, narrow, split, split_with_sizes, unbind
 from nbgrad.core.ops.shape.views import clone, expand, permute, squeeze, t, transpose, turned, unsqueeze, view
@@ -123,7 +123,7 @@ def as_strided(input, size, stride, storage_offset=None):
     seen = _seen(input, size, stride, storage_offset)
     view = _as_strided(input, **seen)
     if isinstance(view, Tensor) and isinstance(view._alias, View) and not _within(**seen):
-        view._alias.recorded = False  # a change in place would lose the gradient of further elements
+        view._alias.recorded = False  # a change in place would lose the gradient of elements outside of input
     return view
 
 
@@ -148,11 +148,19 @@ def _seen(input, size, stride, storage_offset):
             "base of this view"
         )
     return {
-        "size": tuple(size),
-        "stride": tuple(stride),
-        "storage_offset": raw.storage_offset() if storage_offset is None else storage_offset,
+        "size": tuple(map(_number, size)),
+        "stride": tuple(map(_number, stride)),
+        "storage_offset": raw.storage_offset() if storage_offset is None else _number(storage_offset),
         "geometry": (tuple(raw.shape), raw.stride(), raw.storage_offset()),
     }
+
+
+def _number(one):
+    """The number in a tensor, which torch takes for an int; anything else as it is, so that torch reports it."""
+    raw = raw_of(one)
+    if not isinstance(raw, torch.Tensor) or raw.numel() != 1 or raw.dtype is torch.bool or differentiable(raw.dtype):
+        return one
+    return int(raw)
 
 
 _in_place = InPlace(_as_strided, _stride_, OPS)
@@ -190,7 +198,7 @@ def _reach(sizes, strides, offset):
 def as_strided_backward(g, *, seen, geometry):
     """The gradient of ``as_strided``: each place in memory gets the sum of the gradients of its elements.
 
-    Shapes: g as it was seen, output as the tensor that has the memory.
+    Shapes: g as the view that ``seen`` describes, output as the tensor that ``geometry`` describes.
     """
     return _gathered(g, seen, geometry)
 
@@ -208,7 +216,7 @@ def _pasted(make: Make):
 
 
 def _pasting(input, src, size, stride, storage_offset, geometry):
-    """In two steps, as torch's as_strided_scatter passes the gradient in the places of src on to input, too."""
+    """In two steps, because torch's as_strided_scatter passes the gradient in the places of src on to input, too."""
     copied = torch.empty_strided(input.shape, input.stride(), dtype=input.dtype, device=input.device).copy_(input)
     copied.as_strided(size, stride, storage_offset - input.storage_offset()).copy_(src)
     return copied

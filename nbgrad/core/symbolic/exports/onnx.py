@@ -26,7 +26,7 @@ from nbgrad.core.symbolic.ir import Listing
 from nbgrad.core.symbolic.replay import replay
 
 DRAWS = 2
-"""How many inputs are drawn to compare on, where none are given."""
+"""How many sets of inputs are drawn to compare on, where none is given."""
 
 
 def to_onnx(listing: Listing, path: str | os.PathLike[str], examples: Sequence[Any]) -> None:

@@ -25,7 +25,7 @@ VERSION = 1
 """The version of the format."""
 
 _ROW = "the row "
-"""In errors the name of a call of a row begins so. Its arguments are only shown, never run: their text is enough."""
+"""Errors begin the name of a call of a row with this. Its arguments are only shown, never run: their text is enough."""
 
 _NAMED = {torch.dtype: "dtype", torch.device: "device", torch.layout: "layout", torch.memory_format: "memory_format"}
 
@@ -142,7 +142,7 @@ class _SavedListing:
         if path is None:
             raise ValueError(
                 f"{at} cannot be written to a file, which holds calls of torch alone: "
-                f"{getattr(step.function, '__module__', None)}.{step.name} is none"
+                f"{getattr(step.function, '__module__', None)}.{step.name} is not one of them"
             )
         return {
             "function": path,

@@ -52,7 +52,7 @@ class Address:
     """Where a register is: a number of an input, an output or the scratch memory, and how it moves with the block.
 
     Attributes:
-        base: an input, then the outputs, then the scratch memory.
+        base: the number of the memory: the inputs come first, then the outputs, then the scratch memory.
         offset: in numbers, of the first row and column.
         row_step: how far it moves from one row to the next.
         column_step: how far it moves from one column to the next.
