@@ -50,7 +50,7 @@ def advice(error: BaseException) -> str | None:
 
 def advise(error: BaseException) -> str | None:
     """Add the advice on ``error`` once to the notes of ``error``, which its traceback shows, and return the advice."""
-    if not isinstance(error, AttributeError | TypeError | ValueError):
+    if not isinstance(error, AttributeError | TypeError):
         return None
     found = advice(error)
     if found is not None and found not in getattr(error, "__notes__", ()):

@@ -95,7 +95,10 @@ class Changes:
         return None if found is None or found[2] < self.backwards else found[:2]
 
     def _found(self, data: Any) -> "Change | None":
-        """The last observed change of ``data``. A change of it alone counts only if no unobserved change followed."""
+        """The last observed change of ``data``.
+
+        A change that changed only this tensor (``_alone``) counts only if no unobserved change followed.
+        """
         memory = memory_of(data)
         alone = self._alone.get(memory)
         if alone is not None and alone[0] == data._version:

@@ -89,7 +89,7 @@ class Uses:
             self._end(results, (*before,) if cut is None else (cut,))
 
     def _frozen_use(self, op: OpInfo, frozen: list[Any], args: tuple[Any, ...]) -> Cut:
-        """The first use of the ``frozen`` parameters and buffers beside them: a loop uses the same in every step."""
+        """The first use of ``frozen`` parameters and of buffers beside them. A loop uses the same ones in each step."""
         known = self.frozen.get(id(frozen[0]))
         if known is not None and known[0]() is frozen[0]:
             return known[1]

@@ -31,7 +31,10 @@ class Evidence:
         return bool(roots) and self._paths().reached == set(roots)
 
     def idle_step(self) -> str | None:
-        """The message about a step that changed nothing near the last backward, if no leaf it reached changed since."""
+        """The message about an optimizer step, just before or after the last backward, that changed nothing.
+
+        None if there was none, or if a leaf that this backward reached has changed since.
+        """
         return self._paths().idle_step()
 
     def early_call(self) -> str | None:

@@ -76,9 +76,9 @@ class AutogradGraph(Queries):
         overlays: the numbers that ``overlay`` added, by name.
         modules: the names of the variables that held modules.
         rank_recorder: keeps what this process measures for ``ranks``; None where ranks are not compared.
-        listener: the observer that the engine notifies. It is a separate object, because its class is compiled. A class
-            written in Python may override the methods of the graph itself. From CPython 3.12 on, to call a method that
-            may be overridden takes as long as the work of a short method.
+        listener: the observer that the engine notifies. It is a separate object of a compiled class, because calls of
+            its methods have to be fast. A class written in Python may override the methods of the graph itself. From
+            CPython 3.12 on, a call of a method that may be overridden takes as long as the work of a short method.
     """
 
     _listens: type[Listener] = Listener

@@ -474,8 +474,9 @@ class Listener(Observer):
     def there(self) -> "tuple[dict[int, Ran], dict[int, Outer], dict[Any, tuple[ref[Any], int]], tuple[int, ...]]":
         """Copies of ``ops``, ``outer`` and ``constants``, and the roots: they fit together though a thread records on.
 
-        A copy of a dict is one step of the interpreter. The sources of the ops are copied before them and after them:
-        in between only facts are dropped that no op needs. If a backward has ended in between, they are copied again.
+        A copy of a dict is one step of the interpreter. ``outer`` is copied twice, before ``ops`` and after it, because
+        another thread may add or drop facts in between. It drops only facts that no op needs. If a backward has ended
+        in between, everything is copied again.
         """
         while True:
             frame, outer, ops = self.notes.frame, self.outer.copy(), self.ops.copy()

@@ -15,7 +15,7 @@ from nbgrad.core.recorder.switches import STEPPED
 from nbgrad.core.tensor.tensor import Tensor
 
 LOOP = 3
-"""Code that runs this many rounds is a loop. A lesson may run fewer rounds, to show that a gradient comes again."""
+"""Code that runs this many rounds is a loop. A lesson may run fewer, to show the same gradient once more."""
 
 
 LARGE = 8 << 20
@@ -59,7 +59,7 @@ class Update(NamedTuple):
 
 
 class UpdateRecorder:
-    """Measures the steps that some frames wait for: each waits for the first one that ends after it.
+    """Measures optimizer steps for some frames. Each of these frames waits for the first step that ends after it.
 
     It copies the parameters for the time of such a step, if all of a group fit into a budget. Every step and backward
     calls it, so it is compiled. If no frame waits, a call only reads an attribute.
@@ -77,14 +77,14 @@ class UpdateRecorder:
         self.last: Update | None = None
         self.waiting: list[int] = []
         self._budget = budget
-        self._seen: set[int] = set()  # the parameters measured for them: there may be several groups, and optimizers
+        self._seen: set[int] = set()  # parameters measured for ``waiting``: of several groups or optimizers
         self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # the data that change, and a copy
 
     def backward_ended(self, number: int, waits: bool) -> None:
         """The ``number``-th backward has ended. ``waits``: whether it is a frame, which waits for a step.
 
-        If no step came since the backwards before it, they go on waiting: gradients are accumulated. Inside a measured
-        step that evaluates, every backward waits.
+        If no step came since the backwards before it, they go on waiting: gradients are accumulated. A step may run
+        backwards itself, as that of LBFGS does. If such a step is measured, every backward inside it waits.
         """
         if self._seen:
             self._turn()
@@ -107,7 +107,7 @@ class UpdateRecorder:
     def _copy(self, params: Sequence[Tensor], evaluates: bool) -> None:
         """Copy those of ``params`` that were not measured yet, if all of them together fit into the budget.
 
-        If they are large, not every step that waits copies them.
+        If they are large, they are copied only for some steps (``RARELY``), or if the step ``evaluates``.
         """
         origins = [origin_of(param) for param in params]
         pairs = zip(origins, params, strict=True)
@@ -117,7 +117,7 @@ class UpdateRecorder:
         picked = size <= LARGE or evaluates or any(number % RARELY == 1 for number in self.waiting)
         if picked and size <= self._budget:
             self._before = {id: (data, data.clone()) for id, data in found.items()}
-        else:  # not measured, for the backwards that wait
+        else:  # the backwards that wait get no measurement of these
             self._seen |= found.keys()
 
     def drop(self) -> None:
@@ -187,9 +187,10 @@ class Holders:
         return list(held.values())
 
     def forgotten(self) -> Iterator[tuple[Stepper, list[int]]]:
-        """Optimizers that clear gradients in a loop and have taken no step, each with the ids of what waits for one.
+        """Optimizers that clear gradients in a loop and have taken no step.
 
-        Nothing else has changed a parameter of these optimizers either, observed or not.
+        Each comes with the ids of its parameters that the last backward reached. Nothing else has changed a parameter
+        of these optimizers either, observed or not.
         """
         for one, params in self._held:
             if one in STEPPED or not one.never_steps():

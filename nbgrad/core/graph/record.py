@@ -147,7 +147,7 @@ class Record(NamedTuple):
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """The ids of the records that the inputs came from, one per use; without their statistics."""
+        """The ids of the records that the inputs came from, one per use. To read them computes no statistics."""
         return tuple([source for source in self.parents if source is not None])
 
     @property

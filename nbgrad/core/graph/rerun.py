@@ -487,8 +487,8 @@ class _Run:
     def _settings(call: Call) -> dict[str, Any]:
         """The settings of the node; those of the record if the node is gone and no setting was a tensor.
 
-        The record has a tuple in place of a list. If the tuple selects other elements as an index than the list did,
-        the result has another shape.
+        The record has a tuple in place of a list. Used as an index, the tuple may select other elements than the list
+        did. Then the result has another shape.
         """
         if call.settings is call.op.defaults:
             return {}

@@ -309,7 +309,10 @@ class Paths:
         )
 
     def _lost(self, tensor: Tensor, stepped: int) -> bool:
-        """Whether ``tensor`` learned in each of a few backwards, and then for longer in none, while steps went on."""
+        """Whether ``tensor`` learned in each of the first few backwards, and then in none, while steps went on.
+
+        Since then more backwards have run than before.
+        """
         until = self._history.learned_until(_id(tensor))
         return until is not None and LOOP <= until < stepped and self._backwards > 2 * until
 

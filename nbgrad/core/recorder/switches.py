@@ -258,7 +258,7 @@ def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _batched(seeds: Any) -> bool:
-    """Whether ``autograd.grad`` computes many gradients at once: its tensors belong to it, as those of ``vmap`` do."""
+    """Whether ``autograd.grad`` computes many gradients at once: then its tensors are batched, as inside ``vmap``."""
     return any(isinstance(one, torch.Tensor) and torch._C._dispatch_keys(one).has(_BATCHED) for one in seeds)
 
 

@@ -61,8 +61,8 @@ def lines_of(listing: Listing, level: Level, called: bool = True) -> list[Progra
     Args:
         listing: the listing to write.
         level: at "torch" each step is a line.
-        called: whether a row counts only if one call of it can replace its steps. If not, a row may also have results
-            of which only its own steps know.
+        called: whether a row counts only if one call of it can replace its steps. If this is False, a row also
+            counts if all of its steps are there, one after another.
     """
     scopes = _LineScopes()
     found = []
@@ -149,7 +149,7 @@ def _callable(  # noqa: PLR0911  # a reason each
     made = {id(value) for step in steps for value in step.results()}
     given = {id(one) for one in taken} | made
     if any(id(one) not in given and one.kind == "result" for step in steps for one in step.inputs()):
-        return None  # a step was put in the place of one of them
+        return None  # another step has replaced one of the row's steps
     foreign = {value.storage for step in steps for value in step.inputs() if id(value) not in made}
     named = zip(row.op.inputs, row.args, strict=False)
     foreign -= {one.storage for name, one in named if name in row.op.mutates and isinstance(one, Value)}

@@ -46,7 +46,7 @@ _QUIET = frozenset(
             "_is_view",
             "result_type",
         ),
-        *("__hash__", "is_tensor", "can_cast", "promote_types", "get_default_dtype", "is_same_size", "grad", "type"),
+        *("__hash__", "is_tensor", "can_cast", "promote_types", "get_default_dtype", "grad", "type"),
     )
 )
 """Functions and attributes that tell facts, which the trace knows too. None of them makes a tensor."""
@@ -359,7 +359,7 @@ class Tracer(TorchFunctionMode):
         self._depth += 1
 
     def heard(self, results: tuple[Any, ...]) -> None:
-        """A row gave these results, those for its rules alone too."""
+        """A row gave these results, which include those that only its own rules need."""
         if self._depth == 1:
             self._made = results
 

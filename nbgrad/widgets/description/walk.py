@@ -215,7 +215,7 @@ def _told(gradient: Stats) -> str:
 
 
 def _amount(gradient: Stats) -> str:
-    """Its numbers in their rows, of a small one; else its norm."""
+    """The numbers of a small gradient, in their rows; the norm of any other gradient."""
     values = gradient.array
     if values is None or values.ndim < 2 or not 1 < values.size <= _MOST:
         return amount(gradient, _MOST)
@@ -240,7 +240,7 @@ def _is_sum(total: Stats, came: list[Stats], dtype: torch.dtype) -> bool:
         return False
     if len(came) == 1:
         (one,) = came
-        if one is total:  # the same record of it: it was kept once
+        if one is total:  # the same object: this gradient was kept once
             return True
         pairs = [(one.norm, total.norm), (one.low, total.low), (one.high, total.high), (one.mean, total.mean)]
     else:

@@ -341,9 +341,10 @@ def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
     """The tensors to train that no gradient reached.
 
     Tensors without a box of their own share a finding if their paths break at the same place. Some tensors are left
-    out. A parameter that was changed learns from another loss, as with two networks, or is a copy of one that learns. A
-    tensor that no optimizer holds may get its turn later, if an optimizer steps other tensors: a network that ran
-    inside ``no_grad`` or was cut off by ``detach()``, or an input whose gradient was asked for.
+    out. One kind is a parameter that was changed: it learns from another loss, as with two networks, or it is a copy of
+    one that learns. Another kind is a tensor that no optimizer has stepped, while an optimizer steps other tensors: it
+    may get its turn later. It may be of a network that ran inside ``no_grad`` or was cut off by ``detach()``, or an
+    input whose gradient was asked for.
     """
     learning, at = graph.update is not None, {record.id: record for record in records}
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)

@@ -184,7 +184,8 @@ def _judged(
 ) -> tuple[_Kind, str]:
     """Whether a gradient is of a sound size, and the text about one that is not.
 
-    If there are few modules, those before ``first``, which the backward reaches first, may be the unusual ones.
+    ``first`` is the module that the backward reaches first. If there are few modules, the unusual ones may be those
+    before it.
     """
     if not isfinite(size):
         return "exploding", ": no finite number any more"

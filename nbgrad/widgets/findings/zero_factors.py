@@ -14,7 +14,7 @@ from nbgrad.widgets.findings.module_gradients import Judgement, starved
 from nbgrad.widgets.findings.vanishing import PRODUCTS, SLIGHT, underflowed
 
 _MOST = 3
-"""At most this many places are reported; a network of many blocks has as many."""
+"""At most this many places are reported; a network of many blocks has as many places as blocks."""
 
 
 class Waiting(NamedTuple):

@@ -201,7 +201,7 @@ def _in_both(picture: Picture, sizes: "Sizes", seconds: float, wanted: Wanted) -
 
 
 def _larger(turned: Layout, layout: Layout) -> bool:
-    """Whether a picture is seen so much larger from left to right."""
+    """Whether ``layout`` does not fit, and ``turned`` is seen larger by more than the factor ``_LARGER``."""
     return not fits(layout) and scale(turned) > scale(layout) * _LARGER
 
 
@@ -427,8 +427,8 @@ def _stacking(description: Description, scope_of: dict[str, str | None], nesting
         if (inputs := taken.get(scope_of[weight] or "")) is not None:
             inputs.ask(weight, first_use[weight])
     last = _answered(taken, outermost, nesting)
-    # One pair for each module says enough. More pull lines across each other, and one for each enclosing scope makes
-    # graphviz a hundred times slower.
+    # One pair for each module says enough. More pairs would pull lines across each other, and one pair for each
+    # enclosing scope would make graphviz a hundred times slower.
     pairs: dict[tuple[str, str | None], str] = {}
     for weight in weights:
         if weight in last:

@@ -25,7 +25,7 @@ VERSION = 1
 """The version of the format."""
 
 _ROW = "the row "
-"""Errors begin the name of a call of a row with this. Its arguments are only shown, never run: their text is enough."""
+"""In errors, the name of a row's call begins with this. The row's arguments are only shown, so their text is enough."""
 
 _NAMED = {torch.dtype: "dtype", torch.device: "device", torch.layout: "layout", torch.memory_format: "memory_format"}
 

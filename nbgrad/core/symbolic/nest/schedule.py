@@ -2,9 +2,9 @@
 
 A nest has one iteration space, cut into rows and columns. Its steps run one after the other over a block of rows and
 columns that fits the first cache, then over the next block. A value has one number for each element of the
-block (*full*), one a *row*, one a *column*, or a single one (*scalar*). A reduction over the columns of a row gives a
-number a row, which later steps of the same nest can use: softmax and the norms are one nest. The result of any other
-reduction is there after the nest.
+block (*full*), one per *row*, one per *column*, or a single one (*scalar*). A reduction over the columns of a row
+gives one number per row, which later steps of the same nest can use: softmax and the norms are one nest. The result
+of any other reduction is there after the nest.
 
 Sums are taken in float32 in sixteen partial sums of up to ``PIECE`` numbers, and above that in float64. The order of
 additions is part of the schedule, so that every engine gives the same bits.
@@ -35,7 +35,7 @@ TALLEST = 16
 
 
 OFTEN = 3
-"""If at least this many steps use a value with one number a row or a column, it is spread over the block."""
+"""If at least this many steps use a value with one number per row or per column, it is spread over the block."""
 
 
 class RegisterKind(IntEnum):
