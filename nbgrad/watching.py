@@ -236,7 +236,7 @@ class Watch(Observer):
         return ", ".join(said)
 
     def _refresh(self, variables: dict[str, Any] | None = None) -> None:
-        """Draw, naming tensors by ``variables`` and the notebook's."""
+        """Draw the graph. Tensors get the names of ``variables``, and of the variables of the notebook."""
         self._guarded(lambda: self._draw(variables or {}))
 
     def _guarded(self, told: Callable[[], None]) -> None:

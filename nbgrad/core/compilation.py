@@ -77,7 +77,7 @@ def obstacle(core: Path) -> str | None:
 
 
 def sign(sources: Path, folder: Path) -> None:
-    """Write into ``folder``, which holds the compiled modules, what they were compiled from."""
+    """Write the fingerprints of the sources into ``folder``, which holds the modules compiled from them."""
     signed = {name: fingerprint(sources, name) for name in modules(sources)}
     (folder / SIGNATURE).write_text(json.dumps(signed, indent=2, sort_keys=True) + "\n")
 

@@ -220,7 +220,7 @@ def own_classes(kind: type) -> list[type]:
 
 
 def defines(kind: type, name: str) -> bool:
-    """Whether a class of torch's library or of the user's defines a method of torch's ``Module`` itself."""
+    """Whether ``kind``, or a class between it and torch's ``Module``, has its own definition of ``name``."""
     return any(name in vars(base) for base in own_classes(kind))
 
 
@@ -246,9 +246,9 @@ def check_names(kind: type, names: Any) -> None:
 
 
 def _own_attributes_first(kind: Any) -> Callable[[Any, str], Any]:
-    """``__getattribute__`` for a class with a ``__getattr__``, so that this is asked for parameters as in torch.
+    """``__getattribute__`` for a class with a ``__getattr__``: it gets parameters from ``__getattr__``, as in torch.
 
-    In torch these are in dicts of their own, not among the attributes, so Python calls ``__getattr__`` for them.
+    In torch parameters are in dicts of their own, not among the attributes, so Python calls ``__getattr__`` for them.
     """
     usual: Callable[[Any, str], Any] = kind.__getattribute__
 

@@ -84,7 +84,7 @@ def _check_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if ours is not None and ours._grad is not None:
             raise RuntimeError(
                 f"{name}.step(): the gradient of a parameter of shape {tuple(ours.shape)} is in the module that "
-                "nbgrad.from_torch() made, and that has other data since it was moved or loaded: the parameters of "
-                f"this optimizer do not change with it. Write nbgrad.optim.{name}(model.parameters()), or move the "
+                "nbgrad.from_torch() made. That module was moved or loaded and has other data now, so a step of this "
+                f"optimizer would not change it. Write nbgrad.optim.{name}(model.parameters()), or move the "
                 "torch module before from_torch()"
             )

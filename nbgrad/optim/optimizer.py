@@ -38,7 +38,7 @@ class Optimizer(torch.optim.Optimizer):
     Raises:
         ValueError: there are no parameters, a parameter is in two groups, or it was computed and cannot be changed.
         TypeError: a parameter is no ``Tensor`` of nbgrad, or a setting is no number where it has to be one.
-        NotImplementedError: a setting needs an update that is recorded in a graph, which nbgrad does not have.
+        NotImplementedError: a setting asks for updates that a graph records; nbgrad has no such updates.
     """
 
     state: Any  # its keys are Tensor objects, torch's are torch.Tensor
@@ -204,7 +204,7 @@ class Optimizer(torch.optim.Optimizer):
 
         Raises:
             ValueError: it has another number of groups, or of parameters in a group.
-            NotImplementedError: a setting needs an update that is recorded in a graph, which nbgrad does not have.
+            NotImplementedError: a setting asks for updates that a graph records; nbgrad has no such updates.
 
         After any error the optimizer is unchanged.
         """

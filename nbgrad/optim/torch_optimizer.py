@@ -82,7 +82,7 @@ class TorchOptimizer(Optimizer):
         group: dict[str, Any],
         step: Callable[[Any], Any],
     ) -> Any:
-        """Call ``step`` with torch's optimizer, which has the data, gradients and state of ``params`` for that long."""
+        """Call ``step`` with torch's optimizer, which has the data, gradients and state of ``params`` meanwhile."""
         runner, state = self._known_runner(), self.state
         data, begun = [param.data for param in params], []
         runner.param_groups = [{**group, "params": data}]

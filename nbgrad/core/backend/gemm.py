@@ -38,7 +38,7 @@ def onednn_is_faster() -> bool:
 
 
 def _vendor() -> str:
-    """Who made the processor, as Linux tells; elsewhere nothing was measured, and nothing is known."""
+    """The maker of the processor, which Linux reports. Empty on other systems: nothing was measured there."""
     try:
         with Path("/proc/cpuinfo").open("rb", buffering=0) as processors:  # all of it takes milliseconds on many cores
             first: str = processors.read(1024).decode(errors="replace")

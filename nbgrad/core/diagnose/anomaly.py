@@ -208,7 +208,8 @@ class _AnomalyObserver(Observer):
     def _suspect(self, arg: Any) -> bool:
         """Whether an Inf in ``arg`` is probably wrong.
 
-        It is in a parameter that is no mask, in a leaf that requires grad, and in a result from before the context.
+        An Inf is probably wrong in a parameter that is no mask, in a leaf that requires grad, and in a result that was
+        made before the context began.
         """
         if not isinstance(arg, TENSORS):
             return False
@@ -275,7 +276,7 @@ class _AnomalyObserver(Observer):
         bad = end if sound else full
         kind = "nan" if nonfinite.holds("nan", bad) else "inf"
         if any(nonfinite.holds(kind, source) for source in sources):
-            self._passed = True  # the rule only passes it on, as ops of the forward pass on the -inf of a mask
+            self._passed = True  # the rule only passes it on, as an op in the forward passes on the -inf of a mask
             return
         index = nonfinite.first(kind, bad)
         name, input = name_of(node.edges[position]), node.op.inputs[min(position, node.op.arity - 1)]

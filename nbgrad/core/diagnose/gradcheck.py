@@ -1,7 +1,7 @@
 """gradcheck and gradgradcheck: they compare gradients with differences of values, and explain a disagreement.
 
-A failure is narrowed down: every op that ran is checked alone, at the values it saw. So the error names the rule that
-is wrong, and the form of its error names the probable cause.
+A failure is narrowed down: every op that ran is checked alone, at the values it saw. So the message names the rule that
+is wrong, and the wrong numbers of this rule show the probable cause.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,7 +66,8 @@ def gradcheck(
 
     Raises:
         GradcheckError: a gradient is wrong, differs between backwards, or is not linear in the incoming gradient.
-        ValueError: no input requires grad, or ``func`` reads an input from a variable, although a copy is checked.
+        ValueError: no input requires grad, or ``func`` reads an input from an outer variable, and not from its
+            argument, which is a copy.
     """
     limits = Limits(eps, atol, rtol, nondet_tol)
     with _unobserved():
@@ -261,7 +262,7 @@ def _explained(title: str, problem: Mismatch, calls: Sequence[tuple[_Call, int]]
 _WHAT = {
     "wrong": "the gradient is wrong",
     "nondeterministic": "the gradient is not the same each time",
-    "not linear": "the gradient does not grow with the incoming gradient",
+    "not linear": "the gradient is not linear in the incoming gradient",
 }
 
 _LABELS = {
@@ -289,7 +290,7 @@ def _numbers(problem: Mismatch) -> list[str]:
 
 
 def _index(element: int, shape: tuple[int, ...], of: str, paired: bool) -> str:
-    """The place of an element, nothing where there is only one; of a complex one also which part it is."""
+    """The place of an element; empty if it is the only one. For a complex element also its part, real or imaginary."""
     places = [int(place) for place in np.unravel_index(element, shape)]
     part = ("the real part", "the imaginary part")[places.pop()] if paired else ""
     place = f"[{', '.join(map(str, places))}]" if places else ""

@@ -1,8 +1,8 @@
 r"""The formula of a row with other names than its own: ``\frac{a}{b}`` with the names ``x`` and ``h_1``.
 
 A row's formula calls each input, setting and result by a **symbol**, a piece of LaTeX such as ``x``, ``\beta`` or
-``x_1``. Most rows do not say them: ``LETTERS`` has the letters that formulas use for an argument of that name. A row
-whose formula has others gives them as ``symbols``. The result is ``y`` and its gradient ``\bar{y}``.
+``x_1``. Most rows do not list their symbols: ``LETTERS`` says, for the name of an argument, which letters formulas use.
+A row whose formula has other symbols gives them as ``symbols``. The result is ``y`` and its gradient ``\bar{y}``.
 """
 
 import re
@@ -113,7 +113,7 @@ class _Written(NamedTuple):
 
     Attributes:
         kind: whether it is one symbol, a product, or a sum, a relation or a sequence.
-        scripts: the scripts, ``_`` and ``^``, that it ends in; both where it can take none.
+        scripts: the scripts, ``_`` and ``^``, that it ends in. A name that can take no script counts as having both.
         token: whether it is one token.
         number: whether it is a number.
     """
@@ -162,7 +162,8 @@ def formula_with(row: OpInfo, names: Mapping[str, str | None], *, rule: str | No
     for name, symbol in found.items():
         if name in given:
             replaced[symbol] = given[name]
-        elif symbol in barred:  # a result's gradient, which looks like an input with a bar: that input's name stays out
+        elif symbol in barred:
+            # This gradient of a result looks like an input's symbol with a bar: the input's name must not replace it.
             replaced[symbol] = symbol
     return substituted(latex, replaced)
 
@@ -177,7 +178,7 @@ def _check_names(row: OpInfo, names: Iterable[str]) -> None:
 
 
 def _join_members(row: OpInfo, given: dict[str, str], found: Mapping[str, str]) -> None:
-    """Give each list one name made of those of its members, a sequence or a product as the formula has it."""
+    """Give each list one name: the names of its members as a sequence or a product, whichever the formula has."""
     for name in _lists(row):
         members = {int(key[len(name) + 1 : -1]): text for key, text in given.items() if key.startswith(f"{name}[")}
         if members and name in found:

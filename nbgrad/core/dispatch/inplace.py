@@ -279,7 +279,7 @@ class Rebase:
 
 
 def become(target: Tensor, origin: Any, *, needs_grad: bool) -> None:
-    """Give ``target`` another origin. If ``target`` retains its gradient, it is from now on that of the new value.
+    """Give ``target`` another origin. If ``target`` retains its gradient, this is now the gradient of the new value.
 
     A second call goes on where an interrupt has stopped the first one.
     """

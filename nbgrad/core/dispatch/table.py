@@ -38,7 +38,8 @@ _BIT = 1  # a Python int in compiled code too: a C int has no room for more than
 _COUNTERPARTS = -2
 
 _KEPT = 2**15
-"""How many input names an op of a list keeps at most: in its rows for all lengths, and in all plans of one row."""
+"""The most input names that an op on a list keeps: one limit for its rows of all lengths together, and the same limit
+for all plans of one row together."""
 
 FIELDS = (*INFO, "_plans", "autocasts", "holomorphic", "kernel", "simple", "view")
 """The C fields of a row, which table.pxd and node.pxd declare: all fields that a call reads."""
@@ -261,7 +262,7 @@ class Op(OpInfo):
         if missing or settings:
             if not bound(self, missing, settings):
                 args, settings, row = bind(self, args, settings)
-                return row.run(args, settings)  # type: ignore[attr-defined]  # a row's list has rows of its lengths
+                return row.run(args, settings)  # type: ignore[attr-defined]  # bind() returns an Op when it gets one
             args += (None,) * missing
         return self.run(args, settings)
 

@@ -71,7 +71,7 @@ def tensor_variables(frame: FrameType, modules: bool = False) -> dict[str, Any]:
     snapshot = frame.f_locals
     found: dict[str, Any] = {}
     for name, value in snapshot.items():
-        # Quick looks in compiled code.
+        # In compiled code a check for a single class is fast, so there are two.
         if isinstance(value, Tensor) or isinstance(value, TensorBase) or (modules and is_module(value)):  # noqa: SIM101
             found[name] = value  # noqa: PERF403  # compiled code knows no classes inside a comprehension
     if _SNAPSHOTS and in_a_function(frame) and getrefcount(snapshot) <= 3:

@@ -310,8 +310,8 @@ class Rule(NamedTuple):
     """The rule that computes the gradient of one input from the gradient of the output.
 
     Attributes:
-        function: takes the gradients of the outputs, and then what ``needs`` names. A joint rule takes between them
-            which inputs need a gradient.
+        function: takes the gradients of the outputs, and then what ``needs`` names. A joint rule has one more parameter
+            between these, ``needed``: it says which inputs need a gradient.
         needs: the parameters of the function after the gradients.
         formula: LaTeX.
         outputs: positions of the outputs whose gradients it names; None for the one gradient ``g``.

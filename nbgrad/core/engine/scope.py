@@ -156,7 +156,7 @@ def _entered(placed: "_Placed", outer: Scope | None, own: bool) -> ModuleScope:
 
 
 _paths: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
-"""For modules that were called inside a graph, the path of every module below it, by its id."""
+"""For each module that was called inside a graph: the paths of all modules below it, by their ids."""
 
 _names: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
 """The paths of the modules directly inside, by id: most calls go to them. Tables of all modules below take much memory,

@@ -230,8 +230,8 @@ class Switch:
     def __call__(self, function: F) -> F:
         """Run ``function`` inside this switch, each call with a fresh one.
 
-        A generator is inside it whenever it runs, not while it waits for its caller; so is a coroutine, whose task has
-        a state of its own.
+        A generator is inside the switch whenever it runs, not while it waits for its caller. A coroutine is inside it
+        from start to end: its task has a state of its own, so other tasks are not inside it.
 
         Raises:
             TypeError: ``function`` is no function, or an asynchronous generator.

@@ -90,7 +90,7 @@ def checkpoint(
 
 
 class Segment:
-    """One call of a function: everything that it takes to run it again, and what its ops saved once it has run again.
+    """One call of a function. It holds all that a second run needs and, after that run, the values that its ops saved.
 
     Args:
         run: the call.

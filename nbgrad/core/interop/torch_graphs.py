@@ -255,7 +255,7 @@ def _parameters(function: Any) -> tuple[Parameter, ...]:
 
 
 _once: "WeakSet[Kind]" = WeakSet()
-"""Those whose backward is marked with ``once_differentiable``."""
+"""The classes of functions whose backward is marked with ``once_differentiable``."""
 
 _MARK = torch.autograd.function.once_differentiable(lambda _: None).__code__
 
