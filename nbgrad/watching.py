@@ -251,7 +251,7 @@ class Watch(Observer):
             )
 
     def _variables(self) -> dict[str, Any]:
-        """The variables of the notebook. None in marimo: the backward has named the tensors after those of the cell."""
+        """The notebook's variables. Empty in marimo: the backward names tensors after the cell's variables."""
         return {} if self._shell is None else dict(self._shell.user_ns)
 
     def _draw(self, variables: dict[str, Any]) -> None:

@@ -111,7 +111,7 @@ class TorchOptimizer(Optimizer):
         return {"foreach": True} if small and not isinstance(group["lr"], torch.Tensor) else {}
 
     def _known_runner(self) -> Any:
-        """Torch's optimizer, made on first use. A copy or unpickled optimizer makes its own, as torch's copies do."""
+        """Torch's optimizer. A copied or unpickled optimizer of ours has none, and makes it at the first use."""
         if "_runner" not in self.__dict__:
             runner: Any = self.torchs.__new__(self.torchs)
             runner.__setstate__({"defaults": self.defaults, "state": defaultdict(dict), "param_groups": []})

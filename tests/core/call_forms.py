@@ -254,7 +254,8 @@ def difference(both: tuple[Callable[..., Any], Callable[..., Any]], call: Call, 
     if refused is not None and not call.same:
         return f"torch refuses it: {opdb.one_line(refused)}"
     try:
-        opdb.close(found, expected, SINGLE if torch.float32 in tree_leaves((call.args, call.settings)) else None)
+        single = any(one is torch.float32 for one in tree_leaves((call.args, call.settings)))
+        opdb.close(found, expected, SINGLE if single else None)
     except AssertionError as error:
         return opdb.one_line(error)
     return ""

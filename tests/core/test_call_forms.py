@@ -71,6 +71,10 @@ CALLS: dict[str, Any] = {
     "tensor_split(indices=)": lambda lib, x: lib.tensor_split(x, indices=[1])[1],
     "ifftn(s=int)": lambda lib, x: lib.fft.ifftn(x, s=2).real,
     "x.double(memory_format=None)": lambda lib, x: x.double(memory_format=None),
+    "scatter(value=tensor)": lambda lib, x: lib.scatter(x, 0, lib.tensor([[0, 1]]), value=lib.tensor(2)),
+    "scatter(value=tensor, reduce=)": lambda lib, x: (
+        x * lib.scatter(x.detach(), 0, lib.tensor([[0, 1]]), value=lib.tensor(2), reduce="multiply")
+    ),
     "trace(input=)": lambda lib, x: lib.trace(input=x),
     "as_strided(offset=tensor)": lambda lib, x: (x * 1).as_strided((2,), (1,), lib.tensor(1)),
     "as_strided(size=tensors)": lambda lib, x: lib.as_strided(x * 1, (lib.tensor(2), 2), (lib.tensor(1), 2)),
@@ -102,6 +106,10 @@ WRONG: dict[str, Any] = {
     "a tensor by name and by position": lambda lib, x: lib.add(x, x, x1=x),
     "a shape as an element type": lambda lib, x: x.view(dtype=(2, 2)),
     "a stride in a tensor of floats": lambda lib, x: lib.as_strided(x, (2,), (torch.tensor(1.0),)),
+    "a value with a gradient": lambda lib, x: lib.scatter(
+        x, 0, lib.tensor([[0]]), value=lib.tensor(2.0, requires_grad=True)
+    ),
+    "a value of several numbers": lambda lib, x: lib.scatter(x, 0, lib.tensor([[0]]), value=lib.tensor([2.0])),
     "an offset in a bool": lambda lib, x: lib.as_strided(x, (2,), (1,), torch.tensor(True)),
     "a narrower element type": lambda lib, x: lib.linalg.matrix_norm(x, "nuc", dtype=torch.float32),
 }

@@ -172,7 +172,7 @@ def _check_uses_arguments(func: Callable[..., Any], args: list[Any], originals: 
             )
 
 
-# Which op it is.
+# The search for the op whose rule is wrong.
 
 
 class _Call(NamedTuple):

@@ -53,7 +53,7 @@ LETTERS: dict[str, tuple[str, ...]] = {
     "vec": ("v",),
     "weight": ("W", "w"),
 }
-"""By the name of an argument, the symbols that formulas use for it: the first that a row's formulas contain counts."""
+"""The symbols that formulas use for an argument, by its name. A row uses the first one that its formulas contain."""
 
 _NEUTRAL = {"min": r"-\infty", "max": r"\infty"}
 """The symbol for an argument that a call left out, where it is neither an addend nor a factor."""
@@ -112,7 +112,7 @@ class _Written(NamedTuple):
     """A name as it stands in a formula.
 
     Attributes:
-        kind: whether it is one symbol, a product, or a sum, a relation or a sequence.
+        kind: ``_ATOM`` for one symbol, ``_TERM`` for a product, ``_SUM`` for a sum, a relation or a sequence.
         scripts: the scripts, ``_`` and ``^``, that it ends in. A name that can take no script counts as having both.
         token: whether it is one token.
         number: whether it is a number.

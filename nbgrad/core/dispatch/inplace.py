@@ -133,7 +133,7 @@ class InPlace:
 
     @restoring
     def turn(self, target: Tensor, settings: dict[str, Any]) -> Tensor:
-        """Turn a tensor that shares its memory into the view that the row makes of it; other tensors stay as they are.
+        """Turn ``target`` into the view that the row makes of it. Other tensors share its memory, and stay as they are.
 
         A base becomes a view too, of a new tensor that takes its place as the base. The tensor keeps a history inside
         no_grad() too, because its old history would have another shape.
@@ -333,7 +333,7 @@ def _kernel(row: Op) -> Kernel:
 
 
 def _check(target: Tensor, row: OpInfo, needs: int) -> None:
-    """Refuse a recorded change that would overwrite a leaf, or whose target lacks a history or a gradient."""
+    """Refuse a recorded change that would overwrite a leaf, or after which a history would be missing or wrong."""
     alias, name = target._alias, row.name
     if isinstance(alias, View):
         if alias.base._needs_grad and alias.base.is_leaf:

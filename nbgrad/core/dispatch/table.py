@@ -38,8 +38,8 @@ _BIT = 1  # a Python int in compiled code too: a C int has no room for more than
 _COUNTERPARTS = -2
 
 _KEPT = 2**15
-"""The most input names that an op on a list keeps: one limit for its rows of all lengths together, and the same limit
-for all plans of one row together."""
+"""The most input names in a cache of an op on a list. This limit holds for the op's rows of all lengths together. It
+also holds for all plans of one row together."""
 
 FIELDS = (*INFO, "_plans", "autocasts", "holomorphic", "kernel", "simple", "view")
 """The C fields of a row, which table.pxd and node.pxd declare: all fields that a call reads."""
@@ -122,7 +122,7 @@ class Op(OpInfo):
         self.many = declared.many
         self.results = () if self.many else (*outputs, *declared.aux)
         self.shown = len(outputs)
-        self.returns = namedtuple(self.name, outputs) if len(outputs) > 1 else None  # fields are data
+        self.returns = namedtuple(self.name, outputs) if len(outputs) > 1 else None  # the row names the fields
         self.live = (0,)
         self.several = self.many
         self.simple = not self.many and len(self.results) == 1
@@ -222,7 +222,7 @@ class Op(OpInfo):
             )
 
     def _gradients(self, parameters: list[str]) -> tuple[tuple[int, ...] | None, list[str]]:
-        """The outputs whose gradients the first parameters of a rule name, None for ``g``; and the other parameters."""
+        """The outputs whose gradients a rule takes first, or None if it takes ``g``; and its other parameters."""
         named = {f"g_{name}": position for position, name in enumerate(self.results[: self.shown])}
         taken = list(takewhile(named.__contains__, parameters)) if self.shown > 1 else []
         return (tuple(named[name] for name in taken), parameters[len(taken) :]) if taken else (None, parameters[1:])

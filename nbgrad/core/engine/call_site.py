@@ -116,7 +116,7 @@ def variable_name(wanted: Callable[[Any], bool]) -> str | None:
 
 
 def called_by_user() -> bool:
-    """Whether the op or method that runs now was called by the user, not by a block or function of nbgrad's own."""
+    """Whether the op or method that runs now was called by the user, not by a module or function of nbgrad's own."""
     frame = _getframe()
     while frame.f_back is not None and _hands_on(frame.f_code.co_filename):
         frame = frame.f_back
@@ -130,4 +130,4 @@ def _hands_on(file: str) -> bool:
 
 _CORE = f"{_PACKAGE}core{os.sep}"
 _CALLERS = tuple(f"{_CORE}{layer}{os.sep}" for layer in ("ops", "functional", "diagnose"))
-"""The layers of the core whose functions call ops, as blocks do."""
+"""The layers of the core whose functions call ops, as the modules of ``nbgrad.nn`` do."""

@@ -149,7 +149,7 @@ class Reducer:
             tensor: the leaf's tensor.
 
         Returns:
-            Whether it has; False where this backward accumulates as any other.
+            Whether it has written it. If not, the caller adds the gradient of this process to the ``.grad``.
         """
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""Scopes, the boxes around ops: a block of the user's, or the call of a module.
+"""Scopes, the boxes around ops: a ``with nbgrad.scope(...)`` block of the user's, or the call of a module.
 
 ``called`` takes any module that has ``named_modules()`` and ``named_children()``, and a class with ``forward``,
 ``__formula__`` and ``_runs_functions``.
@@ -23,7 +23,7 @@ class Kind:
     Torch makes some classes for one module, and they hold that module.
 
     Attributes:
-        ours: whether it is a block of nbgrad's.
+        ours: whether the class is one of nbgrad's own.
     """
 
     __slots__ = ("_about", "_class", "_formula", "ours")
@@ -73,7 +73,7 @@ class ModuleScope(Scope):
     module: ref[Any]
 
     def attribute(self, value: Any) -> str | None:
-        """The name of the tensor that the module keeps."""
+        """The name of the module's attribute that holds the tensor ``value``; None if there is none."""
         module = self.module()
         own: dict[str, Any] = {} if module is None else vars(module)
         # Torch keeps these in dicts of their own.
@@ -212,7 +212,7 @@ def _placed(module: Any, parent: Scope | None) -> _Placed:
 
 
 def _label(module: Any, caller: Any | None) -> str:
-    """The class name, after the path of the module in the one whose call encloses it: ``layers.3 (Block)``."""
+    """The path of the module in the module that calls it, and then its class name: ``layers.3 (Block)``."""
     path = path_below(caller, module) if caller is not None else None
     kind = type(module).__name__
     return f"{path} ({kind})" if path else kind

@@ -45,13 +45,15 @@ class Uses:
 
     Attributes:
         reached: the ids of everything that the last backward reached.
-        refused: whether the user asked for a backward that could not begin, before any backward that could.
+        refused: whether the user asked for a backward that could not begin. It matters only as long as no backward
+            has run.
         idle: the number of backwards before the last step that changed nothing, and the message about it.
-        slip: the number of backwards before the last call that came too early, and the message about it.
+        slip: the number of backwards before the last call that came too early, such as clipping before
+            ``scaler.unscale_()``, and the message about it.
         idled: by the id of the first parameter of each optimizer: that parameter, and the number of backwards before
             the last step of this optimizer that changed nothing.
-        frozen: the parameters that ops without history used, and buffers beside them, by their id as an object, each
-            with its first use.
+        frozen: by Python's ``id()``, the parameters that ops without history used, and buffers beside them, each with
+            its first use.
         behind: by the id of the record of a constant, the ends of the paths from which it was computed.
     """
 

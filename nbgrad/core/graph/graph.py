@@ -110,7 +110,7 @@ class AutogradGraph(Queries):
         self._failed: list[Record] = []  # the nodes that the failed backward reached, once the graph is closed
         self._ended: History | None = None  # the complete backwards, once a failed one is shown
         self.ending: Ending | None = None
-        self._complete: FrameRecorder | Frame | None = None  # the complete one, while a failed one is shown
+        self._complete: FrameRecorder | Frame | None = None  # the last complete backward, while a failed one is shown
         self.overlays: dict[str, CustomOverlay] = {}
         self.modules: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 

@@ -43,9 +43,9 @@ _SWEPT = 64
 garbage collector runs after every 700 new objects that stay. In a loop fewer stay, so it has no work."""
 
 _FRESH = 2048
-"""Ops that ran since the last backward but one are kept as long as the graph has fewer ops than this, plus four times
-those of the last backward: a message names the op at which a path ends, and its result may be gone by then. There must
-be a limit, because some programs have no backward."""
+"""Ops that ran since the last backward but one are kept, even if their results are gone: a message names the op at
+which a path ends. They are dropped once the graph has this many ops plus four times those of the last backward. There
+must be a limit, because some programs have no backward."""
 
 
 _NAMED = 4
@@ -63,7 +63,7 @@ class Listener(Observer):
 
     Attributes:
         closed: whether it listens no more: a task that began inside the graph may outlive it.
-        before_last: the id of the op that ran last when the last backward but one ended.
+        before_last: the id of the newest op at the end of the last backward but one.
     """
 
     def __init__(self, name: str, *, watch: bool, budget: int, history: int) -> None:
@@ -82,9 +82,9 @@ class Listener(Observer):
         self.ops: dict[int, Ran] = {}  # a record is made of it on request
         self.outer: dict[int, Outer] = {}  # leaves, constants, and ops that ran before
         self.constants: dict[Any, tuple[ref[Any], int]] = {}
-        self._met: dict[int, tuple[ref[Any], int, torch.Size, int]] = {}  # the same by the id of the tensor
+        self._met: dict[int, tuple[ref[Any], int, torch.Size, int]] = {}  # constants by Python's ``id()`` of the tensor
         self.left_out: dict[str, bool] = {}  # torch's first ops that were not recorded, and if gradients were on
-        self._limit = 256  # of a short program every op is known, also one whose result is gone
+        self._limit = 256  # a short program keeps every op, even if its result is gone
         # The last op so far, the last op when the last backward ended, and the last op when the one before it ended.
         self._latest = self._at_last = self.before_last = 0
         self.running: FrameRecorder | None = None
@@ -313,7 +313,7 @@ class Listener(Observer):
             self.uses.detached(tensor, detached, what)
 
     def on_read(self, tensor: Tensor, what: str) -> None:
-        """Remember that numbers were read from a computed tensor: a path that ends there may have needed them."""
+        """Remember that the user read numbers of a computed tensor: the path of a gradient may end there."""
         if not self.closed:
             self.uses.read(tensor, what)
 
@@ -323,7 +323,7 @@ class Listener(Observer):
             self.uses.idle_step(params, what, self.backwards)
 
     def on_slip(self, what: str) -> None:
-        """Remember the call that came too early after the last backward."""
+        """Remember the sentence ``what``: since the last backward, two calls came in the wrong order."""
         if not self.closed:
             self.uses.slip = (self.backwards, what)
 
@@ -354,7 +354,7 @@ class Listener(Observer):
         return None if found is None else f"{found[0]} at {found[1]}"
 
     def path_ends(self, data: torch.Tensor) -> tuple[Cut, ...]:
-        """Where the paths end along which ``data`` were computed; a backward from them was asked for."""
+        """Where the paths end along which ``data`` were computed. The user asked for a backward from ``data``."""
         if self.closed:
             return ()
         self.uses.refused = True
@@ -379,7 +379,7 @@ class Listener(Observer):
             self.name_variables(tensor_variables(frame))
 
     def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:
-        """Keep the gradient of a tensor. Until the backward ends, also note those that the user can change."""
+        """Keep the gradient of a tensor. Until the backward ends, also note those of leaves: a user can change them."""
         running = self.running
         if running is None:
             return
@@ -392,7 +392,7 @@ class Listener(Observer):
         if lone and not isinstance(origin, Output):
             running.lone(id)
             return
-        size = held_by(raw_of(gradient), nbytes_of(origin.shape, origin.dtype))  # a hook may have given a window
+        size = held_by(raw_of(gradient), nbytes_of(origin.shape, origin.dtype))  # a hook may give a view of more memory
         if isinstance(origin, Output):
             running.result(id, origin.seq, gradient, size)
         else:

@@ -210,7 +210,7 @@ class Holders:
         holding = [(name, group) for name, group in groups if not self._reached.isdisjoint(map(id, group["params"]))]
         rates: list[tuple[str, Any]] = [(name, group.get("lr")) for name, group in holding]
         if not all(isinstance(rate, int | float | torch.Tensor) for _, rate in rates):
-            return None  # that of an optimizer of the user's may have another name, or none yet
+            return None  # the rate of the user's own optimizer may have another name, or none yet
         if not rates or any(group["lr"] != group.get("initial_lr", group["lr"]) for _, group in holding):
             return None
         return max([(name, float(rate)) for name, rate in rates], key=lambda one: one[1])

@@ -265,7 +265,8 @@ class Failure(NamedTuple):
     Attributes:
         op: the name of the op.
         message: the message of the error.
-        id: of the record whose backward raised, or whose result was refused; None if the op itself raised.
+        id: of the record whose backward raised, or whose result was refused (``AnomalyError``); None if the op itself
+            raised.
         operands: the arguments of the op; empty for a backward.
         scope, place: where it ran.
         frame: the backward up to the error.

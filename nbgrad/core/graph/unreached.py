@@ -72,7 +72,7 @@ class Unreached:
 
 
 CUT = ("no_grad", "detached", "no gradient")
-"""The kinds of leaves whose path is cut on its way, and which no other loss uses."""
+"""The kinds of leaves whose path is cut on its way. A leaf of the kind "elsewhere" may lead to another loss."""
 
 Break = tuple[str, str, Place | None]
 """A kind of ``Unreached``, its reason and its place."""
@@ -88,7 +88,10 @@ class PathOp(NamedTuple):
 
     @property
     def what(self) -> str:
-        """The function that the user called, which may have run several ops; for a block or an operator, the op."""
+        """The function that the user called, which may have run several ops.
+
+        It is the op itself for an operator such as ``+``, and inside a module of nbgrad's.
+        """
         scope, called = self.scope, None if self.place is None else self.place.called
         block = isinstance(scope, ModuleScope) and scope.kind.ours
         known = called is not None and any(hasattr(one, called) for one in (ops, torch_signatures, Tensor))
@@ -170,7 +173,7 @@ class Paths:
         self._latest = latest
         self._ends: dict[
             int, tuple[int, int]
-        ] = {}  # by id: the last op computed from it; the last one, itself included, whose result's numbers were read
+        ] = {}  # by id: the last op computed from it; the last op, or it itself, whose numbers were read
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}
         self._consumers: dict[int, list[int]] = {}
         for id, fact in facts.items():
@@ -253,7 +256,7 @@ class Paths:
         return [
             (seq, self._told(tensor, names))
             for seq, tensor in self._learning().items()
-            if isinstance(tensor, Tensor)  # which of torch's optimizers there are is not known
+            if isinstance(tensor, Tensor)  # nbgrad does not know all of torch's optimizers
             and tensor.kind == "parameter"
             and not holders.hold(tensor)
             and memory_of(tensor.data) not in self._changed
@@ -418,7 +421,7 @@ class Paths:
     def _through(self, seq: int, cut: Cut) -> str:
         """The text about the ``cut`` of the result of ``seq``.
 
-        It does not name the op ``seq`` if the op ran on the line of the cut, which may call one function for both.
+        If the op ``seq`` and the cut are on one line, it does not name the op: one call may have made both.
         """
         fact = self._facts.get(seq)
         return (

@@ -299,7 +299,10 @@ def _run_function(function: Any, args: tuple[Any, ...], settings: dict[str, Any]
 
 
 def _run_checkpoint(function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
-    """``torch.utils.checkpoint.checkpoint(..., use_reentrant=True)``: nbgrad's own runs, without torch's limits."""
+    """Run nbgrad's checkpoint for ``torch.utils.checkpoint.checkpoint(..., use_reentrant=True)``.
+
+    It has none of the limits of torch's.
+    """
     if is_grad_enabled() and not any(isinstance(arg, Tensor) and arg.requires_grad for arg in args):
         warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=4)
         with no_grad():

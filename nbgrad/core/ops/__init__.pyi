@@ -3834,10 +3834,10 @@ def multilabel_soft_margin_loss(
 def multinomial(
     input: Array, num_samples: int, replacement: bool = False, *, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Indices drawn with the probabilities that each row of the input says, up to a factor; they have no gradient.
+    """Indices drawn with probabilities proportional to the numbers in each row of the input; they have no gradient.
 
-    Shapes: output as input, with the last dimension of size ``num_samples``. Raises RuntimeError for more of them than
-    can be drawn without ``replacement``.
+    Shapes: output as input, with the last dimension of size ``num_samples``. Raises RuntimeError if ``num_samples`` is
+    more than can be drawn without ``replacement``.
     """
 
 def multiply(a: Array, b: Operand) -> Tensor:

@@ -73,7 +73,7 @@ class _Thread(local):
 _thread = _Thread()
 
 _stepping: set[int] = set()
-"""The threads in which a step runs that took our mode off."""
+"""The threads in which an optimizer steps, with our mode taken off for the step."""
 
 STEPPED: WeakSet[torch.optim.Optimizer] = WeakSet()
 """Torch's optimizers that took a step while a graph was open."""
@@ -152,7 +152,7 @@ def unfollow_to(count: int) -> None:
     """Undo ``follow`` beyond ``count`` graphs of this thread, also if an interrupt left a part of it."""
     try:
         _settle(count)
-    except BaseException:  # an interrupt: a step that is repeated has the effect of one
+    except BaseException:  # an interrupt: to settle twice has the same effect as once
         _settle(count)
         raise
 

@@ -37,7 +37,7 @@ class ProgramLine:
 
     @property
     def phase(self) -> Phase:
-        """Which part of a training step it belongs to. The gradient that a backward begins with belongs to it."""
+        """Which part of a training step it belongs to. The first gradient of a backward belongs to the backward."""
         step = self.first
         begins = step.phase == "forward" and any(value.gradient_of is not None for value in step.results())
         return "backward" if begins else step.phase

@@ -176,7 +176,7 @@ class Tracer(TorchFunctionMode):
         Args:
             tensor: of nbgrad or torch.
             question: takes the tensor's data.
-            remedy: what to do where the function takes or computes the tensor, for the error.
+            remedy: for the error if the function takes or computes the tensor: what the user can do.
         """
         data = raw_of(tensor)
         held = self._originals.get(id(data)) if is_fake(data) else data
@@ -332,7 +332,7 @@ class Tracer(TorchFunctionMode):
         return value
 
     def state_names(self) -> dict[int, tuple[TensorBase, str]]:
-        """For the tensors in the states of the optimizers the parameter and the key, by the id of the tensor."""
+        """By the id of each tensor in the states of the optimizers: its parameter and its key."""
         return {
             id(raw_of(one)): (param, key)
             for _, param, key, one in self._state_entries()
@@ -423,7 +423,7 @@ class Tracer(TorchFunctionMode):
             raise _needs_numbers(name, _READS_NUMBERS[name])
         fake_args, fake_kwargs = mapped(self._fake, args), mapped(self._fake, kwargs)
         try:
-            ran = self.fakes.run(getattr(func, "like", func), fake_args, fake_kwargs)  # an opaque function has it
+            ran = self.fakes.run(getattr(func, "like", func), fake_args, fake_kwargs)  # opaque functions have ``like``
         except NEEDS_NUMBERS:
             raise _sized_by_numbers(name) from None
         return self._write(func, fake_args, fake_kwargs, ran)

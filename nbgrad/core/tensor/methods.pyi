@@ -863,7 +863,7 @@ class TensorMethods(Conversions):
     def multinomial(
         self, num_samples: int, replacement: bool = False, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Indices drawn with the probabilities that each row of the input says, up to a factor; they have no gradient."""
+        """Indices drawn with probabilities proportional to the numbers in each row of the input; they have no gradient."""
     def multiply(self, b: Operand) -> Tensor:
         """Product of two tensors, elementwise, broadcasting."""
     def multiply_(self, b: Operand) -> Tensor:

@@ -34,7 +34,7 @@ from nbgrad.widgets.findings.vanishing import falls
 from nbgrad.widgets.findings.zero_factors import Waiting, waiting
 
 _SMALL = 1e-3
-"""A parameter may have learned already if its gradient is at most this fraction of its own size."""
+"""A parameter may have finished learning if its gradient is at most this fraction of its own size."""
 
 _ROUNDS = 30
 """While a cell runs, an optimizer is reported after this many calls of zero_grad() without a step."""

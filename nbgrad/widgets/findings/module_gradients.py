@@ -19,13 +19,13 @@ _NEAR = 30.0
 The size of the gradient then comes from the module itself, and not from the way to it."""
 
 _BEGINNING = 3
-"""The last modules with a gradient, this many, count as the beginning of the backward: one alone may be unusual."""
+"""This many of the last modules with a gradient count as the beginning of the backward: one may be unusual."""
 
 _MANY = 3
 """If the gradients of this many modules in a row vanish, the gradient may shrink little by little."""
 
 _AT_ONCE = 100.0
-"""It does not shrink little by little if it shrinks by more than this factor from one module to the next."""
+"""A gradient that shrinks by more than this factor from one module to the next does not shrink little by little."""
 
 _Kind = Literal["vanishing", "exploding", "none", "sound"]
 
@@ -150,7 +150,7 @@ def _arriving(facts: list[Record]) -> defaultdict[int, float]:
 
 
 def _leads_on(facts: list[Record], learned: list[Record]) -> bool:
-    """Whether the ops before get most of their gradient through the ops that use ``learned``."""
+    """Whether an op that uses ``learned`` gives one of its other inputs most of the gradient of that input."""
     made, own = {fact.id: fact for fact in facts}, {fact.id for fact in learned}
     for fact in facts:
         if own.isdisjoint(taken.source or 0 for taken in fact.inputs):

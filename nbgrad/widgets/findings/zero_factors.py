@@ -141,7 +141,7 @@ def _zeros(of: Record) -> str:
 
 
 def _factor(record: Record, taken: Input, made: dict[int, Record], moving: set[int]) -> int | None:
-    """The id of a ``moving`` factor that a gradient is multiplied with on its way to ``taken``, if little goes on."""
+    """The id of a ``moving`` factor by which a gradient is multiplied on its way to ``taken``, if little arrives."""
     came, went = record.gradient, taken.gradient
     if record.op is None or not record.op.name.startswith(PRODUCTS) or came is None or went is None:
         return None

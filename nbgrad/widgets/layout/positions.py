@@ -43,8 +43,8 @@ LABEL_HEIGHT = 13.0
 _EDGE = 8.0
 
 _COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes room for a label that is drawn elsewhere
-_ASIDE = 14.0  # from one edge to another that runs beside it: each has two lines
-_ABOVE = 6.0  # how much higher a label stands over an edge that runs sideways: it has two lines
+_ASIDE = 14.0  # the distance between edges that run side by side: each edge has two lines
+_ABOVE = 6.0  # how much higher a label stands over an edge that runs sideways: an edge has two lines
 _NAMED = 3
 """At most this many modules are named in a note."""
 
@@ -172,7 +172,7 @@ def whole(
     picture, sizes = _lay_out(graph, WHOLE, seconds, first, necessary(graph, WHOLE).with_loops(graph, folding))
     drawn = picture["description"]
     inside = Nesting(drawn["scopes"]).sums(Counter([node["scope"] for node in drawn["nodes"]]))
-    # In a run there may be calls of one node, but the page folds each call alone.
+    # A run of calls can be folded even if each call has only one node. The page folds each call alone.
     closed = sorted(scope for scope in folding.closed if inside[scope] > 1)
     picture = _in_both(picture, sizes, seconds, first if closed else direction)
     return {**picture, "folded": closed, "first": _first(graph, seconds, direction, folding, drawn)}

@@ -101,10 +101,10 @@ def _(g):
 
 
 def multinomial(input, num_samples, replacement=False, *, generator=None):
-    """Indices drawn with the probabilities that each row of the input says, up to a factor; they have no gradient.
+    """Indices drawn with probabilities proportional to the numbers in each row of the input; they have no gradient.
 
-    Shapes: output as input, with the last dimension of size ``num_samples``. Raises RuntimeError for more of them than
-    can be drawn without ``replacement``.
+    Shapes: output as input, with the last dimension of size ``num_samples``. Raises RuntimeError if ``num_samples`` is
+    more than can be drawn without ``replacement``.
     """
     return Tensor(torch.multinomial(raw_of(input), num_samples, replacement, generator=generator))
 

@@ -33,7 +33,7 @@ def canonical(index: Any) -> Any:
 
 
 def part(one: Any) -> Any:
-    """A part of an index in its one form. An object that is no index stays as it is: torch raises the error."""
+    """A part of an index in its normal form. An object that is no index stays as it is: torch raises the error."""
     if one is None or one is Ellipsis or type(one) is int:
         return one
     if isinstance(one, slice):
@@ -110,7 +110,7 @@ def _is_sequence(one: Any) -> bool:
 
 
 _MOST = 32
-"""A list of so many parts is one tensor to torch, whatever they are."""
+"""torch reads a list of this many parts, or more, as one tensor, whatever the parts are."""
 
 
 def _several(index: Any) -> bool:

@@ -574,13 +574,27 @@ def _scattered(input, index, src, value, reduce):
     """The row for a way to reduce, and its inputs. If it reduces, a number becomes a tensor of the shape of index."""
     if (src is None) == (value is None):
         raise TypeError("scatter() takes either src or value")
-    src = value if src is None else src
+    src = _number(value) if src is None else src
     rows = {None: scatter_along, "add": scatter_add_along, "multiply": scatter_reduce_along}
     if reduce not in rows:
         raise RuntimeError(f"scatter(reduce={reduce!r}): it must be 'add' or 'multiply'")
     if reduce is not None and isinstance(src, int | float | complex):
         src = torch.full(index.shape, src, dtype=input.dtype, device=input.device)
     return rows[reduce], input, index, src
+
+
+def _number(value):
+    """The number that ``value`` is, or that it holds as a tensor without dimensions."""
+    raw = raw_of(value)
+    if not isinstance(raw, torch.Tensor):
+        return value
+    if raw.ndim or value.requires_grad:
+        learns = " that needs a gradient" if value.requires_grad else ""
+        raise TypeError(
+            f"scatter(value=...) takes a number, not a tensor of shape {tuple(raw.shape)}{learns}: give the tensor as "
+            "src, with the shape of index"
+        )
+    return raw.item()
 
 
 install("scatter", scatter)

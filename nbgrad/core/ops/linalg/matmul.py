@@ -37,7 +37,7 @@ def _products(make: Make):
 
 
 def _over_batch(output, b):
-    """The reduction for a single matrix ``b`` that is used for a whole batch. Its rule sums within the product."""
+    """The reduction if one matrix ``b`` is used for a whole batch. The rule of ``b`` sums within its product."""
     return reduction((*output[:-2], *b), b) if len(b) == 2 and len(output) > 2 else None
 
 
@@ -369,7 +369,8 @@ def _(g):
 def _scattered(batch, matrix):
     """Whether torch would multiply each matrix of ``batch`` separately, because its rows do not lie in order.
 
-    torch does so where its own autograd does not record. Such products take an eighth of the time of a transformer.
+    torch does so where its own autograd does not record. In a transformer, an eighth of the time goes into such
+    products.
     """
     tensors = isinstance(batch, torch.Tensor) and isinstance(matrix, torch.Tensor)
     return tensors and matrix.ndim == 2 and batch.ndim > 2 and not batch.is_contiguous()

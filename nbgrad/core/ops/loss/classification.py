@@ -220,7 +220,7 @@ def _(g, input_path, target_shape, weight, log_probabilities, reduction, label_s
 
 
 def _known_logs(logs, path):
-    """The log probabilities that a forward has kept, with the history of the scores that ``path`` leads to."""
+    """The log probabilities that a forward has kept; if ``path`` leads to the scores, with the history from them."""
     return logs if path is None else log_softmax.known(logs, path, dim=min(1, len(logs.shape) - 1))
 
 
@@ -259,7 +259,7 @@ def cross_entropy_backward(
     for_logs = _for_logs(
         g, log_probabilities, target, weight, total_weight, ignore_index, reduction, label_smoothing, dim
     )
-    if for_logs.dtype is not log_probabilities.dtype:  # it has that of the target
+    if for_logs.dtype is not log_probabilities.dtype:  # it may have the dtype of the target
         for_logs = for_logs.to(log_probabilities.dtype)
     return log_softmax_backward(for_logs, log_probabilities, dim=dim)
 

@@ -60,7 +60,7 @@ def errors(make: Make):
 
 
 def with_gradients(samples, *changes):
-    """The samples of a loss, and the last one again with other settings; first in each is a gradient of the output."""
+    """Samples as ``with_settings`` makes them, each with a gradient of the output in front of its arguments."""
 
     def more(make: Make):
         for args, settings in with_settings(samples, *changes)(make):

@@ -522,7 +522,7 @@ def _cubic(distance, offset, a=-0.75):
 
 
 def _tap(place, size):
-    """A place as a number, and whether it is inside; one that is not is read at the border and counts 0."""
+    """A place as an integer, and whether it is inside. A place outside is read at the border, and counts 0."""
     inside = (place >= 0) & (place <= size - 1)
     return place.clamp(0, size - 1).long(), inside
 

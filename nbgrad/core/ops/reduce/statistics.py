@@ -32,7 +32,7 @@ def _read(dim, unbiased, correction):
 
 def _spreads(make: Make):
     for sample in reductions(make):
-        correction = 0 if sample.args[0].numel() else -1  # torch warns of 0 less 0
+        correction = 0 if sample.args[0].numel() else -1  # torch warns if the degrees of freedom are 0
         yield Sample.of(*sample.args, correction=correction, **sample.settings)
     yield Sample.of(make(4, 5), dim=0)
     yield Sample.of(make(4, 5), dim=0, unbiased=False)

@@ -25,7 +25,9 @@ VERSION = 1
 """The version of the format."""
 
 _ROW = "the row "
-"""In errors, the name of a row's call begins with this. The row's arguments are only shown, so their text is enough."""
+"""In errors, the name of a row's call begins with this, and ``_part`` recognizes a row's call by it.
+
+The arguments of a row are only shown to readers. So the file may hold their text in place of their values."""
 
 _NAMED = {torch.dtype: "dtype", torch.device: "device", torch.layout: "layout", torch.memory_format: "memory_format"}
 
@@ -107,7 +109,10 @@ class _SavedListing:
         }
 
     def _captured(self, values: list[Value]) -> list[dict[str, Any]]:
-        """How each captured tensor lies in the file. Those that share memory have one entry, and share it again."""
+        """How each captured tensor lies in the file.
+
+        Tensors that share memory have one entry together, and share memory again after loading.
+        """
         data = [_data(value) for value in values]
         shared = [storage_of(one) for one in data]
         found = []

@@ -240,7 +240,7 @@ def _broadcast(shapes: Sequence[Shape]) -> Shape:
 
 
 def _strides(shape: Shape, mask: tuple[int, ...]) -> dict[int, int]:
-    """The stride of each dimension of ``mask``, where those dimensions alone lie in memory."""
+    """The stride of each dimension of ``mask``, in contiguous memory that has only these dimensions."""
     strides, step = {}, 1
     for dim in reversed(mask):
         strides[dim] = step
