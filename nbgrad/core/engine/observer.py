@@ -83,7 +83,7 @@ class Observer:
     __slots__ = ()
 
     def follows_torch(self) -> bool:
-        """Whether it is also notified of the work of torch's own autograd.
+        """Whether it is also notified of the work of torch's own autograd, while a graph is open.
 
         The nodes that stand for torch's ops hold no values and have no rules.
         """
