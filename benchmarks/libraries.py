@@ -92,11 +92,14 @@ def jax_eager(loss: Loss, arrays: Arrays) -> Halves:
 
 
 def jax_jit(loss: Loss, arrays: Arrays) -> Halves:
-    """Jax, forward and backward compiled to one program. The second half runs all of it, the first half nothing."""
+    """Jax, forward and backward compiled to one program. The second half runs all of it, the first half nothing.
+
+    The program returns the loss too. Without the loss XLA would leave out the forward wherever no gradient needs it.
+    """
     library = jax()
     inputs = [library.numpy.asarray(array) for array in arrays]
-    compiled = library.jit(library.grad(loss, argnums=tuple(range(len(arrays)))))
-    return lambda: None, lambda _: library.block_until_ready(compiled(*inputs))
+    compiled = library.jit(library.value_and_grad(loss, argnums=tuple(range(len(arrays)))))
+    return lambda: None, lambda _: library.block_until_ready(compiled(*inputs))[1]
 
 
 def tinygrad(loss: Loss, arrays: Arrays) -> Halves:
