@@ -110,7 +110,7 @@ def tinygrad(loss: Loss, arrays: Arrays) -> Halves:
 
     def backward(total: Any) -> Any:
         gradients = total.gradient(*leaves)
-        Tensor.realize(*gradients)
+        Tensor.realize(total, *gradients)  # without the loss it would leave out what no gradient needs
         Device[Device.DEFAULT].synchronize()
         return gradients
 
