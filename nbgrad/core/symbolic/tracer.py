@@ -29,6 +29,15 @@ _READS_NUMBERS = {
 }
 """Functions that need numbers, and what they would give."""
 
+_VIEWS = {
+    f"{name}_": getattr(torch, name)
+    for name in ("as_strided", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze")
+}
+"""For each method that changes the shape of a tensor in place, the function that gives a view of that shape.
+
+A program calls the function. So each of its values has one shape, and passes may use one value in place of another.
+"""
+
 _QUIET = frozenset(
     (
         *("size", "dim", "ndim", "stride", "numel", "nelement", "is_contiguous", "storage_offset", "element_size"),
@@ -446,24 +455,28 @@ class Tracer(TorchFunctionMode):
 
     def _write(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ran: Any) -> Any:
         """Write the call down, and return what its caller gets."""
-        result = ran.result
+        result, writes, told = ran.result, ran.writes, mapped(self._told, args)
+        view = _VIEWS.get(self._name(func))
+        if view is not None:
+            self._turn(result, self._name(func))
+            func, writes = view, ()
         alone = isinstance(result, torch.Tensor)
         made = [result] if alone else [one for one in leaves(result) if isinstance(one, torch.Tensor)]
         fresh = [one for one in made if id(one) not in self._values]
         checks = getattr(func, "checks", False)
-        if fresh or ran.writes or ran.random or checks:
+        if fresh or writes or ran.random or checks or view is not None:
             settings = {key: value for key, value in kwargs.items() if not (key == "out" and value is None)}
             for one in fresh:
                 if id(one) not in self._values:
                     self._register(one, "result")
             step = ProgramStep(
                 func,
-                mapped(self._told, args),
+                told,
                 mapped(self._told, settings),
                 self.value(result)
                 if alone
                 else mapped(lambda one: self.value(one) if isinstance(one, torch.Tensor) else None, result),
-                tuple(self.value(one) for one in ran.writes),
+                tuple(self.value(one) for one in writes),
                 ran.random,
                 self._now(),
                 None,
@@ -475,6 +488,16 @@ class Tracer(TorchFunctionMode):
         if not any([id(one) in self._originals for one in made]):  # noqa: C419  # faster than a generator
             return result
         return mapped(lambda one: self._originals.get(id(one), one) if isinstance(one, torch.Tensor) else one, result)
+
+    def _turn(self, data: torch.Tensor, name: str) -> None:
+        """Let a tensor whose shape was changed in place be another value from now on: a view of the value before."""
+        if self.value(data).kind != "result":
+            raise error_at(
+                user_place(),
+                f"{name}() changes the shape of a tensor that was not made in the function, to {tuple(data.shape)}",
+                f"Make a view of it: y = x.{name.removesuffix('_')}(...)",
+            )
+        self._register(data, "result")
 
 
 class TraceObserver(Observer):

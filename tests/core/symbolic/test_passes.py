@@ -10,6 +10,7 @@ import torch
 
 import nbgrad
 from nbgrad import nn
+from nbgrad.core.symbolic.errors import TraceError
 from nbgrad.core.symbolic.passes import optimize
 from nbgrad.core.symbolic.passes.rewrite import Passed, note
 from nbgrad.symbolic import Program, trace
@@ -498,3 +499,55 @@ def test_the_time_of_passes_grows_with_the_number_of_steps() -> None:
         return min(taken)
 
     assert seconds(160) < 4 * 2.5 * seconds(40)
+
+
+# Changes of shape in place.
+
+TURNS: dict[str, Callable[[Any], Any]] = {
+    "unsqueeze_": lambda x: x.unsqueeze_(0),
+    "squeeze_": lambda x: x.squeeze_(),
+    "squeeze_(dim)": lambda x: x.squeeze_(dim=1),
+    "transpose_": lambda x: x.transpose_(0, 1),
+    "t_": lambda x: x.t_(),
+    "swapaxes_": lambda x: x.swapaxes_(0, 1),
+    "swapdims_": lambda x: x.swapdims_(0, 1),
+    "as_strided_": lambda x: x.as_strided_((3,), (1,)),
+}
+SAME: dict[str, Callable[[Any], Any]] = {
+    "view": lambda x: x.view(6, 1),
+    "slice": lambda x: x[:],
+    "detach": lambda x: x.detach(),
+    "there and back": lambda x: x.t().t(),
+    "view of a view": lambda x: x.view(2, 3).view(6, 1),
+}
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("same", SAME)
+def test_a_change_of_shape_in_place_changes_no_other_view(turn: str, same: str) -> None:
+    def function(x: Any) -> Any:
+        made = x * 1
+        before, turned = SAME[same](made), SAME[same](made)
+        TURNS[turn](turned)
+        after = SAME[same](made)
+        before.mul_(2)
+        results = before + 0, turned + 0, after + 0, made + 0
+        TURNS[turn](made)
+        return *results, made + 0, turned.detach(), after.reshape(-1) * 2
+
+    x = nbgrad.tensor(torch.arange(6.0, dtype=torch.float64).view(6, 1))
+    program = trace(function, x)
+    for one in (program, program.optimize(), program.optimize("reassociate"), nbgrad.compile(function)):
+        for found, expected in zip(one(x), function(x), strict=True):
+            assert found.shape == expected.shape
+            assert torch.equal(found.data, expected.data)
+    assert turn.partition("(")[0] not in names(program)
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_the_shape_of_a_tensor_from_outside_stays(turn: str) -> None:
+    x = nbgrad.ones(3, 1)
+    for function, given in ((lambda x: TURNS[turn](x) * 2, (x,)), (lambda: TURNS[turn](x) * 2, ())):
+        with pytest.raises(TraceError, match=r"_\(\) changes the shape of a tensor that was not made in the function"):
+            trace(function, *given)
+    assert x.shape == (3, 1)
