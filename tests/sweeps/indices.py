@@ -59,6 +59,8 @@ def check(random: Random) -> None:
         return
     if "masked_fill_ only supports boolean masks" in str(yours):  # torch takes a mask of bytes for reading only
         return
+    if isinstance(mine, IndexError) and "out of bounds" in str(mine) and not data.numel():  # torch does not look
+        return
     assert isinstance(mine, Exception) == isinstance(yours, Exception), (text, mine, yours)
     if isinstance(mine, Exception):
         assert isinstance(mine, RuntimeError | IndexError | TypeError | ValueError), text

@@ -159,7 +159,12 @@ def drawn(random: Random) -> dict[str, Any]:
 def check(random: Random) -> None:
     """Train directly and compiled, and compare."""
     case = drawn(random)
-    expected = trained(case, compiled=False)
+    try:
+        expected = trained(case, compiled=False)
+    except RuntimeError as error:  # an activation in place changes what the layer before it has saved
+        if "in place" in case["layers"] and "an in-place operation has changed it" in str(error):
+            return
+        raise
     try:
         found = trained(case, compiled=True)
     except TraceError:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from nbgrad.core.backend.function_mode import muted
 from nbgrad.core.backend.torch_guards import check_asker, check_flex_attention
 
 
@@ -55,11 +56,13 @@ def overlaps(data: torch.Tensor) -> bool:
     for stride, size in sorted(zip(data.stride(), data.shape, strict=True)):
         apart = apart and (size < 2 or stride > reach)
         reach += (size - 1) * stride
-    if apart:
-        return False
-    with torch._C.DisableTorchFunction():  # modes should not see what the user did not compute
-        places = torch.arange(reach + 1).as_strided(data.shape, data.stride())
-        return bool(torch.bincount(places.reshape(-1)).max() > 1)
+    return not apart and _collides(data, reach)
+
+
+@muted  # modes should not see what the user did not compute
+def _collides(data: torch.Tensor, reach: int) -> bool:
+    places = torch.arange(reach + 1).as_strided(data.shape, data.stride())
+    return bool(torch.bincount(places.reshape(-1)).max() > 1)
 
 
 REAL = frozenset([torch.float16, torch.bfloat16, torch.float32, torch.float64])

@@ -5,6 +5,7 @@ from math import prod
 
 import torch
 
+from nbgrad.core.backend.function_mode import muted
 from nbgrad.core.dispatch.inplace import InPlace
 from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
@@ -127,16 +128,16 @@ def as_strided(input, size, stride, storage_offset=None):
     return view
 
 
+@muted  # these calls are not part of the user's computation
 def _within(size, stride, storage_offset, geometry):
     """Whether all elements of the view are also elements of the tensor that it was made from."""
     lowest = min(storage_offset, geometry[2])
-    with torch._C.DisableTorchFunction():  # this call is not part of the user's computation
-        places = torch.arange(max(_reach(size, stride, storage_offset), _reach(*geometry)) - lowest)
-        seen, there = (
-            places.as_strided(sizes, strides, offset - lowest).reshape(-1)
-            for sizes, strides, offset in ((size, stride, storage_offset), geometry)
-        )
-        return bool(torch.isin(seen, there).all())
+    places = torch.arange(max(_reach(size, stride, storage_offset), _reach(*geometry)) - lowest)
+    seen, there = (
+        places.as_strided(sizes, strides, offset - lowest).reshape(-1)
+        for sizes, strides, offset in ((size, stride, storage_offset), geometry)
+    )
+    return bool(torch.isin(seen, there).all())
 
 
 def _seen(input, size, stride, storage_offset):
