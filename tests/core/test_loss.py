@@ -106,10 +106,17 @@ def test_kl_div_by_the_batch() -> None:
 
 
 @pytest.mark.parametrize(("reduction", "expected"), [("sum", 0.0), ("mean", float("nan")), ("none", [])])
-def test_multi_margin_loss_of_no_examples_is_no_memory_left_over(reduction: str, expected: Any) -> None:
+@pytest.mark.parametrize("name", ["multi_margin_loss", "multilabel_margin_loss"])
+def test_a_margin_loss_of_no_examples_is_no_memory_left_over(name: str, reduction: str, expected: Any) -> None:
     x, none = tensor(A[:0], requires_grad=True), CLASSES[:0]
-    loss = functional.multi_margin_loss(x, none, reduction=reduction)
-    torch.testing.assert_close(loss.data, torch.tensor(expected, dtype=torch.float64), equal_nan=True)
+    target = none if name == "multi_margin_loss" else none.unsqueeze(1).expand(0, A.shape[1])
+    for _ in range(20):  # the memory of something else
+        torch.full((1,), 7.0, dtype=torch.float64)
+        loss = getattr(functional, name)(x, target, reduction=reduction)
+        torch.testing.assert_close(loss.data, torch.tensor(expected, dtype=torch.float64), equal_nan=True)
+    loss.sum().backward()
+    assert x.grad is not None
+    assert x.grad.shape == x.shape
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0])

@@ -155,7 +155,7 @@ def _margin(draw: Draw) -> Given:
 
 
 def _labels(draw: Draw) -> Given:
-    shape = (draw.batch, draw.classes)
+    shape = (max(1, draw.batch), draw.classes)  # as for _margin
     return [draw.real(*shape), draw.numbers(draw.classes, *shape, ignore=-1)], {}
 
 

@@ -248,7 +248,10 @@ def multilabel_margin_loss(input, target, *, reduction="mean"):
     Shapes: input (C,) or (N, C), target alike: the numbers of the right classes, ended by -1. Output (), or (N,) with
     ``reduction="none"``.
     """
-    return aten.multilabel_margin_loss_forward(input, target, code(reduction))
+    loss, is_target = aten.multilabel_margin_loss_forward(input, target, code(reduction))
+    if not input.numel():  # torch's kernel returns uninitialized memory
+        loss = reduced(input.sum(-1), reduction)
+    return loss, is_target
 
 
 @multilabel_margin_loss.rule(
