@@ -95,8 +95,8 @@ def _repeated(listing: Listing, lines: list[ProgramLine]) -> Iterator[str]:
     readers = Counter(id(value) for step in listing.steps for value in {id(one): one for one in step.inputs()}.values())
     reused = [value for line in lines for value in line.results() if readers[id(value)] > 2]
     if reused:
-        named = _named([f"{value!r} by {readers[id(value)]} steps" for value in reused])
-        yield f"Several steps read one result: {named}."
+        named = _named([f"{value!r} ({readers[id(value)]} steps)" for value in reused])
+        yield f"More than two steps read {'this result' if len(reused) == 1 else 'each of these results'}: {named}."
 
 
 def _random(listing: Listing) -> Iterator[str]:
