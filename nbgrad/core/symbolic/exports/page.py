@@ -102,6 +102,9 @@ def _node(form: Lowered, node: fx.Node, places: dict[fx.Node, int]) -> dict[str,
         return {"op": "getitem", "of": [places[node.args[0]], node.args[1]]}  # type: ignore[index]
     name = target.name().partition("::")[2].partition(".")[0]
     name = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_not": "logical_not"}.get(name, name)
+    # torch's own decompositions, such as that of linear, have squeeze_.
+    if name == "squeeze_" and len(node.args[0].users) == 1:  # type: ignore[union-attr]  # the difference cannot be seen
+        name = "squeeze"
     args = in_order(node)
     if name == "arange":
         made = torch.arange(*args[:3], dtype=node.meta["val"].dtype)
