@@ -104,7 +104,10 @@ def constants() -> str:
         "BEHIND": (card.BEHIND, "How many pixels are seen of the boxes behind a folded one."),
         "BAR": (card.BAR, "How wide a bar of a small chart is, with the gap behind it."),
         "BAR_HEIGHT": (card.BAR_HEIGHT, "How high the highest bar is."),
-        "TOGETHER": (card.TOGETHER, "The gradient is beside the last line if both have up to so many letters in all."),
+        "TOGETHER": (
+            card.TOGETHER,
+            "The gradient is beside the last line if the two together have at most this many letters.",
+        ),
         "WIDE": (tensor_summary.WIDE, "A list of numbers is broken after so many letters."),
     }
     for name, (size, words) in sizes.items():

@@ -47,7 +47,12 @@ def check(random: Random) -> None:
     given = samples(name)
     if not given:
         return
-    found = error(name, random.choice(given), random.randrange(10**9), twice=random.random() < 0.5)
+    try:
+        found = error(name, random.choice(given), random.randrange(10**9), twice=random.random() < 0.5)
+    except RuntimeError as refused:
+        if "between 0 and 1" in str(refused):  # the direction leads away from the probabilities
+            return
+        raise
     assert not found, found
 
 
@@ -103,8 +108,7 @@ def error(name: str, sample: Sample, seed: int, *, twice: bool) -> str:
 
     function: Callable[..., Any] = slope if twice else value
     inputs = [tensor(one, requires_grad=True) for one in point]
-    result = _result(function, inputs)
-    if result is None or not result.requires_grad:
+    if not (result := function(*inputs)).requires_grad:
         return ""
     gradients = grad(result, inputs, allow_unused=True)
     ours = sum(float((one.data * v).sum()) for one, v in zip(gradients, way, strict=True) if one is not None)
@@ -120,13 +124,3 @@ def error(name: str, sample: Sample, seed: int, *, twice: bool) -> str:
         return ""
     order = "second" if twice else "first"
     return f"{name}({rows.describe(sample)}), {seed=}: {order} derivative {ours!r}, difference {near!r}"
-
-
-def _result(function: Callable[..., Any], inputs: list[Any]) -> Any:
-    """The result of a function; None if an input has to be a probability and is none."""
-    try:
-        return function(*inputs)
-    except RuntimeError as error:
-        if "between 0 and 1" in str(error):
-            return None
-        raise

@@ -41,8 +41,8 @@ def _size(listing: Listing, lines: list[ProgramLine]) -> str:
     return (
         f"{listing.name} takes {takes}. "
         f"It has {_counted(len(listing), 'step')}: {phases or 'none'}. "
-        f"Of the steps, {inside} {'comes' if inside == 1 else 'come'} from "
-        f"{_counted(len(rows), 'call')} of rows of the op table."
+        f"{_counted(len(rows), 'call')} of rows of the op table {'makes' if len(rows) == 1 else 'make'} {inside} of "
+        "the steps."
     )
 
 

@@ -50,7 +50,7 @@ export const BAR = 3;
 /** How high the highest bar is. */
 export const BAR_HEIGHT = 10;
 
-/** The gradient is beside the last line if both have up to so many letters in all. */
+/** The gradient is beside the last line if the two together have at most this many letters. */
 export const TOGETHER = 36;
 
 /** A list of numbers is broken after so many letters. */
