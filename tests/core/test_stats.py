@@ -1,12 +1,14 @@
 """The statistics of tensors, of one and of many at once."""
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from nbgrad.core.backend import chunks
 from nbgrad.core.graph import stats as stats_module
 from nbgrad.core.graph.stats import SMALL, Stats, norms, summarise, summarise_all
 
@@ -74,6 +76,9 @@ MANY = [
 ]
 
 
+DTYPES = (torch.float64, torch.float32, torch.int64)
+
+
 def summaries(tensors: list[torch.Tensor]) -> list[Stats]:
     found = summarise_all(dict(enumerate(tensors)))
     assert found.keys() == set(range(len(tensors)))
@@ -100,6 +105,31 @@ def test_the_statistics_of_many_are_those_of_each_and_in_order() -> None:
         assert stats.counts == (tuple(torch.histc(sound, 20).int().tolist()) if shown else None)
 
 
+@pytest.mark.cuda
+def test_the_statistics_on_a_gpu_are_those_on_the_cpu() -> None:
+    """Sums are added in another order there."""
+    for data, stats in zip(MANY, summaries([data.cuda() for data in MANY]), strict=True):
+        expected = summarise(data)
+        assert stats.norm == pytest.approx(expected.norm, nan_ok=True)
+        assert stats.mean == (None if expected.mean is None else pytest.approx(expected.mean))
+        assert repr(replace(stats, norm=0.0, mean=0.0)) == repr(replace(expected, norm=0.0, mean=0.0))
+
+
+@pytest.mark.cuda
+def test_the_statistics_of_many_tensors_on_a_gpu_are_read_together() -> None:
+    tensors = [torch.ones(size, dtype=dtype, device="cuda") for size in range(1020, 1060) for dtype in DTYPES]
+    summaries(tensors)
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as waits:
+            warnings.simplefilter("always")
+            summaries(tensors)
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+    assert 0 < len(waits) <= 3 * len(DTYPES), "one for norms, one for lowest and highest, one for counts, of each type"
+
+
 def test_a_histogram_of_the_largest_numbers_that_there_are() -> None:
     most = torch.finfo(torch.float64).max
     stats = summarise(torch.linspace(-1, 1, 2000, dtype=torch.float64) * most)
@@ -116,7 +146,7 @@ def test_a_histogram_of_many_numbers_is_counted_in_parts(monkeypatch: pytest.Mon
 
 
 def test_the_statistics_of_many_large_tensors_are_worked_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stats_module, "_TOGETHER", 5000)
+    monkeypatch.setattr(chunks, "PIECE", 5000)
     tensors = [torch.full((2000,), float(value)) for value in range(7)]
     assert [stats.mean for stats in summaries(tensors)] == list(range(7))
     assert [stats.mean for stats in summaries([torch.ones(6000), torch.zeros(6000)])] == [1.0, 0.0]

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
 from nbgrad.core.backend import chunks
-from nbgrad.core.graph import nonfinite, stats
+from nbgrad.core.graph import nonfinite
 from nbgrad.widgets import tensor_lookup
 from nbgrad.widgets.description.tensor_summary import tiled
 from tests.core.whole import check_finite, check_statistics
@@ -27,7 +27,7 @@ def check(random: Random) -> None:
     """One tensor, and pieces of one size."""
     data = made(random)
     piece = max(random.choice([1, 2, 7, 64, 1000]), data.numel() // 40)
-    with patch.object(chunks, "PIECE", piece), patch.object(stats, "_TOGETHER", piece):
+    with patch.object(chunks, "PIECE", piece):
         found = list(chunks.pieces(data))
         assert all(0 < one.numel() <= piece for one in found)
         assert torch.cat([data.new_empty(0), *[one.reshape(-1) for one in found]]).equal(data.reshape(-1)) or (

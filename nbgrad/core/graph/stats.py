@@ -1,29 +1,32 @@
 """``Stats``: the statistics of a tensor that a picture shows, and its size in bytes by its shape."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
-from nbgrad.core.backend.chunks import PIECE, piece_of, pieces
+from nbgrad.core.backend.chunks import piece_of, pieces
 from nbgrad.core.compilation import compiled
+
+T = TypeVar("T")
 
 SMALL = 1024
 """Tensors with at most this many elements are kept to be shown; of larger ones only the statistics are kept."""
 
 _BINS = 20
 
-_TOGETHER = PIECE
-"""At most this many numbers of small tensors are worked on at a time."""
+_PIECES = 4
+"""The statistics of about this many pieces of numbers on a GPU are computed at a time, and read together."""
 
 _MANY = 4096
 """The number of tensors whose norms are computed at a time."""
 
 _AT_ONCE = 1 << 15
-"""The bins of this many numbers are found at a time: the temporary tensors fit into the processor's second cache."""
+"""On a CPU the bins of this many numbers are found at a time: the temporary tensors fit into its second cache."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -76,54 +79,103 @@ def summarise_all(tensors: dict[int, torch.Tensor]) -> dict[int, Stats]:
     """The statistics of ``tensors`` by the same keys.
 
     When a graph of thousands of ops closes, there are twice as many tensors. Those of one shape and element type are
-    worked out together, in a tenth of the time. A large tensor is read in pieces.
+    worked out together, in a tenth of the time. A large tensor is read in pieces. To read a number from a GPU is to
+    wait, so the numbers of many tensors are read at a time.
     """
     alike: dict[Any, list[int]] = {}
     for key, data in tensors.items():
         alike.setdefault((data.shape, data.dtype, data.device), []).append(key)
     found: dict[int, Stats] = {}
-    for (shape, *_), keys in alike.items():
-        size = shape.numel()
-        if size > piece_of(tensors[keys[0]]):
-            found.update({key: _summarise_large(tensors[key].detach()) for key in keys})
-            continue
-        many = max(1, _TOGETHER // max(1, size))
+    waiting: list[tuple[list[int], _Reading[list[Stats]]]] = []
+    numbers = 0
+    for (shape, _, device), keys in alike.items():
+        size, piece = shape.numel(), piece_of(tensors[keys[0]])
+        many = max(1, piece // max(1, size))
         for start in range(0, len(keys), many):
             some = keys[start : start + many]
-            found.update(zip(some, _summarise([tensors[key] for key in some]), strict=True))
+            given = [tensors[key] for key in some]
+            waiting.append((some, _summarise_large(given[0].detach()) if size > piece else _summarise(given)))
+            numbers += size * len(some)
+            if device.type == "cpu" or numbers >= _PIECES * piece:
+                found.update(_read_all(waiting))
+                waiting, numbers = [], 0
+    found.update(_read_all(waiting))
     return found
 
 
-def _summarise(alike: list[torch.Tensor]) -> list[Stats]:
+_Reading = Generator[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...], T]
+"""A computation that yields tensors, and is sent the same tensors on the CPU."""
+
+
+def _read_all(waiting: "list[tuple[list[int], _Reading[list[Stats]]]]") -> Iterator[tuple[int, Stats]]:
+    """Run computations of the statistics of the tensors with these keys."""
+    for (keys, _), made in zip(waiting, _finished([work for _, work in waiting]), strict=True):
+        yield from zip(keys, made, strict=True)
+
+
+def _finished(works: "list[_Reading[T]]") -> list[T]:
+    """The results of computations. Those that wait for a GPU wait together: each transfer is for all of them."""
+    found: dict[int, T] = {}
+    sent: dict[int, Any] = dict.fromkeys(range(len(works)))
+    while sent:
+        asked = {}
+        for place, read in sent.items():
+            try:
+                asked[place] = works[place].send(read)
+            except StopIteration as end:
+                found[place] = end.value
+        there = iter(_on_cpu([one for some in asked.values() for one in some]))
+        sent = {place: tuple(islice(there, len(some))) for place, some in asked.items()}
+    return [found[place] for place in range(len(works))]
+
+
+def _on_cpu(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The same tensors on the CPU, with one transfer for each element type from each GPU."""
+    found, far = list(tensors), dict[Any, list[int]]()
+    for place, one in enumerate(tensors):
+        if not one.is_cpu:
+            far.setdefault((one.device, one.dtype), []).append(place)
+    for places in far.values():
+        sizes = [tensors[place].numel() for place in places]
+        joined = torch.cat([tensors[place].reshape(-1) for place in places]).cpu()
+        for place, part in zip(places, torch.split(joined, sizes), strict=True):
+            found[place] = part.view(tensors[place].shape)
+    return found
+
+
+def _summarise(alike: list[torch.Tensor]) -> "_Reading[list[Stats]]":
     """The statistics of tensors of one shape and element type, a row each."""
     shape, size = tuple(alike[0].shape), alike[0].numel()
     rows = (alike[0][None] if len(alike) == 1 else torch.stack(alike)).detach()
     real = _real(rows).reshape(len(alike), size)
     numbers = real.to(torch.float64)
-    table = _table(rows) if size <= SMALL else None
-    raw, dtype = (None, "") if table is None else (table.tobytes(), table.dtype.str)
-    lengths = torch.linalg.vector_norm(numbers, dim=1).tolist()
-    spreads = _spread(real, numbers, lengths) if size else [_NO_NUMBERS] * len(alike)
-    counts = _histograms([numbers], spreads) if size > SMALL else [None] * len(alike)
-    found = []
-    for row, spread in enumerate(spreads):
-        own = None if raw is None or table is None else raw[row * table[0].nbytes : (row + 1) * table[0].nbytes]
-        found.append(_stats(shape, lengths[row], spread, own, dtype, counts[row], rows.dtype.is_complex))
-    return found
+    shown = (_as_in_numpy(rows),) if size <= SMALL else ()
+    norms, *raws = yield torch.linalg.vector_norm(numbers, dim=1), *shown
+    lengths = norms.tolist()
+    spreads = (yield from _spread(real, numbers, lengths)) if size else [_NO_NUMBERS] * len(alike)
+    counts: Any = (
+        (yield from _histograms([numbers], size, spreads, rows.device)) if size > SMALL else [None] * len(alike)
+    )
+    tables = [table for raw in raws for table in raw.numpy()] or [None] * len(alike)
+    return [
+        _stats(shape, *parts, rows.dtype.is_complex) for parts in zip(lengths, spreads, tables, counts, strict=True)
+    ]
 
 
-def _summarise_large(data: torch.Tensor) -> Stats:
+def _summarise_large(data: torch.Tensor) -> "_Reading[list[Stats]]":
     """The statistics of one tensor, of which no copy is made: it is read twice, a piece at a time."""
     lengths: list[float] = []
     total = _NO_NUMBERS
     room = torch.empty(piece_of(data), dtype=torch.float64, device=data.device)  # new memory takes longer than the rest
     for real in _rows_of(data):
         numbers = room[: real.numel()].view(real.shape).copy_(real)
-        lengths += torch.linalg.vector_norm(numbers, dim=1).tolist()
-        total = total.with_more(_spread(real, numbers, lengths[-1:])[0])
+        (norms,) = yield (torch.linalg.vector_norm(numbers, dim=1),)
+        lengths += norms.tolist()
+        (spread,) = yield from _spread(real, numbers, lengths[-1:])
+        total = total.with_more(spread)
     length = torch.linalg.vector_norm(torch.tensor(lengths, dtype=torch.float64)).item()
-    (counts,) = _histograms(_rows_of(data), [total])
-    return _stats(tuple(data.shape), length, total, None, "", counts, data.dtype.is_complex)
+    (counts,) = yield from _histograms(_rows_of(data), data.numel(), [total], data.device)
+    return [_stats(tuple(data.shape), length, total, None, counts, data.dtype.is_complex)]
 
 
 def _rows_of(data: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -140,22 +192,22 @@ def _stats(
     shape: tuple[int, ...],
     norm: float,
     spread: "_Spread",
-    raw: bytes | None,
-    dtype: str,
+    table: "np.ndarray[Any, Any] | None",
     counts: tuple[int, ...] | None,
     magnitudes: bool,
 ) -> Stats:
     mean = spread.total / spread.finite if spread.finite else None
+    raw, dtype = (None, "") if table is None else (table.tobytes(), table.dtype.str)
     return Stats(shape, norm, spread.low, spread.high, mean, spread.nan, spread.inf, raw, dtype, counts, magnitudes)
 
 
-def _table(rows: torch.Tensor) -> "np.ndarray[Any, Any]":
-    """The same numbers for numpy, which does not know the short types of torch."""
+def _as_in_numpy(rows: torch.Tensor) -> torch.Tensor:
+    """The same numbers in an element type of numpy's, which has no short types as torch does."""
     if rows.dtype.is_floating_point and rows.dtype.itemsize < 4:
         rows = rows.float()
     elif rows.dtype.is_complex and rows.dtype.itemsize < 8:
         rows = rows.to(torch.complex64)
-    return rows.cpu().resolve_conj().resolve_neg().numpy()
+    return rows.resolve_conj().resolve_neg()
 
 
 class _Spread(NamedTuple):
@@ -179,55 +231,60 @@ class _Spread(NamedTuple):
 _NO_NUMBERS = _Spread(None, None, 0.0, 0, 0, 0)
 
 
-def _spread(real: torch.Tensor, numbers: torch.Tensor, lengths: list[float]) -> list[_Spread]:
+def _spread(real: torch.Tensor, numbers: torch.Tensor, lengths: list[float]) -> "_Reading[list[_Spread]]":
     """The spread of each row of ``numbers``, which are the numbers of ``real`` in float64."""
     if all(map(math.isfinite, lengths)):  # to look at every number takes longer than all the rest
         ends = real if real.is_floating_point() else numbers  # torch.aminmax takes three times as long
-        low, high, size = ends.amin(1), ends.amax(1), ends.shape[1]
-        ends_and_sums = zip(low.tolist(), high.tolist(), numbers.sum(1).tolist(), strict=True)
-        return [_Spread(*row, size, 0, 0) for row in ends_and_sums]
+        low, high, total = yield ends.amin(1), ends.amax(1), numbers.sum(1)
+        ends_and_sums = zip(low.tolist(), high.tolist(), total.tolist(), strict=True)
+        return [_Spread(*row, ends.shape[1], 0, 0) for row in ends_and_sums]
     finite = numbers.isfinite()
     low, high = numbers.where(finite, torch.inf).amin(1), numbers.where(finite, -torch.inf).amax(1)
-    total = numbers.where(finite, 0.0).sum(1)
     counts = (finite.sum(1), numbers.isnan().sum(1), numbers.isinf().sum(1))
-    columns = (column.tolist() for column in (low, high, total, *counts))
-    return [_Spread(*row) if row[3] else _Spread(None, None, *row[2:]) for row in zip(*columns, strict=True)]
+    columns = yield low, high, numbers.where(finite, 0.0).sum(1), *counts
+    found = zip(*(column.tolist() for column in columns), strict=True)
+    return [_Spread(*row) if row[3] else _Spread(None, None, *row[2:]) for row in found]
 
 
-def _histograms(tables: Iterable[torch.Tensor], spreads: list[_Spread]) -> list[tuple[int, ...] | None]:
+def _histograms(
+    tables: Iterable[torch.Tensor], size: int, spreads: list[_Spread], device: torch.device
+) -> "_Reading[list[tuple[int, ...] | None]]":
     """A histogram of the finite numbers of each row, as of ``torch.histc``: all rows at once, a few columns at a time.
 
-    The ``tables`` follow each other: each has some of the numbers of every row. They are of any real type.
+    The ``tables`` follow each other: each has some of the ``size`` numbers of every row. They are of any real type.
     """
     rows = len(spreads)
     ends = torch.tensor([(one.low or 0.0, one.high or 0.0) for one in spreads], dtype=torch.float64)
     scale = 1.0 if bool((_BINS * ends.diff()).isfinite().all()) else 0.5 / _BINS
     low, width = scale * ends[:, :1], (scale * ends).diff()
     alike = (width == 0).to(width)  # equal numbers are put in the middle
-    low, width = low - alike, width + 2 * alike
+    low, width = torch.stack((low - alike, width + 2 * alike)).to(device, non_blocking=True)  # else it would wait
     # Each row has two bins more: for the highest number, which belongs in the last bin, and for the numbers that are
     # not finite.
-    first = torch.arange(0, rows * (_BINS + 2), _BINS + 2, dtype=torch.int32)[:, None]
+    bins = rows * (_BINS + 2)
+    first = torch.arange(0, bins, _BINS + 2, dtype=torch.int32, device=device)[:, None]
     sound = not any(one.nan or one.inf for one in spreads)
-    found = torch.zeros(rows * (_BINS + 2), dtype=torch.int64)
-    many = max(1, _AT_ONCE // rows)
-    room, places = torch.empty(rows, many, dtype=torch.float64), torch.empty(rows, many, dtype=torch.int32)
+    found = torch.zeros(bins, dtype=torch.int64, device=device)
+    many = min(size, max(1, (_AT_ONCE if found.is_cpu else piece_of(found)) // rows))
+    room = torch.empty(rows, many, dtype=torch.float64, device=device)
+    places = torch.empty_like(room, dtype=torch.int32)
     for numbers in tables:
-        low, width, first, found = (one.to(numbers.device) for one in (low, width, first, found))
-        room, places = room.to(numbers.device), places.to(numbers.device)
         for part in torch.split(numbers, many, dim=1):
-            bins = room[:, : part.shape[1]].copy_(part)
+            scaled = room[:, : part.shape[1]].copy_(part)
             if scale != 1.0:
-                bins.mul_(scale)
-            bins.sub_(low).mul_(_BINS).div_(width)
+                scaled.mul_(scale)
+            scaled.sub_(low).mul_(_BINS).div_(width)
             if not sound:
-                bins.masked_fill_(~part.isfinite(), _BINS + 1)
-            place = places[:, : part.shape[1]].copy_(bins).add_(first)
-            found += torch.bincount(place.reshape(-1), minlength=len(found))
-    counted = found.reshape(rows, _BINS + 2).tolist()
+                scaled.masked_fill_(~part.isfinite(), _BINS + 1)
+            place = places[:, : part.shape[1]].copy_(scaled).add_(first).reshape(-1)
+            if place.is_cuda:  # where bincount waits for the lowest and the highest number
+                found += torch.histc(place, bins, 0, bins)
+            else:
+                found += torch.bincount(place, minlength=bins)
+    (counted,) = yield (found.view(rows, _BINS + 2),)
     return [
         None if spread.low is None else (*counts[: _BINS - 1], counts[_BINS - 1] + counts[_BINS])
-        for counts, spread in zip(counted, spreads, strict=True)
+        for counts, spread in zip(counted.tolist(), spreads, strict=True)
     ]
 
 
