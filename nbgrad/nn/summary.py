@@ -138,7 +138,7 @@ def summary(model: Module, input: Any) -> Summary:
 
 
 @restoring
-def _counted(counter: Any, watch: Observer, run: Module, *args: Any, **named: Any) -> None:
+def _counted(counter: Any, watch: Observer, run: Module, /, *args: Any, **named: Any) -> None:
     with Switch(grad_enabled=True, observers=(watch,)), counter:
         run(*args, **named)
 

@@ -37,6 +37,17 @@ def test_the_table(given):
     assert (table.parameters, table.trainable, table.frozen, table.flops, table.saved) == (67, 40, 27, 224, 96)
 
 
+def test_inputs_may_have_any_name():
+    """The functions that run the copy take its inputs by name."""
+
+    class Cell(nn.Module):
+        def forward(self, run, state):
+            return run @ state
+
+    given = {"run": nbgrad.ones(2, 3), "state": nbgrad.ones(3, 4)}
+    assert summary(Cell(), given).flops == 2 * 2 * 3 * 4
+
+
 def test_a_model_on_meta_costs_the_same():
     model = perceptron()
     assert str(summary(model, torch.ones(2, 4, device="meta"))) == TABLE

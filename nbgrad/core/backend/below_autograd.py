@@ -66,7 +66,7 @@ def outside(run: Callable[..., Any], *args: Any) -> Any:
         raise
 
 
-def unrecorded(run: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+def unrecorded(run: Callable[..., Any], /, *args: Any, **settings: Any) -> Any:
     """Return ``run(*args, **settings)``. While it runs, torch records no history."""
     before = torch.is_grad_enabled()
     try:
@@ -85,7 +85,7 @@ def without_inference(run: Callable[..., Any], *args: Any) -> Any:
     return _inferring(False, run, args, {})
 
 
-def inferring(run: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+def inferring(run: Callable[..., Any], /, *args: Any, **settings: Any) -> Any:
     """Return ``run(*args, **settings)``, run in torch's inference mode."""
     return _inferring(True, run, args, settings)
 

@@ -130,7 +130,7 @@ def unmuted(run: Callable[..., Any], guard: Any) -> Callable[..., Any]:
     return heard
 
 
-def unheard(run: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+def unheard(run: Callable[..., Any], /, *args: Any, **settings: Any) -> Any:
     """``run(*args, **settings)`` with the mode off."""
     if not lift():
         return run(*args, **settings)

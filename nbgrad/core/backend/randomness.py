@@ -21,7 +21,7 @@ def set_random_state(state: Random) -> None:
         torch.cuda.set_rng_state(numbers, device)
 
 
-def drawing_from(state: Random, run: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+def drawing_from(state: Random, run: Callable[..., Any], /, *args: Any, **settings: Any) -> Any:
     """``run(*args, **settings)`` with the generators going on from ``state``; after it they go on from where they were.
 
     Also after an interrupt, which may hit the very ``finally``.

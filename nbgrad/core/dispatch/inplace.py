@@ -320,7 +320,7 @@ def _kernel(row: Op) -> Kernel:
     if torchs is not None:
         return torchs
 
-    def kernel(raw: torch.Tensor, *values: Any, **settings: Any) -> None:
+    def kernel(raw: torch.Tensor, /, *values: Any, **settings: Any) -> None:
         result = row.forward(raw, *values, **settings)
         result = result[0] if isinstance(result, tuple) else result
         if result.shape != raw.shape:

@@ -324,7 +324,7 @@ class Op(OpInfo):
             return link(output, args[0], self, settings, recorded or recording(state)) if self.view else output
         return self._outputs(node, args, result, settings, recorded=recorded or recording(state))
 
-    def known(self, result: Any, *paths: Any, **settings: Any) -> Any:
+    def known(self, result: Any, /, *paths: Any, **settings: Any) -> Any:
         """Attach to ``result``, the result of an earlier run, the history that a new run of the op would give it.
 
         So a rule can use a result of its forward, although second-order gradients depend on the inputs. The values of
