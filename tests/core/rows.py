@@ -109,11 +109,15 @@ OTHER_GRADIENTS = {
 """Rows for which torch's own kernel has another gradient than the reference."""
 
 
-def own(row: Op, sample: Sample) -> Callable[..., Any] | None:
-    """torch's own kernel for the sample, or else the reference of the row.
+COMPOSED = frozenset(("embedding_bag", "flash_attention", "img_to_col", "linalg_eig", "multi_margin_loss"))
+"""Rows whose reference is made of several functions, as that of each backward row: it takes other element types than
+torch's kernel, which is the forward of the row."""
 
-    A reference that is made of several functions is for the second order, which torch's kernel may lack. None for an
-    empty sample of a row with such a reference.
+
+def own(row: Op, sample: Sample) -> Callable[..., Any] | None:
+    """torch's own function for the sample. None for an empty sample, if the row has a reference.
+
+    It is the forward of the row only where there is no other: compared with itself, a forward is always right.
     """
     if row.reference is None or row.name in OTHER_GRADIENTS:
         return reference(row)
@@ -129,7 +133,9 @@ def own(row: Op, sample: Sample) -> Callable[..., Any] | None:
     if not all(arg.numel() for arg in sample.args if isinstance(arg, torch.Tensor)):  # torch's kernels may crash there
         return None
     wanted = differentiable(row, sample) if row.differentiable else []
-    for function in (getattr(torch, row.name, None), getattr(torch.nn.functional, row.name, None), row.forward):
+    named = getattr(torch, row.name, None), getattr(torch.nn.functional, row.name, None)
+    composed = row.name in COMPOSED or row.name.endswith("_backward")
+    for function in (*named, None if composed else row.reference, row.forward):
         try:
             theirs = run(function, wanted) if function is not None else ()
             if (function is row.forward or equal(ours, theirs)) and (not wanted or theirs[0].requires_grad):

@@ -1,11 +1,20 @@
 """autocast: the values, gradients and element types of the same program under torch's own."""
 
+import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
 
 import nbgrad
 from nbgrad import nn
@@ -13,6 +22,7 @@ from nbgrad.core.backend import autocast
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.dispatch.table import OPS, Op
+from nbgrad.core.graph import nonfinite
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core import rows
 from tests.core.programs import OURS, TORCH, Library, plain
@@ -84,6 +94,88 @@ def test_every_row_under_autocast_is_torchs(row: Op, device: str) -> None:
                 compare(row, given, half, device, reference)
             except Exception as error:
                 raise AssertionError(f"{row.name}({rows.describe(given)}) in {half}: {error}") from error
+
+
+FAKED = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
+
+
+@contextmanager
+def fake_gpu(half: torch.dtype) -> Iterator[None]:
+    """Autocast on a GPU of fake tensors, which have element types and no numbers: torch knows its policies for it."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        torch.set_autocast_enabled("cuda", True)
+        torch.set_autocast_dtype("cuda", half)
+        try:
+            yield
+        finally:
+            torch.set_autocast_enabled("cuda", False)
+
+
+@pytest.fixture
+def no_generators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fake GPU has no generator, whose state could be kept."""
+    monkeypatch.setattr(autocast, "random_state", lambda _devices: None)
+    monkeypatch.setattr(autocast, "drawing_from", lambda _state, run, /, *args, **settings: run(*args, **settings))
+
+
+def types_on_a_fake_gpu(row: Op) -> Iterator[tuple[str, list[torch.dtype], list[torch.dtype]]]:
+    """For each sample a description, and the types of the results by torch and by us, if fake tensors can tell."""
+    for sample in rows.comparable(row):
+        reference = rows.own(row, sample)
+        for half, mixed in mixtures(sample) if reference is not None else ():
+            with fake_gpu(half):
+                values = [_fake(value) for value in mixed.args]
+                settings = {name: _fake(value) for name, value in mixed.settings.items()}
+                expected = _types(reference, values, settings, Exception)  # torch may have no such kernel
+                found = expected and _types(partial(_cast, row), values, settings, FAKED)
+            if expected and found:
+                yield f"{rows.describe(mixed)} in {half}", expected, found[: len(expected)]
+
+
+def _fake(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cuda")
+
+
+def _cast(row: Op, /, *values: Any, **settings: Any) -> Any:
+    """The row's forward, after the casts of autocast."""
+    cast = list(values)
+    for place, dtype in autocast._ask(row.policy or row.forward, list(values), settings):
+        cast[place] = cast[place].to(dtype=dtype)
+    return row.forward(*cast, **settings)
+
+
+def _types(
+    run: Callable[..., Any], values: list[Any], settings: dict[str, Any], unknown: Any
+) -> list[torch.dtype] | None:
+    """The types of the results; None where an error of ``unknown`` says that fake tensors have no such kernel."""
+    try:
+        with torch.no_grad():
+            return [part.dtype for part in rows.parts(run(*values, **settings)) if isinstance(part, torch.Tensor)]
+    except unknown:
+        return None
+    except RuntimeError as error:
+        if "not linked with support for cuda" in str(error):  # an index in brackets
+            return None
+        raise
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.filterwarnings("ignore")
+@every_row
+def test_every_row_casts_on_a_gpu_as_torch_does(row: Op, no_generators: None) -> None:
+    for described, expected, found in types_on_a_fake_gpu(row):
+        assert found == expected, described
+
+
+@pytest.mark.parametrize("name", ["group_norm", "lstm_step"])
+@pytest.mark.filterwarnings("ignore:Mismatch dtype")
+def test_a_fake_gpu_shows_the_policies(name: str, no_generators: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """These rows have a policy of torch's for GPUs. Without our casts the element types differ from torch's."""
+    assert list(types_on_a_fake_gpu(OPS[name]))
+    monkeypatch.setattr(autocast, "_ask", lambda *_: ())
+    assert any(found != expected for _, expected, found in types_on_a_fake_gpu(OPS[name]))
 
 
 def network(lib: Library, device: str, *, backward_inside: bool = False) -> dict[str, Any]:
@@ -288,6 +380,30 @@ def test_a_row_of_ones_own_is_cast_as_its_kernels_are() -> None:
         assert [edge is not None for edge in ours.grad_fn.edges] == [True, False]
     finally:
         del OPS["noisy_product"]
+
+
+def test_settings_of_an_op_may_have_any_name() -> None:
+    """The functions that run its forward take its settings by name."""
+    try:
+
+        @op(formula="c x", samples=lambda make: [Sample.of(make(2), run=2.0, state=1.0, forward=1.0, result=1.0)])
+        def multiple(x: Any, *, run: float, state: float, forward: float, result: float) -> Any:
+            """So many times x. Shapes: any."""
+            return x * (run * state * forward * result)
+
+        multiple.rule("x", r"c \bar{y}")(lambda g, run, state, forward, result: g * (run * state * forward * result))
+        x = tensor([1.0, math.inf], requires_grad=True)
+        names = {"run": 2.0, "state": 1.0, "forward": 1.0, "result": 1.0}
+        with nbgrad.autocast("cpu", torch.bfloat16):
+            y = multiple(x, **names)
+        (gradient,) = nbgrad.grad(y.sum(), x)
+        assert gradient.tolist() == [2.0, 2.0]
+        with pytest.raises(nbgrad.AnomalyError, match="multiple"), nbgrad.detect_anomaly():
+            multiple(x - x, **names)
+        run = nonfinite.again(multiple, names)
+        assert run([torch.ones(1)]).tolist() == [2.0]
+    finally:
+        del OPS["multiple"]
 
 
 def test_a_cast_after_elements_were_moved_is_one_of_the_input() -> None:

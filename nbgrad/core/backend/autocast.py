@@ -207,7 +207,7 @@ class _CastRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torc
         self.found: dict[int, torch.dtype] = {}
         self._moved: list[torch.Tensor] = []  # kept alive: ``_places`` knows them by their identity
 
-    def run(self, forward: Callable[..., Any], *values: Any, **settings: Any) -> None:
+    def run(self, forward: Callable[..., Any], /, *values: Any, **settings: Any) -> None:
         """Watch ``forward(*values, **settings)``, and leave torch's stack of modes as high as it is now.
 
         torch's own ``__enter__`` and ``__exit__`` are Python functions, which an interrupt may hit in the middle.
@@ -240,7 +240,7 @@ _MOVES = frozenset(
     getattr(torch.ops.aten, name)
     for name in (
         *("alias", "view", "_unsafe_view", "_reshape_alias", "unsqueeze", "squeeze", "expand", "permute", "transpose"),
-        *("t", "slice", "constant_pad_nd", "clone"),
+        *("t", "slice", "select", "constant_pad_nd", "clone"),
     )
 )
 """Kernels that only move elements, or add zeros: a cast after one is the same as a cast before it."""

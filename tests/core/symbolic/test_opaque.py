@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import nbgrad
 from nbgrad.core.dispatch.opaque import check_of_numbers, has_numbers, opaque
+from nbgrad.core.ops.linalg.solve import _like_a_fit
 from nbgrad.core.symbolic.program import trace
 from nbgrad.nn.functional import gaussian_nll_loss
 
@@ -43,7 +45,7 @@ def test_both_ways_are_in_a_program_of_order_2() -> None:
         (lambda x: x.sum().quantile(x[0]), torch.tensor([0.5]), torch.tensor([1.5]), "all numbers must be from 0 to 1"),
         (lambda x: gaussian_nll_loss(x, x, x), torch.ones(2), -torch.ones(2), "negative entries"),
         (
-            lambda x: nbgrad.linalg.lstsq(x, x[:, :1]).solution,
+            lambda x: nbgrad.linalg.lstsq(x, x[:, :1], driver="gelsd").solution,
             torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
             torch.zeros(3, 2),
             "full rank",
@@ -53,13 +55,19 @@ def test_both_ways_are_in_a_program_of_order_2() -> None:
 def test_numbers_are_checked_in_each_run(
     function: "object", good: torch.Tensor, bad: torch.Tensor, message: str
 ) -> None:
-    settings = {"driver": "gelsd"} if "rank" in message else {}
-    if settings:
-        function = lambda x: nbgrad.linalg.lstsq(x, x[:, :1], **settings).solution  # noqa: E731
     program = trace(function, nbgrad.tensor(good)).optimize()
     assert torch.equal(program(nbgrad.tensor(good)).data, function(nbgrad.tensor(good)).data)
     with pytest.raises((RuntimeError, ValueError), match=message):
         program(nbgrad.tensor(bad))
+
+
+@pytest.mark.parametrize("rows", [4, 2])
+def test_a_fit_on_a_gpu_is_traced_with_the_results_of_its_driver(rows: int) -> None:
+    """There torch's driver is "gels", which gives residuals and no rank; on a CPU it is "gelsy"."""
+    expected = torch.linalg.lstsq(torch.rand(rows, 2), torch.rand(rows, 3), driver="gels")
+    with FakeTensorMode():
+        found = _like_a_fit(torch.empty(rows, 2, device="cuda"), torch.empty(rows, 3, device="cuda"), None, None)
+    assert [one.shape for one in found] == [one.shape for one in expected]
 
 
 def test_a_check_alone_stays_though_nothing_reads_its_result() -> None:

@@ -172,6 +172,7 @@ def _solution(A, B, left):
     broadcasts=True,
     aux=("factors", "pivots"),
     reference=_linalg.solve,
+    policy=_linalg.solve,
 )
 def linalg_solve(A, B, *, left=True):
     """The solution X of A X = B, or of X A = B without ``left``.
@@ -359,13 +360,14 @@ def linalg_lstsq(A, B, *, rcond=None, driver=None):
 
 def _like_a_fit(A, B, rcond, driver):  # it takes the arguments of _full_rank_fit
     """Results without numbers, of the shapes for matrices of full rank: torch has no kernel for such tensors."""
+    driver = driver or ("gels" if A.is_cuda else "gelsy")  # torch's defaults
     vector = is_vector(A.shape, B.shape)
     (rows, columns), width = A.shape[-2:], () if vector else B.shape[-1:]
     batch = torch.broadcast_shapes(A.shape[:-2], B.shape[: -1 if vector else -2])
     real = A.real if A.is_complex() else A
     return (
         A.new_empty((*batch, columns, *width)),
-        real.new_empty((*batch, *width) if rows > columns and driver not in (None, "gelsy") else 0),
+        real.new_empty((*batch, *width) if rows > columns and driver != "gelsy" else 0),
         A.new_empty(A.shape[:-2] if driver != "gels" else 0, dtype=torch.int64),
         real.new_empty((*A.shape[:-2], min(rows, columns)) if driver in ("gelsd", "gelss") else 0),
     )

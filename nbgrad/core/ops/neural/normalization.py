@@ -153,6 +153,11 @@ def _rms_gradients(make: Make):
         yield Sample.of(g, x, rstd, *weight, normalized_shape=normal, eps=eps, mask=mask[:2])
 
 
+def _wide(x):
+    """``x`` in the element type in which torch computes rms_norm: it rounds to a short one only at the end."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 def _rms_again(g, input, rstd, weight=None, *, normalized_shape, eps):
     x = _tracked(input)
     return x, weight, None, torch.rms_norm(x, normalized_shape, weight, eps)
@@ -172,7 +177,7 @@ def rms_norm_backward(g, input, rstd, weight=None, *, normalized_shape, eps, mas
     Shapes: g as input; the outputs as input, and ``normalized_shape``.
     """
     dims = tuple(range(-len(normalized_shape), 0))
-    normal = input * rstd
+    g, normal = _wide(g), input * rstd
     of_input = of_weight = None
     if mask[0]:
         p = g if weight is None else g * weight
@@ -396,6 +401,16 @@ def _root_mean_squares(make: Make):
     yield Sample.of(make(2, 3), normalized_shape=(3,), eps=None)
 
 
+def _rms_by_torch(input, weight=None, *, normalized_shape, eps=None):
+    return torch.rms_norm(input, normalized_shape, weight, eps)
+
+
+def _rms_casts(input, weight=None, *, normalized_shape, eps=None):
+    """The casts of autocast. torch itself computes in a wider type and then casts back: only its result shows them."""
+    dtype = torch.rms_norm(torch.empty_like(input), normalized_shape, None, eps).dtype
+    return input.to(dtype), None if weight is None else weight.to(dtype)
+
+
 @op(
     name="rms_norm",
     formula=r"\frac{x}{\sqrt{\overline{x^2} + \varepsilon}} \odot w",
@@ -403,7 +418,8 @@ def _root_mean_squares(make: Make):
     sums={"weight": for_features},
     samples=_root_mean_squares,
     ranks=range(1, 6),
-    reference=lambda x, w=None, *, normalized_shape, eps=None: torch.rms_norm(x, normalized_shape, w, eps),
+    reference=_rms_by_torch,
+    policy=_rms_casts,
 )
 def rms_norm_row(input, weight=None, *, normalized_shape, eps=None):
     """Brings the last dimensions of each sample to root mean square 1, then stretches them.
@@ -417,10 +433,10 @@ def rms_norm_row(input, weight=None, *, normalized_shape, eps=None):
     if tuple(input.shape[-len(normalized_shape) :]) != tuple(normalized_shape):
         raise RuntimeError(f"expected an input that ends in {tuple(normalized_shape)}")
     dims = tuple(range(-len(normalized_shape), 0))
-    wide = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input  # as torch computes it
+    wide = _wide(input)
     rstd = wide.square().mean(dims, True).add_(_step(wide, eps)).rsqrt_()
-    normal = (wide * rstd).to(input.dtype)
-    return (normal if weight is None else normal * weight), rstd
+    normal = wide * rstd
+    return (normal if weight is None else normal * weight).to(input.dtype), rstd
 
 
 def _step(input, eps):
@@ -447,6 +463,10 @@ def _groups(make: Make):
     yield Sample.of(make(2, 4, 3), num_groups=2, eps=0.1)
 
 
+def _groups_by_torch(input, weight=None, bias=None, *, num_groups, eps=1e-5):
+    return torch.group_norm(input, num_groups, weight, bias, eps)
+
+
 @op(
     name="group_norm",
     formula=r"\frac{x - \mu_g}{\sqrt{\sigma_g^2 + \varepsilon}} \odot w + b",
@@ -454,7 +474,8 @@ def _groups(make: Make):
     sums={"weight": for_channels, "bias": for_channels},
     samples=_groups,
     ranks=range(2, 6),
-    reference=lambda x, w=None, b=None, *, num_groups, eps=1e-5: torch.group_norm(x, num_groups, w, b, eps),
+    reference=_groups_by_torch,
+    policy=_groups_by_torch,
 )
 def group_norm_row(input, weight=None, bias=None, *, num_groups, eps=1e-5):
     """Brings each group of channels of each sample to mean 0 and variance 1, then stretches and shifts channels.

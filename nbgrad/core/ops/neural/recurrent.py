@@ -167,6 +167,10 @@ def lstm_back(of_h, of_c, gates, shown, cx):
     return cat((sigmoid_backward(of_i, i), sigmoid_backward(of_f, f), tanh_backward(of_g, g), of_o), dim=1), of_c
 
 
+def _lstm_step_by_torch(input, hx, cx, *weights):
+    return torch.lstm_cell(input, (hx, cx), *weights)
+
+
 @op(
     formula=r"c' = f \odot c + i \odot g \text{, } h' = o \odot \tanh c' \text{, gates of } a = W x + b + U h + d",
     symbols=_SYMBOLS | {"cx": "c", "b_hh": "d", "h": "h'", "c": "c'"},
@@ -175,7 +179,8 @@ def lstm_back(of_h, of_c, gates, shown, cx):
     sums=OF_BIASES,
     samples=_steps(4, 2),
     ranks=(2,),
-    reference=lambda x, hx, cx, *weights: torch.lstm_cell(x, (hx, cx), *weights),
+    reference=_lstm_step_by_torch,
+    policy=_lstm_step_by_torch,
     holomorphic=False,  # the kernels in the rules conjugate by themselves
     method=False,
 )
@@ -417,6 +422,15 @@ def _lstm_again(input, hx, cx, *weights, reverse=False, cudnn=False):
     return (out.flip(0) if reverse else out), h.squeeze(0), c.squeeze(0)
 
 
+def _lstm_casts(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, reverse=False, cudnn=False):
+    """A step with the casts of torch's layer. On a GPU torch has one kernel for a step, which casts the cell, too."""
+    if not input.is_cuda:
+        return lstm_layer.forward(input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, reverse=reverse)
+    gates = torch.nn.functional.linear(input[0], w_ih), torch.nn.functional.linear(hx, w_hh)
+    h, c, _ = aten._thnn_fused_lstm_cell(*gates, cx, b_ih, b_hh)
+    return (h if w_hr is None else torch.nn.functional.linear(h, w_hr)), c
+
+
 @op(
     formula=(
         r"c_t = f_t \odot c_{t-1} + i_t \odot g_t \text{, } h_t = V (o_t \odot \tanh c_t) "
@@ -429,6 +443,7 @@ def _lstm_again(input, hx, cx, *weights, reverse=False, cudnn=False):
     samples=_lstms,
     ranks=(3,),
     reference=_lstm_again,
+    policy=_lstm_casts,
     holomorphic=False,  # the kernels in the rule conjugate by themselves
 )
 def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, reverse=False, cudnn=False):
