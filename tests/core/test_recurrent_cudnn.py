@@ -176,3 +176,42 @@ def test_on_a_gpu_a_layer_is_one_call_of_cudnn_each_way(kind: str) -> None:
         "_cudnn_rnn_backward.default",
     ]
     assert len(calls.names) < 60
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "LSTM", "GRU"])
+def test_on_a_gpu_without_cudnn_a_step_is_one_kernel_as_in_torch(kind: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    theirs = getattr(torch.nn, kind)(3, 4, device="cuda", dtype=dtype)
+    ours = getattr(nn, kind)(3, 4, device="cuda", dtype=dtype)
+    ours.load_state_dict(theirs.state_dict())
+    raw = torch.randn(2, 3) if "Cell" in kind else torch.randn(5, 2, 3)
+    x = nbgrad.tensor(raw.to("cuda", dtype), requires_grad=True)
+    y = raw.to("cuda", dtype).requires_grad_()
+    with torch.backends.cudnn.flags(enabled=False):
+        with Calls() as calls:
+            got = flat(ours(x))
+            mine = nbgrad.grad(got, [x, *ours.parameters()], [nbgrad.tensor(one.data.sin()) for one in got])
+        with Calls() as their_calls:
+            expected = flat(theirs(y))
+            yours = torch.autograd.grad(expected, [y, *theirs.parameters()], [one.detach().sin() for one in expected])
+    close(got, expected)
+    close(list(mine), list(yours))
+    counts = [sum("_thnn_fused" in name for name in one.names) for one in (calls, their_calls)]
+    assert counts[0] == counts[1] > 0
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell"])
+def test_on_a_gpu_second_derivatives_of_a_step_are_those_of_a_cpu(kind: str) -> None:
+    def run(device: str) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        made = getattr(nn, kind)(3, 4, dtype=torch.float64).to(device)
+        x = nbgrad.tensor(torch.randn(2, 3, dtype=torch.float64).to(device), requires_grad=True)
+        loss = sum((one**2).sum() for one in flat(made(x)))
+        (slope,) = nbgrad.grad(loss, [x], create_graph=True)
+        second = nbgrad.grad((slope**2).sum(), [x, *made.parameters()])
+        return [one.data.cpu() for one in (loss, slope, *second)]
+
+    torch.testing.assert_close(run("cuda"), run("cpu"))

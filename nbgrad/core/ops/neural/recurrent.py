@@ -49,6 +49,15 @@ def alike(x, other):
     return x if x.dtype is other.dtype else x.to(dtype=other.dtype)
 
 
+def in_one_kernel(gates):
+    """Whether torch has a kernel for a whole step: on a GPU, for real numbers.
+
+    It rounds once, and takes the place of eight kernels. A trace, whose tensors are fakes, and a rule that is recorded
+    take small steps.
+    """
+    return type(gates) is torch.Tensor and gates.is_cuda and gates.is_floating_point() and gates.numel() > 0
+
+
 def drawn(make: Make, gates, biased):
     """Weights for samples, from 3 numbers and a state of 2."""
     return [make(gates * 2, 3), make(gates * 2, 2), *([make(gates * 2), make(gates * 2)] if biased else [])]
@@ -175,7 +184,7 @@ def _lstm_step_by_torch(input, hx, cx, *weights):
     formula=r"c' = f \odot c + i \odot g \text{, } h' = o \odot \tanh c' \text{, gates of } a = W x + b + U h + d",
     symbols=_SYMBOLS | {"cx": "c", "b_hh": "d", "h": "h'", "c": "c'"},
     outputs=("h", "c"),
-    aux=("gates", "shown"),
+    aux=("gates", "shown", "cell"),
     sums=OF_BIASES,
     samples=_steps(4, 2),
     ranks=(2,),
@@ -189,7 +198,12 @@ def lstm_step(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None):
 
     Shapes: input (N, I), hx and cx (N, H), w_ih (4 H, I), w_hh (4 H, H), biases (4 H,); outputs (N, H) and (N, H).
     """
-    return lstm_ahead(linear(own(hx), w_hh, b_hh).add_(linear(input, w_ih, b_ih)), own(cx))
+    of_hidden, of_input = linear(own(hx), w_hh, b_hh), linear(input, w_ih, b_ih)
+    none = input.new_empty(0)
+    if in_one_kernel(of_hidden):
+        h, c, gates = aten._thnn_fused_lstm_cell(of_input, of_hidden, cx)
+        return h, c, gates, none, c.clone()  # the output may be changed in place
+    return *lstm_ahead(of_hidden.add_(of_input), own(cx)), none
 
 
 @lstm_step.joint_rule(
@@ -201,28 +215,37 @@ def lstm_step(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None):
     b_ih=r"\sum \bar{a}",
     b_hh=r"\sum \bar{a}",
 )
-def _(g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, gates, shown):
-    if isinstance(input, Tensor):  # the saved gates have no history
-        x, h = _summed(input, hx, w_ih, w_hh, b_ih, b_hh)
-        i, f, g, o = (x + h).chunk(4, 1)
-        i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
-        shown = tanh(f * cx + i * g)
+def _(g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, gates, shown, cell):
+    if not isinstance(input, Tensor) and cell.ndim == 2:
+        made, of_cx, _ = aten._thnn_fused_lstm_cell_backward_impl(g_h, g_c, cx, cell, gates, False)
     else:
-        i, f, g, o = gates.chunk(4, 1)
-    made, of_c = lstm_back(g_h, g_c, (i, f, g, o), shown, cx)
+        if isinstance(input, Tensor):  # the saved gates have no history
+            x, h = _summed(input, hx, w_ih, w_hh, b_ih, b_hh)
+            i, f, g, o = (x + h).chunk(4, 1)
+            i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
+            shown = tanh(f * cx + i * g)
+        else:
+            i, f, g, o = gates.chunk(4, 1)
+        made, of_c = lstm_back(g_h, g_c, (i, f, g, o), shown, cx)
+        of_cx = of_c * f.conj() if needed[2] else None
     of_input, of_hx = _products(made, (w_ih, w_hh), needed)
-    of_cx = of_c * f.conj() if needed[2] else None
     return of_input, of_hx, of_cx, *weight_gradients(made, made, input, hx, (b_ih, b_hh))
 
 
 def gru_ahead(gates, hidden, hx):
-    """The output, and the factor of the reset gate. ``gates`` has the part from the input, and is changed in place."""
+    """Output, gates, and the factor of the reset gate. ``gates`` has the part from the input, and is changed in place.
+
+    One kernel for a whole step makes other gates.
+    """
     size = hx.shape[1]
+    if in_one_kernel(gates):
+        h, kept = aten._thnn_fused_gru_cell(gates, hidden, hx)
+        return h, kept[:, : 3 * size], kept[:, 4 * size :]  # between them is hx
     gates[:, : 2 * size].add_(hidden[:, : 2 * size]).sigmoid_()
     r, z, n = gates.chunk(3, 1)
     shown = hidden[:, 2 * size :]
     n.addcmul_(r, shown).tanh_()
-    return (hx - n).mul_(z).add_(n), shown
+    return (hx - n).mul_(z).add_(n), gates, shown
 
 
 def gru_again(input, hx, *given):
@@ -237,7 +260,10 @@ def gru_back(of_h, gates, shown, hx):
 
     The last one does not go through the gates: it comes from ``z * hx`` in the output.
     """
-    r, z, n = gates
+    if in_one_kernel(gates):
+        kept = torch.cat((gates, hx, shown), 1)
+        return aten._thnn_fused_gru_cell_backward(of_h, kept, False)[:3]
+    r, z, n = gates.chunk(3, 1)
     kept = of_h * z.conj()
     of_n = tanh_backward(alike(of_h - kept, n), n)
     of_r = sigmoid_backward(of_n * shown.conj(), r)
@@ -263,8 +289,7 @@ def gru_step(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     Shapes: input (N, I), hx (N, H), w_ih (3 H, I), w_hh (3 H, H), biases (3 H,); output (N, H).
     """
     hx, gates = own(hx), linear(input, w_ih, b_ih)
-    h, shown = gru_ahead(gates, linear(hx, w_hh, b_hh), hx)
-    return h, gates, shown
+    return gru_ahead(gates, linear(hx, w_hh, b_hh), hx)
 
 
 @gru_step.joint_rule(
@@ -278,8 +303,7 @@ def gru_step(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 def _(g, needed, input, hx, w_ih, w_hh, b_ih, b_hh, gates, shown):
     if isinstance(input, Tensor):  # the saved gates have no history
         *gates, shown = gru_again(input, hx, w_ih, w_hh, b_ih, b_hh)
-    else:
-        gates = gates.chunk(3, 1)
+        gates = cat(gates, dim=1)
     of_inputs, of_hidden, kept = gru_back(g, gates, shown, hx)
     of_input = product(of_inputs, w_ih.conj()) if needed[0] else None
     of_hx = product(of_hidden, w_hh.conj()) + kept if needed[1] else None
@@ -469,11 +493,17 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
     hx, cx = own(hx), own(cx)
     gates = linear(input, w_ih, b_ih)
     out, cells = [gates] * len(gates), [gates] * len(gates)
+    fused = in_one_kernel(gates)
+    activated = list(gates)
     for step in _order(len(gates), reverse):
-        here = gates[step]
-        hx, cells[step] = lstm_ahead(linear(hx, w_hh, b_hh).add_(here), cx, here)[:2]
-        cx = cells[step]
+        here, of_hidden = activated[step], linear(hx, w_hh, b_hh)
+        if fused:
+            hx, cx, activated[step] = aten._thnn_fused_lstm_cell(here, of_hidden, cx)
+        else:
+            hx, cx = lstm_ahead(of_hidden.add_(here), cx, here)[:2]
+        cells[step] = cx
         hx = out[step] = hx if w_hr is None else linear(hx, w_hr)
+    gates = torch.stack(activated) if fused else gates
     return torch.stack(out), hx.clone(), cx.clone(), gates, torch.stack(cells)
 
 
@@ -501,17 +531,25 @@ def _(g_out, g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, out,
     before, cells_before = _before(list(out.unbind(0)), hx, reverse), _before(cells, cx, reverse)
     made, shown, of_out = ([None] * len(cells) for _ in range(3))
     for step in reversed(_order(len(cells), reverse)):
-        parts, bent = gates[step].chunk(4, 1), tanh(cells[step])
         of_h = of_out[step] = total(None if g_out is None else g_out[step], g_h)
-        if of_h is not None and w_hr is not None:
-            of_h = product(alike(of_h, w_hr), w_hr.conj())
-        made[step], of_c = lstm_back(of_h, g_c, parts, bent, cells_before[step])
-        shown[step] = parts[3] * bent if w_hr is not None else None
-        g_h, g_c = product(made[step], w_hh.conj()), of_c * parts[1].conj()
+        if w_hr is not None:
+            of_h = None if of_h is None else product(alike(of_h, w_hr), w_hr.conj())
+            shown[step] = gates[step].chunk(4, 1)[3] * tanh(cells[step])
+        made[step], g_c = _lstm_step_back(of_h, g_c, gates[step], cells[step], cells_before[step])
+        g_h = product(made[step], w_hh.conj())
     made = stack(made)
     of_weights = weight_gradients(made, made, input, stack(before), (b_ih, b_hh))
     of_hr = _added_up(of_out, shown) if w_hr is not None and needed[7] else None
     return (product(made, w_ih.conj()) if needed[0] else None), g_h, g_c, *of_weights, of_hr
+
+
+def _lstm_step_back(of_h, of_c, gates, cell, cell_before):
+    """The gradients of the gates before their activations, and of the cell before."""
+    if in_one_kernel(gates):
+        return aten._thnn_fused_lstm_cell_backward_impl(of_h, of_c, cell_before, cell, gates, False)[:2]
+    parts = gates.chunk(4, 1)
+    made, of_c = lstm_back(of_h, of_c, parts, tanh(cell), cell_before)
+    return made, of_c * parts[1].conj()
 
 
 def _by_onednn(input, w_hr):
@@ -596,10 +634,12 @@ def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False, cud
         made = layer_by_cudnn(GRU, input, hx, None, weights, reverse)
         return *made[:2], *made[3:]
     hx, gates = own(hx), linear(input, w_ih, b_ih)
-    out, shown = [gates] * len(gates), [gates] * len(gates)
+    fused = in_one_kernel(gates)
+    out, shown, activated = [gates] * len(gates), [gates] * len(gates), list(gates)
     for step in _order(len(gates), reverse):
-        hx, shown[step] = gru_ahead(gates[step], linear(hx, w_hh, b_hh), hx)
+        hx, activated[step], shown[step] = gru_ahead(activated[step], linear(hx, w_hh, b_hh), hx)
         out[step] = hx
+    gates = torch.stack(activated) if fused else gates  # in small steps they are changed in place
     return torch.stack(out), hx.clone(), gates, torch.stack(shown)
 
 
@@ -624,8 +664,7 @@ def _(g_out, g_h, needed, input, hx, w_ih, w_hh, b_ih, b_hh, out, gates, shown, 
     of_inputs, of_hidden = [None] * len(gates), [None] * len(gates)
     for step in reversed(_order(len(gates), reverse)):
         of_h = total(None if g_out is None else g_out[step], g_h)
-        parts = gates[step].chunk(3, 1)
-        of_inputs[step], of_hidden[step], kept = gru_back(of_h, parts, shown[step], before[step])
+        of_inputs[step], of_hidden[step], kept = gru_back(of_h, gates[step], shown[step], before[step])
         g_h = product(of_hidden[step], w_hh.conj()) + kept
     of_inputs, of_hidden = stack(of_inputs), stack(of_hidden)
     of_weights = weight_gradients(of_inputs, of_hidden, input, stack(before), (b_ih, b_hh))
