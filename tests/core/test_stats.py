@@ -119,14 +119,14 @@ def test_the_statistics_on_a_gpu_are_those_on_the_cpu() -> None:
 def test_the_statistics_of_many_tensors_on_a_gpu_are_read_together() -> None:
     tensors = [torch.ones(size, dtype=dtype, device="cuda") for size in range(1020, 1060) for dtype in DTYPES]
     summaries(tensors)
-    before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as waits:
-            warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
             summaries(tensors)
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    waits = [one for one in caught if "called a synchronizing CUDA operation" in str(one.message)]
     assert 0 < len(waits) <= 3 * len(DTYPES), "one for norms, one for lowest and highest, one for counts, of each type"
 
 

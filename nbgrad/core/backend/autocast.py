@@ -168,6 +168,20 @@ def switched_off() -> AbstractContextManager[None]:
     return _Off() if any_enabled() else _AS_IT_IS
 
 
+def without_autocast(run: Callable[..., Any], *args: Any) -> Any:
+    """Return ``run(*args)``, run without autocast; afterwards it is on again, also after an interrupt."""
+    off = switched_off()
+    try:
+        try:
+            off.__enter__()
+            return run(*args)
+        finally:
+            off.__exit__(None, None, None)
+    except BaseException:
+        off.__exit__(None, None, None)
+        raise
+
+
 def _ask(forward: Callable[..., Any], values: list[Any], settings: dict[str, Any]) -> Casts:
     """Find the casts of autocast: those of a run with autocast, except those that ``forward`` makes by itself."""
     before = Settings()

@@ -6,6 +6,7 @@ import torch
 from torch._subclasses import FakeTensor
 
 from nbgrad.core.backend.aten import aten
+from nbgrad.core.backend.autocast import without_autocast
 
 RNN_RELU, RNN_TANH, LSTM, GRU = range(4)
 """cuDNN's numbers of the kinds of layers."""
@@ -14,17 +15,24 @@ Weights = tuple[torch.Tensor | None, ...]
 """w_ih, w_hh, b_ih, b_hh and, of an LSTM with a projection, w_hr; None for what the layer does not have."""
 
 
-def runs_on_cudnn(input: torch.Tensor, weights: Weights) -> bool:
-    """Whether torch would give a layer with that ``input`` and these ``weights`` to cuDNN.
+def runs_on_cudnn(input: torch.Tensor, others: Weights, *, before_casts: bool = False) -> bool:
+    """Whether torch would give a layer with that ``input`` to cuDNN.
 
-    Under autocast the loop over time runs instead, because autocast would cast the weights on each call. The loop runs
-    in a traced program too: a trace has fake tensors, and torch cannot run cuDNN's gradient on them.
+    A traced program runs a loop over time: a trace has fake tensors, and torch cannot run cuDNN's gradient on them.
+    So does a layer that autocast has not cast yet, which shows what autocast casts.
+
+    Args:
+        input: of the layer.
+        others: its weights and states, None for missing ones.
+        before_casts: whether autocast, where it is on, will still give all of them its element type.
     """
-    if input.device.type != "cuda" or isinstance(input, FakeTensor):
+    if input.device.type != "cuda" or isinstance(input, FakeTensor) or not torch.cudnn_is_acceptable(input):
         return False
-    if not torch.cudnn_is_acceptable(input) or torch.is_autocast_enabled("cuda"):
+    casts = torch.is_autocast_enabled("cuda")
+    if casts and not before_casts and input.dtype not in (torch.get_autocast_dtype("cuda"), torch.float64):
         return False
-    return all(one is None or (one.dtype is input.dtype and one.device == input.device) for one in weights)
+    any_type = casts and before_casts
+    return all(one is None or (one.device == input.device and (any_type or one.dtype is input.dtype)) for one in others)
 
 
 def layer_by_cudnn(
@@ -41,8 +49,8 @@ def layer_by_cudnn(
     # The next call turns the tensors in the list into views of its result, so none of them may be the caller's own.
     settings = (kind, hidden, projected, 1, False, False)
     flat = torch._cudnn_rnn_flatten_weight(given, len(given), input.shape[2], *settings)
-    made = aten._cudnn_rnn(
-        *(_ordered(input, reverse), given, len(given), flat, hx.contiguous().unsqueeze(0)),
+    made = without_autocast(  # which would cast to float16, also where it is set to bfloat16
+        *(aten._cudnn_rnn, _ordered(input, reverse), given, len(given), flat, hx.contiguous().unsqueeze(0)),
         *(None if cx is None else cx.contiguous().unsqueeze(0), kind, hidden, projected, 1, False, 0.0, True, False),
         *((), None),
     )

@@ -23,6 +23,7 @@ from nbgrad.core.backend.recurrent_cudnn import (
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.engine.broadcast import Sums, for_gates
+from nbgrad.core.engine.state import current
 from nbgrad.core.ops._joint_rules import total
 from nbgrad.core.ops.neural.activations import sigmoid, sigmoid_backward, tanh, tanh_backward
 from nbgrad.core.ops.neural.rectifiers import threshold_backward
@@ -49,13 +50,19 @@ def alike(x, other):
     return x if x.dtype is other.dtype else x.to(dtype=other.dtype)
 
 
-def in_one_kernel(gates):
-    """Whether torch has a kernel for a whole step: on a GPU, for real numbers.
+def in_one_kernel(x):
+    """Whether torch has a kernel for a step of ``x`` after its products: on a GPU, for real numbers.
 
-    It rounds once, and takes the place of eight kernels. A trace, whose tensors are fakes, and a rule that is recorded
-    take small steps.
+    It rounds once, and takes the place of eight kernels. A trace and a rule that is recorded take small steps.
     """
-    return type(gates) is torch.Tensor and gates.is_cuda and gates.is_floating_point() and gates.numel() > 0
+    raw = isinstance(x, torch.Tensor) and current().tracer is None
+    return raw and x.is_cuda and x.is_floating_point() and x.numel() > 0
+
+
+def _both(b_ih, b_hh):
+    """Two biases or none: the kernels do not take a single one."""
+    given = b_hh if b_ih is None else b_ih
+    return [given if given is None else given.new_zeros(len(given)) if b is None else b for b in (b_ih, b_hh)]
 
 
 def drawn(make: Make, gates, biased):
@@ -164,6 +171,11 @@ def lstm_ahead(summed, cx, gates=None):
     return o * shown, c, gates, shown
 
 
+def _lstm_kernel(of_input, hx, cx, w_hh, b_ih, b_hh):
+    """Output, cell and gates, all by one kernel but the product of the state."""
+    return aten._thnn_fused_lstm_cell(of_input, linear(hx, w_hh), cx, *_both(b_ih, b_hh))
+
+
 def lstm_back(of_h, of_c, gates, shown, cx):
     """The gradients of the gates before their activations and of the cell, from those of output and cell."""
     i, f, g, o = gates
@@ -176,10 +188,6 @@ def lstm_back(of_h, of_c, gates, shown, cx):
     return cat((sigmoid_backward(of_i, i), sigmoid_backward(of_f, f), tanh_backward(of_g, g), of_o), dim=1), of_c
 
 
-def _lstm_step_by_torch(input, hx, cx, *weights):
-    return torch.lstm_cell(input, (hx, cx), *weights)
-
-
 @op(
     formula=r"c' = f \odot c + i \odot g \text{, } h' = o \odot \tanh c' \text{, gates of } a = W x + b + U h + d",
     symbols=_SYMBOLS | {"cx": "c", "b_hh": "d", "h": "h'", "c": "c'"},
@@ -188,8 +196,7 @@ def _lstm_step_by_torch(input, hx, cx, *weights):
     sums=OF_BIASES,
     samples=_steps(4, 2),
     ranks=(2,),
-    reference=_lstm_step_by_torch,
-    policy=_lstm_step_by_torch,
+    reference=lambda x, hx, cx, *weights: torch.lstm_cell(x, (hx, cx), *weights),
     holomorphic=False,  # the kernels in the rules conjugate by themselves
     method=False,
 )
@@ -198,12 +205,11 @@ def lstm_step(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None):
 
     Shapes: input (N, I), hx and cx (N, H), w_ih (4 H, I), w_hh (4 H, H), biases (4 H,); outputs (N, H) and (N, H).
     """
-    of_hidden, of_input = linear(own(hx), w_hh, b_hh), linear(input, w_ih, b_ih)
     none = input.new_empty(0)
-    if in_one_kernel(of_hidden):
-        h, c, gates = aten._thnn_fused_lstm_cell(of_input, of_hidden, cx)
+    if in_one_kernel(input):
+        h, c, gates = _lstm_kernel(linear(input, w_ih), hx, cx, w_hh, b_ih, b_hh)
         return h, c, gates, none, c.clone()  # the output may be changed in place
-    return *lstm_ahead(of_hidden.add_(of_input), own(cx)), none
+    return *lstm_ahead(linear(own(hx), w_hh, b_hh).add_(linear(input, w_ih, b_ih)), own(cx)), none
 
 
 @lstm_step.joint_rule(
@@ -232,20 +238,21 @@ def _(g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, gates, shown, cel
     return of_input, of_hx, of_cx, *weight_gradients(made, made, input, hx, (b_ih, b_hh))
 
 
-def gru_ahead(gates, hidden, hx):
-    """Output, gates, and the factor of the reset gate. ``gates`` has the part from the input, and is changed in place.
-
-    One kernel for a whole step makes other gates.
-    """
+def _gru_kernel(of_input, hx, w_hh, b_ih, b_hh):
+    """Output, gates, and the factor of the reset gate, all by one kernel but the product of the state."""
+    h, kept = aten._thnn_fused_gru_cell(of_input, linear(hx, w_hh), hx, *_both(b_ih, b_hh))
     size = hx.shape[1]
-    if in_one_kernel(gates):
-        h, kept = aten._thnn_fused_gru_cell(gates, hidden, hx)
-        return h, kept[:, : 3 * size], kept[:, 4 * size :]  # between them is hx
+    return h, kept[:, : 3 * size], kept[:, 4 * size :]  # between them is hx
+
+
+def gru_ahead(gates, hidden, hx):
+    """The output, and the factor of the reset gate. ``gates`` has the part from the input, and is changed in place."""
+    size = hx.shape[1]
     gates[:, : 2 * size].add_(hidden[:, : 2 * size]).sigmoid_()
     r, z, n = gates.chunk(3, 1)
     shown = hidden[:, 2 * size :]
     n.addcmul_(r, shown).tanh_()
-    return (hx - n).mul_(z).add_(n), gates, shown
+    return (hx - n).mul_(z).add_(n), shown
 
 
 def gru_again(input, hx, *given):
@@ -288,8 +295,11 @@ def gru_step(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 
     Shapes: input (N, I), hx (N, H), w_ih (3 H, I), w_hh (3 H, H), biases (3 H,); output (N, H).
     """
+    if in_one_kernel(input):
+        return _gru_kernel(linear(input, w_ih), hx, w_hh, b_ih, b_hh)
     hx, gates = own(hx), linear(input, w_ih, b_ih)
-    return gru_ahead(gates, linear(hx, w_hh, b_hh), hx)
+    h, shown = gru_ahead(gates, linear(hx, w_hh, b_hh), hx)
+    return h, gates, shown
 
 
 @gru_step.joint_rule(
@@ -364,7 +374,7 @@ def _simple(kind, formula):
 
     def layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False, cudnn=False):
         weights = (w_ih, w_hh, b_ih, b_hh)
-        if cudnn and runs_on_cudnn(input, weights):
+        if cudnn and runs_on_cudnn(input, (hx, *weights)):
             made = layer_by_cudnn(number, input, hx, None, weights, reverse)
             return *made[:2], *made[3:]
         gates = linear(input, w_ih, b_ih)
@@ -446,15 +456,6 @@ def _lstm_again(input, hx, cx, *weights, reverse=False, cudnn=False):
     return (out.flip(0) if reverse else out), h.squeeze(0), c.squeeze(0)
 
 
-def _lstm_casts(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, reverse=False, cudnn=False):
-    """A step with the casts of torch's layer. On a GPU torch has one kernel for a step, which casts the cell, too."""
-    if not input.is_cuda:
-        return lstm_layer.forward(input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, reverse=reverse)
-    gates = torch.nn.functional.linear(input[0], w_ih), torch.nn.functional.linear(hx, w_hh)
-    h, c, _ = aten._thnn_fused_lstm_cell(*gates, cx, b_ih, b_hh)
-    return (h if w_hr is None else torch.nn.functional.linear(h, w_hr)), c
-
-
 @op(
     formula=(
         r"c_t = f_t \odot c_{t-1} + i_t \odot g_t \text{, } h_t = V (o_t \odot \tanh c_t) "
@@ -467,7 +468,6 @@ def _lstm_casts(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, r
     samples=_lstms,
     ranks=(3,),
     reference=_lstm_again,
-    policy=_lstm_casts,
     holomorphic=False,  # the kernels in the rule conjugate by themselves
 )
 def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, reverse=False, cudnn=False):
@@ -480,7 +480,7 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
     and w_hh (4 H, P). Outputs (T, N, H or P), (N, H or P) and (N, H).
     """
     weights = (w_ih, w_hh, b_ih, b_hh, w_hr)
-    if cudnn and runs_on_cudnn(input, weights):
+    if cudnn and runs_on_cudnn(input, (hx, cx, *weights)):
         return layer_by_cudnn(LSTM, input, hx, cx, weights, reverse)
     if _by_onednn(input, w_hr):
         # The kernel reads memory in order, whatever the strides say.
@@ -490,20 +490,19 @@ def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, re
         settings = (reverse, (), LSTM, cx.shape[1], 1, biased, False, False, True)
         out, h, c, workspace = aten.mkldnn_rnn_layer(input, *weights, hx, cx, *settings)
         return out, h.reshape_as(hx), c.reshape_as(cx), workspace, input.new_empty(0)  # in place of the cells
-    hx, cx = own(hx), own(cx)
-    gates = linear(input, w_ih, b_ih)
-    out, cells = [gates] * len(gates), [gates] * len(gates)
-    fused = in_one_kernel(gates)
+    fused = in_one_kernel(input)
+    hx, cx, gates = own(hx), own(cx), linear(input, w_ih, None if fused else b_ih)
     activated = list(gates)
+    out, cells = [gates] * len(gates), [gates] * len(gates)
     for step in _order(len(gates), reverse):
-        here, of_hidden = activated[step], linear(hx, w_hh, b_hh)
+        here = activated[step]
         if fused:
-            hx, cx, activated[step] = aten._thnn_fused_lstm_cell(here, of_hidden, cx)
+            hx, cx, activated[step] = _lstm_kernel(here, hx, cx, w_hh, b_ih, b_hh)
         else:
-            hx, cx = lstm_ahead(of_hidden.add_(here), cx, here)[:2]
+            hx, cx = lstm_ahead(linear(hx, w_hh, b_hh).add_(here), cx, here)[:2]
         cells[step] = cx
         hx = out[step] = hx if w_hr is None else linear(hx, w_hr)
-    gates = torch.stack(activated) if fused else gates
+    gates = torch.stack(activated) if fused else gates  # small steps change them in place
     return torch.stack(out), hx.clone(), cx.clone(), gates, torch.stack(cells)
 
 
@@ -630,16 +629,20 @@ def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False, cud
     Shapes: input (T, N, I), hx (N, H), w_ih (3 H, I), w_hh (3 H, H), biases (3 H,); outputs (T, N, H) and (N, H).
     """
     weights = (w_ih, w_hh, b_ih, b_hh)
-    if cudnn and runs_on_cudnn(input, weights):
+    if cudnn and runs_on_cudnn(input, (hx, *weights)):
         made = layer_by_cudnn(GRU, input, hx, None, weights, reverse)
         return *made[:2], *made[3:]
-    hx, gates = own(hx), linear(input, w_ih, b_ih)
-    fused = in_one_kernel(gates)
-    out, shown, activated = [gates] * len(gates), [gates] * len(gates), list(gates)
+    fused = in_one_kernel(input)
+    hx, gates = own(hx), linear(input, w_ih, None if fused else b_ih)
+    activated = list(gates)
+    out, shown = [gates] * len(gates), [gates] * len(gates)
     for step in _order(len(gates), reverse):
-        hx, activated[step], shown[step] = gru_ahead(activated[step], linear(hx, w_hh, b_hh), hx)
+        if fused:
+            hx, activated[step], shown[step] = _gru_kernel(activated[step], hx, w_hh, b_ih, b_hh)
+        else:
+            hx, shown[step] = gru_ahead(activated[step], linear(hx, w_hh, b_hh), hx)
         out[step] = hx
-    gates = torch.stack(activated) if fused else gates  # in small steps they are changed in place
+    gates = torch.stack(activated) if fused else gates  # small steps change them in place
     return torch.stack(out), hx.clone(), gates, torch.stack(shown)
 
 

@@ -119,7 +119,7 @@ def _one(layer, x, first, weights, reverse):
     if layer is lstm_layer and len(weights) in (3, 5):  # a projection without or with biases
         biases = weights[2:4] if len(weights) == 5 else (None, None)
         weights = (*weights[:2], *biases, weights[-1])
-    if runs_on_cudnn(raw_of(x), tuple([raw_of(weight) for weight in weights])):
+    if runs_on_cudnn(raw_of(x), tuple([raw_of(weight) for weight in weights]), before_casts=True):
         return layer(x, *first, *weights, reverse=reverse, cudnn=True)
     return layer(x, *first, *weights, reverse=reverse)
 
