@@ -5,7 +5,7 @@ from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, Vertex
 from nbgrad.core.engine.observer cimport Observer
 from nbgrad.core.engine.state cimport State
 from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor, leaf_of, node_of, origin_of, owner_of
-from nbgrad.core.recorder.foreseen cimport Foreseen, hands_on, sum_of, tap
+from nbgrad.core.recorder.foreseen cimport Foreseen, Giving, Share, hands_on, position_in, sum_of, tap
 from nbgrad.core.recorder.nodes cimport origin_in
 
 
@@ -27,6 +27,7 @@ cdef class Target:
     cdef public object origin
     cdef public Py_ssize_t position
     cdef public Passing receiver
+    cdef public Share share
     cdef public bint waits
 
 @cython.freelist(256)
@@ -48,7 +49,7 @@ cdef class Passing:
     @cython.locals(own=object, target=Target)
     cdef object _passed(self, TorchBackward walk, tuple inputs, tuple outputs)
 
-@cython.locals(ours=Passing)
+@cython.locals(passing=Passing, giving=Giving)
 cpdef tuple register(object hooks, object hook)
 
 cdef bint _arrives(Tensor gradient, Vertex origin) except -1
@@ -69,11 +70,13 @@ cdef class TorchBackward:
     cdef public list hooks
     cdef public dict inside
     cdef public dict leaves
+    cdef public dict left
     cdef public tuple observers
     cdef public long long quiet
     cdef public bint records
     cdef public list roots
     cdef public bint shaken
+    cdef public list shares
     cdef public dict tapped
     cdef public dict waiting
 
@@ -88,8 +91,12 @@ cdef class TorchBackward:
     cdef object _choose(self, bint every)
     @cython.locals(hook=Passing, node=AnyNode, metadata=dict)
     cdef Passing _meet(self, object made, dict met)
-    @cython.locals(made=AnyNode, target=Target, receiver=Passing, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node, several=bint)
+    @cython.locals(made=AnyNode, target=Target, receiver=Passing, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node, several=bint, share=Share, first=Target)
     cdef object _aim(self, Passing hook, dict met)
+    @cython.locals(hook=Passing, target=Target)
+    cdef Target _target(self, Node owner, object origin)
+    @cython.locals(share=Share)
+    cdef Share _share(self, Target first)
     @cython.locals(target=Target, receiver=Passing)
     cdef object _settle(self, Passing hook)
     @cython.locals(target=Target, node=Node)
@@ -111,13 +118,12 @@ cdef class TorchBackward:
     cpdef object arrived(self, object origin, object gradient, Passing hook)
     @cython.locals(origin=Vertex, receiver=Passing, checked=bint)
     cpdef object given(self, Target target, object gradient)
-    @cython.locals(hook=Passing, observer=Observer)
+    cpdef object part(self, Target target, Share share, object gradient)
+    cdef object _whole(self, Share share, Target target)
+    @cython.locals(hook=Passing, observer=Observer, share=Share, first=Target)
     cpdef object end(self)
     @cython.locals(node=Node, origin=Vertex, observer=Observer, position=Py_ssize_t)
     cpdef object told(self, Target target, Tensor gradient, Tensor reduced)
-
-@cython.locals(position=Py_ssize_t)
-cdef Py_ssize_t _position(list left, object origin)
 
 
 cdef object _foreseen_run(TorchBackward walk, Foreseen foreseen, object run, object roots, object args, dict kwargs)

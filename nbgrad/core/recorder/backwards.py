@@ -19,7 +19,7 @@ from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Vertex, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State
 from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of, owner_of
-from nbgrad.core.recorder.foreseen import HANDING_ON, TAPS, Foreseen, hands_on, sum_of, tap
+from nbgrad.core.recorder.foreseen import HANDING_ON, TAPS, Foreseen, Giving, Share, hands_on, position_in, sum_of, tap
 from nbgrad.core.recorder.functions import Unlisted, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, origin_in
 
@@ -40,10 +40,11 @@ class Target:
             gradient its ``.grad`` without a copy if nothing else holds it.
         giver: the hook of the node.
         receiver: the hook of the node that gets the gradient; None for a node with several outputs.
+        share: what the gradient is a part of, if several nodes of the op, or several edges of one, lead there.
         after: the next target of the node.
     """
 
-    __slots__ = ("after", "at", "giver", "lone", "node", "origin", "position", "receiver", "waits")
+    __slots__ = ("after", "at", "giver", "lone", "node", "origin", "position", "receiver", "share", "waits")
 
     at: int
     node: Node
@@ -53,6 +54,7 @@ class Target:
     waits: bool
     giver: "Passing"
     receiver: "Passing | None"
+    share: Share | None
     after: "Target | None"
 
 
@@ -124,17 +126,23 @@ class Passing:
             gradient = inputs[target.at]
             if gradient is not None:
                 walk.given(target, gradient)
+            elif target.share is not None:
+                walk.part(target, target.share, None)
             target = target.after
 
 
 def register(hooks: Any, hook: Any) -> tuple[Any, Any]:
     """Torch's ``_register_hook``, faster for hooks of ours: it makes no handle, which takes torch half of the time."""
-    if type(hook) is not Passing:
-        return torchs_register(hooks, hook)  # type: ignore[no-any-return]
     table: Any = {} if hooks is None else hooks  # an OrderedDict where the user has a hook too
+    if type(hook) is Passing:
+        passing: Passing = hook
+        passing.table = table
+    elif type(hook) is Giving:
+        giving: Giving = hook
+        giving.table = table
+    else:
+        return torchs_register(hooks, hook)  # type: ignore[no-any-return]
     table[hook] = hook
-    ours: Passing = hook
-    ours.table = table
     return table, hook
 
 
@@ -181,17 +189,19 @@ class TorchBackward:
         counts: how many targets lead to each output of a node with several outputs.
         waiting: by such an output, the lone target that leads there, and its gradient.
         leaves: the gradients of leaves that arrived.
+        left: by op with several outputs, its edges that have no target yet: each output may have a node of its own.
         inside: the gradients of leaves from backwards inside of this one.
         quiet: when it began, all ops with a larger number had no hook of the user's.
         handles: how many hooks were registered when it began.
         roots: the tensors from which it starts, each with its origin.
         shaken: whether the user has registered a hook since it began.
+        shares: the gradients that come in parts, each with one of the targets.
         tapped: by node, the hooks of nodes that only report the arriving gradient, until it has arrived.
     """
 
     __slots__ = (
-        *("accumulates", "counts", "handles", "hooks", "inside", "leaves", "observers", "quiet", "records", "roots"),
-        *("shaken", "tapped", "waiting"),
+        *("accumulates", "counts", "handles", "hooks", "inside", "leaves", "left", "observers", "quiet", "records"),
+        *("roots", "shaken", "shares", "tapped", "waiting"),
     )
 
     observers: tuple[Observer, ...]
@@ -204,9 +214,11 @@ class TorchBackward:
         self.counts: dict[Any, int] = {}
         self.waiting: dict[Any, tuple[Target, Any]] = {}
         self.leaves: dict[Any, Any] = {}
+        self.left: dict[Node, list[Any]] = {}
         self.inside: dict[Any, Any] = {}
         self.quiet = self.handles = 0
         self.shaken = False
+        self.shares: list[tuple[Share, Target]] = []
         self.tapped: dict[Any, Passing] = {}
         self.roots: list[tuple[Any, Any]] = []
 
@@ -320,7 +332,7 @@ class TorchBackward:
             owner, left = hook.owner, hook.left
         else:
             owner = owner_of(known)
-            left = owner.edges[:]
+            left = owner.edges[:] if type(known) is Node else self.left.setdefault(owner, owner.edges[:])
         made = hook.made
         for after, number in made.next_functions:
             at += 1
@@ -339,14 +351,40 @@ class TorchBackward:
                 counts[origin] = counts.get(origin, 0) + 1
             else:
                 receiver.count += 1
-            position = _position(left, origin)
-            if position >= 0:
-                target = Target.__new__(Target)
-                target.at, target.node, target.origin, target.position = at, owner, origin, position
-                target.lone = target.waits = False
-                target.receiver = None if several else receiver
-                target.giver, target.after = hook, hook.target
-                hook.target = target
+            position, share = position_in(left, origin), None
+            if position < 0:
+                first = self._target(owner, origin)
+                if first is None:
+                    continue
+                position, share = first.position, self._share(first)
+            target = Target.__new__(Target)
+            target.at, target.node, target.origin, target.position = at, owner, origin, position
+            target.lone = target.waits = False
+            target.receiver = None if several else receiver
+            target.share, target.giver, target.after = share, hook, hook.target
+            hook.target = target
+
+    def _target(self, owner: Node, origin: Any) -> Target | None:
+        """The first target that ``owner`` gives a gradient at ``origin``; None for none."""
+        hook: Passing
+        for hook in self.hooks:
+            target = hook.target
+            while target is not None:
+                if target.node is owner and target.origin is origin:
+                    return target
+                target = target.after
+        return None
+
+    def _share(self, first: Target) -> Share:
+        """Note one more part of the gradient of ``first``: the op gives this input a gradient in several places."""
+        share = first.share
+        if share is None:
+            share = first.share = Share.__new__(Share)
+            share.node, share.position, share.origin = first.node, first.position, first.origin
+            share.missing, share.total = 1, None
+            self.shares.append((share, first))
+        share.missing += 1
+        return share
 
     def _settle(self, hook: Passing) -> None:
         """Find out which targets of ``hook`` are lone: by now it is known how many edges lead to each."""
@@ -517,7 +555,9 @@ class TorchBackward:
         # torch has checked it before a hook gets it: it arrives unchanged, unless a hook of the user's comes in
         # between.
         checked = not self.shaken and not self._doubtful(target.node)
-        if not target.lone:
+        if target.share is not None:
+            self.part(target, target.share, gradient)
+        elif not target.lone:
             self.told(target, gradient, gradient if checked else _reduced(gradient, origin.shape))
         elif target.receiver is None:
             self.waiting[origin] = (target, gradient)
@@ -526,6 +566,20 @@ class TorchBackward:
             if not checked and receiver.stands == _SPARED and not _arrives(gradient, origin):
                 self._place(receiver)  # in time: its node runs after this one
             receiver.given = None if target.waits and gradient.shape == origin.shape else gradient
+
+    def part(self, target: Target, share: Share, gradient: Any) -> None:
+        """A node gave its part of a gradient, or None. With the last part the gradient is whole."""
+        if gradient is not None:
+            share.total = gradient if share.total is None else share.total + gradient
+        share.missing -= 1
+        if not share.missing:
+            self._whole(share, target)
+
+    def _whole(self, share: Share, target: Target) -> None:
+        """Notify the observers of a gradient that came in parts, as far as they came."""
+        total, share.total = share.total, None
+        if total is not None:
+            self.told(target, total, _reduced(total, share.origin.shape))
 
     def told(self, target: Target, gradient: Any, reduced: Any) -> None:
         """Notify the observers of the result of a rule; if the op itself stretched the input, with a reduction."""
@@ -556,6 +610,9 @@ class TorchBackward:
         TAPS.pop(self, None)
         self.tapped = {}
         hook: Passing
+        for share, first in self.shares:
+            self._whole(share, first)
+        self.shares, self.left = [], {}
         for hook in self.hooks:
             self._ran(hook)
             if hook.given is not None and hook.source is not None:
@@ -576,15 +633,6 @@ class TorchBackward:
             for observer in self.observers:
                 observer.on_gradient(leaf, gradient if outside is None else gradient + outside, False)
         self.inside, self.leaves = {}, {}
-
-
-def _position(left: list[Any], origin: Any) -> int:
-    """Take the first ``origin`` out of ``left``, and return its position; -1 if it is not there."""
-    for position in range(len(left)):
-        if left[position] is origin:
-            left[position] = None
-            return position
-    return -1
 
 
 def _hooked(leaf: Leaf) -> bool:

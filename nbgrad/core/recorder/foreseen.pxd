@@ -2,7 +2,7 @@ cimport cython
 from nbgrad.core.backend.function_mode cimport mute, unmute
 from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Vertex
 from nbgrad.core.engine.observer cimport Observer
-from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
+from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor, leaf_of
 
 
 cdef dict _KINDS
@@ -16,6 +16,27 @@ cdef Py_ssize_t _handed_on(object made, Node node) except -1
 @cython.locals(reached=Vertex, same=bint)
 cpdef bint hands_on(Node node, Py_ssize_t position, object origin) except -1
 
+cdef int _NOTHING
+cdef int _HANDED_ON
+cdef int _HOOKED
+
+# None of these is in a cycle once the backward has ended.
+@cython.no_gc
+@cython.final
+cdef class Share:
+    cdef Py_ssize_t missing
+    cdef Node node
+    cdef object origin
+    cdef Py_ssize_t position
+    cdef object total
+
+@cython.no_gc
+@cython.final
+cdef class Giving:
+    cdef Foreseen backward
+    cdef list shares
+    cdef object table
+
 # There is one for each op and leaf of a backward, and none is in a cycle.
 @cython.freelist(256)
 @cython.no_gc
@@ -26,13 +47,14 @@ cdef class Passage:
     cdef object origin
     cdef bint passed
     cdef Py_ssize_t position
-    cdef bint shares
+    cdef int shares
     cdef object tensor
 
 @cython.final
 cdef class Foreseen:
     cdef bint follows
     cdef object handles
+    cdef list hooks
     cdef tuple observers
     cdef long long quiet
     cdef public bint shaken
@@ -50,20 +72,28 @@ cdef class Foreseen:
     @cython.locals(tensor=Tensor)
     cdef bint _ends_at(self, Passage stop, Leaf leaf) except -1
     @cython.locals(stop=Passage, target=Passage, node=Node, edges=list, position=Py_ssize_t)
-    cdef bint _all_given(self) except -1
+    cdef object _find_shares(self)
     cpdef object begin(self)
     @cython.locals(made=AnyNode, metadata=dict, stop=Passage)
     cdef object _told(self, object gradient)
+    @cython.locals(left=list, parts=dict, inner=list, at=Py_ssize_t, one=AnyNode, place=Py_ssize_t, target=Passage, share=Share, position=Py_ssize_t, hook=Giving, metadata=dict)
+    cdef object _hook(self, object made, Node node)
+    @cython.locals(share=Share)
+    cdef object gave(self, list shares, tuple given)
     cdef object _shake(self)
     @cython.locals(observer=Observer, origin=Vertex, node=Node, target=Passage, edges=list, position=Py_ssize_t, lone=bint)
     cdef object _arrived(self, Passage stop, object gradient)
     @cython.locals(observer=Observer)
     cdef object _given(self, Node node, Py_ssize_t position, Vertex origin, object gradient)
+    @cython.locals(hook=Giving)
     cpdef object end(self)
     @cython.locals(stop=Passage, observer=Observer, node=Node)
     cdef object _tell_nodes(self)
     @cython.locals(stop=Passage, observer=Observer, tensor=Tensor)
     cdef object _tell_leaves(self)
+
+@cython.locals(position=Py_ssize_t)
+cpdef Py_ssize_t position_in(list left, object origin) except? -1
 
 @cython.locals(op=OpInfo, position=Py_ssize_t, origin=Vertex)
 cdef list _sums_of(Node node)

@@ -1,7 +1,8 @@
-"""A backward of torch's that needs no hook: nbgrad's nodes say before it runs which nodes it will reach.
+"""A backward of torch's that needs few hooks: nbgrad's nodes say before it runs which nodes it will reach.
 
 A node of torch's is tapped when it is made. Then torch calls us with each gradient that arrives there. If a single op
-leads to the node, the gradient is the one that this op returned. The gradient of a leaf is its ``.grad``, which is read
+leads to the node, the gradient is the one that this op returned. If several ops do, each of them gets a hook when its
+own gradient arrives, or passes its own gradient on unchanged. The gradient of a leaf is its ``.grad``, which is read
 when the backward has ended.
 """
 
@@ -16,8 +17,9 @@ from nbgrad.core.backend.function_mode import mute, unmute
 from nbgrad.core.engine.broadcast import reduction
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Vertex
 from nbgrad.core.engine.observer import Observer
-from nbgrad.core.engine.torch_origins import KEY
+from nbgrad.core.engine.torch_origins import KEY, leaf_of
 from nbgrad.core.recorder.functions import Unlisted
+from nbgrad.core.recorder.nodes import ACCUMULATES
 
 _IDENTITIES = {"AddBackward0": 2, "SubBackward0": 1}
 """Torch's nodes that pass their gradient on unchanged, and the number of inputs, from the first, that get it."""
@@ -70,6 +72,54 @@ def hands_on(node: Node, position: int, origin: Any) -> bool:
     return position < node.tapped - 1 and same and reached.dtype is node.dtype
 
 
+class Share:
+    """The gradient that an op gives to a tensor that gets several.
+
+    Attributes:
+        node, position: the op, and the position of the tensor among its inputs.
+        origin: that of the tensor.
+        missing: how many nodes of torch's graph that belong to the op have not given their part yet.
+        total: the sum of the parts that were given.
+    """
+
+    __slots__ = ("missing", "node", "origin", "position", "total")
+
+    node: Node
+    position: int
+    origin: Any
+    missing: int
+    total: Any
+
+
+class Giving:
+    """The hook of a node that gives a gradient, or a part of one, to a tensor that gets several.
+
+    Attributes:
+        backward: the backward that it is a hook of; None once that has ended.
+        shares: for each such gradient its position among those that the node gives, and the ``Share``.
+        table: torch's table of the hooks of the node, which this hook is in.
+    """
+
+    __slots__ = ("backward", "shares", "table")
+
+    backward: "Foreseen | None"
+    shares: list[tuple[int, Share]]
+    table: Any
+
+    def __call__(self, given: tuple[Any, ...], _arrived: tuple[Any, ...]) -> None:
+        backward = self.backward
+        if backward is None or backward.shaken:
+            return
+        guard = mute()
+        try:
+            backward.gave(self.shares, given)
+        finally:
+            unmute(guard)
+
+
+_NOTHING, _HANDED_ON, _HOOKED = 0, 1, 2  # compiled to numbers of C's
+
+
 class Passage:
     """An op or a leaf that a backward will reach.
 
@@ -78,7 +128,8 @@ class Passage:
         giver, position: the first op whose rule gives it a gradient, and its position among the inputs of that op.
         count: the number of rules that give it a gradient; one more for a tensor at which the backward begins.
         passed: whether the backward has reached it.
-        shares: whether the op gives a gradient to a tensor that gets several.
+        shares: how the gradients are seen that the op gives to tensors that get several: the op passes its own gradient
+            on unchanged, or has a hook. ``_NOTHING`` if it gives none.
         tensor: the tensor of a leaf; None for an op.
     """
 
@@ -89,18 +140,17 @@ class Passage:
     origin: Any
     passed: bool
     position: int
-    shares: bool
+    shares: int
     tensor: Any
 
 
 class Foreseen:
-    """A backward of torch's that needs no hook.
+    """A backward of torch's whose nodes are known before it runs.
 
     All its ops have one output each, and give each of their inputs a gradient: they belong to rows of the op table, or
     are a single node of torch's graph each.
-    No leaf has a ``.grad`` before it. If the observers need the gradients themselves, three more conditions hold: every
-    node is tapped, no hook of the user's may change a gradient, and every op that gives a gradient to a tensor with
-    several gradients passes its own on unchanged.
+    No leaf has a ``.grad`` before it. If the observers need the gradients themselves, two more conditions hold: every
+    node is tapped, and no hook of the user's may change a gradient.
 
     Args:
         walk: the backward with hooks that takes over, if a hook of the user's comes while it runs.
@@ -112,7 +162,7 @@ class Foreseen:
         shaken: whether a hook of the user's has come.
     """
 
-    __slots__ = ("follows", "handles", "observers", "quiet", "shaken", "shared", "stops", "waiting", "walk")
+    __slots__ = ("follows", "handles", "hooks", "observers", "quiet", "shaken", "shared", "stops", "waiting", "walk")
 
     observers: tuple[Observer, ...]
 
@@ -124,6 +174,7 @@ class Foreseen:
         self.handles = RemovableHandle.next_id
         self.stops: dict[Any, Passage] = {}
         self.waiting: list[Passage] = []
+        self.hooks: list[Giving] = []
         self.shared = self.shaken = False
 
     def reaches(self, roots: list[Any]) -> bool:
@@ -142,7 +193,9 @@ class Foreseen:
                     return False
             elif type(origin) is not Node or not self._goes_on_from(origin):
                 return False
-        return not self.follows or not self.shared or self._all_given()
+        if self.follows and self.shared:
+            self._find_shares()
+        return True
 
     def _lead_to(self, origin: Any, giver: Node | None, position: int) -> None:
         """A rule of ``giver``, or the caller, gives ``origin`` a gradient."""
@@ -153,7 +206,7 @@ class Foreseen:
             return
         stop = Passage.__new__(Passage)
         stop.origin, stop.giver, stop.position, stop.count, stop.tensor = origin, giver, position, 1, None
-        stop.passed = stop.shares = False
+        stop.passed, stop.shares = False, _NOTHING
         self.stops[origin] = stop
         self.waiting.append(stop)
 
@@ -183,8 +236,8 @@ class Foreseen:
         stop.tensor = tensor
         return not self.follows or not tensor._backward_hooks
 
-    def _all_given(self) -> bool:
-        """Whether the taps see every gradient of each tensor that gets several."""
+    def _find_shares(self) -> None:
+        """Find out how the gradients will be seen that ops give to tensors with several gradients."""
         stop: Passage
         target: Passage
         for stop in self.waiting:
@@ -198,9 +251,9 @@ class Foreseen:
                     target = self.stops[origin]
                     if target.count > 1:
                         if not hands_on(node, position, origin):
-                            return False
-                        stop.shares = True
-        return True
+                            stop.shares = _HOOKED
+                        elif stop.shares == _NOTHING:
+                            stop.shares = _HANDED_ON
 
     def begin(self) -> None:
         """The backward is about to run."""
@@ -228,11 +281,73 @@ class Foreseen:
             stop = None
         if RemovableHandle.next_id == self.handles:
             if stop is not None:
+                if stop.shares == _HOOKED:
+                    self._hook(made, stop.origin)
                 self._arrived(stop, gradient)
             return
         if stop is not None and stop.giver is not None and stop.count == 1:  # a new hook on it runs after this
             self._given(stop.giver, stop.position, stop.origin, gradient)
         self._shake()
+
+    def _hook(self, made: Any, node: Node) -> None:
+        """Put hooks on the nodes of the op ``node`` that give gradients to tensors with several: ``made`` will run now.
+
+        The nodes of an op that is several of torch's nodes follow ``made`` and belong to no other op.
+        """
+        left: list[Any] = node.edges[:]
+        parts: dict[Any, Share] = {}
+        inner, at = [made], 0
+        target: Passage | None
+        share: Share | None
+        while at < len(inner):
+            one = inner[at]
+            at += 1
+            shares: list[tuple[int, Share]] = []
+            place = -1
+            for after, _ in one.next_functions:
+                place += 1
+                if after is None:
+                    continue
+                origin = leaf_of(after.variable) if type(after) is ACCUMULATES else after.metadata.get(KEY)
+                if origin is None:
+                    if after not in inner:
+                        inner.append(after)
+                    continue
+                target = self.stops.get(origin)
+                if target is None or target.count == 1:
+                    continue
+                position = position_in(left, origin)
+                if position >= 0:
+                    share = parts[origin] = Share.__new__(Share)
+                    share.node, share.position, share.origin, share.missing, share.total = (
+                        node,
+                        position,
+                        origin,
+                        0,
+                        None,
+                    )
+                else:
+                    share = parts.get(origin)
+                if share is not None:
+                    share.missing += 1
+                    shares.append((place, share))
+            if shares:
+                hook = Giving.__new__(Giving)
+                hook.backward, hook.shares, hook.table = self, shares, None
+                self.hooks.append(hook)
+                one.register_hook(hook)
+
+    def gave(self, shares: list[tuple[int, Share]], given: tuple[Any, ...]) -> None:
+        """A node gave these gradients to its inputs, among them ``shares``."""
+        share: Share
+        for place, share in shares:
+            gradient = given[place]
+            if gradient is not None:
+                share.total = gradient if share.total is None else share.total + gradient
+            share.missing -= 1
+            if not share.missing and share.total is not None:
+                self._given(share.node, share.position, share.origin, share.total)
+                share.total = None
 
     def _shake(self) -> None:
         """The user registered a hook while the backward runs: from now on every node needs one of ours."""
@@ -251,7 +366,7 @@ class Foreseen:
             self._given(stop.giver, stop.position, origin, gradient)
         for observer in self.observers:
             observer.on_gradient(origin, gradient, lone)
-        if stop.shares:
+        if stop.shares == _HANDED_ON:
             node: Node = stop.origin
             target: Passage
             edges = node.edges
@@ -271,6 +386,12 @@ class Foreseen:
     def end(self) -> None:
         """Notify the observers of all that the backward has reached, when it has ended or raised."""
         TAPS.pop(self, None)
+        hook: Giving
+        for hook in self.hooks:
+            hook.backward, hook.shares = None, []
+            if hook.table is not None:
+                hook.table.pop(hook, None)
+        self.hooks = []
         if self.shaken:
             return
         if not self.follows:
@@ -300,6 +421,15 @@ class Foreseen:
                 continue
             for observer in self.observers:
                 observer.on_gradient(stop.origin, gradient, False)
+
+
+def position_in(left: list[Any], origin: Any) -> int:
+    """Take the first ``origin`` out of ``left``, and return its position; -1 if it is not there."""
+    for position in range(len(left)):
+        if left[position] is origin:
+            left[position] = None
+            return position
+    return -1
 
 
 def _sums_of(node: Node) -> list[tuple[int, Any]]:
