@@ -481,8 +481,8 @@ class Node(Vertex):
             tensor.
         place: the user's line that ran it; missing if no observer was active.
         changed: the view into which it wrote in place, if a rule needs that view; otherwise missing.
-        direct: for an op of torch's that the table does not have: whether it is a single node of torch's graph, which
-            gives each of ``edges`` a gradient.
+        direct: for an op of torch's that the table does not have: whether torch gives a gradient to each of ``edges``
+            and to no other origin.
         tapped: for a node that stands for an op of torch's: 0 if torch does not report the gradients that arrive there.
             Otherwise n + 1, where the first n inputs get the arriving gradient unchanged.
     """

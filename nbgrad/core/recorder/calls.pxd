@@ -35,4 +35,4 @@ cdef object _tell(Called known, Node node, tuple inputs, object out, State state
 cdef list _edges(tuple inputs, State state)
 @cython.locals(made=AnyNode, metadata=dict, number=Py_ssize_t)
 cdef bint _one(Node node, Tensor out, bint follows) except -1
-cdef object _several(Node node, object result)
+cdef object _several(Node node, object result, bint follows)

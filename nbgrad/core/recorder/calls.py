@@ -191,17 +191,17 @@ def _tell(
     """Make ``node`` the origin of ``out``, and tell the observers of the op, if torch recorded it."""
     results: list[Any] = []
     observer: Observer
+    follows = False
+    for observer in observers:
+        follows = follows or observer.follows_gradients()
     if isinstance(out, Tensor):
-        follows = False
-        for observer in observers:
-            follows = follows or observer.follows_gradients()
         if (known.changes and _through_view(node.op.name, out._base, state)) or not _one(node, out, follows):
             if not out.requires_grad:
                 _unrecorded(observers, node, inputs, [out])
             return
     else:
         results = tensors_in(out)
-        out = _several(node, out)
+        out = _several(node, out, follows)
         if out is None:
             _unrecorded(observers, node, inputs, [one for one in results if not one.requires_grad])
             return
@@ -267,7 +267,7 @@ def _through_view(name: str, base: Any, state: State) -> bool:
     return True
 
 
-def _several(node: Node, result: Any) -> Any:
+def _several(node: Node, result: Any, follows: bool) -> Any:
     """Make ``node`` the origin of the tensors in ``result`` that torch has recorded; the first, None where none is."""
     learned: list[Any] = [one for one in tensors_in(result) if one.grad_fn is not None]
     made = [one for one in learned if KEY not in one.grad_fn.metadata]
@@ -278,7 +278,11 @@ def _several(node: Node, result: Any) -> Any:
     node.seq = next_seq()
     node.shape, node.dtype = first.shape, first.dtype
     if not node.outputs and first.output_nr == 0:
+        if type(node.op) is Unlisted:
+            node.direct = is_direct(first.grad_fn, node.edges)
         first.grad_fn.metadata[KEY] = node
+        if follows:
+            tap(first.grad_fn, node)
         return first
     if not node.op.several:
         node.op = unlisted(node.op.name, max(1, len(node.edges)), True)

@@ -111,19 +111,33 @@ def _adopt(made: Any, state: State, name: str, out: torch.Tensor | None) -> None
         observer.on_torch_record(node, (), out)
 
 
+_MOST = 32
+"""The largest number of torch's nodes that ``is_direct`` follows."""
+
+
 def is_direct(made: Any, edges: list[Any]) -> bool:
-    """Whether torch's node ``made`` is the whole op: it gives a gradient to each of the ``edges``, and to no other."""
-    if not _is_torchs(made):
-        return False
-    wanted = [origin for origin in edges if origin is not None]
-    nexts = [(after, number) for after, number in made.next_functions if after is not None]
-    if len(wanted) != len(nexts):
-        return False
-    for origin, (after, number) in zip(wanted, nexts, strict=True):
-        found = leaf_of(after.variable) if type(after) is ACCUMULATES else node_of(after, number)
-        if found is not origin:
+    """Whether an op gives a gradient to each of its ``edges``, and to no other.
+
+    Its nodes are ``made``, torch's node of its result, and those after it that belong to no other op.
+    """
+    wanted = {origin for origin in edges if origin is not None}
+    reached = set()
+    inner = [made]
+    for one in inner:
+        if not _is_torchs(one) or len(inner) > _MOST:
             return False
-    return True
+        for after, number in one.next_functions:
+            if after is None:
+                continue
+            if type(after) is not ACCUMULATES and KEY not in after.metadata:
+                if after not in inner:
+                    inner.append(after)  # the loop goes on to it
+                continue
+            found = leaf_of(after.variable) if type(after) is ACCUMULATES else node_of(after, number)
+            if found not in wanted:
+                return False
+            reached.add(found)
+    return len(reached) == len(wanted)
 
 
 def _is_torchs(made: Any) -> bool:
