@@ -114,7 +114,7 @@ def facts(graph: AutogradGraph) -> tuple[Any, ...]:
     """The content of a graph without tensors after its last backward, without the ids of records."""
     rank = {record.id: place for place, record in enumerate(graph.records)}
     undone = {} if graph.frame is None else graph.frame.reductions
-    sums = {(rank[key], at): one for (key, at), one in undone.items() if key in rank}
+    sums = sorted(((rank[key], at), one) for (key, at), one in undone.items() if key in rank)
     reached = [record.kind for record in graph.records if record.id in set(graph.listener.uses.reached)]
     records = [one for frame in graph.history for one in frame.records]
     norms = [(one.op, one.shape, one.gradient and float(f"{one.gradient:.6g}")) for one in records]  # of other layouts
@@ -329,6 +329,89 @@ def test_of_a_residual_network_a_few_nodes_have_hooks() -> None:
     assert hooked_by(residual, CarefulGraph)[0] == 13
     few, all_of_them = both(residual)
     assert few == all_of_them
+
+
+@pytest.mark.parametrize(("used", "givers"), [((0, 1, 2), 0), ((2,), 0), ((0, 0, 1), 2)], ids=str)
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_op_with_several_outputs_has_one_hook(used: tuple[int, ...], givers: int, shared: bool) -> None:
+    def run() -> None:
+        x = torch.linspace(0.1, 1.2, 12).reshape(2, 6).requires_grad_()
+        y = x.exp()
+        parts = y.chunk(3, 1)
+        out = sum((place + 1) * parts[number].sin() for place, number in enumerate(used))
+        (out.sum() + (y * y).sum() if shared else out.sum()).backward()
+
+    assert hooked_by(run)[0] == 1 + givers + shared  # the product and the two sines have one, too
+    few, all_of_them = both(run)
+    assert few == all_of_them
+    assert without_tensors(run, hooks=False) == without_tensors(run, hooks=True)
+
+
+def test_a_backward_that_begins_at_one_of_several_outputs_is_seen() -> None:
+    def run() -> None:
+        x = torch.linspace(0.1, 1.2, 12).requires_grad_()
+        x.exp().chunk(3)[1].backward(torch.ones(4))
+
+    few, all_of_them = both(run)
+    assert few == all_of_them
+
+
+@pytest.mark.parametrize("after", ["sin", "parts", "chunk"])
+def test_a_hook_that_comes_in_a_backward_with_hooks_is_seen(after: str) -> None:
+    """It comes while the gradients of one op arrive, and changes the gradient of another."""
+    found = []
+    for kind in (AutogradGraph, CarefulGraph):
+        x = torch.linspace(0.1, 1.2, 12).requires_grad_()
+        changed = False
+
+        def change(_: torch.Tensor, x: Any = x) -> None:
+            nonlocal changed
+            if not changed:
+                changed = True
+                x.register_hook(_double)
+
+        with kind() as graph:
+            y = x.exp()
+            parts = y.chunk(3)
+            z = parts[0].sin() + parts[1] * y[:4]
+            {"sin": z, "parts": parts[1], "chunk": y}[after].register_hook(change)
+            z.sum().backward()
+        found.append((repr(seen(graph)), x.grad.tolist()))
+    assert found[0] == found[1]
+
+
+def test_hooks_of_ops_are_gone_after_a_backward_and_after_an_error() -> None:
+    class Fails(torch.autograd.Function):
+        fails = True
+
+        @staticmethod
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(_: Any, gradient: torch.Tensor) -> torch.Tensor:
+            if Fails.fails:
+                raise ValueError("it fails")
+            return gradient
+
+    x = torch.ones(4, requires_grad=True)
+    with AutogradGraph() as graph:
+        y = torch.relu(x * 2)
+        z = (y.sin() + y.chunk(2)[0].repeat(2) * y).sum()
+        for _ in range(2):
+            x.grad = None
+            z.backward(retain_graph=True)
+        expected, before = x.grad.tolist(), repr(seen(graph))
+        with pytest.raises(ValueError, match="it fails"):
+            (z + Fails.apply(y.cos()).sum()).backward(retain_graph=True)
+    x.grad = None
+    z.backward()
+    assert x.grad.tolist() == expected
+    x.grad = None
+    with AutogradGraph() as graph:
+        y = torch.relu(x * 2)
+        (y.sin() + y.chunk(2)[0].repeat(2) * y).sum().backward()
+    assert repr(seen(graph)) == before
 
 
 def parts_and_wholes(graph: AutogradGraph) -> Iterator[tuple[str, Any, Any]]:

@@ -277,15 +277,18 @@ def _several(node: Node, result: Any, follows: bool) -> Any:
     node.outputs = len(made) if len(made) > 1 else 0
     node.seq = next_seq()
     node.shape, node.dtype = first.shape, first.dtype
+    alone = all(one.grad_fn is first.grad_fn for one in made)
+    if alone and follows:
+        tap(first.grad_fn, node)
     if not node.outputs and first.output_nr == 0:
         if type(node.op) is Unlisted:
             node.direct = is_direct(first.grad_fn, node.edges)
         first.grad_fn.metadata[KEY] = node
-        if follows:
-            tap(first.grad_fn, node)
         return first
     if not node.op.several:
         node.op = unlisted(node.op.name, max(1, len(node.edges)), True)
+    if type(node.op) is Unlisted:
+        node.direct = alone and is_direct(first.grad_fn, node.edges)
     for index, one in enumerate(made):
         one.grad_fn.metadata.setdefault(KEY, {})[one.output_nr] = Output(node, index, one)
     return first

@@ -1,8 +1,8 @@
 cimport cython
 from nbgrad.core.backend.function_mode cimport mute, unmute
-from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Vertex
+from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, Vertex
 from nbgrad.core.engine.observer cimport Observer
-from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor, leaf_of
+from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor, owner_of
 
 
 cdef dict _KINDS
@@ -34,6 +34,7 @@ cdef class Share:
 @cython.final
 cdef class Giving:
     cdef Foreseen backward
+    cdef dict outputs
     cdef list shares
     cdef object table
 
@@ -76,8 +77,14 @@ cdef class Foreseen:
     cpdef object begin(self)
     @cython.locals(made=AnyNode, metadata=dict, stop=Passage)
     cdef object _told(self, object gradient)
-    @cython.locals(left=list, parts=dict, inner=list, at=Py_ssize_t, one=AnyNode, place=Py_ssize_t, target=Passage, share=Share, position=Py_ssize_t, hook=Giving, metadata=dict)
-    cdef object _hook(self, object made, Node node)
+    @cython.locals(left=list, parts=dict, inner=list, at=Py_ssize_t, hook=Giving)
+    cdef object _hook(self, object made, Node node, dict outputs)
+    @cython.locals(target=Passage, share=Share, place=Py_ssize_t)
+    cdef list _shares(self, AnyNode one, Node node, list left, dict parts, list inner)
+    @cython.locals(stop=Passage)
+    cdef object _reached(self, object made, dict outputs)
+    @cython.locals(stop=Passage)
+    cdef object brought(self, dict outputs, tuple gradients)
     @cython.locals(share=Share)
     cdef object gave(self, list shares, tuple given)
     cdef object _shake(self)
@@ -92,6 +99,8 @@ cdef class Foreseen:
     @cython.locals(stop=Passage, observer=Observer, tensor=Tensor)
     cdef object _tell_leaves(self)
 
+@cython.locals(position=Py_ssize_t, share=Share)
+cdef Share _share(Node node, list left, object origin, dict parts)
 @cython.locals(position=Py_ssize_t)
 cpdef Py_ssize_t position_in(list left, object origin) except? -1
 

@@ -2,8 +2,8 @@
 
 A node of torch's is tapped when it is made. Then torch calls us with each gradient that arrives there. If a single op
 leads to the node, the gradient is the one that this op returned. If several ops do, each of them gets a hook when its
-own gradient arrives, or passes its own gradient on unchanged. The gradient of a leaf is its ``.grad``, which is read
-when the backward has ended.
+own gradient arrives, or passes its own gradient on unchanged. So does an op with several outputs, because a tap sees
+only the gradient of the first. The gradient of a leaf is its ``.grad``, which is read when the backward has ended.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.backend.function_mode import mute, unmute
 from nbgrad.core.engine.broadcast import reduction
-from nbgrad.core.engine.node import Leaf, Node, OpInfo, Vertex
+from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, Vertex
 from nbgrad.core.engine.observer import Observer
-from nbgrad.core.engine.torch_origins import KEY, leaf_of
+from nbgrad.core.engine.torch_origins import KEY, owner_of
 from nbgrad.core.recorder.functions import Unlisted
-from nbgrad.core.recorder.nodes import ACCUMULATES
+from nbgrad.core.recorder.nodes import edge_end
 
 _IDENTITIES = {"AddBackward0": 2, "SubBackward0": 1}
 """Torch's nodes that pass their gradient on unchanged, and the number of inputs, from the first, that get it."""
@@ -94,24 +94,30 @@ class Share:
 class Giving:
     """The hook of a node that gives a gradient, or a part of one, to a tensor that gets several.
 
+    The node of an op with several outputs has one in any case.
+
     Attributes:
         backward: the backward that it is a hook of; None once that has ended.
         shares: for each such gradient its position among those that the node gives, and the ``Share``.
+        outputs: the outputs of the op by number, if it has several; otherwise None.
         table: torch's table of the hooks of the node, which this hook is in.
     """
 
-    __slots__ = ("backward", "shares", "table")
+    __slots__ = ("backward", "outputs", "shares", "table")
 
     backward: "Foreseen | None"
     shares: list[tuple[int, Share]]
+    outputs: dict[int, Output] | None
     table: Any
 
-    def __call__(self, given: tuple[Any, ...], _arrived: tuple[Any, ...]) -> None:
+    def __call__(self, given: tuple[Any, ...], arrived: tuple[Any, ...]) -> None:
         backward = self.backward
         if backward is None or backward.shaken:
             return
         guard = mute()
         try:
+            if self.outputs is not None:
+                backward.brought(self.outputs, arrived)
             backward.gave(self.shares, given)
         finally:
             unmute(guard)
@@ -121,10 +127,10 @@ _NOTHING, _HANDED_ON, _HOOKED = 0, 1, 2  # compiled to numbers of C's
 
 
 class Passage:
-    """An op or a leaf that a backward will reach.
+    """An op, one of several outputs of an op, or a leaf that a backward will reach.
 
     Attributes:
-        origin: the node of the op, or the leaf.
+        origin: the node of the op, the output, or the leaf.
         giver, position: the first op whose rule gives it a gradient, and its position among the inputs of that op.
         count: the number of rules that give it a gradient; one more for a tensor at which the backward begins.
         passed: whether the backward has reached it.
@@ -147,8 +153,7 @@ class Passage:
 class Foreseen:
     """A backward of torch's whose nodes are known before it runs.
 
-    All its ops have one output each, and give each of their inputs a gradient: they belong to rows of the op table, or
-    are a single node of torch's graph each.
+    All its ops give each of their inputs a gradient: they belong to rows of the op table, or torch's graph shows it.
     No leaf has a ``.grad`` before it. If the observers need the gradients themselves, two more conditions hold: every
     node is tapped, and no hook of the user's may change a gradient.
 
@@ -191,7 +196,7 @@ class Foreseen:
             if type(origin) is Leaf:
                 if not self._ends_at(stop, origin):
                     return False
-            elif type(origin) is not Node or not self._goes_on_from(origin):
+            elif type(origin) is Node and not self._goes_on_from(origin):
                 return False
         if self.follows and self.shared:
             self._find_shares()
@@ -204,6 +209,8 @@ class Foreseen:
             stop.count += 1
             self.shared = True
             return
+        if type(origin) is Output and origin.node not in self.stops:
+            self._lead_to(origin.node, None, 0)
         stop = Passage.__new__(Passage)
         stop.origin, stop.giver, stop.position, stop.count, stop.tensor = origin, giver, position, 1, None
         stop.passed, stop.shares = False, _NOTHING
@@ -213,7 +220,7 @@ class Foreseen:
     def _goes_on_from(self, node: Node) -> bool:
         """Add the inputs of ``node``. Return False if its rule may do more than give each of them a gradient."""
         op: OpInfo = node.op
-        if node.outputs or (type(op) is Unlisted and not node.direct):
+        if type(op) is Unlisted and not node.direct:
             return False
         if self.follows and (not node.tapped or node.seq <= self.quiet):
             return False
@@ -276,20 +283,40 @@ class Foreseen:
         made = _current()
         metadata = made.metadata
         known = metadata.get(KEY)
+        if type(known) is dict:
+            self._reached(made, known)
+            return
         stop: Passage | None = self.stops.get(known) if type(known) is Node else None
         if stop is not None and (stop.passed or gradient is None):
             stop = None
         if RemovableHandle.next_id == self.handles:
             if stop is not None:
                 if stop.shares == _HOOKED:
-                    self._hook(made, stop.origin)
+                    self._hook(made, stop.origin, None)
                 self._arrived(stop, gradient)
             return
         if stop is not None and stop.giver is not None and stop.count == 1:  # a new hook on it runs after this
             self._given(stop.giver, stop.position, stop.origin, gradient)
         self._shake()
 
-    def _hook(self, made: Any, node: Node) -> None:
+    def _reached(self, made: Any, outputs: dict[int, Output]) -> None:
+        """The node ``made`` of an op with several outputs will run now: a hook sees the gradients that arrived."""
+        stop: Passage | None = self.stops.get(owner_of(outputs))
+        if RemovableHandle.next_id != self.handles:
+            self._shake()
+        elif stop is not None and not stop.passed:
+            stop.passed = True
+            self._hook(made, stop.origin, outputs)
+
+    def brought(self, outputs: dict[int, Output], gradients: tuple[Any, ...]) -> None:
+        """The ``gradients`` of the ``outputs`` of an op have arrived."""
+        stop: Passage | None
+        for number, output in outputs.items():
+            stop = self.stops.get(output)
+            if stop is not None and number < len(gradients) and gradients[number] is not None:
+                self._arrived(stop, gradients[number])
+
+    def _hook(self, made: Any, node: Node, outputs: dict[int, Output] | None) -> None:
         """Put hooks on the nodes of the op ``node`` that give gradients to tensors with several: ``made`` will run now.
 
         The nodes of an op that is several of torch's nodes follow ``made`` and belong to no other op.
@@ -297,45 +324,46 @@ class Foreseen:
         left: list[Any] = node.edges[:]
         parts: dict[Any, Share] = {}
         inner, at = [made], 0
-        target: Passage | None
-        share: Share | None
         while at < len(inner):
             one = inner[at]
             at += 1
-            shares: list[tuple[int, Share]] = []
-            place = -1
-            for after, _ in one.next_functions:
-                place += 1
-                if after is None:
-                    continue
-                origin = leaf_of(after.variable) if type(after) is ACCUMULATES else after.metadata.get(KEY)
-                if origin is None:
-                    if after not in inner:
-                        inner.append(after)
-                    continue
-                target = self.stops.get(origin)
-                if target is None or target.count == 1:
-                    continue
-                position = position_in(left, origin)
-                if position >= 0:
-                    share = parts[origin] = Share.__new__(Share)
-                    share.node, share.position, share.origin, share.missing, share.total = (
-                        node,
-                        position,
-                        origin,
-                        0,
-                        None,
-                    )
-                else:
-                    share = parts.get(origin)
-                if share is not None:
-                    share.missing += 1
-                    shares.append((place, share))
-            if shares:
+            shares = self._shares(one, node, left, parts, inner)
+            if shares or (outputs is not None and one is made):
                 hook = Giving.__new__(Giving)
                 hook.backward, hook.shares, hook.table = self, shares, None
+                hook.outputs = outputs if one is made else None
                 self.hooks.append(hook)
                 one.register_hook(hook)
+
+    def _shares(
+        self, one: Any, node: Node, left: list[Any], parts: dict[Any, Share], inner: list[Any]
+    ) -> list[tuple[int, Share]]:
+        """What ``one``, a node of torch's graph for the op ``node``, gives to tensors with several gradients.
+
+        Args:
+            one: the node.
+            node: the op.
+            left: the edges of the op that have no share yet.
+            parts: the shares of the op, by origin.
+            inner: the nodes of the op; new ones are appended.
+        """
+        shares: list[tuple[int, Share]] = []
+        target: Passage | None
+        share: Share | None
+        place = -1
+        for after, number in one.next_functions:
+            place += 1
+            if after is None:
+                continue
+            origin = edge_end(after, number)
+            if origin is None and after not in inner:
+                inner.append(after)
+            target = self.stops.get(origin)
+            if target is not None and target.count > 1:
+                share = _share(node, left, origin, parts)
+                if share is not None:
+                    shares.append((place, share))
+        return shares
 
     def gave(self, shares: list[tuple[int, Share]], given: tuple[Any, ...]) -> None:
         """A node gave these gradients to its inputs, among them ``shares``."""
@@ -388,7 +416,7 @@ class Foreseen:
         TAPS.pop(self, None)
         hook: Giving
         for hook in self.hooks:
-            hook.backward, hook.shares = None, []
+            hook.backward, hook.shares, hook.outputs = None, [], None
             if hook.table is not None:
                 hook.table.pop(hook, None)
         self.hooks = []
@@ -421,6 +449,19 @@ class Foreseen:
                 continue
             for observer in self.observers:
                 observer.on_gradient(stop.origin, gradient, False)
+
+
+def _share(node: Node, left: list[Any], origin: Any, parts: dict[Any, Share]) -> Share | None:
+    """One more part of what ``node`` gives at ``origin``: of a new share, as long as the origin is among ``left``."""
+    position = position_in(left, origin)
+    if position < 0:
+        share = parts.get(origin)
+        if share is not None:
+            share.missing += 1
+        return share
+    share = parts[origin] = Share.__new__(Share)
+    share.node, share.position, share.origin, share.missing, share.total = node, position, origin, 1, None
+    return share
 
 
 def position_in(left: list[Any], origin: Any) -> int:

@@ -11,7 +11,7 @@ from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, next_seq
 from nbgrad.core.engine.observer import torch_followers
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import State, outwards
-from nbgrad.core.engine.torch_origins import KEY, leaf_of, node_of, owner_of
+from nbgrad.core.engine.torch_origins import KEY, leaf_of, owner_of
 from nbgrad.core.recorder.functions import unlisted
 
 _functions: Any = torch._C._functions
@@ -127,17 +127,22 @@ def is_direct(made: Any, edges: list[Any]) -> bool:
         if not _is_torchs(one) or len(inner) > _MOST:
             return False
         for after, number in one.next_functions:
-            if after is None:
-                continue
-            if type(after) is not ACCUMULATES and KEY not in after.metadata:
-                if after not in inner:
-                    inner.append(after)  # the loop goes on to it
-                continue
-            found = leaf_of(after.variable) if type(after) is ACCUMULATES else node_of(after, number)
-            if found not in wanted:
-                return False
-            reached.add(found)
+            found = None if after is None else edge_end(after, number)
+            if found is not None:
+                if found not in wanted:
+                    return False
+                reached.add(found)
+            elif after is not None and after not in inner:
+                inner.append(after)  # the loop goes on to it
     return len(reached) == len(wanted)
+
+
+def edge_end(after: Any, number: int) -> Any:
+    """The origin at which an edge of torch's graph ends. None if it ends at a node inside of an op."""
+    if type(after) is ACCUMULATES:
+        return leaf_of(after.variable)
+    known = after.metadata.get(KEY)
+    return known.get(number, after) if type(known) is dict else known
 
 
 def _is_torchs(made: Any) -> bool:
