@@ -338,7 +338,7 @@ class Foreseen:
     def _shares(
         self, one: Any, node: Node, left: list[Any], parts: dict[Any, Share], inner: list[Any]
     ) -> list[tuple[int, Share]]:
-        """What ``one``, a node of torch's graph for the op ``node``, gives to tensors with several gradients.
+        """The gradients that ``one``, a node of torch's graph for the op ``node``, gives to tensors with several.
 
         Args:
             one: the node.
