@@ -110,14 +110,14 @@ OTHER_GRADIENTS = {
 
 
 COMPOSED = frozenset(("embedding_bag", "flash_attention", "img_to_col", "linalg_eig", "multi_margin_loss"))
-"""Rows whose reference is made of several functions, as that of each backward row: it takes other element types than
-torch's kernel, which is the forward of the row."""
+"""Rows whose reference is made of several functions. It accepts other element types than the forward of the row, which
+is torch's kernel. Every backward row is like this."""
 
 
 def own(row: Op, sample: Sample) -> Callable[..., Any] | None:
     """torch's own function for the sample. None for an empty sample, if the row has a reference.
 
-    It is the forward of the row only where there is no other: compared with itself, a forward is always right.
+    The forward of the row is the last choice: a comparison with itself always passes.
     """
     if row.reference is None or row.name in OTHER_GRADIENTS:
         return reference(row)

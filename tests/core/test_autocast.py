@@ -99,6 +99,15 @@ def test_every_row_under_autocast_is_torchs(row: Op, device: str) -> None:
 FAKED = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
 
 
+NEED_NUMBERS = frozenset(
+    (
+        *("as_strided_scatter", "binary_cross_entropy", "col_to_img", "copy", "getitem", "gru_layer", "gru_step"),
+        *("img_to_col", "linalg_lstsq", "linalg_solve", "rnn_relu_layer", "rnn_tanh_layer", "setitem", "view_scatter"),
+    )
+)
+"""Rows of which fake tensors show nothing: torch has no fake kernel, or the kernel looks at numbers."""
+
+
 @contextmanager
 def fake_gpu(half: torch.dtype) -> Iterator[None]:
     """Autocast on a GPU of fake tensors, which have element types and no numbers: torch knows its policies for it."""
@@ -165,8 +174,11 @@ def _types(
 @pytest.mark.filterwarnings("ignore")
 @every_row
 def test_every_row_casts_on_a_gpu_as_torch_does(row: Op, no_generators: None) -> None:
+    compared = 0
     for described, expected, found in types_on_a_fake_gpu(row):
         assert found == expected, described
+        compared += 1
+    assert compared or row.name in NEED_NUMBERS
 
 
 def test_a_fake_gpu_shows_the_policies(no_generators: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ Weights = tuple[torch.Tensor | None, ...]
 def runs_on_cudnn(input: torch.Tensor, others: Weights, *, before_casts: bool = False) -> bool:
     """Whether torch would give a layer with that ``input`` to cuDNN.
 
-    A traced program runs a loop over time: a trace has fake tensors, and torch cannot run cuDNN's gradient on them.
-    So does a layer that autocast has not cast yet, which shows what autocast casts.
+    A traced program runs a loop over time: a trace has fake tensors, and torch cannot run cuDNN's gradient on them. A
+    layer whose inputs autocast has not cast yet also runs the loop: that run shows which inputs autocast casts.
 
     Args:
         input: of the layer.

@@ -19,7 +19,7 @@ SMALL = 1024
 
 _BINS = 20
 
-_PIECES = 4
+_PIECES = 2
 """The statistics of about this many pieces of numbers on a GPU are computed at a time, and read together."""
 
 _MANY = 4096
@@ -261,13 +261,33 @@ def _histograms(
     low, width = torch.stack((low - alike, width + 2 * alike)).to(device, non_blocking=True)  # else it would wait
     # Each row has two bins more: for the highest number, which belongs in the last bin, and for the numbers that are
     # not finite.
-    bins = rows * (_BINS + 2)
-    first = torch.arange(0, bins, _BINS + 2, dtype=torch.int32, device=device)[:, None]
+    first = torch.arange(0, rows * (_BINS + 2), _BINS + 2, dtype=torch.int32, device=device)[:, None]
     sound = not any(one.nan or one.inf for one in spreads)
-    found = torch.zeros(bins, dtype=torch.int64, device=device)
-    many = min(size, max(1, (_AT_ONCE if found.is_cpu else piece_of(found)) // rows))
-    room = torch.empty(rows, many, dtype=torch.float64, device=device)
+    found = torch.zeros(rows * (_BINS + 2), dtype=torch.int64, device=device)
+    _count(found, tables, size, (low, width, scale, first), sound)
+    (counted,) = yield (found.view(rows, _BINS + 2),)
+    return [
+        None if spread.low is None else (*counts[: _BINS - 1], counts[_BINS - 1] + counts[_BINS])
+        for counts, spread in zip(counted.tolist(), spreads, strict=True)
+    ]
+
+
+def _count(found: torch.Tensor, tables: Iterable[torch.Tensor], size: int, scales: Any, sound: bool) -> None:
+    """Add to ``found`` the counts of all bins. The memory that this takes is free afterwards, before a GPU is read.
+
+    Args:
+        found: as many zeros as there are bins.
+        tables: some of the numbers of every row each.
+        size: how many numbers a row has.
+        scales: the lowest number of each row, its width, the factor of both, and the first bin of each row.
+        sound: whether all numbers are finite.
+    """
+    low, width, scale, first = scales
+    many = min(size, max(1, (_AT_ONCE if found.is_cpu else piece_of(found)) // len(first)))
+    room = torch.empty(len(first), many, dtype=torch.float64, device=found.device)
     places = torch.empty_like(room, dtype=torch.int32)
+    # On a GPU bincount waits for the lowest and the highest number, and torch may refuse histc.
+    waits = found.is_cpu or torch.are_deterministic_algorithms_enabled()
     for numbers in tables:
         for part in torch.split(numbers, many, dim=1):
             scaled = room[:, : part.shape[1]].copy_(part)
@@ -277,15 +297,10 @@ def _histograms(
             if not sound:
                 scaled.masked_fill_(~part.isfinite(), _BINS + 1)
             place = places[:, : part.shape[1]].copy_(scaled).add_(first).reshape(-1)
-            if place.is_cuda:  # where bincount waits for the lowest and the highest number
-                found += torch.histc(place, bins, 0, bins)
+            if waits:
+                found += torch.bincount(place, minlength=len(found))
             else:
-                found += torch.bincount(place, minlength=bins)
-    (counted,) = yield (found.view(rows, _BINS + 2),)
-    return [
-        None if spread.low is None else (*counts[: _BINS - 1], counts[_BINS - 1] + counts[_BINS])
-        for counts, spread in zip(counted.tolist(), spreads, strict=True)
-    ]
+                found += torch.histc(place, len(found), 0, len(found))
 
 
 def countable(data: torch.Tensor) -> bool:

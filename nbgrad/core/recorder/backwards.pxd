@@ -93,7 +93,7 @@ cdef class TorchBackward:
     cdef Passing _meet(self, object made, dict met)
     @cython.locals(made=AnyNode, target=Target, receiver=Passing, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node, several=bint, share=Share, first=Target)
     cdef object _aim(self, Passing hook, dict met)
-    @cython.locals(hook=Passing, target=Target)
+    @cython.locals(hook=Passing, target=Target, found=Target)
     cdef Target _target(self, Node owner, object origin)
     @cython.locals(share=Share)
     cdef Share _share(self, Target first)

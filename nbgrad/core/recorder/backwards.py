@@ -5,6 +5,7 @@ are removed. So the observers get the gradients that arrived at a node, and thos
 This also holds for a node that was made by no call that nbgrad has seen.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +41,8 @@ class Target:
             gradient its ``.grad`` without a copy if nothing else holds it.
         giver: the hook of the node.
         receiver: the hook of the node that gets the gradient; None for a node with several outputs.
-        share: what the gradient is a part of, if several nodes of the op, or several edges of one, lead there.
+        share: the whole gradient of which this one is a part, if several edges of the op lead to the same input;
+            otherwise None.
         after: the next target of the node.
     """
 
@@ -92,7 +94,7 @@ class Passing:
     outputs: Any
     target: Target | None
     table: Any
-    owner: Node
+    owner: Any
     left: list[Any]
     count: int
     source: Target | None
@@ -133,7 +135,7 @@ class Passing:
 
 def register(hooks: Any, hook: Any) -> tuple[Any, Any]:
     """Torch's ``_register_hook``, faster for hooks of ours: it makes no handle, which takes torch half of the time."""
-    table: Any = {} if hooks is None else hooks  # an OrderedDict where the user has a hook too
+    table: Any = OrderedDict() if hooks is None else hooks  # torch makes weak references to it, as to no dict
     if type(hook) is Passing:
         passing: Passing = hook
         passing.table = table
@@ -311,7 +313,7 @@ class TorchBackward:
         """The hook of the node ``made``, which is seen for the first time."""
         hook = Passing.__new__(Passing)
         hook.walk, hook.made, hook.target, hook.table, hook.source, hook.given = self, made, None, None, None, None
-        hook.count, hook.stands = 0, _OPEN
+        hook.count, hook.stands, hook.owner = 0, _OPEN, None
         if type(made) is ACCUMULATES:
             hook.outputs = leaf_of(made.variable)
         else:
@@ -341,7 +343,9 @@ class TorchBackward:
             receiver = met.get(after) or self._meet(after, met)
             origin = receiver.outputs
             if origin is None:
-                receiver.owner, receiver.left = owner, left
+                # A node that belongs to two ops gives no op a target: nothing says which op gave which part.
+                receiver.left = left if receiver.owner is None or receiver.owner is owner else []
+                receiver.owner = owner
                 continue
             several = type(origin) is dict
             if several:
@@ -365,15 +369,16 @@ class TorchBackward:
             hook.target = target
 
     def _target(self, owner: Node, origin: Any) -> Target | None:
-        """The first target that ``owner`` gives a gradient at ``origin``; None for none."""
+        """The target with the largest position that ``owner`` gives a gradient at ``origin``; None for none."""
         hook: Passing
+        found: Target | None = None
         for hook in self.hooks:
             target = hook.target
             while target is not None:
                 if target.node is owner and target.origin is origin:
-                    return target
+                    found = target if found is None or target.position > found.position else found
                 target = target.after
-        return None
+        return found
 
     def _share(self, first: Target) -> Share:
         """Note one more part of the gradient of ``first``: the op gives this input a gradient in several places."""
@@ -575,6 +580,15 @@ class TorchBackward:
         if not share.missing:
             self._whole(share, target)
 
+    def _end_shares(self) -> None:
+        """Notify the observers of gradients with a part that no node gave: there torch has no gradient.
+
+        If a hook of the user's has come, nbgrad may have missed a part.
+        """
+        shares, self.shares = self.shares, []
+        for share, first in [] if self.shaken else shares:
+            self._whole(share, first)
+
     def _whole(self, share: Share, target: Target) -> None:
         """Notify the observers of a gradient that came in parts, as far as they came."""
         total, share.total = share.total, None
@@ -610,9 +624,6 @@ class TorchBackward:
         TAPS.pop(self, None)
         self.tapped = {}
         hook: Passing
-        for share, first in self.shares:
-            self._whole(share, first)
-        self.shares, self.left = [], {}
         for hook in self.hooks:
             self._ran(hook)
             if hook.given is not None and hook.source is not None:
@@ -623,7 +634,8 @@ class TorchBackward:
                 hook.table.pop(hook, None)
             hook.given = hook.made = hook.table = None
             hook.target = hook.source = None  # hooks and targets are in cycles
-        self.hooks = []
+        self.hooks, self.left = [], {}
+        self._end_shares()
         for target, given in list(self.waiting.values()):
             if given is not None:
                 self.told(target, given, _reduced(given, target.origin.shape))

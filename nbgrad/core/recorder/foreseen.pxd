@@ -2,7 +2,7 @@ cimport cython
 from nbgrad.core.backend.function_mode cimport mute, unmute
 from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, Vertex
 from nbgrad.core.engine.observer cimport Observer
-from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor, owner_of
+from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor, leaf_of, owner_of
 
 
 cdef dict _KINDS
@@ -34,6 +34,7 @@ cdef class Share:
 @cython.final
 cdef class Giving:
     cdef Foreseen backward
+    cdef object made
     cdef dict outputs
     cdef list shares
     cdef object table
@@ -56,11 +57,13 @@ cdef class Foreseen:
     cdef bint follows
     cdef object handles
     cdef list hooks
+    cdef dict inner
     cdef tuple observers
     cdef long long quiet
     cdef public bint shaken
     cdef bint shared
     cdef dict stops
+    cdef long long task
     cdef list waiting
     cdef object walk
 
@@ -75,12 +78,14 @@ cdef class Foreseen:
     @cython.locals(stop=Passage, target=Passage, node=Node, edges=list, position=Py_ssize_t)
     cdef object _find_shares(self)
     cpdef object begin(self)
-    @cython.locals(made=AnyNode, metadata=dict, stop=Passage)
+    @cython.locals(made=AnyNode, metadata=dict, stop=Passage, task="long long")
     cdef object _told(self, object gradient)
     @cython.locals(left=list, parts=dict, inner=list, at=Py_ssize_t, hook=Giving)
     cdef object _hook(self, object made, Node node, dict outputs)
     @cython.locals(target=Passage, share=Share, place=Py_ssize_t)
     cdef list _shares(self, AnyNode one, Node node, list left, dict parts, list inner)
+    @cython.locals(hook=Giving)
+    cdef object _unhook(self, object one)
     @cython.locals(stop=Passage)
     cdef object _reached(self, object made, dict outputs)
     @cython.locals(stop=Passage)

@@ -1,9 +1,10 @@
 """A backward of torch's that needs few hooks: nbgrad's nodes say before it runs which nodes it will reach.
 
 A node of torch's is tapped when it is made. Then torch calls us with each gradient that arrives there. If a single op
-leads to the node, the gradient is the one that this op returned. If several ops do, each of them gets a hook when its
-own gradient arrives, or passes its own gradient on unchanged. So does an op with several outputs, because a tap sees
-only the gradient of the first. The gradient of a leaf is its ``.grad``, which is read when the backward has ended.
+leads to the node, the gradient is the one that this op returned. If several ops lead to it, we need the gradient that
+each of them gives. If an op passes its own gradient on unchanged, its tap is enough. Any other op gets a hook when its
+own gradient arrives. An op with several outputs always gets a hook, because its tap sees only the gradient of the first
+output. The gradient of a leaf is its ``.grad``, which is read when the backward has ended.
 """
 
 from collections.abc import Callable
@@ -17,9 +18,9 @@ from nbgrad.core.backend.function_mode import mute, unmute
 from nbgrad.core.engine.broadcast import reduction
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, Vertex
 from nbgrad.core.engine.observer import Observer
-from nbgrad.core.engine.torch_origins import KEY, owner_of
+from nbgrad.core.engine.torch_origins import KEY, leaf_of, owner_of
 from nbgrad.core.recorder.functions import Unlisted
-from nbgrad.core.recorder.nodes import edge_end
+from nbgrad.core.recorder.nodes import ACCUMULATES, edge_end
 
 _IDENTITIES = {"AddBackward0": 2, "SubBackward0": 1}
 """Torch's nodes that pass their gradient on unchanged, and the number of inputs, from the first, that get it."""
@@ -27,12 +28,17 @@ _IDENTITIES = {"AddBackward0": 2, "SubBackward0": 1}
 _KINDS: dict[type, int] = {}
 """The number in ``_IDENTITIES`` for each class of nodes that was met; 0 for a class that is not there."""
 
+_CAST = "ToCopyBackward0"
+"""Torch's node of a cast. Autocast keeps that of a weight, which then belongs to several ops: what they give to it is
+what they give to the weight."""
+
 HANDING_ON = frozenset({"add", "add_", "sub", "sub_"})
 """The rows of those nodes."""
 
 _HANDING_ON = HANDING_ON  # in compiled code this name has a type of C's, and Python cannot see it
 
 _current: Any = torch._C._current_autograd_node
+_task: Any = torch._C._current_graph_task_id
 
 TAPS: dict[Any, Any] = {}
 """The backwards that run now. Torch calls each of them when a gradient arrives at a tapped node. All nodes share it."""
@@ -94,31 +100,34 @@ class Share:
 class Giving:
     """The hook of a node that gives a gradient, or a part of one, to a tensor that gets several.
 
-    The node of an op with several outputs has one in any case.
+    The node of an op with several outputs always has this hook, even if ``shares`` is empty.
 
     Attributes:
         backward: the backward that it is a hook of; None once that has ended.
         shares: for each such gradient its position among those that the node gives, and the ``Share``.
         outputs: the outputs of the op by number, if it has several; otherwise None.
+        made: the node, if it is not that of the result of the op; otherwise None.
         table: torch's table of the hooks of the node, which this hook is in.
     """
 
-    __slots__ = ("backward", "outputs", "shares", "table")
+    __slots__ = ("backward", "made", "outputs", "shares", "table")
 
     backward: "Foreseen | None"
     shares: list[tuple[int, Share]]
     outputs: dict[int, Output] | None
+    made: Any
     table: Any
 
     def __call__(self, given: tuple[Any, ...], arrived: tuple[Any, ...]) -> None:
         backward = self.backward
-        if backward is None or backward.shaken:
+        if backward is None or backward.task != _task():
             return
         guard = mute()
         try:
             if self.outputs is not None:
                 backward.brought(self.outputs, arrived)
-            backward.gave(self.shares, given)
+            if not backward.shaken:
+                backward.gave(self.shares, given)
         finally:
             unmute(guard)
 
@@ -134,8 +143,8 @@ class Passage:
         giver, position: the first op whose rule gives it a gradient, and its position among the inputs of that op.
         count: the number of rules that give it a gradient; one more for a tensor at which the backward begins.
         passed: whether the backward has reached it.
-        shares: how the gradients are seen that the op gives to tensors that get several: the op passes its own gradient
-            on unchanged, or has a hook. ``_NOTHING`` if it gives none.
+        shares: how we see the gradients that the op gives to tensors with several: ``_HANDED_ON``, they equal the op's
+            own gradient; ``_HOOKED``, a hook sees them; ``_NOTHING``, there are none.
         tensor: the tensor of a leaf; None for an op.
     """
 
@@ -165,9 +174,14 @@ class Foreseen:
 
     Attributes:
         shaken: whether a hook of the user's has come.
+        task: torch's number of this backward, from the first tap on. Another backward may run inside of it, or in
+            another thread, on the same nodes.
     """
 
-    __slots__ = ("follows", "handles", "hooks", "observers", "quiet", "shaken", "shared", "stops", "waiting", "walk")
+    __slots__ = (
+        *("follows", "handles", "hooks", "inner", "observers", "quiet", "shaken", "shared", "stops", "task", "waiting"),
+        "walk",
+    )
 
     observers: tuple[Observer, ...]
 
@@ -180,7 +194,9 @@ class Foreseen:
         self.stops: dict[Any, Passage] = {}
         self.waiting: list[Passage] = []
         self.hooks: list[Giving] = []
+        self.inner: dict[Any, Node] = {}
         self.shared = self.shaken = False
+        self.task = -1
 
     def reaches(self, roots: list[Any]) -> bool:
         """Follow the graph from ``roots``. Return False if the backward needs hooks."""
@@ -244,7 +260,7 @@ class Foreseen:
         return not self.follows or not tensor._backward_hooks
 
     def _find_shares(self) -> None:
-        """Find out how the gradients will be seen that ops give to tensors with several gradients."""
+        """Decide for each op how we will see the gradients that it gives to tensors with several."""
         stop: Passage
         target: Passage
         for stop in self.waiting:
@@ -280,6 +296,11 @@ class Foreseen:
 
     def _told(self, gradient: Any) -> None:
         """Do the same, with the types of C that a method which torch calls cannot have."""
+        task = _task()
+        if self.task < 0:
+            self.task = task
+        if self.task != task:
+            return
         made = _current()
         metadata = made.metadata
         known = metadata.get(KEY)
@@ -302,24 +323,32 @@ class Foreseen:
     def _reached(self, made: Any, outputs: dict[int, Output]) -> None:
         """The node ``made`` of an op with several outputs will run now: a hook sees the gradients that arrived."""
         stop: Passage | None = self.stops.get(owner_of(outputs))
-        if RemovableHandle.next_id != self.handles:
-            self._shake()
-        elif stop is not None and not stop.passed:
+        if stop is not None and not stop.passed:
             stop.passed = True
             self._hook(made, stop.origin, outputs)
+        if RemovableHandle.next_id != self.handles:
+            self._shake()
 
     def brought(self, outputs: dict[int, Output], gradients: tuple[Any, ...]) -> None:
-        """The ``gradients`` of the ``outputs`` of an op have arrived."""
+        """The ``gradients`` of the ``outputs`` of an op have arrived.
+
+        If a hook of the user's has come in the meantime, another hook of ours reports them, but not who gave them.
+        """
         stop: Passage | None
         for number, output in outputs.items():
             stop = self.stops.get(output)
-            if stop is not None and number < len(gradients) and gradients[number] is not None:
+            if stop is None or number >= len(gradients) or gradients[number] is None:
+                continue
+            if not self.shaken:
                 self._arrived(stop, gradients[number])
+            elif stop.giver is not None and stop.count == 1:
+                self._given(stop.giver, stop.position, output, gradients[number])
 
     def _hook(self, made: Any, node: Node, outputs: dict[int, Output] | None) -> None:
         """Put hooks on the nodes of the op ``node`` that give gradients to tensors with several: ``made`` will run now.
 
-        The nodes of an op that is several of torch's nodes follow ``made`` and belong to no other op.
+        If an op is several of torch's nodes, the others follow ``made``. A node that belongs to two ops gets no hook:
+        nothing says which op gave which part of its gradient.
         """
         left: list[Any] = node.edges[:]
         parts: dict[Any, Share] = {}
@@ -328,12 +357,23 @@ class Foreseen:
             one = inner[at]
             at += 1
             shares = self._shares(one, node, left, parts, inner)
+            if one is not made and self.inner.setdefault(one, node) is not node:
+                self._unhook(one)
+                continue
             if shares or (outputs is not None and one is made):
                 hook = Giving.__new__(Giving)
                 hook.backward, hook.shares, hook.table = self, shares, None
                 hook.outputs = outputs if one is made else None
+                hook.made = one if one is not made else None
                 self.hooks.append(hook)
                 one.register_hook(hook)
+
+    def _unhook(self, one: Any) -> None:
+        """Forget the shares of ``one``, a node that turned out to belong to two ops."""
+        hook: Giving
+        for hook in self.hooks:
+            if hook.made is one:
+                hook.shares = []
 
     def _shares(
         self, one: Any, node: Node, left: list[Any], parts: dict[Any, Share], inner: list[Any]
@@ -356,6 +396,9 @@ class Foreseen:
             if after is None:
                 continue
             origin = edge_end(after, number)
+            if origin is None and type(after).__name__ == _CAST:
+                before, _ = after.next_functions[0]
+                origin = leaf_of(before.variable) if type(before) is ACCUMULATES else None
             if origin is None and after not in inner:
                 inner.append(after)
             target = self.stops.get(origin)
@@ -371,6 +414,8 @@ class Foreseen:
         for place, share in shares:
             gradient = given[place]
             if gradient is not None:
+                if gradient.is_complex() and not share.origin.dtype.is_complex:
+                    gradient = gradient.real  # as the cast of a real tensor to complex numbers does
                 share.total = gradient if share.total is None else share.total + gradient
             share.missing -= 1
             if not share.missing and share.total is not None:
@@ -416,10 +461,10 @@ class Foreseen:
         TAPS.pop(self, None)
         hook: Giving
         for hook in self.hooks:
-            hook.backward, hook.shares, hook.outputs = None, [], None
+            hook.backward, hook.shares, hook.outputs, hook.made = None, [], None, None
             if hook.table is not None:
                 hook.table.pop(hook, None)
-        self.hooks = []
+        self.hooks, self.inner = [], {}
         if self.shaken:
             return
         if not self.follows:
@@ -452,7 +497,10 @@ class Foreseen:
 
 
 def _share(node: Node, left: list[Any], origin: Any, parts: dict[Any, Share]) -> Share | None:
-    """One more part of what ``node`` gives at ``origin``: of a new share, as long as the origin is among ``left``."""
+    """Count one more part of the gradient that ``node`` gives at ``origin``.
+
+    If the origin is still among ``left``, the part begins a new share.
+    """
     position = position_in(left, origin)
     if position < 0:
         share = parts.get(origin)

@@ -224,6 +224,7 @@ def lstm_step(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None):
 def _(g_h, g_c, needed, input, hx, cx, w_ih, w_hh, b_ih, b_hh, gates, shown, cell):
     if not isinstance(input, Tensor) and cell.ndim == 2:
         made, of_cx, _ = aten._thnn_fused_lstm_cell_backward_impl(g_h, g_c, cx, cell, gates, False)
+        of_cx = of_cx if needed[2] else None
     else:
         if isinstance(input, Tensor):  # the saved gates have no history
             x, h = _summed(input, hx, w_ih, w_hh, b_ih, b_hh)
