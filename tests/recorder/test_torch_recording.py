@@ -25,6 +25,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.listener import Listener
 from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.graph.timing import TimedGraph
+from nbgrad.core.recorder import switches
 from nbgrad.core.recorder.backwards import TAPS, Passing
 from nbgrad.core.recorder.foreseen import Giving
 from nbgrad.widgets.describe import describe
@@ -458,6 +459,30 @@ def test_a_backward_inside_of_another_is_not_taken_for_it() -> None:
         assert len(inside) == 2
         found.append(repr(seen(graph)))
     assert found[0] == found[1]
+
+
+def test_a_backward_of_another_thread_is_not_taken_for_it() -> None:
+    """It runs between the beginning of ours and its first node."""
+    x = torch.linspace(0.1, 1.0, 3).requires_grad_()
+    other = torch.ones(3, requires_grad=True)
+    run, here = torch.autograd.graph._engine_run_backward, threading.get_ident()
+
+    def late(*args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() == here:
+            aside = threading.Thread(target=lambda: theirs.backward(torch.ones(3)))
+            aside.start()
+            aside.join()
+        return run(*args, **kwargs)
+
+    with AutogradGraph() as graph:
+        theirs = other.exp().sin()
+        loss = (x.exp() * x.cos()).sum()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(switches._torch, "backward", late)
+            loss.backward()
+    found = {record.op.name: record.gradient for record in graph.records if record.op is not None}
+    assert all(found[name] is not None for name in ("mul", "cos", "sum"))
+    assert other.grad is not None
 
 
 def test_a_weight_that_autocast_casts_once_has_the_part_of_each_op() -> None:

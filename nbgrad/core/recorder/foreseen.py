@@ -296,18 +296,19 @@ class Foreseen:
 
     def _told(self, gradient: Any) -> None:
         """Do the same, with the types of C that a method which torch calls cannot have."""
-        task = _task()
-        if self.task < 0:
-            self.task = task
-        if self.task != task:
-            return
         made = _current()
         metadata = made.metadata
         known = metadata.get(KEY)
-        if type(known) is dict:
-            self._reached(made, known)
+        several = type(known) is dict
+        stop: Passage | None = self.stops.get(owner_of(known) if several else known)
+        task = _task()
+        if self.task != task:
+            if self.task >= 0 or stop is None or stop.giver is not None:
+                return
+            self.task = task  # the first node that runs is one of those where the backward begins
+        if several:
+            self._reached(made, known, stop)
             return
-        stop: Passage | None = self.stops.get(known) if type(known) is Node else None
         if stop is not None and (stop.passed or gradient is None):
             stop = None
         if RemovableHandle.next_id == self.handles:
@@ -320,9 +321,8 @@ class Foreseen:
             self._given(stop.giver, stop.position, stop.origin, gradient)
         self._shake()
 
-    def _reached(self, made: Any, outputs: dict[int, Output]) -> None:
+    def _reached(self, made: Any, outputs: dict[int, Output], stop: Passage | None) -> None:
         """The node ``made`` of an op with several outputs will run now: a hook sees the gradients that arrived."""
-        stop: Passage | None = self.stops.get(owner_of(outputs))
         if stop is not None and not stop.passed:
             stop.passed = True
             self._hook(made, stop.origin, outputs)
