@@ -61,7 +61,7 @@ class Class(NamedTuple):
 
 def code_cells(lesson: Path) -> list[str]:
     """The code of a notebook, cell by cell."""
-    notebook: Any = nbformat.reads(lesson.read_text(encoding="utf-8"), as_version=4)  # type: ignore[no-untyped-call]
+    notebook: Any = nbformat.reads(lesson.read_text(encoding="utf-8"), as_version=4)  # type: ignore[no-untyped-call]  # nbformat has no types
     return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
 
 

@@ -109,14 +109,14 @@ def traced(step: Step) -> Trace:
     loss = step.forward()
     dist.barrier()
     peers.all_reduce = send
-    reducer.BucketReducer.wait = wait  # type: ignore[method-assign]
+    reducer.BucketReducer.wait = wait  # type: ignore[method-assign]  # until the end of this measurement
     try:
         begin = perf_counter()
         loss.backward()
         ended = perf_counter() - begin
     finally:
         del peers.all_reduce
-        reducer.BucketReducer.wait = waits  # type: ignore[method-assign]
+        reducer.BucketReducer.wait = waits  # type: ignore[method-assign]  # its own again
     return Trace(computed[0], ended, [Journey(sent, (*arrived, ended)[0]) for sent, *arrived in journeys])
 
 

@@ -21,7 +21,7 @@ UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 def finished() -> None:
     """Wait for the GPU if one was used: its kernels still run after the calls that started them have returned."""
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch's function has no types
         torch.cuda.synchronize()
 
 

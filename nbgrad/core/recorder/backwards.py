@@ -135,6 +135,8 @@ class Passing:
 
 def register(hooks: Any, hook: Any) -> tuple[Any, Any]:
     """Torch's ``_register_hook``, faster for hooks of ours: it makes no handle, which takes torch half of the time."""
+    if type(hook) is not Passing and type(hook) is not Giving:
+        return torchs_register(hooks, hook)  # type: ignore[no-any-return]
     table: Any = OrderedDict() if hooks is None else hooks  # torch makes weak references to it, as to no dict
     if type(hook) is Passing:
         passing: Passing = hook
@@ -142,8 +144,6 @@ def register(hooks: Any, hook: Any) -> tuple[Any, Any]:
     elif type(hook) is Giving:
         giving: Giving = hook
         giving.table = table
-    else:
-        return torchs_register(hooks, hook)  # type: ignore[no-any-return]
     table[hook] = hook
     return table, hook
 
@@ -574,11 +574,7 @@ class TorchBackward:
 
     def part(self, target: Target, share: Share, gradient: Any) -> None:
         """A node gave its part of a gradient, or None. With the last part the gradient is whole."""
-        if gradient is not None:
-            share.total = gradient if share.total is None else share.total + gradient
-        share.missing -= 1
-        if not share.missing:
-            self._whole(share, target)
+        self._whole(share.added(gradient), target)
 
     def _end_shares(self) -> None:
         """Notify the observers of gradients with a part that no node gave: there torch has no gradient.
@@ -587,13 +583,12 @@ class TorchBackward:
         """
         shares, self.shares = self.shares, []
         for share, first in [] if self.shaken else shares:
-            self._whole(share, first)
+            self._whole(share.taken(), first)
 
-    def _whole(self, share: Share, target: Target) -> None:
-        """Notify the observers of a gradient that came in parts, as far as they came."""
-        total, share.total = share.total, None
+    def _whole(self, total: Any, target: Target) -> None:
+        """Notify the observers of ``total``, the sum of the parts of a gradient; None if it is not known yet."""
         if total is not None:
-            self.told(target, total, _reduced(total, share.origin.shape))
+            self.told(target, total, _reduced(total, target.origin.shape))
 
     def told(self, target: Target, gradient: Any, reduced: Any) -> None:
         """Notify the observers of the result of a rule; if the op itself stretched the input, with a reduction."""

@@ -30,6 +30,9 @@ cdef class Share:
     cdef Py_ssize_t position
     cdef object total
 
+    cpdef object added(self, object gradient)
+    cpdef object taken(self)
+
 @cython.no_gc
 @cython.final
 cdef class Giving:

@@ -96,6 +96,18 @@ class Share:
     missing: int
     total: Any
 
+    def added(self, gradient: Any) -> Any:
+        """Add one more part, or None where torch has no gradient. The sum, if this is the last part; otherwise None."""
+        if gradient is not None:
+            self.total = gradient if self.total is None else self.total + gradient
+        self.missing -= 1
+        return None if self.missing else self.taken()
+
+    def taken(self) -> Any:
+        """The sum of the parts that were given and not taken yet; None for none."""
+        total, self.total = self.total, None
+        return total
+
 
 class Giving:
     """The hook of a node that gives a gradient, or a part of one, to a tensor that gets several.
@@ -413,14 +425,11 @@ class Foreseen:
         share: Share
         for place, share in shares:
             gradient = given[place]
-            if gradient is not None:
-                if gradient.is_complex() and not share.origin.dtype.is_complex:
-                    gradient = gradient.real  # as the cast of a real tensor to complex numbers does
-                share.total = gradient if share.total is None else share.total + gradient
-            share.missing -= 1
-            if not share.missing and share.total is not None:
-                self._given(share.node, share.position, share.origin, share.total)
-                share.total = None
+            if gradient is not None and gradient.is_complex() and not share.origin.dtype.is_complex:
+                gradient = gradient.real  # as the cast of a real tensor to complex numbers does
+            total = share.added(gradient)
+            if total is not None:
+                self._given(share.node, share.position, share.origin, total)
 
     def _shake(self) -> None:
         """The user registered a hook while the backward runs: from now on every node needs one of ours."""
