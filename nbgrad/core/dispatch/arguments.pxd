@@ -10,3 +10,6 @@ cdef tuple _by_position(OpInfo op, tuple args, dict settings)
 cpdef bint bound(OpInfo op, Py_ssize_t missing, dict settings) except -1
 
 cpdef bint unbound(object value) except -1
+
+@cython.locals(parts=tuple)
+cpdef bint unchanging(object value) except -1

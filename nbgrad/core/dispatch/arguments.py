@@ -6,6 +6,7 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, isfunction, signature
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.node import OpInfo, TensorBase
@@ -187,6 +188,21 @@ def unbound(value: Any) -> bool:
 
 
 _NUMPYS = np.generic  # looked up for every setting
+
+
+def unchanging(value: Any) -> bool:
+    """Whether ``value`` can never change and holds no tensor: None, a number, a text, a type, or a tuple of these."""
+    kind = type(value)
+    if kind is tuple:
+        parts: tuple[Any, ...] = value
+        for one in parts:  # noqa: SIM110  # compiled, a generator costs more than the loop
+            if not unchanging(one):
+                return False
+        return True
+    return value is None or kind is int or kind is bool or kind is float or kind in _UNCHANGING
+
+
+_UNCHANGING = frozenset({complex, str, torch.device, torch.dtype, torch.layout, torch.memory_format})
 
 
 def _plain(op: OpInfo, name: str, value: Any) -> Any:

@@ -10,8 +10,10 @@ from weakref import ref
 
 import numpy as np
 import torch
+from torch import Tensor as RawTensor
 
 from nbgrad.core.compilation import compiled
+from nbgrad.core.dispatch.arguments import unchanging
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.call_site import in_a_function, tensor_variables, tensors_in_sight, user_frame, user_place
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
@@ -185,7 +187,7 @@ class Listener(Observer):
 
     def _keep(self, node: Node, sources: list[Any], device: torch.device, scope: Scope | None) -> None:
         op, settings = node.op, node.settings
-        if settings is not op.defaults:
+        if settings is not op.defaults and not _all_unchanging(settings):
             settings = {name: described(value) for name, value in settings.items()}
         self._latest = node.seq
         self.ops[node.seq] = facts_of(node, device, settings, tuple(sources), scope)
@@ -288,7 +290,8 @@ class Listener(Observer):
             if state.walking:
                 return
             if node is None:
-                self.uses.unrecorded(op, args, results, enabled=recording(state))
+                if _uses_another(args, results):
+                    self.uses.unrecorded(op, args, results, enabled=recording(state))
             elif op.shown > 1:
                 self.uses.beside(op, results)
 
@@ -532,6 +535,22 @@ class Listener(Observer):
                 self.notes.names[id] = name
                 return around
         return None
+
+
+def _uses_another(args: tuple[Any, ...], results: tuple[Any, ...]) -> bool:
+    """Whether a tensor among ``args`` is not the one that the op changed: a BatchNorm counts its calls in place."""
+    for arg in args:
+        if arg is not results[0] and (isinstance(arg, RawTensor) or isinstance(arg, TensorBase)):  # noqa: SIM101
+            return True
+    return False
+
+
+def _all_unchanging(settings: dict[str, Any]) -> bool:
+    """Whether a graph may keep the settings as they are."""
+    for value in settings.values():  # noqa: SIM110  # compiled, a generator costs more than the loop
+        if not unchanging(value):
+            return False
+    return True
 
 
 def _numbers(node: Node, out: Any) -> Any:

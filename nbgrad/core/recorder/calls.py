@@ -95,7 +95,6 @@ def _left_out(known: Called, args: tuple[Any, ...], kwargs: dict[str, Any] | Non
         return
     op: OpInfo
     op, inputs, settings = known.arguments(args, kwargs or _NONE)
-    settings = {**op.defaults, **settings}
     for observer in observers:
         observer.on_torch_left_out(known.name, _records() and not state.inference)
         observer.on_result(op, inputs, settings, tuple(results), None)
@@ -176,7 +175,7 @@ def _called(
     op: OpInfo
     op, inputs, settings = known.arguments(args, kwargs or _NONE)
     node.op = op
-    node.settings = {**op.defaults, **settings} if settings else op.defaults
+    node.settings = settings
     node.hooks = node.plan = node.saved = None  # type: ignore[assignment]  # its rule is torch's
     node.direct = False
     node.tapped = 0

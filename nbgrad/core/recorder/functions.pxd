@@ -1,11 +1,35 @@
 cimport cython
-from nbgrad.core.dispatch.arguments cimport bind, bound
+from nbgrad.core.dispatch.arguments cimport bind, bound, unchanging
 from nbgrad.core.engine.node cimport OpInfo
+from nbgrad.core.engine.torch_origins cimport Tensor
+
+cdef object _TENSOR
+
+@cython.final
+cdef class Form:
+    cdef Py_ssize_t count
+    cdef tuple given
+    cdef tuple names
+    cdef OpInfo op
+    cdef list others
+    cdef list places
+    cdef dict settings
+
+    @cython.locals(at=Py_ssize_t, place=Py_ssize_t, given=tuple)
+    cdef bint fits(self, tuple args, dict kwargs) except -1
+    @cython.locals(at=Py_ssize_t, position=Py_ssize_t, named=list, found=list)
+    cdef tuple inputs(self, tuple args, dict kwargs)
+
+@cython.locals(at=Py_ssize_t, ours=tuple, others=tuple)
+cdef bint _same(object known, object value) except -1
+@cython.locals(made=Form)
+cdef object _form(tuple args, dict kwargs, OpInfo op, tuple inputs, dict settings)
 
 @cython.final
 cdef class Called:
     cdef public bint assigns
     cdef public bint changes
+    cdef list forms
     cdef public bint in_order
     cdef public object inner
     cdef public int kind
@@ -15,8 +39,9 @@ cdef class Called:
     cdef public object row
     cdef public bint swapped
 
-    @cython.locals(row=OpInfo, missing=Py_ssize_t)
+    @cython.locals(row=OpInfo, missing=Py_ssize_t, op=OpInfo, form=Form, forms=list, at=Py_ssize_t)
     cpdef tuple arguments(self, tuple args, dict kwargs)
+    cdef tuple _bound(self, tuple args, dict kwargs)
     @cython.locals(places=tuple, inputs=list, needed=Py_ssize_t, at=Py_ssize_t, count=Py_ssize_t, more=list, settings=dict)
     cdef tuple _named(self, OpInfo row, tuple names, tuple args, dict kwargs)
 

@@ -8,8 +8,9 @@ from types import FunctionType
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from nbgrad.core.dispatch.arguments import bind, bound
+from nbgrad.core.dispatch.arguments import bind, bound, unchanging
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import OpInfo
 
@@ -93,6 +94,114 @@ def unlisted(name: str, count: int, several: bool = False) -> Unlisted:
 
 PLAIN, OP, INNER, CUT, READ = 0, 1, 2, 3, 4
 
+_TENSOR = object()
+"""Stands for any tensor among the arguments of a ``Form``."""
+
+_FORMS = 8
+"""The number of forms that are kept for a function."""
+
+
+class Form:
+    """One form of the calls of a function: some arguments are tensors, and all others have certain values.
+
+    A loop calls a function in few forms, so their settings are worked out once.
+
+    Attributes:
+        given: the arguments, with ``_TENSOR`` for each tensor.
+        count: the number of arguments by position, which come first.
+        names: the names of the others.
+        op, settings: the row, and all its settings.
+        places: for each input, its place among the arguments; -1 for an input that is no tensor.
+        others: for each input that is no tensor, its value.
+    """
+
+    __slots__ = ("count", "given", "names", "op", "others", "places", "settings")
+
+    given: tuple[Any, ...]
+    count: int
+    names: tuple[str, ...]
+    op: OpInfo
+    settings: dict[str, Any]
+    places: list[int]
+    others: list[Any]
+
+    def fits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a call with these arguments has this form."""
+        at = self.count
+        if len(args) != at or len(kwargs) != len(self.names):
+            return False
+        given = self.given
+        for place in range(len(args)):
+            if not _same(given[place], args[place]):
+                return False
+        for name, value in kwargs.items():
+            if name != self.names[at - self.count] or not _same(given[at], value):
+                return False
+            at += 1
+        return True
+
+    def inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The inputs among the arguments of a call that has this form."""
+        named: list[Any] = list(kwargs.values()) if kwargs else []
+        found: list[Any] = []
+        for position in range(len(self.places)):
+            at: int = self.places[position]
+            if at < 0:
+                found.append(self.others[position])
+            else:
+                found.append(args[at] if at < self.count else named[at - self.count])
+        return tuple(found)
+
+
+def _same(known: Any, value: Any) -> bool:
+    """Whether ``value`` is ``known``, an argument of a ``Form``, or equal to it and of the same type."""
+    if isinstance(value, Tensor):
+        return known is _TENSOR
+    if known is value:
+        return True
+    kind = type(value)
+    if kind is not type(known):
+        return False
+    if kind is tuple:
+        ours: tuple[Any, ...] = known
+        others: tuple[Any, ...] = value
+        if len(ours) != len(others):
+            return False
+        for at in range(len(ours)):
+            if not _same(ours[at], others[at]):
+                return False
+        return True
+    # 0.0 equals -0.0
+    return (kind is int or kind is str or (kind is float and value != 0)) and bool(known == value)
+
+
+def _form(
+    args: tuple[Any, ...], kwargs: dict[str, Any], op: OpInfo, inputs: tuple[Any, ...], settings: dict[str, Any]
+) -> Form | None:
+    """The form of a call of ``op``; None if an argument may change, or one tensor is given twice."""
+    given: list[Any] = []
+    tensors: dict[int, int] = {}  # their places, by Python's ``id()``
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            if id(value) in tensors:
+                return None  # nothing would say which of them an input is
+            tensors[id(value)] = len(given)
+        elif not unchanging(value):
+            return None
+        given.append(_TENSOR if isinstance(value, Tensor) else value)
+    places = [tensors.get(id(one), -1) for one in inputs]
+    others = [None if isinstance(one, Tensor) else one for one in inputs]
+    for one, at in zip(inputs, places, strict=True):
+        if at < 0 and not unchanging(one):
+            return None  # a tensor that the row has made of an argument
+    for value in settings.values():
+        if not unchanging(value):
+            return None
+    made = Form.__new__(Form)
+    made.given, made.count, made.names = tuple(given), len(args), tuple(kwargs)
+    made.op, made.settings, made.places, made.others = op, settings, places, others
+    return made
+
 
 class Called:
     """The facts about a torch function.
@@ -104,6 +213,7 @@ class Called:
         name: its name in the picture.
         row: the row of the table; None where there is none.
         swapped: whether the operands stand in the other order, as those of ``2 - x`` do.
+        forms: the forms in which it was called, the usual ones first.
         names: the row's names of the arguments, in torch's order; None if that is the row's own order.
         places: where the row's arguments stand in torch's order, for each way in which the function was called.
         in_order: whether the arguments are those of the row, one by one.
@@ -112,7 +222,7 @@ class Called:
         changes: whether it changes its first argument in place.
     """
 
-    __slots__ = ("assigns", "changes", "in_order", "inner", "kind", "name", "names", "places", "row", "swapped")
+    __slots__ = ("assigns", "changes", "forms", "in_order", "inner", "kind", "name", "names", "places", "row", "swapped")
 
     def __init__(
         self,
@@ -129,6 +239,7 @@ class Called:
         self.row = row
         self.swapped = swapped
         self.names = names
+        self.forms: list[Form] = []
         self.places: dict[Any, tuple[list[int], list[tuple[str, int]]]] = {}
         self.inner = inner
         self.assigns = name == "setitem"
@@ -138,13 +249,31 @@ class Called:
     def arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[OpInfo, tuple[Any, ...], dict[str, Any]]:
-        """The row that runs, its inputs and its settings; if no row describes it, the tensors are the inputs."""
+        """The row that runs, its inputs and all its settings; if no row describes it, the tensors are the inputs."""
+        row = self.row
+        if row is not None and self.in_order and not kwargs:
+            missing = row.arity - len(args)
+            if bound(row, missing, kwargs):
+                return row, (*args, *(None,) * missing) if missing else args, row.defaults
+        form: Form | None
+        forms = self.forms
+        for at in range(len(forms)):
+            form = forms[at]
+            if form.fits(args, kwargs):
+                if at:
+                    forms[at], forms[at - 1] = forms[at - 1], form
+                return form.op, form.inputs(args, kwargs), form.settings
+        op, inputs, own = self._bound(args, kwargs)
+        settings = {**op.defaults, **own} if own else op.defaults
+        form = _form(args, kwargs, op, inputs, settings)
+        if form is not None:
+            forms[_FORMS - 1 :] = [form]
+        return op, inputs, settings
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[OpInfo, tuple[Any, ...], dict[str, Any]]:
+        """The same for the first call of a form, but only the settings that were given."""
         row = self.row
         if row is not None:
-            if self.in_order:
-                missing = row.arity - len(args)
-                if bound(row, missing, kwargs):
-                    return row, (*args, *(None,) * missing) if missing else args, kwargs
             try:
                 if self.assigns:
                     return row, (args[0], args[2]), {"index": args[1]}
@@ -194,12 +323,12 @@ def _places(row: Op, given: tuple[str, ...]) -> tuple[list[int], list[tuple[str,
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """The tensors in ``value``, a tensor, a list, a tuple or a dict, at any depth."""
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, Tensor):
         return [value]
     found: list[torch.Tensor] = []
     if isinstance(value, list | tuple | dict):
         for one in value.values() if isinstance(value, dict) else value:
-            if isinstance(one, torch.Tensor):
+            if isinstance(one, Tensor):
                 found.append(one)
             elif isinstance(one, list | tuple | dict):
                 found += tensors_in(one)
