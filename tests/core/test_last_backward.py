@@ -3,6 +3,7 @@
 import itertools
 import math
 import tracemalloc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.graph import last_backward
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.last_backward import GRADIENT, OBJECT, UNREDUCED, FrameRecorder, Kept, Lengths, Values
-from nbgrad.core.graph.stats import Stats, nbytes_of
+from nbgrad.core.graph.stats import SMALL, Stats, nbytes_of, summarise
 from nbgrad.core.tensor.tensor import tensor
 from tests.core.interrupting import Instants
 
@@ -169,6 +170,62 @@ def test_norms_are_taken_again_once_a_leafs_gradient_was_changed_in_place(lone: 
     norms = [recorder.frame().gradients.get(5) for recorder in recorders]
     assert norms[2] is None, "the change came as a surprise: the values are gone, and nothing else is shown for them"
     assert all(norms[k] is not None for k in (0, 1, 3, 4))
+
+
+LARGE = 16 * SMALL
+"""The bytes of a gradient that is not small."""
+
+
+def large(recorder: FrameRecorder, seq: int) -> weakref.ref[torch.Tensor]:
+    """A large gradient that ``recorder`` keeps, or takes the norm of."""
+    gradient = torch.ones(LARGE // 8, dtype=torch.float64)
+    recorder.gradient(seq, gradient, LARGE)
+    return weakref.ref(gradient)
+
+
+@pytest.mark.parametrize(
+    ("budget", "second", "left"),
+    [(4, 2, 3), (4, 3, 3), (3, 2, 0), (4, 4, 3)],
+    ids=["to the end", "to the third", "not at all", "to the third of four"],
+)
+def test_the_tensors_of_the_backward_before_stay_as_long_as_the_budget_has_room(
+    budget: int, second: int, left: int
+) -> None:
+    """The first backward has two large gradients.
+
+    Args:
+        budget: the number of gradients for which there is room.
+        second: the number of gradients of the second backward.
+        left: how often we see the gradients of the first one: when the second begins, and after each of its gradients.
+    """
+    room = budget * (LARGE + OBJECT)
+    first = FrameRecorder((), room)
+    before = [large(first, seq) for seq in (1, 2)]
+    first.end(1, None)
+    last = FrameRecorder((), room, None, first)
+    there = [[one() is not None for one in before]]
+    now = []
+    for seq in range(second):
+        now.append(large(last, seq))
+        there.append([one() is not None for one in before])
+    assert there == [[True, True]] * left + [[False, False]] * (second + 1 - left)
+    last.end(2, first)
+    assert [one() for one in before] == [None, None]
+    assert all(one() is not None for one in now), "the budget is for the last backward"
+    stats = summarise(torch.ones(LARGE // 8, dtype=torch.float64))
+    assert last.frame().gradients == dict.fromkeys(range(second), stats)
+
+
+def test_a_backward_that_raised_leaves_the_tensors_of_the_one_before() -> None:
+    x = torch.ones(SMALL + 1, requires_grad=True)
+    with AutogradGraph() as graph:
+        (x * 2).sum().backward()
+        x.grad = None
+        y = x * 3
+        y.register_hook(lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            y.sum().backward()
+        assert graph.records[0].gradient == summarise(torch.full((SMALL + 1,), 2.0))
 
 
 def test_a_frame_is_the_recorder_as_data() -> None:

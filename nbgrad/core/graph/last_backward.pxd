@@ -35,6 +35,7 @@ cdef class Values:
 @cython.final
 cdef class Kept:
     cdef bint _asked
+    cdef Kept _before
     cdef list _small
     cdef list _large
     cdef dict _index
@@ -42,6 +43,7 @@ cdef class Kept:
     cdef object _latest
     cdef long long _size
     cdef long long _budget
+    cdef long long _reserved
     cdef long long _room
     cdef set _counted
     cdef list _lone
@@ -50,6 +52,8 @@ cdef class Kept:
     cpdef object lone(self, object id)
     @cython.locals(shelf=list)
     cpdef bint changed(self)
+    cpdef long long taken(self)
+    cpdef object drop_before(self)
     cpdef object shrink(self)
 
 @cython.final
@@ -74,6 +78,6 @@ cdef class FrameRecorder:
     cpdef object stretched(self, object seq, Py_ssize_t position, object gradient, long long size)
     cpdef object leaf(self, object seq, object gradient)
     cpdef object end(self, object number, object before, bint watch=*)
-    cpdef object give_way(self)
+    cpdef Kept give_way(self)
 
 cdef object _STRIDED

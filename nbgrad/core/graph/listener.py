@@ -371,12 +371,10 @@ class Listener(Observer):
         """Start a frame, and learn the names of a function's local variables while they exist."""
         if self.closed:
             return
-        if isinstance(self.notes.frame, FrameRecorder):
-            recorder = self.notes.frame
-            recorder.give_way()
+        before = self.notes.frame if isinstance(self.notes.frame, FrameRecorder) else None
         ids = [record_id(origin) for origin, _ in roots]
         started = tuple(ids if len(ids) == 1 else dict.fromkeys(ids))
-        self.running = FrameRecorder(started, self._budget, self.running)
+        self.running = FrameRecorder(started, self._budget, self.running, before)
         frame = user_frame()
         if in_a_function(frame):
             self.name_variables(tensor_variables(frame))
@@ -539,7 +537,7 @@ class Listener(Observer):
 
 def _uses_another(args: tuple[Any, ...], results: tuple[Any, ...]) -> bool:
     """Whether a tensor among ``args`` is not the one that the op changed: a BatchNorm counts its calls in place."""
-    for arg in args:
+    for arg in args:  # noqa: SIM110  # compiled, a generator costs more than the loop
         if arg is not results[0] and (isinstance(arg, RawTensor) or isinstance(arg, TensorBase)):  # noqa: SIM101
             return True
     return False

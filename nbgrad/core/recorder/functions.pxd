@@ -6,7 +6,7 @@ from nbgrad.core.engine.torch_origins cimport Tensor
 cdef object _TENSOR
 
 @cython.final
-cdef class Form:
+cdef class CallForm:
     cdef Py_ssize_t count
     cdef tuple given
     cdef tuple names
@@ -20,9 +20,10 @@ cdef class Form:
     @cython.locals(at=Py_ssize_t, position=Py_ssize_t, named=list, found=list)
     cdef tuple inputs(self, tuple args, dict kwargs)
 
-@cython.locals(at=Py_ssize_t, ours=tuple, others=tuple)
 cdef bint _same(object known, object value) except -1
-@cython.locals(made=Form)
+@cython.locals(at=Py_ssize_t)
+cdef bint _all_same(tuple known, tuple values) except -1
+@cython.locals(made=CallForm)
 cdef object _form(tuple args, dict kwargs, OpInfo op, tuple inputs, dict settings)
 
 @cython.final
@@ -39,7 +40,7 @@ cdef class Called:
     cdef public object row
     cdef public bint swapped
 
-    @cython.locals(row=OpInfo, missing=Py_ssize_t, op=OpInfo, form=Form, forms=list, at=Py_ssize_t)
+    @cython.locals(row=OpInfo, missing=Py_ssize_t, op=OpInfo, form=CallForm, forms=list, at=Py_ssize_t)
     cpdef tuple arguments(self, tuple args, dict kwargs)
     cdef tuple _bound(self, tuple args, dict kwargs)
     @cython.locals(places=tuple, inputs=list, needed=Py_ssize_t, at=Py_ssize_t, count=Py_ssize_t, more=list, settings=dict)

@@ -95,13 +95,13 @@ def unlisted(name: str, count: int, several: bool = False) -> Unlisted:
 PLAIN, OP, INNER, CUT, READ = 0, 1, 2, 3, 4
 
 _TENSOR = object()
-"""Stands for any tensor among the arguments of a ``Form``."""
+"""Stands for any tensor among the arguments of a ``CallForm``."""
 
 _FORMS = 8
 """The number of forms that are kept for a function."""
 
 
-class Form:
+class CallForm:
     """One form of the calls of a function: some arguments are tensors, and all others have certain values.
 
     A loop calls a function in few forms, so their settings are worked out once.
@@ -154,7 +154,7 @@ class Form:
 
 
 def _same(known: Any, value: Any) -> bool:
-    """Whether ``value`` is ``known``, an argument of a ``Form``, or equal to it and of the same type."""
+    """Whether ``value`` is ``known``, an argument of a ``CallForm``, or equal to it and of the same type."""
     if isinstance(value, Tensor):
         return known is _TENSOR
     if known is value:
@@ -163,21 +163,23 @@ def _same(known: Any, value: Any) -> bool:
     if kind is not type(known):
         return False
     if kind is tuple:
-        ours: tuple[Any, ...] = known
-        others: tuple[Any, ...] = value
-        if len(ours) != len(others):
-            return False
-        for at in range(len(ours)):
-            if not _same(ours[at], others[at]):
-                return False
-        return True
+        return _all_same(known, value)
     # 0.0 equals -0.0
     return (kind is int or kind is str or (kind is float and value != 0)) and bool(known == value)
 
 
+def _all_same(known: tuple[Any, ...], values: tuple[Any, ...]) -> bool:
+    if len(known) != len(values):
+        return False
+    for at in range(len(known)):  # noqa: SIM110  # compiled, a generator costs more than the loop
+        if not _same(known[at], values[at]):
+            return False
+    return True
+
+
 def _form(
     args: tuple[Any, ...], kwargs: dict[str, Any], op: OpInfo, inputs: tuple[Any, ...], settings: dict[str, Any]
-) -> Form | None:
+) -> CallForm | None:
     """The form of a call of ``op``; None if an argument may change, or one tensor is given twice."""
     given: list[Any] = []
     tensors: dict[int, int] = {}  # their places, by Python's ``id()``
@@ -197,7 +199,7 @@ def _form(
     for value in settings.values():
         if not unchanging(value):
             return None
-    made = Form.__new__(Form)
+    made = CallForm.__new__(CallForm)
     made.given, made.count, made.names = tuple(given), len(args), tuple(kwargs)
     made.op, made.settings, made.places, made.others = op, settings, places, others
     return made
@@ -222,7 +224,19 @@ class Called:
         changes: whether it changes its first argument in place.
     """
 
-    __slots__ = ("assigns", "changes", "forms", "in_order", "inner", "kind", "name", "names", "places", "row", "swapped")
+    __slots__ = (
+        "assigns",
+        "changes",
+        "forms",
+        "in_order",
+        "inner",
+        "kind",
+        "name",
+        "names",
+        "places",
+        "row",
+        "swapped",
+    )
 
     def __init__(
         self,
@@ -239,7 +253,7 @@ class Called:
         self.row = row
         self.swapped = swapped
         self.names = names
-        self.forms: list[Form] = []
+        self.forms: list[CallForm] = []
         self.places: dict[Any, tuple[list[int], list[tuple[str, int]]]] = {}
         self.inner = inner
         self.assigns = name == "setitem"
@@ -255,7 +269,7 @@ class Called:
             missing = row.arity - len(args)
             if bound(row, missing, kwargs):
                 return row, (*args, *(None,) * missing) if missing else args, row.defaults
-        form: Form | None
+        form: CallForm | None
         forms = self.forms
         for at in range(len(forms)):
             form = forms[at]

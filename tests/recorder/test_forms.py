@@ -1,0 +1,146 @@
+"""The recorder remembers in which forms a function was called. What it knows of a call depends on that call alone."""
+
+import gc
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.record import Described
+from nbgrad.core.recorder.functions import KNOWN
+from tests.core import opdb
+
+Call = Callable[[], Any]
+
+
+def plain(value: Any) -> Any:
+    """``value`` with its type: 1, 1.0 and True are not the same, nor are 0.0 and -0.0."""
+    if isinstance(value, tuple | list):
+        return [type(value).__name__, *map(plain, value)]
+    return (value.shape, value.dtype) if isinstance(value, Described) else (type(value).__name__, repr(value))
+
+
+def facts(call: Call) -> list[Any]:
+    """All that the picture of ``call`` shows of its ops, with the places of records for their ids."""
+    with AutogradGraph() as graph:
+        held = call()
+    records = graph.records
+    del held  # without a backward, ops are shown as long as their results exist
+    place = {record.id: at for at, record in enumerate(records)}
+    return [
+        (
+            record.op.name if record.op else record.kind,
+            {name: plain(value) for name, value in record.settings.items()},
+            [(one.name, place.get(one.source), plain(one.literal)) for one in record.inputs],
+        )
+        for record in records
+    ]
+
+
+def same_whatever_ran_before(calls: list[Call]) -> list[Any]:
+    """Check that the facts of each call are the same in any order of the calls, and return them."""
+    fresh = []
+    for call in calls:
+        KNOWN.clear()
+        fresh.append(facts(call))
+    for order in (list(enumerate(calls)), list(enumerate(calls))[::-1]):
+        KNOWN.clear()
+        for at, call in order + order:
+            assert facts(call) == fresh[at]
+    return fresh
+
+
+@pytest.mark.sampled(40)
+@pytest.mark.filterwarnings("ignore")  # torch warns about functions that it will remove
+@pytest.mark.parametrize("name", [name for name in opdb.cases() if not name.endswith(opdb.COMPLEX)])
+def test_each_form_of_an_op_of_torchs_database_has_its_own_facts(name: str) -> None:
+    entry = opdb.entries()[name]
+    samples = opdb.samples_of(entry, torch.float64)[:8]
+    same_whatever_ran_before([partial(entry, one.input, *one.args, **one.kwargs) for one in samples])
+
+
+def given(*shape: int) -> Tensor:
+    return torch.linspace(-1.0, 1.0, int(torch.tensor(shape).prod())).reshape(shape).requires_grad_()
+
+
+X, Y, Z = given(2, 3), given(2, 3), given(2, 3)
+IMAGE, KERNEL, BIAS, MEAN, RATIO = given(1, 2, 5, 5), given(2, 2, 3, 3), given(2), torch.zeros(2), torch.ones(2)
+ORDER = [0, 1]
+
+
+def ordered(*dims: int) -> Tensor:
+    ORDER[:] = dims
+    return X.permute(ORDER)
+
+
+FORMS: dict[str, list[Call]] = {
+    "a tensor twice": [lambda: torch.mul(X, X), lambda: torch.mul(X, Y), lambda: torch.mul(Y, X)],
+    "one of three twice": [
+        lambda: torch.addcmul(X, Y, Z, value=2),
+        lambda: torch.addcmul(X, X, Z, value=2),
+        lambda: torch.addcmul(X, Z, Z, value=2),
+    ],
+    "types of numbers": [lambda: X.pow(2), lambda: X.pow(2.0), lambda: X.pow(True), lambda: torch.pow(2, X)],
+    "zeros": [partial(functional.hardtanh, X, at, 1.0) for at in (0.0, -0.0, 0)],
+    "a number that is none": [partial(X.clamp, min=at) for at in (float("nan"), float("inf"), -1.0)],
+    "numbers and flags": [
+        lambda: X.sum(dim=1, keepdim=True),
+        lambda: X.sum(1, True),
+        lambda: X.sum(1),
+        X.sum,
+    ],
+    "names in another order": [
+        lambda: torch.var(X, dim=1, correction=0),
+        lambda: torch.var(X, correction=1, dim=0),
+        lambda: torch.var(X, dim=0, correction=1),
+    ],
+    "other names": [lambda: X.sum(dim=1), lambda: X.sum(axis=1), lambda: X.sum(dim=0)],
+    "tuples": [lambda: X.sum((0, 1)), lambda: X.sum((0,)), lambda: X.sum([0, 1]), lambda: X.sum(0)],
+    "swapped": [lambda: 2 - X, lambda: X - 2, lambda: 3 - X],
+    "a list that changes": [lambda: ordered(1, 0), lambda: ordered(0, 1)],
+    "an input or none": [
+        lambda: functional.conv2d(IMAGE, KERNEL),
+        lambda: functional.conv2d(IMAGE, KERNEL, BIAS),
+        lambda: functional.conv2d(IMAGE, KERNEL, None, 2, 1),
+        lambda: functional.conv2d(IMAGE, KERNEL, BIAS, (2, 1), "valid"),
+        lambda: functional.conv2d(IMAGE, weight=KERNEL, bias=BIAS, padding="same"),
+    ],
+    "inputs by name": [
+        lambda: functional.batch_norm(IMAGE, MEAN, RATIO, weight=BIAS, training=True),
+        lambda: functional.batch_norm(IMAGE, MEAN, RATIO, bias=BIAS, training=True),
+        lambda: functional.batch_norm(IMAGE, MEAN, RATIO, BIAS, BIAS, True, 0.1, 1e-5),
+        lambda: functional.batch_norm(IMAGE, MEAN, RATIO),
+    ],
+    "shapes": [lambda: X.reshape(3, 2), lambda: X.reshape((3, 2)), lambda: X.reshape(-1), lambda: X.reshape(6)],
+    "types": [lambda: X.sum(dtype=torch.float64), lambda: X.sum(dtype=torch.float32), lambda: X.sum(dtype=None)],
+    "more than are kept": [partial(X.clamp, -at, at) for at in range(1, 20)],
+    "an index": [lambda: X[0], lambda: X[:, 0], lambda: X[..., None]],
+    "no row describes it": [
+        lambda: torch.dstack([X, Y]),
+        lambda: functional.max_pool2d(IMAGE, 2),
+        lambda: functional.max_pool2d(IMAGE, 3),
+        lambda: torch.flatten(IMAGE, 1),
+        lambda: torch.flatten(IMAGE, 0, 2),
+    ],
+}
+
+
+@pytest.mark.parametrize("calls", FORMS.values(), ids=FORMS.keys())
+def test_a_form_is_not_taken_for_another(calls: list[Call]) -> None:
+    assert all(same_whatever_ran_before(calls)), "each call is shown"
+
+
+def test_a_form_holds_no_tensor() -> None:
+    x, w, b = given(1, 2, 5, 5), given(2, 2, 3, 3), given(2)
+    held = [weakref.ref(one) for one in (x, w, b)]
+    with AutogradGraph():
+        functional.conv2d(x, w, b, stride=2).sum().backward()
+    del x, w, b
+    gc.collect()
+    assert [one() for one in held] == [None, None, None]
