@@ -136,6 +136,17 @@ def test_a_form_is_not_taken_for_another(calls: list[Call]) -> None:
     assert all(same_whatever_ran_before(calls)), "each call is shown"
 
 
+@pytest.mark.parametrize("call", [X.sum, partial(X.sum, dim=1), partial(functional.conv2d, IMAGE, KERNEL, stride=2)])
+def test_a_user_may_change_the_settings_of_a_record(call: Call) -> None:
+    want = facts(call)
+    with AutogradGraph() as graph:
+        held = call()
+        graph.records[-1].settings.clear()
+        graph.records[-1].settings["changed"] = True
+        del held
+    assert facts(call) == want
+
+
 def test_a_form_holds_no_tensor() -> None:
     x, w, b = given(1, 2, 5, 5), given(2, 2, 3, 3), given(2)
     held = [weakref.ref(one) for one in (x, w, b)]

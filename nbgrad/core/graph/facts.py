@@ -152,7 +152,7 @@ class Notes:
             tuple(fact.shape),
             fact.dtype,
             fact.device,
-            fact.settings if isinstance(fact, Ran) else {},
+            fact.settings.copy() if isinstance(fact, Ran) else {},  # other calls may share it
             parents,
             scope,
             fact.place if isinstance(fact, Ran) else None,
