@@ -1,12 +1,16 @@
 """The cost of recording: the same program outside of a graph and inside one."""
 
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache, partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import rustworkx
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
 import nbgrad
@@ -54,7 +58,50 @@ class TappingMode(EmptyMode):
         return result
 
 
-MODES = {EMPTY: EmptyMode, IDLE: TappingMode}
+LEAST = "no graph, and the least recorder"
+"""It knows which op made which input of another one (``least_recorder.pyx``)."""
+LEAST_KEEPING = "no graph, and the least recorder that keeps tensors"
+
+
+@cache
+def least_recorder() -> Any:
+    """The module ``least_recorder``, which Cython compiles when it is needed."""
+    import pyximport  # type: ignore[import-untyped]
+
+    hooks = pyximport.install(build_dir=str(Path(__file__).parents[1] / "build" / "benchmarks"), language_level=3)
+    try:
+        return importlib.import_module("benchmarks.least_recorder")
+    finally:
+        pyximport.uninstall(*hooks)
+
+
+@contextmanager
+def recorded_least(*, keeps: bool) -> Iterator[None]:
+    """Record with the least recorder, but for the steps of optimizers."""
+    mode = least_recorder().Mode(keeps)
+
+    def push(*_: Any) -> None:
+        torch._C._push_on_torch_function_stack(mode)
+
+    def pop(*_: Any) -> None:
+        torch._C._pop_torch_function_stack()
+
+    hooks = [register_optimizer_step_pre_hook(pop), register_optimizer_step_post_hook(push)]
+    push()
+    try:
+        yield
+    finally:
+        pop()
+        for hook in hooks:
+            hook.remove()
+
+
+MODES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    EMPTY: EmptyMode,
+    IDLE: TappingMode,
+    LEAST: partial(recorded_least, keeps=False),
+    LEAST_KEEPING: partial(recorded_least, keeps=True),
+}
 
 
 def graph_of(watch: bool | str | None, history: int = FRAMES) -> AbstractContextManager[Any]:
@@ -124,6 +171,8 @@ RECORDED.contenders = {
     WITHOUT: partial(chains, watch=None),
     EMPTY: partial(chains, watch=EMPTY),
     IDLE: partial(chains, watch=IDLE),
+    LEAST: partial(chains, watch=LEAST),
+    LEAST_KEEPING: partial(chains, watch=LEAST_KEEPING),
     "a graph that keeps no tensor": partial(chains, watch=False),
     "as in a %%autograd cell": partial(chains, watch=True),
 }
@@ -140,6 +189,8 @@ RECORDED_TRAINING = Case(
 RECORDED_TRAINING.contenders = {
     WITHOUT: partial(training, torch, watch=None),
     EMPTY: partial(training, torch, watch=EMPTY),
+    LEAST: partial(training, torch, watch=LEAST),
+    LEAST_KEEPING: partial(training, torch, watch=LEAST_KEEPING),
     "a graph that keeps no tensor": partial(training, torch, watch=False),
     "as in a %%autograd cell": partial(training, torch, watch=True),
 }

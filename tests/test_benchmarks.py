@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -292,6 +293,23 @@ def test_no_graph_is_open_while_another_contender_runs(
 
     in_turns({"without": Contender(without), "recorded": made}, rounds=2, least=0.0)
     assert seen == [False] * 3
+
+
+@pytest.mark.skipif(not nbgrad.compiled(), reason="it is compiled as the recorder is")
+@pytest.mark.parametrize("watch", [watching.LEAST, watching.LEAST_KEEPING])
+def test_the_least_recorder_changes_no_number_and_is_gone_afterwards(
+    watch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "STEPS", 2)
+    monkeypatch.setattr(watching, "CHAINS", 2)
+    with watching.graph_of(watch):
+        assert torch._C._len_torch_function_stack() == 1
+        facts = torch._C._get_function_stack_at(0).facts
+        assert torch.ones(2, requires_grad=True).exp().grad_fn is not None
+        assert len(facts) == 1
+    assert torch._C._len_torch_function_stack() == 0
+    for make in (watching.chains, partial(watching.training, torch, steps=2)):
+        assert torch.equal(make(watch=watch).once(), make(watch=None).once())
 
 
 @pytest.mark.parametrize("prepare", [None, lambda: None])

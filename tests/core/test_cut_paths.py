@@ -351,3 +351,14 @@ def test_where_many_branching_paths_end_is_found_in_linear_time() -> None:
 
     small, large = work(20), work(160)
     assert large < 10 * small
+
+
+@pytest.mark.parametrize("learns", [False, True])
+@pytest.mark.parametrize("make", [nbgrad.zeros, torch.zeros], ids=["nbgrad", "torch"])
+def test_an_op_may_give_no_tensor_at_all(make: Callable[..., Any], learns: bool) -> None:
+    with nbgrad.AutogradGraph():
+        x = make(0, 3, requires_grad=learns)
+        assert list(x) == []
+        assert x.unbind() == ()
+        with nbgrad.no_grad(), torch.no_grad():
+            assert x.unbind() == ()

@@ -1,5 +1,6 @@
 """The gradients that a graph keeps of one backward, and the memory budget for it."""
 
+import gc
 import itertools
 import math
 import tracemalloc
@@ -12,6 +13,7 @@ import torch
 
 import nbgrad
 from nbgrad.core.engine.broadcast import Reduction
+from nbgrad.core.engine.node import raw_of
 from nbgrad.core.graph import last_backward
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.last_backward import GRADIENT, OBJECT, UNREDUCED, FrameRecorder, Kept, Lengths, Values
@@ -226,6 +228,56 @@ def test_a_backward_that_raised_leaves_the_tensors_of_the_one_before() -> None:
         with pytest.raises(ZeroDivisionError):
             y.sum().backward()
         assert graph.records[0].gradient == summarise(torch.full((SMALL + 1,), 2.0))
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_backwards_that_raise_leave_nothing_once_another_has_ended(ours: bool) -> None:
+    make = nbgrad.ones if ours else torch.ones
+    x = make(3, requires_grad=True)
+    gradients: list[weakref.ref[torch.Tensor]] = []
+
+    def fail(gradient: Any) -> None:
+        gradients.append(weakref.ref(raw_of(gradient)))
+        raise ZeroDivisionError
+
+    with AutogradGraph() as graph:
+        for _ in range(5):
+            y = x * 3
+            y.register_hook(fail)
+            z = y * 2
+            with pytest.raises(ZeroDivisionError):
+                z.sum().backward()
+            assert graph.listener.running is None
+            del y, z
+            x.grad = None
+            (x * 2).sum().backward()
+        gc.collect()
+        assert len(gradients) == 5
+        assert [one() for one in gradients] == [None] * 5
+        assert graph.backwards == 5
+
+
+def test_a_backward_inside_of_another_may_raise() -> None:
+    x, w = (tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+
+    def fail(_: Any) -> None:
+        raise ZeroDivisionError
+
+    def inside(_: Any) -> None:
+        with nbgrad.enable_grad():
+            y = w * 3
+            y.register_hook(fail)
+            z = (y * 2).sum()
+        with pytest.raises(ZeroDivisionError):
+            z.backward()
+
+    with AutogradGraph() as graph:
+        y = x * 2
+        y.register_hook(inside)
+        (y * y).sum().backward()
+        found = {record.name: record for record in graph.records if record.kind == "leaf"}
+        assert graph.backwards == 1
+        assert [record.gradient.values for record in found.values() if record.gradient] == [[8.0, 16.0]]
 
 
 def test_a_frame_is_the_recorder_as_data() -> None:

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Described
-from nbgrad.core.recorder.functions import KNOWN
+from nbgrad.core.recorder.functions import KNOWN, called
 from tests.core import opdb
 
 Call = Callable[[], Any]
@@ -147,11 +147,56 @@ def test_a_user_may_change_the_settings_of_a_record(call: Call) -> None:
     assert facts(call) == want
 
 
+def test_the_settings_of_a_form_are_worked_out_once() -> None:
+    known = called(functional.conv2d)
+    assert known.forms == []
+    first, _, settings = known.arguments((IMAGE, KERNEL, None, (2, 1), 1), {})
+    for image, kernel, stride in ((IMAGE, KERNEL, (2, 1)), (given(2, 2, 7, 7), given(4, 2, 1, 1), (2, 1))):
+        op, inputs, again = known.arguments((image, kernel, None, stride, 1), {})
+        assert op is first
+        assert again is settings
+        assert inputs[0] is image
+        assert inputs[1] is kernel
+    assert len(known.forms) == 1
+
+
+def test_of_many_forms_the_used_ones_are_kept() -> None:
+    known = called(functional.conv2d)
+    usual = known.arguments((IMAGE, KERNEL, None, 1), {})[2]
+    for stride in range(2, 50):
+        known.arguments((IMAGE, KERNEL, None, stride), {})
+        assert known.arguments((IMAGE, KERNEL, None, 1), {})[2] is usual
+    assert len(known.forms) == 8
+
+
+@pytest.mark.parametrize(
+    ("call", "count"),
+    [
+        (lambda: X.add(0.5, Y), 0),  # each such call has a warning
+        (lambda: X.permute([1, 0]), 0),
+        (lambda: X.clamp(min=torch.zeros(3)), 1),
+        (lambda: X[torch.tensor([0])], 0),
+        (lambda: torch.addcmul(X, Y, Y, value=2), 0),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_may_change_or_is_not_clear_is_no_form(call: Call, count: int) -> None:
+    KNOWN.clear()
+    facts(call)
+    assert sum(len(known.forms) for known in KNOWN.values()) == count
+
+
+def test_a_call_of_older_torch_has_its_warning_each_time() -> None:
+    for _ in range(2):
+        with AutogradGraph(), pytest.warns(UserWarning, match="takes its factor as the last argument"):
+            X.add(0.5, Y)
+
+
 def test_a_form_holds_no_tensor() -> None:
     x, w, b = given(1, 2, 5, 5), given(2, 2, 3, 3), given(2)
     held = [weakref.ref(one) for one in (x, w, b)]
     with AutogradGraph():
-        functional.conv2d(x, w, b, stride=2).sum().backward()
+        functional.conv2d(x, w, b, stride=2).clamp(min=b[0]).sum().backward()
     del x, w, b
     gc.collect()
     assert [one() for one in held] == [None, None, None]

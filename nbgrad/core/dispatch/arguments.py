@@ -143,7 +143,7 @@ def bound(op: OpInfo, missing: int, settings: dict[str, Any]) -> bool:
 def _by_position(op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Split ``args`` into inputs and settings; return the inputs, and all settings."""
     arity, defaults = op.arity, op.defaults
-    if len(args) == arity + 1 and op.name.rstrip("_") in _SCALED:
+    if is_outdated(op, args):
         args = _in_order(op, args)
     extra = args[arity:]
     if op.variadic and not (len(extra) == 1 and isinstance(extra[0], list | tuple)):
@@ -165,11 +165,15 @@ _SCALED = {"add": "alpha", "addcdiv": "value", "addcmul": "value", "sub": "alpha
 """The argument that older torch took after the first tensor: a number that the other tensors are multiplied by."""
 
 
+def is_outdated(op: OpInfo, args: tuple[Any, ...]) -> bool:
+    """Whether a factor comes before the last tensor, as in ``x.add_(-rate, g)``: older torch took it there."""
+    scales = op.name.rstrip("_") in _SCALED
+    return scales and len(args) == op.arity + 1 and isinstance(args[1], int | float | complex)
+
+
 def _in_order(op: OpInfo, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """``args`` with the factor at the end, where torch has it now; ``x.add_(-rate, g)`` has it before ``g``. Warn."""
+    """``args`` of an outdated call with the factor at the end, where torch has it now. Warn."""
     first, number, *others = args
-    if not isinstance(number, int | float | complex):
-        return args
     place, last = user_place(), f"{_SCALED[op.name.rstrip('_')]}={number!r}"
     text = f"{op.name}() takes its factor as the last argument: write {op.name}(..., {last})"
     warnings.warn_explicit(text, UserWarning, place.file, place.line)
@@ -191,7 +195,10 @@ _NUMPYS = np.generic  # looked up for every setting
 
 
 def unchanging(value: Any) -> bool:
-    """Whether ``value`` can never change and holds no tensor: None, a number, a text, a type, or a tuple of these."""
+    """Whether ``value`` can never change and holds no tensor: None, a number, a text, a dtype, or a tuple of these.
+
+    The devices, layouts and memory formats of torch are like its dtypes.
+    """
     kind = type(value)
     if kind is tuple:
         parts: tuple[Any, ...] = value

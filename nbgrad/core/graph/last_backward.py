@@ -225,9 +225,9 @@ class Kept:
 
     Args:
         budget: the largest number of bytes.
-        before: the tensors of the backward before. They stay as long as both fit into the budget, at most until this
-            backward has ended: memory that is freed right before a backward makes it slower. The reason lies in malloc:
-            a step of a ResNet-18 took 5 of 115 ms more.
+        before: the tensors of the backward before. If they take at most half of the budget, the large ones stay until
+            this backward has ended, or needs their room. Memory that is freed right before a backward makes the
+            backward slower: a step of a ResNet-18 took 5 of 115 ms more.
     """
 
     __slots__ = (
@@ -249,7 +249,7 @@ class Kept:
         self._room = budget
         self._counted: set[int] | None = None  # the ids of the counted tensors, when each may count only once
         self._before: Kept | None = None
-        self._reserved = 0  # for the tensors of the backward before
+        self._reserved = 0  # the bytes of ``_before``
         if before is not None:
             taken = before.taken()
             if 2 * taken <= budget:
@@ -380,7 +380,7 @@ class Kept:
         return self._budget - self._room
 
     def drop_before(self) -> None:
-        """Drop the large tensors of the backward before."""
+        """Drop the large tensors of the backward before, and use their room."""
         before, self._before = self._before, None  # first: after an interrupt there seems to be less room, never more
         if before is not None:
             before.shrink()
@@ -481,6 +481,8 @@ class FrameRecorder:
         "windows",
     )
 
+    _kept: Kept
+
     def __init__(
         self,
         roots: tuple[int, ...],
@@ -490,6 +492,8 @@ class FrameRecorder:
     ) -> None:
         self.number = 0  # set at the end: a hook may run another backward before that
         self.outer = outer
+        if outer is not None:  # it may also be one that an interrupt has ended
+            outer._kept.drop_before()
         self.roots = roots
         self._kept = Kept(budget, None if before is None else before.give_way())
         self._leaves: list[Any] = []  # of each leaf its id and its gradient, one leaf after the other
@@ -545,7 +549,7 @@ class FrameRecorder:
         self._kept.drop_before()
 
     def give_way(self) -> Kept:
-        """Another backward begins, and becomes the last one. Return the tensors, whose memory it may use."""
+        """Another backward begins, and becomes the last one. Return the tensors: it takes their room if it needs it."""
         self.careful = self.careful or self._kept.changed()
         self._kept.drop_before()  # an interrupt may have come at the end
         return self._kept

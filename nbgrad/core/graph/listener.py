@@ -305,10 +305,12 @@ class Listener(Observer):
 
     def on_backward_error(self, origin: Origin, error: Exception) -> None:
         """Show the backward up to the error, and where it stopped."""
-        if self.running is not None:
+        failed = self.running
+        if failed is not None:
             op = getattr(origin, "op", None)
             facts = (op.name if op else "leaf", words_of(error), record_id(origin), (), None, user_place())
-            self.failure = Failure(*facts, self.running.frame(), number_of(error, new=True))
+            self.failure = Failure(*facts, failed.frame(), number_of(error, new=True))
+            self.running = failed.outer
 
     def on_detach(self, tensor: Tensor, detached: Tensor, what: str) -> None:
         """Remember that a path ends."""
@@ -536,7 +538,9 @@ class Listener(Observer):
 
 
 def _uses_another(args: tuple[Any, ...], results: tuple[Any, ...]) -> bool:
-    """Whether a tensor among ``args`` is not the one that the op changed: a BatchNorm counts its calls in place."""
+    """Whether a tensor among ``args`` is not the first result, which an op in place was given: BatchNorms count so."""
+    if not results:
+        return True
     for arg in args:  # noqa: SIM110  # compiled, a generator costs more than the loop
         if arg is not results[0] and (isinstance(arg, RawTensor) or isinstance(arg, TensorBase)):  # noqa: SIM101
             return True

@@ -490,11 +490,9 @@ class _Run:
         The record has a tuple in place of a list. Used as an index, the tuple may select other elements than the list
         did. Then the result has another shape.
         """
-        if call.settings is call.op.defaults:
-            return {}
         node = None if call.node is None else call.node()
         if node is not None:
-            return node.settings
+            return {} if node.settings is call.op.defaults else node.settings
         if any(map(_described, call.settings.values())):
             raise RerunError(
                 f"a tensor that {call.what} was called with, such as an index, no longer exists. Keep the loss in a "

@@ -30,7 +30,7 @@ cdef object _form(tuple args, dict kwargs, OpInfo op, tuple inputs, dict setting
 cdef class Called:
     cdef public bint assigns
     cdef public bint changes
-    cdef list forms
+    cdef readonly list forms
     cdef public bint in_order
     cdef public object inner
     cdef public int kind

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nbgrad.core.dispatch.arguments import bind, bound, unchanging
+from nbgrad.core.dispatch.arguments import bind, bound, is_outdated, unchanging
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import OpInfo
 
@@ -98,7 +98,7 @@ _TENSOR = object()
 """Stands for any tensor among the arguments of a ``CallForm``."""
 
 _FORMS = 8
-"""The number of forms that are kept for a function."""
+"""The largest number of forms that are kept for a function."""
 
 
 class CallForm:
@@ -154,7 +154,7 @@ class CallForm:
 
 
 def _same(known: Any, value: Any) -> bool:
-    """Whether ``value`` is ``known``, an argument of a ``CallForm``, or equal to it and of the same type."""
+    """Whether ``value`` is ``known``, an argument of a ``CallForm``, or is shown like it: a number, a text, a tuple."""
     if isinstance(value, Tensor):
         return known is _TENSOR
     if known is value:
@@ -180,7 +180,9 @@ def _all_same(known: tuple[Any, ...], values: tuple[Any, ...]) -> bool:
 def _form(
     args: tuple[Any, ...], kwargs: dict[str, Any], op: OpInfo, inputs: tuple[Any, ...], settings: dict[str, Any]
 ) -> CallForm | None:
-    """The form of a call of ``op``; None if an argument may change, or one tensor is given twice."""
+    """The form of a call of ``op``; None if an argument may change, one tensor is given twice, or ``bind`` warns."""
+    if is_outdated(op, args):
+        return None
     given: list[Any] = []
     tensors: dict[int, int] = {}  # their places, by Python's ``id()``
     for value in (*args, *kwargs.values()):
@@ -215,7 +217,7 @@ class Called:
         name: its name in the picture.
         row: the row of the table; None where there is none.
         swapped: whether the operands stand in the other order, as those of ``2 - x`` do.
-        forms: the forms in which it was called, the usual ones first.
+        forms: forms in which it was called. One that is used moves forward, and a new one takes the last place.
         names: the row's names of the arguments, in torch's order; None if that is the row's own order.
         places: where the row's arguments stand in torch's order, for each way in which the function was called.
         in_order: whether the arguments are those of the row, one by one.
@@ -285,7 +287,7 @@ class Called:
         return op, inputs, settings
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[OpInfo, tuple[Any, ...], dict[str, Any]]:
-        """The same for the first call of a form, but only the settings that were given."""
+        """The same for a call whose form is not known, but only the settings that were given."""
         row = self.row
         if row is not None:
             try:
