@@ -196,6 +196,7 @@ RECORDED_TRAINING.contenders = {
 }
 
 IMAGES, SIDE, PASSES = 8, 64, 60
+MORE_IMAGES = 32
 
 
 class Residual(torch.nn.Module):
@@ -224,12 +225,13 @@ def resnet18() -> torch.nn.Module:
     return torch.nn.Sequential(*stem, torch.nn.MaxPool2d(3, 2, 1), *blocks, *head)
 
 
-def images(*, watch: bool | str | None) -> Contender:
-    """A ResNet-18 that learns from ``IMAGES`` images of ``SIDE`` x ``SIDE`` by SGD."""
+def images(*, watch: bool | str | None, count: int | None = None) -> Contender:
+    """A ResNet-18 that learns from ``count`` images of ``SIDE`` x ``SIDE`` by SGD; default: ``IMAGES``."""
+    count = IMAGES if count is None else count
     torch.manual_seed(0)
     net = resnet18()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    x, y = torch.randn(IMAGES, 3, SIDE, SIDE), torch.randint(0, 10, (IMAGES,))
+    x, y = torch.randn(count, 3, SIDE, SIDE), torch.randint(0, 10, (count,))
 
     def loop(_: Any) -> Any:
         with graph_of(watch):
@@ -255,6 +257,19 @@ RECORDED_RESNET.contenders = {
     EMPTY: partial(images, watch=EMPTY),
     "a graph that keeps no tensor": partial(images, watch=False),
     "as in a %%autograd cell": partial(images, watch=True),
+}
+
+RECORDED_BATCH = Case(
+    "recorded-batch",
+    f"a step of a ResNet-18 in plain torch, {MORE_IMAGES} images of {SIDE} x {SIDE}",
+    ops=PASSES,
+    per="step",
+    reference=WITHOUT,
+)
+RECORDED_BATCH.contenders = {
+    WITHOUT: partial(images, watch=None, count=MORE_IMAGES),
+    "a graph that keeps no tensor": partial(images, watch=False, count=MORE_IMAGES),
+    "as in a %%autograd cell": partial(images, watch=True, count=MORE_IMAGES),
 }
 
 # Facts about an op
