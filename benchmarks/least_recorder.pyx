@@ -10,7 +10,7 @@ from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
 
 cdef object _current = torch._C._current_autograd_node
 cdef object _KEY = "least recorder"
-cdef Py_ssize_t MOST = 256
+cdef Py_ssize_t _MOST = 256  # facts
 
 
 @cython.freelist(256)
@@ -71,7 +71,7 @@ cdef class Mode:
         fact = Fact.__new__(Fact)
         fact.function, fact.inputs, fact.shape = function, inputs, out.shape
         metadata[_KEY] = fact
-        if len(self.facts) >= MOST:
+        if len(self.facts) >= _MOST:
             self.facts.clear()
         self.facts.append(fact)
         if self.keeps:

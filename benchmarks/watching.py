@@ -66,7 +66,7 @@ LEAST_KEEPING = "no graph, and the least recorder that keeps tensors"
 @cache
 def least_recorder() -> Any:
     """The module ``least_recorder``, which Cython compiles when it is needed."""
-    import pyximport  # type: ignore[import-untyped]
+    import pyximport  # type: ignore[import-untyped]  # it has no types
 
     hooks = pyximport.install(build_dir=str(Path(__file__).parents[1] / "build" / "benchmarks"), language_level=3)
     try:
@@ -196,7 +196,6 @@ RECORDED_TRAINING.contenders = {
 }
 
 IMAGES, SIDE, PASSES = 8, 64, 60
-MORE_IMAGES = 32
 
 
 class Residual(torch.nn.Module):
@@ -225,9 +224,8 @@ def resnet18() -> torch.nn.Module:
     return torch.nn.Sequential(*stem, torch.nn.MaxPool2d(3, 2, 1), *blocks, *head)
 
 
-def images(*, watch: bool | str | None, count: int | None = None) -> Contender:
-    """A ResNet-18 that learns from ``count`` images of ``SIDE`` x ``SIDE`` by SGD; default: ``IMAGES``."""
-    count = IMAGES if count is None else count
+def images(*, watch: bool | str | None, count: int = IMAGES) -> Contender:
+    """A ResNet-18 that learns from ``count`` images of ``SIDE`` x ``SIDE`` by SGD."""
     torch.manual_seed(0)
     net = resnet18()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
@@ -245,32 +243,21 @@ def images(*, watch: bool | str | None, count: int | None = None) -> Contender:
     return Contender(loop)
 
 
-RECORDED_RESNET = Case(
-    "recorded-resnet",
-    f"a step of a ResNet-18 in plain torch, {IMAGES} images of {SIDE} x {SIDE}",
-    ops=PASSES,
-    per="step",
-    reference=WITHOUT,
-)
-RECORDED_RESNET.contenders = {
-    WITHOUT: partial(images, watch=None),
-    EMPTY: partial(images, watch=EMPTY),
-    "a graph that keeps no tensor": partial(images, watch=False),
-    "as in a %%autograd cell": partial(images, watch=True),
-}
+def recorded_resnet(name: str, count: int) -> Case:
+    """A case of the ResNet-18 with ``count`` images in a step."""
+    what = f"a step of a ResNet-18 in plain torch, {count} images of {SIDE} x {SIDE}"
+    made = Case(name, what, ops=PASSES, per="step", reference=WITHOUT)
+    made.contenders = {
+        WITHOUT: partial(images, watch=None, count=count),
+        EMPTY: partial(images, watch=EMPTY, count=count),
+        "a graph that keeps no tensor": partial(images, watch=False, count=count),
+        "as in a %%autograd cell": partial(images, watch=True, count=count),
+    }
+    return made
 
-RECORDED_BATCH = Case(
-    "recorded-batch",
-    f"a step of a ResNet-18 in plain torch, {MORE_IMAGES} images of {SIDE} x {SIDE}",
-    ops=PASSES,
-    per="step",
-    reference=WITHOUT,
-)
-RECORDED_BATCH.contenders = {
-    WITHOUT: partial(images, watch=None, count=MORE_IMAGES),
-    "a graph that keeps no tensor": partial(images, watch=False, count=MORE_IMAGES),
-    "as in a %%autograd cell": partial(images, watch=True, count=MORE_IMAGES),
-}
+
+RECORDED_RESNET = recorded_resnet("recorded-resnet", IMAGES)
+RECORDED_BATCH = recorded_resnet("recorded-batch", 32)
 
 # Facts about an op
 

@@ -281,7 +281,7 @@ def test_no_graph_is_open_while_another_contender_runs(
     make: Callable[..., Contender], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An open graph would slow the plain program down: torch calls the graph's mode in every thread that has it."""
-    for name, short in (("STEPS", 2), ("CHAINS", 2), ("PASSES", 1), ("IMAGES", 2), ("SIDE", 32)):
+    for name, short in (("STEPS", 2), ("CHAINS", 2), ("PASSES", 1), ("SIDE", 32)):
         monkeypatch.setattr(watching, name, short)
     torchs = torch.nn.Module.__call__
     made = make(torch, watch=True, steps=2) if make is watching.training else make(watch=True)

@@ -110,6 +110,7 @@ def test_statistics_are_measured_anew_as_torchs(listed):
 
 
 def test_no_batches_are_read_where_there_is_nothing_to_measure():
+    """The batches are None: to read them would raise an error."""
     swa_utils.update_bn(None, nn.Linear(2, 2))
 
 

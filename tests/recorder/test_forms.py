@@ -1,4 +1,4 @@
-"""The recorder remembers in which forms a function was called. What it knows of a call depends on that call alone."""
+"""The recorder remembers in which forms a function was called. Its facts about a call depend on that call alone."""
 
 import gc
 import weakref

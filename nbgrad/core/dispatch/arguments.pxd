@@ -13,3 +13,5 @@ cpdef bint unbound(object value) except -1
 
 @cython.locals(parts=tuple)
 cpdef bint unchanging(object value) except -1
+
+cpdef bint all_unchanging(dict settings) except -1

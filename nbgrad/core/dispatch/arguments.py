@@ -209,6 +209,14 @@ def unchanging(value: Any) -> bool:
     return value is None or kind is int or kind is bool or kind is float or kind in _UNCHANGING
 
 
+def all_unchanging(settings: dict[str, Any]) -> bool:
+    """Whether none of the ``settings`` can change, and none holds a tensor."""
+    for value in settings.values():  # noqa: SIM110  # compiled, a generator costs more than the loop
+        if not unchanging(value):
+            return False
+    return True
+
+
 _UNCHANGING = frozenset({complex, str, torch.device, torch.dtype, torch.layout, torch.memory_format})
 
 

@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.dispatch.arguments cimport unchanging
+from nbgrad.core.dispatch.arguments cimport all_unchanging
 from nbgrad.core.engine.call_site cimport FrameType, in_a_function, tensor_variables, user_frame, user_place
 from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, TensorBase, Vertex, raw_of, record_id
 from nbgrad.core.engine.observer cimport Observer
@@ -70,7 +70,6 @@ cdef class Listener(Observer):
     cpdef object name_variables(self, dict namespace)
 
 cdef bint _uses_another(tuple args, tuple results) except -1
-cdef bint _all_unchanging(dict settings) except -1
 cdef object _numbers(Node node, RawTensor out)
 
 @cython.locals(ran=Ran, found=set, waiting=list)

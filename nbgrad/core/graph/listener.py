@@ -13,7 +13,7 @@ import torch
 from torch import Tensor as RawTensor
 
 from nbgrad.core.compilation import compiled
-from nbgrad.core.dispatch.arguments import unchanging
+from nbgrad.core.dispatch.arguments import all_unchanging
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.call_site import in_a_function, tensor_variables, tensors_in_sight, user_frame, user_place
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
@@ -187,7 +187,7 @@ class Listener(Observer):
 
     def _keep(self, node: Node, sources: list[Any], device: torch.device, scope: Scope | None) -> None:
         op, settings = node.op, node.settings
-        if settings is not op.defaults and not _all_unchanging(settings):
+        if settings is not op.defaults and not all_unchanging(settings):
             settings = {name: described(value) for name, value in settings.items()}
         self._latest = node.seq
         self.ops[node.seq] = facts_of(node, device, settings, tuple(sources), scope)
@@ -545,14 +545,6 @@ def _uses_another(args: tuple[Any, ...], results: tuple[Any, ...]) -> bool:
         if arg is not results[0] and (isinstance(arg, RawTensor) or isinstance(arg, TensorBase)):  # noqa: SIM101
             return True
     return False
-
-
-def _all_unchanging(settings: dict[str, Any]) -> bool:
-    """Whether a graph may keep the settings as they are."""
-    for value in settings.values():  # noqa: SIM110  # compiled, a generator costs more than the loop
-        if not unchanging(value):
-            return False
-    return True
 
 
 def _numbers(node: Node, out: Any) -> Any:

@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.dispatch.arguments cimport bind, bound, unchanging
+from nbgrad.core.dispatch.arguments cimport all_unchanging, bind, bound, unchanging
 from nbgrad.core.engine.node cimport OpInfo
 from nbgrad.core.engine.torch_origins cimport Tensor
 
@@ -36,7 +36,6 @@ cdef class Called:
     cdef public int kind
     cdef public object name
     cdef public object names
-    cdef public dict places
     cdef public object row
     cdef public bint swapped
 

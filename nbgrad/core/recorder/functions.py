@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nbgrad.core.dispatch.arguments import bind, bound, is_outdated, unchanging
+from nbgrad.core.dispatch.arguments import all_unchanging, bind, bound, is_outdated, unchanging
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import OpInfo
 
@@ -198,9 +198,8 @@ def _form(
     for one, at in zip(inputs, places, strict=True):
         if at < 0 and not unchanging(one):
             return None  # a tensor that the row has made of an argument
-    for value in settings.values():
-        if not unchanging(value):
-            return None
+    if not all_unchanging(settings):
+        return None
     made = CallForm.__new__(CallForm)
     made.given, made.count, made.names = tuple(given), len(args), tuple(kwargs)
     made.op, made.settings, made.places, made.others = op, settings, places, others
@@ -219,7 +218,6 @@ class Called:
         swapped: whether the operands stand in the other order, as those of ``2 - x`` do.
         forms: forms in which it was called. One that is used moves forward, and a new one takes the last place.
         names: the row's names of the arguments, in torch's order; None if that is the row's own order.
-        places: where the row's arguments stand in torch's order, for each way in which the function was called.
         in_order: whether the arguments are those of the row, one by one.
         inner: for ``INNER``, the same function without its check for overrides; else None.
         assigns: whether it is ``x[index] = value``.
@@ -227,16 +225,7 @@ class Called:
     """
 
     __slots__ = (
-        "assigns",
-        "changes",
-        "forms",
-        "in_order",
-        "inner",
-        "kind",
-        "name",
-        "names",
-        "places",
-        "row",
+        *("assigns", "changes", "forms", "in_order", "inner", "kind", "name", "names", "row"),
         "swapped",
     )
 
@@ -256,7 +245,6 @@ class Called:
         self.swapped = swapped
         self.names = names
         self.forms: list[CallForm] = []
-        self.places: dict[Any, tuple[list[int], list[tuple[str, int]]]] = {}
         self.inner = inner
         self.assigns = name == "setitem"
         self.changes = self.assigns or name.endswith("_")
@@ -307,11 +295,8 @@ class Called:
     ) -> tuple[OpInfo, tuple[Any, ...], dict[str, Any]]:
         """The same with arguments by name."""
         count = len(args)
-        key: Any = (count, tuple(kwargs)) if kwargs else count
-        places = self.places.get(key)
-        if places is None:
-            unnamed = ("",) * (count - len(names))
-            places = self.places[key] = _places(row, (*names[:count], *unnamed, *kwargs))
+        unnamed = ("",) * (count - len(names))
+        places = _places(row, (*names[:count], *unnamed, *kwargs))
         more: list[Any] = list(kwargs.values()) if kwargs else []
         inputs: list[Any] = []
         needed = row.arity - row.optional
