@@ -186,6 +186,7 @@ def test_what_may_change_or_is_not_clear_is_no_form(call: Call, count: int) -> N
     assert sum(len(known.forms) for known in KNOWN.values()) == count
 
 
+@pytest.mark.filterwarnings("ignore:This overload of add is deprecated")  # torch's own warning, once in a process
 def test_a_call_of_older_torch_has_its_warning_each_time() -> None:
     for _ in range(2):
         with AutogradGraph(), pytest.warns(UserWarning, match="takes its factor as the last argument"):
