@@ -29,7 +29,7 @@ CORE := nbgrad/core
 # This file is written last when the core is compiled in place.
 COMPILED := $(CORE)/compiled.json
 DECLARED := $(wildcard $(CORE)/*/*.pxd)
-WRITTEN_IN_C := $(wildcard $(CORE)/*/*/*.[ch])
+WRITTEN_IN_C := $(wildcard $(CORE)/*/*.[ch] $(CORE)/*/*/*.[ch])
 # The number of processes that compile the core, and of those that run the tests.
 JOBS ?= 2
 # The number of processes for tests in a browser: half of the time they wait for a kernel or a page.

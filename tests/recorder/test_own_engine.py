@@ -10,7 +10,7 @@ import torch
 import nbgrad
 from nbgrad import nn
 from nbgrad.core.backend.function_mode import put_back, recorder, take_off
-from nbgrad.core.recorder.calls import TorchCalls
+from nbgrad.core.recorder.calls import RecordingMode
 from tests.nn.block_rows import ROWS, tensors
 from tests.nn.loss_rows import LOSSES
 from tests.nn.test_blocks import flat
@@ -26,7 +26,7 @@ CALLING = ("Triplet", "AdaptiveLogSoftmax", "LinearCrossEntropy")
 BLOCKS = {name: row for name, row in {**ROWS, **LOSSES}.items() if not name.startswith(CALLING)}
 
 
-class Counting(TorchCalls):
+class Counting(RecordingMode):
     """Keeps the names of the functions that reach the recorder."""
 
     def __init__(self) -> None:

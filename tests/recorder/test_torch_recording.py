@@ -28,6 +28,8 @@ from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.core.recorder import switches
 from nbgrad.core.recorder.backwards import TAPS, Passing
 from nbgrad.core.recorder.foreseen import Giving
+from nbgrad.core.recorder.functions import ASKS
+from nbgrad.core.recorder.python_functions import MODULES
 from nbgrad.widgets.describe import describe
 from tests.core import opdb
 from tests.recorder.torch_programs import PROGRAMS, Gradients, Program, function
@@ -40,9 +42,12 @@ def replaced() -> tuple[Any, ...]:
         torch.nn.Module.__call__,
         _HookMixin._register_hook,
         torch.compile,
-        torch.nn.functional.handle_torch_function,
-        torch.functional.handle_torch_function,  # type: ignore[attr-defined]
-        torch._tensor.handle_torch_function,  # type: ignore[attr-defined]
+        *[
+            vars(module).get(name)
+            for module in map(sys.modules.get, MODULES)
+            if module is not None
+            for name in sorted(ASKS)
+        ],
         torch._C._len_torch_function_stack(),
     )
 

@@ -7,6 +7,7 @@ from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
 from nbgrad.core.recorder.foreseen cimport tap
 from nbgrad.core.recorder.functions cimport Called, tensors_in
 from nbgrad.core.recorder.nodes cimport origin_in
+from nbgrad.core.recorder.python_functions cimport Running, returned, where
 
 
 cdef bint _COMPILED
@@ -14,10 +15,12 @@ cdef int _PLAIN
 cdef int _INNER
 cdef int _CUT
 
-cdef class TorchCalls:
-    @cython.locals(table=dict, known=Called, state=State, kind=int, told=bint, overridden=bint, heard=bint)
-    cdef object _run(self, object function, object types, tuple args, object kwargs)
-    cpdef object _again(self, object function, tuple args, object kwargs)
+cdef int _INSIDE
+cdef int _RETURNS
+
+@cython.locals(table=dict, known=Called, state=State, kind=int, told=bint, overridden=bint, heard=bint, given=tuple, place=int, running=Running)
+cdef object _run(object mode, object function, object types, tuple args, object kwargs)
+cdef object _again(object mode, object function, tuple args, object kwargs)
 
 @cython.locals(observer=Observer, observers=tuple, op=OpInfo)
 cdef object _left_out(Called known, tuple args, object kwargs, object result, State state)
@@ -27,7 +30,7 @@ cdef object _unrecorded(tuple observers, Node node, tuple inputs, list results)
 cdef bint _any_learns(tuple args, object kwargs) except -1
 cdef bint _learns(tuple args, object kwargs, bint heard) except -1
 @cython.locals(observer=Observer, observers=tuple, node=Node)
-cdef object _recorded(Called known, object function, tuple args, object kwargs, State state, bint heard)
+cdef object _recorded(Called known, tuple given, object named, object function, tuple args, object kwargs, State state, bint heard)
 @cython.locals(op=OpInfo, settings=dict)
 cdef tuple _called(Called known, Node node, tuple args, object kwargs, State state)
 @cython.locals(observer=Observer, follows=bint)

@@ -1,4 +1,4 @@
-"""``TorchCalls``: sees each call of torch's functions while a graph is open, and notifies observers of recorded ones.
+"""The recording mode sees each call of torch's functions while a graph is open, and notifies observers of the ops.
 
 It stands on torch's stack of modes for functions. It sees every call of a function of torch's in its thread, so it is
 compiled.
@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._device import DeviceContext
 
 from nbgrad.core.backend.function_mode import is_heard, silence, take_off, unmute
 from nbgrad.core.compilation import compiled
@@ -19,62 +20,96 @@ from nbgrad.core.engine.torch_origins import KEY
 from nbgrad.core.recorder.foreseen import tap
 from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, Unlisted, called, tensors_in, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, is_direct, origin_in
+from nbgrad.core.recorder.python_functions import INSIDE, RETURNS, RUNNING, Running, ask_no_more, asked, returned, where
+from nbgrad.core.recorder.tracebacks import traceless
 from nbgrad.core.tensor.filled import Filled
 
 _records = torch.is_grad_enabled
 _level = torch._C._functorch.maybe_current_level
 _push = torch._C._push_on_torch_function_stack
+_length = torch._C._len_torch_function_stack
+_mode_at = torch._C._get_function_stack_at
 _COMPILED = compiled()
 _NONE: dict[str, Any] = {}
-_PLAIN, _INNER, _CUT = PLAIN, INNER, CUT  # compiled to numbers of C's
+_PLAIN, _INNER, _CUT, _INSIDE, _RETURNS = PLAIN, INNER, CUT, INSIDE, RETURNS  # compiled to numbers of C's
+_FRAMES = 3
+"""How many frames the plain Python of ``where``, ``_run`` and ``_torch_function`` puts on the stack."""
 NESTED = torch.nested._internal.nested_tensor.NestedTensor
 """A nested tensor: its lengths are no numbers, so its ops are known only by the nodes of torch's graph."""
 
 
-class TorchCalls:
+def _torch_function(
+    mode: "RecordingMode",
+    function: Callable[..., Any],
+    types: Any,
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """Run ``function``, and notify the observers if torch recorded it."""
+    return _run(mode, function, types, args, kwargs)
+
+
+class RecordingMode:
     """Stands on torch's stack of modes, where torch calls ``__torch_function__`` for every function that is called."""
 
-    def __torch_function__(
-        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Run ``function``, and notify the observers if torch recorded it."""
-        return self._run(function, types, args, kwargs)
+    __slots__ = ()
+    __torch_function__ = traceless(_torch_function)
 
-    def _run(
-        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
-    ) -> Any:
-        """Do the same with types of C, which the method that torch calls cannot have."""
-        table = KNOWN
-        known = table.get(function)
-        if known is None:
-            known = called(function)
-        state = current()
-        kind = known.kind
-        # Inside torch.func tensors belong to its levels; Filled runs ops of ours.
-        told = kind != _PLAIN and bool(state.observers) and _level() is None
-        overridden = bool(types)
-        told = told and NESTED not in types and Filled not in types
-        heard = told and is_heard(overridden)  # asked once: torch's functions leave the modes as they are
-        if told and kind < _CUT and _records() and not state.inference and _learns(args, kwargs, heard):
-            if kind == _INNER:
-                return self._again(known.inner, args, kwargs)
-            return _recorded(known, function, args, kwargs, state, heard)
-        result = function(*args, **kwargs) if kwargs else function(*args)  # one line for both: tracebacks show it
-        if told:
-            guard = silence(heard)
-            try:
-                _left_out(known, args, kwargs, result, state)
-            finally:
-                unmute(guard)
-        return result
 
-    def _again(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-        """Run ``function`` and see the calls in it too."""
-        _push(self)
+def _run(
+    mode: Any, function: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
+) -> Any:
+    """Do the same, with the types of C that a function which torch calls cannot have."""
+    table = KNOWN
+    known = table.get(function)
+    if known is None:
+        known = called(function)
+    state = current()
+    kind = known.kind
+    # Inside torch.func tensors belong to its levels; Filled runs ops of ours.
+    told = kind != _PLAIN and bool(state.observers) and _level() is None
+    overridden = bool(types)
+    told = told and NESTED not in types and Filled not in types
+    given, named = args, kwargs  # the arguments of the op that is recorded
+    if told and RUNNING:
+        place = where(_FRAMES)
+        if place == _INSIDE:
+            told = False
+        elif place == _RETURNS:
+            running = returned()
+            known, given, named = running.known, running.args, running.kwargs
+            kind = known.kind
+    heard = told and is_heard(overridden)  # asked once: torch's functions leave the modes as they are
+    if told and kind == _INNER:  # a mode or a subclass of the user's sees this call, and none inside of it
+        told = not overridden and _are_devices()
+    if told and kind < _CUT and _records() and not state.inference and _learns(given, named, heard):
+        if kind == _INNER:
+            return _again(mode, function, args, kwargs)
+        return _recorded(known, given, named, function, args, kwargs, state, heard)
+    result = function(*args, **kwargs) if kwargs else function(*args)  # one line for both: tracebacks show it
+    if told:
+        guard = silence(heard)
         try:
-            return function(*args, **kwargs) if kwargs else function(*args)
+            _left_out(known, given, named, result, state)
         finally:
-            take_off()
+            unmute(guard)
+    return result
+
+
+def _are_devices() -> bool:
+    """Whether all other modes only choose the device of new tensors: ``torch.set_default_device`` is such a mode."""
+    return all(type(_mode_at(at)) is DeviceContext for at in range(_length()))
+
+
+def _again(mode: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+    """Run ``function``, one of torch's in Python, and see the calls in it too."""
+    ask_no_more(function)
+    _push(mode)
+    try:
+        return function(*args, **kwargs) if kwargs else function(*args)
+    finally:
+        take_off()
+        asked()
 
 
 def _left_out(known: Called, args: tuple[Any, ...], kwargs: dict[str, Any] | None, result: Any, state: State) -> None:
@@ -131,23 +166,32 @@ def _any_learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
 
 def _recorded(
     known: Called,
+    given: tuple[Any, ...],
+    named: dict[str, Any] | None,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any] | None,
     state: State,
     heard: bool,
 ) -> Any:
-    """The result of ``function``; the observers are notified of the op, if torch recorded one."""
+    """The result of ``function``; the observers are notified of the op, if torch recorded one.
+
+    Args:
+        known, given, named: the facts about the op, and its arguments.
+        function, args, kwargs: the call to run, which may be one inside of the op.
+        state: the state whose observers are notified.
+        heard: the answer of ``is_heard``.
+    """
     guard = silence(heard)
     observer: Observer
     observers = torch_followers(state.observers)
     node = Node.__new__(Node)
     try:
-        inputs = _called(known, node, args, kwargs, state)
+        inputs = _called(known, node, given, named, state)
         for observer in observers:
             observer.on_call(node.op, inputs)
-            if known.changes and args and isinstance(args[0], Tensor):
-                observer.on_overwrite(args[0])
+            if known.changes and given and isinstance(given[0], Tensor):
+                observer.on_overwrite(given[0])
     finally:
         unmute(guard)
     try:
@@ -162,7 +206,7 @@ def _recorded(
         raise
     guard = silence(heard)
     try:
-        _tell(known, node, inputs, args[0] if known.assigns else result, state, observers)
+        _tell(known, node, inputs, given[0] if known.assigns else result, state, observers)
     finally:
         unmute(guard)
     return result

@@ -32,7 +32,6 @@ cdef class Called:
     cdef public bint changes
     cdef readonly list forms
     cdef public bint in_order
-    cdef public object inner
     cdef public int kind
     cdef public object name
     cdef public object names

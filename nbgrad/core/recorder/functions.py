@@ -14,7 +14,8 @@ from nbgrad.core.dispatch.arguments import all_unchanging, bind, bound, is_outda
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import OpInfo
 
-_CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+ASKS = frozenset({"has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"})
+"""The functions by which torch's functions in Python ask whether a mode or a subclass overrides them."""
 
 _NAMES = {
     "__and__": "bitwise_and",
@@ -219,14 +220,12 @@ class Called:
         forms: forms in which it was called. One that is used moves forward, and a new one takes the last place.
         names: the row's names of the arguments, in torch's order; None if that is the row's own order.
         in_order: whether the arguments are those of the row, one by one.
-        inner: for ``INNER``, the same function without its check for overrides; else None.
         assigns: whether it is ``x[index] = value``.
         changes: whether it changes its first argument in place.
     """
 
     __slots__ = (
-        *("assigns", "changes", "forms", "in_order", "inner", "kind", "name", "names", "row"),
-        "swapped",
+        *("assigns", "changes", "forms", "in_order", "kind", "name", "names", "row", "swapped"),
     )
 
     def __init__(
@@ -237,7 +236,6 @@ class Called:
         *,
         swapped: bool = False,
         names: tuple[str, ...] | None = None,
-        inner: Any = None,
     ) -> None:
         self.kind = kind
         self.name = name
@@ -245,7 +243,6 @@ class Called:
         self.swapped = swapped
         self.names = names
         self.forms: list[CallForm] = []
-        self.inner = inner
         self.assigns = name == "setitem"
         self.changes = self.assigns or name.endswith("_")
         self.in_order = row is not None and row.arity >= 0 and not swapped and names is None and not self.assigns
@@ -362,7 +359,7 @@ def _known(function: Any) -> Called:
     bare, swapped = _bare(name)
     row = _row(bare)
     if row is None and isinstance(function, FunctionType) and _asks(function):
-        return Called(INNER, bare, inner=_unasking(function))
+        return Called(INNER, bare)
     return Called(OP, bare, row, swapped=swapped, names=None if row is None else _other_order(function, bare, row))
 
 
@@ -434,26 +431,7 @@ def _asks(function: FunctionType) -> bool:
     """Whether it is a function of torch's in Python that checks for overrides."""
     if getattr(torch.Tensor, function.__name__, None) is function:
         return False  # it calls the C++ method of the same name, which torch reports to a mode as this function
-    asks = set(_CHECKS).intersection(function.__code__.co_names, function.__globals__)
-    return function.__module__.partition(".")[0] == "torch" and bool(asks)
-
-
-def _unasking(function: FunctionType) -> FunctionType:
-    """The same function without its check for overrides. The functions that it calls keep theirs."""
-    unasked = dict.fromkeys(_CHECKS, _no)
-    made = FunctionType(
-        function.__code__,
-        {**function.__globals__, **unasked},
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
-
-
-def _no(*_: Any) -> bool:
-    return False
+    return function.__module__.partition(".")[0] == "torch" and not ASKS.isdisjoint(function.__code__.co_names)
 
 
 _PLAIN = Called(PLAIN)

@@ -4,17 +4,14 @@ from nbgrad.core.engine.observer cimport Observer, torch_followers
 from nbgrad.core.engine.scope cimport called
 from nbgrad.core.engine.state cimport State
 from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
-from nbgrad.core.recorder.calls cimport TorchCalls
 from nbgrad.core.recorder.nodes cimport origin_in
 
-cdef TorchCalls _CALLS
 cdef set _stepping
 
 @cython.final
 cdef class _Torch:
     cdef public object backward
     cdef public object call
-    cdef public object handle
     cdef public object lock
     cdef public list open
     cdef public object zero_grad

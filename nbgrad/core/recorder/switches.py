@@ -5,6 +5,7 @@ ended, torch's own functions are restored, also after an error or an interrupt.
 """
 
 import os
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from threading import RLock, get_ident, local
@@ -32,10 +33,12 @@ from nbgrad.core.engine.scope import called, forget_paths
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
 from nbgrad.core.recorder.backwards import QUIET, TorchBackward, recorded, recorded_inside, register, torchs_register
-from nbgrad.core.recorder.calls import TorchCalls
+from nbgrad.core.recorder.calls import RecordingMode
 from nbgrad.core.recorder.compiled_regions import Regions
-from nbgrad.core.recorder.functions import tensors_in
+from nbgrad.core.recorder.functions import ASKS, tensors_in
 from nbgrad.core.recorder.nodes import origin_in
+from nbgrad.core.recorder.python_functions import ANSWERS, MODULES, RUNNING
+from nbgrad.core.recorder.tracebacks import traceless
 from nbgrad.core.tensor.filled import Filled
 
 _length = torch._C._len_torch_function_stack
@@ -44,15 +47,10 @@ _C: Any = torch._C  # some of its functions are missing in torch's stubs
 _MODULE: Any = torch.nn.Module
 _AUTOGRAD: Any = torch.autograd
 _HOOKS: Any = _HookMixin
-_CHECKING: Any = (
-    torch.nn.functional,
-    torch.functional,
-    import_module("torch._tensor"),
-)  # they call ``handle_torch_function``
 _OPTIMIZERS: Any = import_module("torch.optim.optimizer")  # torch.optim deletes this name after its import
 _KEY: Any = "nbgrad"
 _BATCHED: Any = torch._C._parse_dispatch_key("Batched")
-_CALLS = TorchCalls()
+_CALLS = RecordingMode()
 
 
 class _Thread(local):
@@ -86,17 +84,16 @@ class _Torch:
         open: the id of the thread of each graph that records. Only this says which threads record: it changes in one
             step, which no interrupt divides.
         lock: held while something is replaced or put back.
-        backward, call, handle, zero_grad: torch's own functions.
+        backward, call, zero_grad: torch's own functions.
     """
 
-    __slots__ = ("backward", "call", "handle", "lock", "open", "zero_grad")
+    __slots__ = ("backward", "call", "lock", "open", "zero_grad")
 
     def __init__(self) -> None:
         self.lock = RLock()  # threads may open graphs at the same time
         self.open: list[int] = []
         self.backward: Any = None
         self.call: Any = None
-        self.handle: Any = torch.overrides.handle_torch_function
         self.zero_grad: Any = None
 
 
@@ -160,6 +157,7 @@ def unfollow_to(count: int) -> None:
 def _settle(count: int) -> None:
     if count == 0:
         take_off()
+        RUNNING.pop(get_ident(), None)
         _thread.walk = None
         _stepping.discard(get_ident())
         if _thread.functions is not None:  # an interrupt may have hit the recorder while it was muted
@@ -210,12 +208,11 @@ def _restore() -> None:
 
 def _replace() -> None:
     """Put our functions where torch looks for its own."""
-    _AUTOGRAD._engine_run_backward = _run_backward
-    _MODULE.__call__ = _call_module
-    _OPTIMIZERS.Optimizer.zero_grad = _zero_grad
+    _AUTOGRAD._engine_run_backward = _RUN_BACKWARD
+    _MODULE.__call__ = _CALL_MODULE
+    _OPTIMIZERS.Optimizer.zero_grad = _ZERO_GRAD
     _HOOKS._register_hook = staticmethod(register)
-    for module in _CHECKING:
-        module.handle_torch_function = _handle
+    _change_answers(ANSWERS)
 
 
 def _put_back() -> None:
@@ -226,8 +223,16 @@ def _put_back() -> None:
     _MODULE.__call__ = _torch.call
     _OPTIMIZERS.Optimizer.zero_grad = _torch.zero_grad
     _HOOKS._register_hook = staticmethod(torchs_register)
-    for module in _CHECKING:
-        module.handle_torch_function = _torch.handle
+    _change_answers({ours: own for own, ours in ANSWERS.items()})
+
+
+def _change_answers(by: dict[Any, Any]) -> None:
+    """Put other functions in the place of those by which torch's functions in Python ask for overrides."""
+    for name in MODULES:
+        own = vars(sys.modules[name]) if name in sys.modules else {}
+        for asked in ASKS:
+            if own.get(asked) in by:
+                own[asked] = by[own[asked]]
 
 
 def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -293,20 +298,6 @@ def _is_known(tensor: torch.Tensor) -> bool:
     return type(metadata.get(KEY)) is Node
 
 
-def _handle(public_api: Any, relevant_args: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Replaces ``handle_torch_function``, by which torch's functions in Python call a mode: it calls ours at once.
-
-    Torch's own function first finds out which classes take part, and takes ten microseconds.
-    """
-    if not lift():
-        return _torch.handle(public_api, relevant_args, *args, **kwargs)
-    try:
-        types = tuple([type(one) for one in relevant_args if type(one) is not Tensor and type(one) is not Parameter])
-        return _CALLS._run(public_api, types, args, kwargs)
-    finally:
-        put_back()
-
-
 def _learned(optimizer: Any) -> list[Any]:
     """The parameters of ``optimizer`` that torch's autograd gives a gradient. An optimizer of nbgrad's has none."""
     found: list[Any] = []
@@ -368,3 +359,6 @@ def _stepped() -> None:
 def _zero_grad(optimizer: Any, set_to_none: bool = True) -> None:
     """Torch's ``Optimizer.zero_grad``, with our mode off."""
     unheard(_torch.zero_grad, optimizer, set_to_none)
+
+
+_RUN_BACKWARD, _CALL_MODULE, _ZERO_GRAD = traceless(_run_backward), traceless(_call_module), traceless(_zero_grad)
