@@ -36,6 +36,7 @@ _UP = 0 if compiled() else 1
 MODULES = (
     *("torch.overrides", "torch.functional", "torch._tensor", "torch.autograd", "torch._lowrank", "torch._lobpcg"),
     *("torch.nn.functional", "torch.nn.init", "torch.distributed.distributed_c10d", "torch._prims"),
+    "torch.utils.backend_registration",
 )
 """Torch's modules that ask, if they are imported; ``torch.jit._script`` only names the functions."""
 

@@ -15,6 +15,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 from torch.autograd.function import _HookMixin
+from torch.jit._builtins import _get_builtin_table
 from torch.nn import Parameter
 
 from nbgrad.core.backend.function_mode import (
@@ -227,7 +228,14 @@ def _put_back() -> None:
 
 
 def _change_answers(by: dict[Any, Any]) -> None:
-    """Put other functions in the place of those by which torch's functions in Python ask for overrides."""
+    """Put other functions in the place of those by which torch's functions in Python ask for overrides.
+
+    Torch's compiler of scripts knows these functions by their ``id()``.
+    """
+    scripted = _get_builtin_table()
+    for own, other in by.items():
+        if id(own) in scripted:
+            scripted[id(other)] = scripted[id(own)]
     for name in MODULES:
         own = vars(sys.modules[name]) if name in sys.modules else {}
         for asked in ASKS:
