@@ -20,7 +20,7 @@ from nbgrad.core.engine.torch_origins import KEY
 from nbgrad.core.recorder.foreseen import tap
 from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, Unlisted, called, tensors_in, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, is_direct, origin_in
-from nbgrad.core.recorder.python_functions import INSIDE, RETURNS, RUNNING, Running, ask_no_more, asked, returned, where
+from nbgrad.core.recorder.python_functions import INSIDE, RETURNS, RUNNING, ask_no_more, asked, returned, where
 from nbgrad.core.recorder.tracebacks import traceless
 from nbgrad.core.tensor.filled import Filled
 
@@ -177,8 +177,12 @@ def _recorded(
     """The result of ``function``; the observers are notified of the op, if torch recorded one.
 
     Args:
-        known, given, named: the facts about the op, and its arguments.
-        function, args, kwargs: the call to run, which may be one inside of the op.
+        known: the facts about the op.
+        given: the arguments of the op.
+        named: those by name.
+        function: the function to run, which may be one inside of the op.
+        args: its arguments.
+        kwargs: those by name.
         state: the state whose observers are notified.
         heard: the answer of ``is_heard``.
     """

@@ -224,9 +224,7 @@ class Called:
         changes: whether it changes its first argument in place.
     """
 
-    __slots__ = (
-        *("assigns", "changes", "forms", "in_order", "kind", "name", "names", "row", "swapped"),
-    )
+    __slots__ = (*("assigns", "changes", "forms", "in_order", "kind", "name", "names", "row", "swapped"),)
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ cdef class Running:
     cdef readonly tuple args
     cdef readonly dict kwargs
 
+@cython.locals(running=Running)
 cdef bint _answer(object ask, tuple args, int up) except -1
 @cython.locals(running=Running, values=dict)
 cdef object _begin(object frame, object code)

@@ -5,9 +5,9 @@ function a second time, inside of the mode. So warnings and tracebacks show othe
 modules leave their fast paths. While a graph is open, torch therefore asks the functions of this module: they say no if
 only the recorder's mode asks for the call.
 
-The recorder then sees the calls inside of the function. If the function is a row of the op table, it is one op: the call
-whose result the function returns is recorded under the name of the function, with its arguments, and the calls before
-are left out.
+The recorder then sees the calls inside of the function. If the function is a row of the op table, it is one op: the
+call whose result the function returns is recorded under the name of the function, with its arguments, and the calls
+before are left out.
 """
 
 import dis
@@ -15,9 +15,10 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
+from inspect import CO_VARARGS
 from threading import get_ident
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -84,7 +85,11 @@ def has_torch_function_variadic(*args: Any) -> bool:
     return _answer(_asks_variadic, args, _UP + 1)
 
 
-ANSWERS = {_asks: has_torch_function, _asks_unary: has_torch_function_unary, _asks_variadic: has_torch_function_variadic}
+ANSWERS = {
+    _asks: has_torch_function,
+    _asks_unary: has_torch_function_unary,
+    _asks_variadic: has_torch_function_variadic,
+}
 """By torch's own function, the one that answers in its place."""
 
 
@@ -93,6 +98,9 @@ def _answer(ask: Callable[..., bool], args: tuple[Any, ...], up: int) -> bool:
         return ask(*args)
     frame = sys._getframe(up if _UP else 0)
     code = frame.f_code
+    running: Running | None = RUNNING.get(get_ident()) if RUNNING else None
+    if running is not None and running.frame == id(frame):
+        del RUNNING[get_ident()]  # that frame has ended, and this one has got its place in memory
     if _again and _again.get(get_ident()) is code:
         del _again[get_ident()]
         return False
@@ -122,19 +130,19 @@ def _begin(frame: Any, code: Any) -> None:
     thread = get_ident()
     running: Running | None = RUNNING.get(thread)
     if running is not None:
-        if running.frame != id(frame) and _depth(frame, running) >= 0:
+        if _depth(frame, running) >= 0:
             return
         del RUNNING[thread]
-    written = _written(frame, code)
-    if written is None:
+    function = _python_function(frame, code)
+    if function is None:
         return
     running = Running.__new__(Running)
-    running.frame, running.code, running.known = id(frame), code, written[0]
+    running.frame, running.code, running.known = id(frame), code, function.known
     values = frame.f_locals
-    running.args = tuple([values[name] for name in written[1]])
-    if written[3]:
-        running.args += tuple(values[written[3]])
-    running.kwargs = {name: values[name] for name in written[2]}
+    running.args = tuple([values[name] for name in function.needed])
+    if function.rest:
+        running.args += tuple(values[function.rest])
+    running.kwargs = {name: values[name] for name in function.more}
     RUNNING[thread] = running
 
 
@@ -181,13 +189,23 @@ def _depth(frame: Any, running: Running) -> int:
     return -1
 
 
-# ------------------------------------------------------------------------------------------------- the functions
+class PythonFunction(NamedTuple):
+    """A function of torch's in Python that is one op.
 
-_Written = tuple[Called, tuple[str, ...], tuple[str, ...], str]
-"""The facts about a function; the names of its arguments by position, of those by name, and of the rest; "" for none."""
+    Attributes:
+        known: the facts about the function.
+        needed: the names of the arguments that it needs, which torch itself passes on by position.
+        more: the names of those with a default, which torch passes on by name.
+        rest: the name of all further arguments by position; "" if it takes none.
+    """
+
+    known: Called
+    needed: tuple[str, ...]
+    more: tuple[str, ...] = ()
+    rest: str = ""
 
 
-def _written(frame: FrameType, code: CodeType) -> _Written | None:
+def _python_function(frame: FrameType, code: CodeType) -> PythonFunction | None:
     """The function that runs in ``frame``, if it is one op."""
     if code is _WRAPPED:  # one code for all operators whose first operand is no tensor
         function = frame.f_locals["f"]
@@ -201,15 +219,16 @@ _WRAPPED: Any = getattr(torch.Tensor.__rsub__, "__code__", None)
 
 
 @cache
-def _wrapped(function: FunctionType) -> _Written | None:
+def _wrapped(function: FunctionType) -> PythonFunction | None:
     known = called(getattr(torch.Tensor, function.__name__))
-    return (known, ("self",), (), "args") if known.kind == OP and known.row is not None else None
+    is_row = known.kind == OP and known.row is not None
+    return PythonFunction(known, needed=("self",), rest="args") if is_row else None
 
 
 @cache
-def _by_code() -> dict[CodeType, _Written]:
+def _by_code() -> dict[CodeType, PythonFunction]:
     """By code, the functions of torch's in Python that are rows of the op table."""
-    found: dict[CodeType, _Written] = {}
+    found: dict[CodeType, PythonFunction] = {}
     for function in _functions():
         known = called(function)
         code = function.__code__
@@ -219,12 +238,9 @@ def _by_code() -> dict[CodeType, _Written]:
         needed = count - len(function.__defaults__ or ())
         names = code.co_varnames
         more = count + code.co_kwonlyargcount
-        rest = names[more] if code.co_flags & _VARARGS else ""
-        found[code] = known, names[:needed], names[needed:more], rest
+        rest = names[more] if code.co_flags & CO_VARARGS else ""
+        found[code] = PythonFunction(known, names[:needed], names[needed:more], rest)
     return found
-
-
-_VARARGS = 4
 
 
 def _functions() -> Iterator[FunctionType]:

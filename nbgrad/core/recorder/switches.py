@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import _HookMixin
 from torch.jit._builtins import _get_builtin_table
-from torch.nn import Parameter
 
 from nbgrad.core.backend.function_mode import (
     lift,
@@ -232,7 +231,7 @@ def _change_answers(by: dict[Any, Any]) -> None:
 
     Torch's compiler of scripts knows these functions by their ``id()``.
     """
-    scripted = _get_builtin_table()
+    scripted = _get_builtin_table()  # type: ignore[no-untyped-call]
     for own, other in by.items():
         if id(own) in scripted:
             scripted[id(other)] = scripted[id(own)]
