@@ -208,6 +208,19 @@ def distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return functional.mse_loss(functional.normalize(a), functional.relu(b))
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("watch", [True, False])
+def test_a_trace_has_no_op_of_the_recorder(watch: bool) -> None:
+    a, b = learns(300, 5), torch.ones(300, 5)
+    net = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5), nn.ReLU())
+    plain, of_net = torch.jit.trace(distance, (a, b)), torch.jit.trace(net, a)  # type: ignore[no-untyped-call]
+    with AutogradGraph(watch=watch):
+        traced, net_traced = torch.jit.trace(distance, (a, b)), torch.jit.trace(net, a)  # type: ignore[no-untyped-call]
+    assert str(traced.graph).count("aten::") == str(plain.graph).count("aten::")
+    assert traced(a, b).equal(distance(a, b))
+    assert net_traced.code == of_net.code
+
+
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_scripts_are_compiled_in_a_graph() -> None:
     a, b = learns(3, 2), torch.ones(3, 2)

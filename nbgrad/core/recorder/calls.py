@@ -26,6 +26,7 @@ from nbgrad.core.tensor.filled import Filled
 
 _records = torch.is_grad_enabled
 _level = torch._C._functorch.maybe_current_level
+_tracing: Callable[[], Any] = torch._C._get_tracing_state
 _push = torch._C._push_on_torch_function_stack
 _length = torch._C._len_torch_function_stack
 _mode_at = torch._C._get_function_stack_at
@@ -66,8 +67,9 @@ def _run(
         known = called(function)
     state = current()
     kind = known.kind
-    # Inside torch.func tensors belong to its levels; Filled runs ops of ours.
-    told = kind != _PLAIN and bool(state.observers) and _level() is None
+    # Inside torch.func tensors belong to its levels. torch.jit.trace would trace our looks at tensors, too. Filled runs
+    # ops of ours.
+    told = kind != _PLAIN and bool(state.observers) and _level() is None and _tracing() is None
     overridden = bool(types)
     told = told and NESTED not in types and Filled not in types
     given, named = args, kwargs  # the arguments of the op that is recorded

@@ -279,7 +279,7 @@ def _call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
     state: State = current()
     if _stepping:
         _stepped()  # a step that raised
-    if not state.observers:
+    if not state.observers or torch._C._get_tracing_state() is not None:  # our looks would be traced, too
         return _torch.call(module, *args, **kwargs)
     return called(module, state, _torch.call, (module, *args), kwargs, _know)
 
