@@ -1,6 +1,7 @@
 """Errors, warnings and the fast paths of plain torch are the same in a graph: no frame of ours, and none twice."""
 
 import ast
+import inspect
 import sys
 import traceback
 import warnings
@@ -244,6 +245,33 @@ def test_modules_are_all_that_ask() -> None:
                 asking.add(name)
     assert asking, "nothing was found, so nothing was checked"
     assert asking <= set(MODULES), f"add {asking - set(MODULES)}"
+
+
+@pytest.mark.parametrize("owner, name", [(nn.Module, "__call__"), (torch.optim.Optimizer, "zero_grad")])
+def test_a_replaced_method_looks_like_torchs(owner: type, name: str) -> None:
+    def look() -> tuple[Any, ...]:
+        method = getattr(owner, name)
+        return inspect.signature(method), method.__qualname__, method.__module__, method.__doc__
+
+    plain = look()
+    with AutogradGraph():
+        assert look() == plain
+
+
+@pytest.mark.parametrize("name", ["relu", "mse_loss"])
+def test_a_function_that_the_program_replaces_runs_once(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    own, calls = getattr(functional, name), []
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(name)
+        return own(*args, **kwargs)
+
+    with AutogradGraph() as graph:
+        monkeypatch.setattr(functional, name, counted)
+        x = nn.ReLU()(learns(3, 2))
+        nn.MSELoss()(x, x.detach() + 1).backward()
+    assert calls == [name]
+    assert [record.op.name for record in graph.records if record.op is not None] == ["relu", "mse_loss"]
 
 
 def test_torchs_own_functions_are_back_after_a_graph() -> None:

@@ -368,4 +368,6 @@ def _zero_grad(optimizer: Any, set_to_none: bool = True) -> None:
     unheard(_torch.zero_grad, optimizer, set_to_none)
 
 
-_RUN_BACKWARD, _CALL_MODULE, _ZERO_GRAD = traceless(_run_backward), traceless(_call_module), traceless(_zero_grad)
+_RUN_BACKWARD = traceless(_run_backward, _AUTOGRAD._engine_run_backward)
+_CALL_MODULE = traceless(_call_module, _MODULE.__call__)
+_ZERO_GRAD = traceless(_zero_grad, _OPTIMIZERS.Optimizer.zero_grad)

@@ -14,6 +14,7 @@
 typedef struct {
   PyObject_HEAD
   PyObject *function;
+  PyObject *like;
   vectorcallfunc vectorcall;
 } Traceless;
 
@@ -60,16 +61,18 @@ static PyObject *traceless_getattro(PyObject *self, PyObject *name) {
   PyObject *own = PyObject_GenericGetAttr(self, name);
   if (own != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own;
   PyErr_Clear();
-  return PyObject_GetAttr(((Traceless *)self)->function, name); /* its name, its documentation, its signature */
+  return PyObject_GetAttr(((Traceless *)self)->like, name); /* its name, its documentation, its signature */
 }
 
 static int traceless_traverse(PyObject *self, visitproc visit, void *arg) {
   Py_VISIT(((Traceless *)self)->function);
+  Py_VISIT(((Traceless *)self)->like);
   return 0;
 }
 
 static int traceless_clear(PyObject *self) {
   Py_CLEAR(((Traceless *)self)->function);
+  Py_CLEAR(((Traceless *)self)->like);
   return 0;
 }
 
@@ -80,7 +83,7 @@ static void traceless_dealloc(PyObject *self) {
 }
 
 static PyMemberDef members[] = {
-    {"__wrapped__", T_OBJECT, offsetof(Traceless, function), READONLY, "the function that a call runs"},
+    {"__wrapped__", T_OBJECT, offsetof(Traceless, like), READONLY, "the function that it stands for"},
     {NULL},
 };
 
@@ -99,18 +102,22 @@ static PyTypeObject TracelessType = {
     .tp_members = members,
 };
 
-static PyObject *traceless(PyObject *module, PyObject *function) {
+static PyObject *traceless(PyObject *module, PyObject *args) {
+  PyObject *function, *like = NULL;
   (void)module;
+  if (!PyArg_ParseTuple(args, "O|O", &function, &like)) return NULL;
   Traceless *made = PyObject_GC_New(Traceless, &TracelessType);
   if (made == NULL) return NULL;
   made->function = Py_NewRef(function);
+  made->like = Py_NewRef(like == NULL ? function : like);
   made->vectorcall = traceless_vectorcall;
   PyObject_GC_Track((PyObject *)made);
   return (PyObject *)made;
 }
 
 static PyMethodDef functions[] = {
-    {"traceless", traceless, METH_O, "The function, without an entry of nbgrad's at the beginning of a traceback."},
+    {"traceless", traceless, METH_VARARGS,
+     "The first function, without an entry of nbgrad's at the beginning of a traceback; it looks like the second."},
     {NULL},
 };
 
