@@ -151,14 +151,14 @@ def test_in_place_steps_of_lists_that_begin_and_end_alike_are_told_apart() -> No
 
 def test_the_changes_of_twenty_thousand_parameters_are_found_in_a_moment() -> None:
     changes, place = Changes(), user_place()
-    held = [torch.zeros(1) for _ in range(20_000)]
-    for data in held:
-        data.add_(1)
+    held = [leaf(0.0) for _ in range(20_000)]
+    for one in held:
+        one.data.add_(1)
     changes.note(held[:100], "an earlier step", place)
     changes.note(held[:-1], "SGD.step()", place)
-    held[5].add_(1)
+    held[5].data.add_(1)
     began = process_time()
-    found = since([(at, ref(data), None) for at, data in enumerate(held)], changes)
+    found = since([(at, ref(one), None) for at, one in enumerate(held)], changes)
     assert process_time() - began < 5, "one look at all of them for each takes minutes"
     assert found.keys() == set(range(19_999)), "the last one did not change with the others"
     assert {one.what for one in found.values()} == {"SGD.step()"}
