@@ -224,6 +224,25 @@ def defines(kind: type, name: str) -> bool:
     return any(name in vars(base) for base in own_classes(kind))
 
 
+def hides(theirs: torch.nn.Module, name: str) -> bool:
+    """Whether a property of the class hides the parameter, buffer or child ``name``, as it does in torch.
+
+    Raises:
+        NotImplementedError: another attribute of the class does. Python finds it first only in torch's module, which
+            keeps these in dicts of their own.
+    """
+    kind = type(theirs)
+    found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    if hasattr(type(found), "__set__"):
+        return True
+    if hasattr(kind, name):
+        raise NotImplementedError(
+            f"from_torch(): the class {kind.__name__} has an attribute {name!r}, which hides what the module has "
+            f"registered under this name: rename one of them, or {UNMODIFIED}"
+        )
+    return False
+
+
 def _check_class(kind: type) -> None:
     """Raise if the class overrides a method that nbgrad never calls, or has a private name of our ``Module``."""
     for name, instead in NEVER_CALLED.items():
