@@ -65,7 +65,10 @@ class Names:
     def fresh(self, wanted: str) -> str:
         """``wanted`` as an identifier, with a number from the second use on."""
         known = unicodedata.normalize("NFKC", wanted)  # as Python reads a name: two that look alike are one
-        base = "".join(sign if f"_{sign}".isidentifier() else "_" for sign in known).strip("_") or "value"
+        base = (
+            "".join(sign if sign.isalnum() and f"_{sign}".isidentifier() else "_" for sign in known).strip("_")
+            or "value"
+        )
         if not base.isidentifier():
             base = f"v{base}"
         if base in _TAKEN:

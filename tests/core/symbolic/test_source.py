@@ -256,3 +256,17 @@ def test_no_name_leaves_its_comment(name: str, level: Any, tmp_path: Path) -> No
     for line in text.split("\n"):
         assert "raise SystemExit" not in line.partition("#")[0]
         assert line.isprintable()
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_every_file_takes_the_name_of_a_function(name: str, tmp_path: Path) -> None:
+    def run(x: Any) -> Any:
+        return x.sin()
+
+    run.__name__ = name
+    program = trace(run, nbgrad.tensor([1.0, 2.0]))
+    program.to_html(tmp_path / "page.html")
+    program.save(tmp_path / "saved.nbgrad")
+    assert nbgrad.symbolic.load(tmp_path / "saved.nbgrad").name.isidentifier()
+    for text in (str(program), program.source(), program.explain(), program.to_fx().code):
+        assert text.encode()
