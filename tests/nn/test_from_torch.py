@@ -408,3 +408,46 @@ def test_another_attribute_of_the_class_that_hides_a_child_is_refused_with_advic
     assert Shadowed().layer is None, "as torch has it"
     with pytest.raises(NotImplementedError, match="the class Shadowed has an attribute 'layer', which hides"):
         from_torch(Shadowed())
+
+
+class Summed(tnn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = tnn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.inner(x).sum()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("name", ["grad", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "vmap"])
+def test_a_transform_of_torchs_names_nbgrads_own(name, check):
+    ours, x = from_torch(Summed(), check=check), torch.ones(2, 3)
+    calls = {"jvp": lambda: torch.func.jvp(ours, (x,), (x,)), "vjp": lambda: torch.func.vjp(ours, x)}
+    run = calls.get(name, lambda: getattr(torch.func, name)(ours)(x))
+    with pytest.raises(RuntimeError, match=r"a transform of torch\.func, .* use nbgrad\.autograd\.functional"):
+        run()
+    found = nbgrad.autograd.functional.jacobian(ours, nbgrad.tensor(x))
+    assert torch.allclose(found.data, ours.inner.weight.data.sum(0).expand(2, 3))
+
+
+class Clamped(tnn.Module):
+    """The data of its parameter are replaced in the forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = tnn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        self.weight.data = self.weight.data.clamp(max=0.5)
+        return (x * self.weight).sum()
+
+
+def test_a_step_after_data_were_assigned_in_a_forward_says_so():
+    theirs = Clamped()
+    from_torch(theirs, check=False)(nbgrad.tensor([1.0, 2.0, 3.0]))
+    ours = from_torch(theirs, check=False)
+    ours(nbgrad.tensor([1.0, 2.0, 3.0])).backward()
+    with pytest.raises(RuntimeError, match=r"code such as its forward assigned to the parameter's \.data"):
+        torch.optim.SGD(theirs.parameters(), lr=0.1).step()
