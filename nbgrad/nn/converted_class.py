@@ -134,11 +134,20 @@ def _make(kind: Any) -> type[Module]:
     return made  # type: ignore[no-any-return]
 
 
+_TRANSFORMED = (
+    "a transform of torch.func, such as grad, jvp or vmap, was given a module of nbgrad's, whose tensors it cannot "
+    "follow: use nbgrad.autograd.functional, which has jvp, vjp, jacobian and hessian, or transform the torch module "
+    "that from_torch() was given"
+)
+
+
 def _returning_ours(forward: Callable[..., Any]) -> Callable[..., Any]:
     """``forward``, but a torch tensor that it made and filled from our tensors is returned as one of ours."""
 
     @wraps(forward)
     def run(*args: Any, **kwargs: Any) -> Any:
+        if torch._C._functorch.maybe_current_level() is not None:
+            raise RuntimeError(_TRANSFORMED)
         result = forward(*args, **kwargs)
         return counterparts(result) if fillings.any else result
 
@@ -222,6 +231,25 @@ def own_classes(kind: type) -> list[type]:
 def defines(kind: type, name: str) -> bool:
     """Whether ``kind``, or a class between it and torch's ``Module``, has its own definition of ``name``."""
     return any(name in vars(base) for base in own_classes(kind))
+
+
+def hides(theirs: torch.nn.Module, name: str) -> bool:
+    """Whether a property of the class hides the parameter, buffer or child ``name``, as it does in torch.
+
+    Raises:
+        NotImplementedError: another attribute of the class does. Python finds it first only in torch's module, which
+            keeps these in dicts of their own.
+    """
+    kind = type(theirs)
+    found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    if hasattr(type(found), "__set__"):
+        return True
+    if hasattr(kind, name):
+        raise NotImplementedError(
+            f"from_torch(): the class {kind.__name__} has an attribute {name!r}, which hides what the module has "
+            f"registered under this name: rename one of them, or {UNMODIFIED}"
+        )
+    return False
 
 
 def _check_class(kind: type) -> None:

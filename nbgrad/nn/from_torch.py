@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from nbgrad.nn.closures import ClosureCopy
-from nbgrad.nn.converted_class import UNMODIFIED, check_names, empty, empty_of
+from nbgrad.nn.converted_class import UNMODIFIED, check_names, empty, empty_of, hides
 from nbgrad.nn.first_call import await_first_call
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, is_lazy
@@ -77,14 +77,15 @@ class _Conversion:
         self.remember(theirs, ours)
         self.modules.append(ours)
         for name, parameter in theirs._parameters.items():
-            ours._register(name, self.parameter(parameter), "parameter")
+            ours._register(name, self.parameter(parameter), "parameter", hidden=hides(theirs, name))
         for name, buffer in theirs._buffers.items():
             role = "transient" if name in theirs._non_persistent_buffers_set else "buffer"
-            ours._register(name, buffer, role)
+            ours._register(name, buffer, role, hidden=hides(theirs, name))
             if buffer is not None:
                 vars(ours.__dict__[name]).update(vars(buffer))
         for name, child in theirs._modules.items():
-            ours._register(name, None if child is None else self.module(child), "module")
+            made = None if child is None else self.module(child)
+            ours._register(name, made, "module", hidden=hides(theirs, name))
         for name, value in vars(theirs).items():
             if name not in _BASE and name not in _RECURRENT:
                 vars(ours)[name] = self.value(value)

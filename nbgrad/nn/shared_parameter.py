@@ -42,7 +42,8 @@ class SharedParameter(SharedGradient, Parameter):
         if theirs.data_ptr() != self._data.data_ptr():
             raise RuntimeError(
                 f"the torch parameter that {self.name or 'this parameter'} shares its gradient with has other data "
-                "now: the torch module was moved or loaded after nbgrad.from_torch(). Convert it again, or convert a "
+                "now: the torch module was moved or loaded after nbgrad.from_torch(), or code assigned to the "
+                "parameter's .data. Convert it again, or convert a "
                 "copy: nbgrad.from_torch(copy.deepcopy(module))"
             )
 
@@ -84,7 +85,8 @@ def _check_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if ours is not None and ours._grad is not None:
             raise RuntimeError(
                 f"{name}.step(): the gradient of a parameter of shape {tuple(ours.shape)} is in the module that "
-                "nbgrad.from_torch() made. That module was moved or loaded and has other data now, so a step of this "
+                "nbgrad.from_torch() made. That parameter has other data now, because the module was moved "
+                "or loaded, or because code such as its forward assigned to the parameter's .data: a step of this "
                 f"optimizer would not change it. Write nbgrad.optim.{name}(model.parameters()), or move the "
                 "torch module before from_torch()"
             )

@@ -6,7 +6,9 @@ import sys
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
+from time import process_time
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from nbgrad.core.dispatch.samples import Make
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.node import next_seq
-from nbgrad.core.graph.changes import Changes
+from nbgrad.core.graph.changes import Changes, since
 from nbgrad.core.graph.unreached import Unreached
 from nbgrad.core.tensor.broadcast_check import BroadcastError
 from nbgrad.core.tensor.construct import numbers
@@ -145,6 +147,21 @@ def test_in_place_steps_of_lists_that_begin_and_end_alike_are_told_apart() -> No
     del one
     changes.note([body, torch.zeros(2), tied], "third", place)
     assert len(changes) == 2, "what is gone makes room"
+
+
+def test_the_changes_of_twenty_thousand_parameters_are_found_in_a_moment() -> None:
+    changes, place = Changes(), user_place()
+    held = [leaf(0.0) for _ in range(20_000)]
+    for one in held:
+        one.data.add_(1)
+    changes.note(held[:100], "an earlier step", place)
+    changes.note(held[:-1], "SGD.step()", place)
+    held[5].data.add_(1)
+    began = process_time()
+    found = since([(at, ref(one), None) for at, one in enumerate(held)], changes)
+    assert process_time() - began < 5, "one look at all of them for each takes minutes"
+    assert found.keys() == set(range(19_999)), "the last one did not change with the others"
+    assert {one.what for one in found.values()} == {"SGD.step()"}
 
 
 def test_in_place_an_unseen_change_is_said_to_be_outside() -> None:

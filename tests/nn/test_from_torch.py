@@ -341,3 +341,113 @@ def test_a_block_of_torchs_in_a_model_of_ours_is_an_error_that_says_what_to_do()
     with pytest.raises(TypeError, match=r"object to module '1' .*: nbgrad\.from_torch\(module\) makes one of it"):
         nn.Sequential(nn.Linear(2, 3), torch.nn.ReLU())
     assert isinstance(nn.Sequential(nn.Linear(2, 3), nbgrad.from_torch(torch.nn.ReLU()))[1], nn.ReLU)
+
+
+class Hidden(tnn.Module):
+    """Properties have the names of a child, a parameter and a buffer, as in adapters that wrap another layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = tnn.Linear(3, 3)
+        self._modules["layer"] = tnn.Linear(3, 3)
+        self._modules["gate"] = tnn.Linear(3, 3)
+        self._parameters["scale"] = tnn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
+        self._buffers["shift"] = torch.ones(3)
+
+    @property
+    def layer(self):
+        return self.inner
+
+    @property
+    def gate(self):
+        return self._modules["gate"]
+
+    @property
+    def scale(self):
+        return self._parameters["scale"].exp()
+
+    @property
+    def shift(self):
+        return self._buffers["shift"] * 2
+
+    def forward(self, x):
+        return self.layer(x) * self.scale + self.gate(x) + self.shift + self._modules["layer"](x)
+
+
+@pytest.mark.parametrize("part", ["itself", "copied", "pickled"])
+def test_a_property_that_hides_what_is_registered_answers_as_in_torch(part):
+    torch.manual_seed(0)
+    theirs, x = Hidden(), torch.randn(2, 3)
+    ours = from_torch(theirs)
+    if part == "copied":
+        ours = copy.deepcopy(ours)
+    if part == "pickled":
+        ours = pickle.loads(pickle.dumps(ours))
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    assert [name for name, _ in ours.named_modules()] == [name for name, _ in theirs.named_modules()]
+    assert ours.layer is ours.inner
+    assert ours.gate is ours._modules["gate"]
+    found = ours(nbgrad.tensor(x))
+    assert torch.equal(found.data, theirs(x))
+    found.sum().backward()
+    grads = {name: one.grad.data for name, one in ours.named_parameters()}
+    theirs.zero_grad()
+    theirs(x).sum().backward()
+    assert grads.keys() == {name for name, _ in theirs.named_parameters()}
+    assert all(torch.equal(grads[name], one.grad) for name, one in theirs.named_parameters())
+
+
+def test_another_attribute_of_the_class_that_hides_a_child_is_refused_with_advice():
+    class Shadowed(tnn.Module):
+        layer = None
+
+        def __init__(self):
+            super().__init__()
+            self.layer = tnn.Linear(2, 2)
+
+    assert Shadowed().layer is None, "as torch has it"
+    with pytest.raises(NotImplementedError, match="the class Shadowed has an attribute 'layer', which hides"):
+        from_torch(Shadowed())
+
+
+class Summed(tnn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = tnn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.inner(x).sum()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("name", ["grad", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "vmap"])
+def test_a_transform_of_torchs_names_nbgrads_own(name, check):
+    ours, x = from_torch(Summed(), check=check), torch.ones(2, 3)
+    calls = {"jvp": lambda: torch.func.jvp(ours, (x,), (x,)), "vjp": lambda: torch.func.vjp(ours, x)}
+    run = calls.get(name, lambda: getattr(torch.func, name)(ours)(x))
+    with pytest.raises(RuntimeError, match=r"a transform of torch\.func, .* use nbgrad\.autograd\.functional"):
+        run()
+    found = nbgrad.autograd.functional.jacobian(ours, nbgrad.tensor(x))
+    assert torch.allclose(found.data, ours.inner.weight.data.sum(0).expand(2, 3))
+
+
+class Clamped(tnn.Module):
+    """The data of its parameter are replaced in the forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = tnn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        self.weight.data = self.weight.data.clamp(max=0.5)
+        return (x * self.weight).sum()
+
+
+def test_a_step_after_data_were_assigned_in_a_forward_says_so():
+    theirs = Clamped()
+    from_torch(theirs, check=False)(nbgrad.tensor([1.0, 2.0, 3.0]))
+    ours = from_torch(theirs, check=False)
+    ours(nbgrad.tensor([1.0, 2.0, 3.0])).backward()
+    with pytest.raises(RuntimeError, match=r"code such as its forward assigned to the parameter's \.data"):
+        torch.optim.SGD(theirs.parameters(), lr=0.1).step()

@@ -2,11 +2,12 @@
 
 import base64
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.description.text_metrics import FONT
@@ -37,6 +38,20 @@ def test_several_fragments_share_one_runtime(small: Description) -> None:
     assert runtime().count("</script>") == 1
     assert "nbgrad-static" in fragment(picture), "what a reader without scripts sees"
     assert page(picture, "x") == page(picture, "x")
+
+
+@pytest.mark.browser
+@pytest.mark.rotated(4)
+def test_the_drawing_is_there_until_the_script_has_run(browser: Browser, small: Description) -> None:
+    written = page(lay_out(small), "small")
+    tab = browser.new_page()
+    for policy, alive in (("img-src data:", 1), ("default-src 'none'; style-src 'unsafe-inline'", 0)):
+        headers = {"Content-Type": "text/html", "Content-Security-Policy": policy}
+        tab.route(f"http://picture.test/{alive}", partial(Route.fulfill, body=written, headers=headers))
+        tab.goto(f"http://picture.test/{alive}")
+        expect(tab.get_by_test_id("nbgrad-view")).to_have_count(alive)
+        expect(tab.locator("svg.nbgrad-static")).to_be_visible(visible=not alive)
+    tab.close()
 
 
 # --- the page in a browser -----------------------------------------------------------------------------------------

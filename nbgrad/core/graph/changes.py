@@ -5,7 +5,7 @@ step follows most backwards, and a ``.grad`` that was not cleared is a sum of se
 code, so it is compiled.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isclose, isnan
 from typing import Any, NamedTuple
 from weakref import ref
@@ -19,6 +19,9 @@ from nbgrad.core.graph.stats import SMALL, Stats, countable, norms, read, summar
 
 Change = tuple[str, Place, int, int]
 """An in-place change: its name, its place, how many backwards had ended by then, and its sequence number."""
+
+Told = tuple[str, Place]
+"""The name of a change, and its place."""
 
 
 class Changes:
@@ -89,12 +92,28 @@ class Changes:
                 found[memory] = max(change[2], found.get(memory, 0))
         return found
 
-    def since_backward(self, data: Any) -> tuple[str, Place] | None:
-        """The last change and its place, if no backward has ended since."""
-        found = self._found(data)
+    def since_backward(self, data: Any, several: "Mapping[tuple[int, int], Change] | None" = None) -> Told | None:
+        """The last change and its place, if no backward has ended since.
+
+        Args:
+            data: the numbers of a tensor.
+            several: the answer of ``several``, to ask for many tensors.
+        """
+        found = self._found(data, several)
         return None if found is None or found[2] < self.backwards else found[:2]
 
-    def _found(self, data: Any) -> "Change | None":
+    def several(self) -> dict[tuple[int, int], Change]:
+        """The last change of each tensor that was changed together with others, by its memory and its version now.
+
+        To ask for one tensor takes a look at all of them. So a caller that asks for thousands makes this first.
+        """
+        found: dict[tuple[int, int], Change] = {}
+        for held, change in sorted(self._several.copy().values(), key=lambda one: _number(one[1])):
+            for tensor in [tensor for one in held if (tensor := one()) is not None]:
+                found[memory_of(tensor), tensor._version] = change
+        return found
+
+    def _found(self, data: Any, known: "Mapping[tuple[int, int], Change] | None" = None) -> "Change | None":
         """The last observed change of ``data``.
 
         A change that changed only this tensor (``_alone``) counts only if no unobserved change followed.
@@ -103,6 +122,8 @@ class Changes:
         alone = self._alone.get(memory)
         if alone is not None and alone[0] == data._version:
             return alone[1]
+        if known is not None:
+            return known.get((memory, data._version))
         several = [change for held, change in self._several.copy().values() if _holds(held, memory, data._version)]
         return max(several, key=_number, default=None)
 
@@ -177,8 +198,9 @@ def since(leaves: "Iterable[tuple[int, ref[Any] | None, Stats | None]]", changes
     held = {id: grad.data for id, grad in grads.items() if grad is not None and countable(grad.data)}
     sizes = read(norms(held))
     found: dict[int, Since] = {}
+    several = changes.several() if len(there) > 1 else None
     for id, tensor, gradient in there:
-        change = changes.since_backward(tensor.data)
+        change = changes.since_backward(tensor.data, several)
         grad = _other(held.get(id), sizes.get(id, 0.0), gradient)
         if change is not None or grad is not None:
             what, place = (None, None) if change is None else (change[0], str(change[1]))

@@ -1,7 +1,7 @@
 """The names of the values of a program: those of arguments, parameters, ops and gradients."""
 
 import keyword
-import re
+import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
@@ -64,8 +64,12 @@ class Names:
 
     def fresh(self, wanted: str) -> str:
         """``wanted`` as an identifier, with a number from the second use on."""
-        base = re.sub(r"\W", "_", wanted).strip("_") or "value"
-        if base[0].isdigit():
+        known = unicodedata.normalize("NFKC", wanted)  # as Python reads a name: two that look alike are one
+        base = (
+            "".join(sign if sign.isalnum() and f"_{sign}".isidentifier() else "_" for sign in known).strip("_")
+            or "value"
+        )
+        if not base.isidentifier():
             base = f"v{base}"
         if base in _TAKEN:
             base += "_"

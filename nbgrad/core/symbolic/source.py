@@ -27,7 +27,7 @@ class Statement(NamedTuple):
 
     def __str__(self) -> str:
         text = f"{self.target} = {self.call}" if self.target else self.call
-        return f"{text}  # {self.comment}" if self.comment else text
+        return f"{text}  # {one_line(self.comment)}" if self.comment else text
 
 
 class Source:
@@ -96,8 +96,10 @@ class Source:
         return [*text, "", ""]
 
     def _head(self, inputs: Sequence[tuple[str, Value]], captured: Sequence[tuple[str, Value]]) -> list[str]:
-        settings = [f"    {name}={plain(value)},  # {text}" for name, (text, value) in self._text.settings.items()]
-        objects = [f"    {name},  # {type(one).__name__}" for name, one in self._text.objects.items()]
+        settings = [
+            f"    {name}={plain(value)},  # {one_line(text)}" for name, (text, value) in self._text.settings.items()
+        ]
+        objects = [f"    {name},  # {one_line(type(one).__name__)}" for name, one in self._text.objects.items()]
         named = [*(f"    {name},  # {kind(value)}" for name, value in captured), *objects, *settings]
         given = [f"    {name},  # {kind(value)}" for name, value in inputs]
         return [f"def {self._function}(", *given, *(["    *,", *named] if named else []), "):"]
@@ -113,7 +115,7 @@ class Source:
                 text += [""] * bool(text) + [f"    # {'-' * 20} {phase}"]
             here = str(line.first.place or "")
             if here and here != place:
-                text.append(f"    # {_one_line(here)}")
+                text.append(f"    # {one_line(here)}")
                 place = here
             if line.scope != scope:
                 scope = line.scope
@@ -192,7 +194,7 @@ def roots_of(lines: Iterable[ProgramLine]) -> set[str]:
 def titled(scope: Iterable[str], roots: set[str]) -> str:
     """The labels of modules as a title, without the model where there is only one."""
     labels = list(scope)
-    return " / ".join(labels[1:] if len(roots) == 1 and len(labels) > 1 else labels)
+    return one_line(" / ".join(labels[1:] if len(roots) == 1 and len(labels) > 1 else labels))
 
 
 def _data(value: Value) -> torch.Tensor | None:
@@ -221,8 +223,13 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and not isinstance(one, Value | torch.Tensor) and bool(one == other)
 
 
-def _one_line(text: str) -> str:
-    return re.sub(r"\s+", " ", text)
+def one_line(text: str) -> str:
+    """A text that stays inside its comment, whatever it holds: a label or a path may be any string.
+
+    Each character that ends a line somewhere, or that no file can hold, becomes a space or is written as an escape.
+    """
+    line = re.sub(r"\s+", " ", text)
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
 
 
 def _order(statement: str) -> tuple[bool, str]:

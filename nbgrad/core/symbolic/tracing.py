@@ -18,6 +18,7 @@ from nbgrad.core.symbolic.draws import Draws
 from nbgrad.core.symbolic.errors import error_at
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.naming import name_values
+from nbgrad.core.symbolic.source import one_line
 from nbgrad.core.symbolic.structure import leaves, mapped
 from nbgrad.core.symbolic.surroundings import Surroundings
 from nbgrad.core.symbolic.tracer import Tracer
@@ -116,7 +117,7 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
         if recorded:
             put_back()
     _check_effects(seed, draws, replaced)
-    name = getattr(function, "__name__", type(function).__name__)
+    name = one_line(str(getattr(function, "__name__", type(function).__name__)))  # files and titles will hold it
     arguments = mapped(lambda one: _value(tracer, one), args)
     changes = any(step.writes and step.phase != "update" for step in tracer.steps)
     listing = Listing(name, tracer.inputs, tracer.captured, tracer.steps, outputs, gradients, arguments, changes)

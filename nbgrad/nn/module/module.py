@@ -209,8 +209,12 @@ class Module:
         """Make ``module`` the child ``name``, as assigning it to that attribute does."""
         self._register(name, module, "module")
 
-    def _register(self, name: str, value: Any, role: str, *, replace: bool = False) -> None:
-        """Make ``value`` the attribute ``name``; with ``replace`` even if something else has that name."""
+    def _register(self, name: str, value: Any, role: str, *, replace: bool = False, hidden: bool = False) -> None:
+        """Make ``value`` the attribute ``name``; with ``replace`` even if something else has that name.
+
+        ``hidden``: a property of the class may have that name. Then it answers who reads the attribute, and ``value``
+        is known to ``_own`` alone.
+        """
         if "_roles" not in self.__dict__:
             raise AttributeError(
                 f"cannot assign {role} {name!r} before Module.__init__() call: "
@@ -225,7 +229,7 @@ class Module:
             if replace:
                 self._discard(name)
             # Not hasattr: a __getattr__ of the user's may look at this very attribute.
-            taken = name in self.__dict__ or hasattr(type(self), name)
+            taken = name in self.__dict__ or (not hidden and hasattr(type(self), name))
             if taken and self._roles.get(name) not in LIKE_ROLES.get(role, ()):
                 raise KeyError(f"attribute {name!r} of {type(self).__name__} already exists")
         for hook in REGISTRATION_HOOKS[role].values() if value is not None or role != "parameter" else ():

@@ -24,6 +24,10 @@ _FILLED = """body{margin:0;padding:12px;--nbg-room:320px}
 """The picture fills the part of the window that the open lines above and below it leave free."""
 
 
+_STILL = "div:has(>.nbgrad)+.nbgrad-still{display:none}\n"
+"""A drawing makes room for the live picture, which the script puts before it."""
+
+
 def page(picture: Picture, title: str, program: str | None = None) -> str:
     """Write one HTML file in which a picture pans, zooms and answers clicks, with no kernel and no network.
 
@@ -44,14 +48,17 @@ def page(picture: Picture, title: str, program: str | None = None) -> str:
 
 
 def fragment(picture: Picture, program: str | None = None) -> str:
-    """Write the place of one picture in a page; without scripts it shows the SVG.
+    """Write the place of one picture in a page. It shows the SVG until the script has made the live picture.
+
+    So a page whose scripts do not run has a drawing, also where the server of the page forbids them: a browser with
+    scripts shows no ``noscript`` element then.
 
     The page needs :func:`runtime` once, after the last fragment.
     """
     runs = "" if program is None else _runs(program)
     return runs + (
         f'<script type="text/plain" class="nbgrad-picture">{base64.b64encode(packed(picture, 9)).decode()}</script>\n'
-        f"<noscript>{_still(picture)}</noscript>"
+        f'<div class="nbgrad-still">{_still(picture)}</div>'
     )
 
 
@@ -85,4 +92,6 @@ def runtime() -> str:
 
 def sources() -> tuple[str, str]:
     """Return the content of the two elements of ``runtime``: the style sheet, and the script, which is a module."""
-    return (_STATIC / "graph.css").read_text(encoding="utf-8"), (_STATIC / "graph.js").read_text(encoding="utf-8")
+    return _STILL + (_STATIC / "graph.css").read_text(encoding="utf-8"), (_STATIC / "graph.js").read_text(
+        encoding="utf-8"
+    )

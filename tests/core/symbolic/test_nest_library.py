@@ -2,6 +2,7 @@
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from nbgrad.core.symbolic.nest import c_library, interpreter
 from nbgrad.core.symbolic.nest.c_source import c_source
+from nbgrad.core.symbolic.nest.interpreter import Run
 from nbgrad.core.symbolic.nest.ir import Builder, Kernel, KernelError
 from nbgrad.core.symbolic.nest.schedule import schedule
 
@@ -51,6 +53,52 @@ def test_what_somebody_else_could_have_written_is_not_loaded(folder: Path) -> No
     made.symlink_to(os.devnull)
     with pytest.raises(KernelError, match="could have been written by another user"):
         c_library.build(doubled())
+
+
+@needs_compiler
+@pytest.mark.parametrize("left", [0, 20, 100, 5000, -40])
+def test_a_damaged_library_is_compiled_anew(folder: Path, left: int) -> None:
+    c_library.build(doubled())
+    (made,) = folder.iterdir()
+    whole = made.read_bytes()
+    made.unlink()  # the process has mapped the old file
+    made.write_bytes(whole[:left])
+    made.chmod(0o700)
+    assert c_library.build(doubled())(torch.ones(3))[0].tolist() == [2, 2, 2]
+    assert made.read_bytes() == whole or len(made.read_bytes()) > len(whole[:left])
+
+
+@needs_compiler
+@pytest.mark.parametrize("broken", ["a file where the directory would be", "no library"])
+def test_what_cannot_be_kept_or_loaded_is_one_sentence(
+    broken: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if broken == "no library":
+        nothing = tmp_path / "nothing.so"
+        nothing.write_bytes(b"nothing")
+        monkeypatch.setattr(c_library, "_compiled", lambda _: nothing)
+    else:
+        folder.parent.write_text("")
+    with pytest.raises(KernelError, match=r"cannot be kept or loaded: .*Set XDG_CACHE_HOME to a directory"):
+        c_library.build(doubled())
+
+
+@needs_compiler
+@pytest.mark.skipif(not interpreter.available(), reason="needs the compiled core")
+def test_a_thread_that_cannot_keep_a_kernel_warns_and_the_interpreter_goes_on(folder: Path) -> None:
+    folder.parent.write_text("")
+    runs: list[Run] = []
+
+    def build() -> None:
+        runs.append(c_library.build_behind(doubled()))
+        for one in threading.enumerate():
+            if one.name == "nbgrad compiles a kernel":
+                one.join()
+
+    with pytest.warns(RuntimeWarning, match="a kernel runs in the interpreter: .*cannot be kept or loaded"):
+        build()
+    (run,) = runs
+    assert run(torch.ones(3))[0].tolist() == [2, 2, 2]
 
 
 @needs_compiler

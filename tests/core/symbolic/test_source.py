@@ -223,3 +223,50 @@ def test_names_of_python_and_of_the_source_are_not_taken(tmp_path: Path) -> None
 def test_a_level_that_there_is_not() -> None:
     with pytest.raises(ValueError, match="source\\(level='c'\\): there are the levels 'ops' and 'torch'"):
         trace(lambda x: x + 1, nbgrad.ones(2)).source("c")  # type: ignore[arg-type]
+
+
+ENDS = ("\n", "\r", "\x0c\n", "\r\n", "\u2028", "\x85", "\0")
+HOSTILE = [f"x{end}    raise SystemExit('it ran')  #" for end in ENDS]
+HOSTILE += ['"""\n    raise SystemExit', "\\\n    raise SystemExit", "\ud800", "\u202e) #"]
+HOSTILE += ["\u00b2", "\ufb01", "class", "\u0661", "\u00b7x"]
+"""Texts with every end of a line, of a string, and with letters that no name or no file has."""
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_no_name_leaves_its_comment(name: str, level: Any, tmp_path: Path) -> None:
+    class Block(nbgrad.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nbgrad.nn.Linear(2, 2)
+
+        def forward(self, x: Any) -> Any:
+            return (self.inner(x) * self.free).sin()
+
+    Block.__name__ = Block.__qualname__ = name.replace("\0", "\1").encode(errors="replace").decode()
+    block = Block()
+    block.free = nbgrad.tensor([[float(one) for one in range(8)]] * 2)[:, :2]
+    block.free.name = name
+    block.inner.weight.name = name
+    program = trace(block, nbgrad.tensor([[1.0, 2.0]]))
+    text = program.source(level=level)
+    run = imported(text, tmp_path)
+    given = nbgrad.tensor([[1.0, 2.0]])
+    assert torch.equal(run(given.data, **program.source_arguments(level)), block(given).data)
+    for line in text.split("\n"):
+        assert "raise SystemExit" not in line.partition("#")[0]
+        assert line.isprintable()
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_every_file_takes_the_name_of_a_function(name: str, tmp_path: Path) -> None:
+    def run(x: Any) -> Any:
+        return x.sin()
+
+    run.__name__ = name
+    program = trace(run, nbgrad.tensor([1.0, 2.0]))
+    program.to_html(tmp_path / "page.html")
+    program.save(tmp_path / "saved.nbgrad")
+    assert nbgrad.symbolic.load(tmp_path / "saved.nbgrad").name.isidentifier()
+    for text in (str(program), program.source(), program.explain(), program.to_fx().code):
+        assert text.encode()

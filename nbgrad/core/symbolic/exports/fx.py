@@ -11,6 +11,7 @@ from nbgrad.core.engine.node import raw_of
 from nbgrad.core.symbolic.exports.functions import path_of
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
+from nbgrad.core.symbolic.source import one_line
 from nbgrad.core.symbolic.structure import mapped
 
 _OPERATORS: dict[str, Any] = {"__getitem__": operator.getitem, "__setitem__": operator.setitem}
@@ -67,7 +68,7 @@ def _emit(steps: list[ProgramStep], root: torch.nn.Module, graph: fx.Graph, node
         made = _call(graph, step.function, mapped(stand, step.args), mapped(stand, step.kwargs))
         made.meta["phase"] = step.phase
         if step.place is not None:
-            made.meta["stack_trace"] = f'File "{step.place.file}", line {step.place.line}'
+            made.meta["stack_trace"] = f'File "{one_line(step.place.file)}", line {step.place.line}'
         known = {id(value) for value in step.inputs()}
         for path, value in _paths(step.result):
             if id(value) in known:

@@ -16,6 +16,7 @@ from nbgrad.core.files import replace_file
 from nbgrad.core.symbolic.exports.functions import path_of
 from nbgrad.core.symbolic.fake import storage_of
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, RowCall, Value
+from nbgrad.core.symbolic.naming import Names
 from nbgrad.core.symbolic.numbers import Number
 
 KEY = "nbgrad.program"
@@ -81,7 +82,7 @@ class _SavedListing:
         places = {id(value.owner): number for number, value in enumerate(captured) if value.owner is not None}
         return {
             "version": VERSION,
-            "name": listing.name,
+            "name": listing.name if listing.name == "<lambda>" else Names().fresh(listing.name),
             "values": [self._value(value) for value in every],
             "inputs": len(listing.inputs),
             "captured": self._captured(captured),

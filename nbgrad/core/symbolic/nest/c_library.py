@@ -52,7 +52,7 @@ def build(kernel: Kernel) -> Run:
     no other user can write, are loaded.
 
     Raises:
-        KernelError: where there is no C compiler, or it fails.
+        KernelError: where there is no C compiler, it fails, or the result cannot be kept or loaded.
     """
     needed()
     plan = schedule(kernel)
@@ -67,7 +67,7 @@ def build(kernel: Kernel) -> Run:
 def build_behind(kernel: Kernel) -> Run:
     """Run a kernel with the interpreter while a thread compiles it. From then on, run the compiled kernel.
 
-    A compiler that fails is a RuntimeWarning: the interpreter goes on.
+    If the kernel cannot be compiled, kept or loaded, this is a RuntimeWarning: the interpreter goes on.
 
     Raises:
         KernelError: where there is no C compiler, or no interpreter.
@@ -97,8 +97,18 @@ def needed() -> None:
 
 
 def _loaded(plan: Schedule) -> ctypes.CDLL:
-    """The library of a schedule. It is never unloaded."""
-    return ctypes.CDLL(str(_compiled(c_source(plan))))
+    """The library of a schedule. It is never unloaded.
+
+    Raises:
+        KernelError: it cannot be compiled, kept or loaded.
+    """
+    try:
+        return ctypes.CDLL(str(_compiled(c_source(plan))))
+    except OSError as error:
+        raise KernelError(
+            f"the compiled kernel cannot be kept or loaded: {error}. Set XDG_CACHE_HOME to a directory that you can "
+            "write and from which libraries may be loaded"
+        ) from error
 
 
 class _LibraryCall:
@@ -134,7 +144,7 @@ def _compiled(source: str) -> Path:
     flags = (*FLAGS, *_native(command))
     key = hashlib.sha256("\0".join((source, *command, *flags, _version(command), sys.platform)).encode()).hexdigest()
     target = cache() / f"{key[:32]}.so"
-    if _own(target):
+    if _own(target) and _is_whole(target):
         return target
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         text, made = Path(folder, "nest.c"), Path(folder, "nest.so")
@@ -151,6 +161,9 @@ def _compiled(source: str) -> Path:
             raise KernelError(f"the C compiler {command[0]} failed: {error}") from error
         if result.returncode != 0:
             raise KernelError(f"the C compiler {command[0]} failed:\n{result.stderr[-2000:]}")
+        if _SEALED:
+            with made.open("ab") as library:
+                library.write(hashlib.sha256(made.read_bytes()).digest())
         made.chmod(0o700)
         made.replace(target)  # at once: another process sees all of it or nothing
     return target
@@ -171,6 +184,18 @@ def cache() -> Path:
     if stat.S_IMODE(found.st_mode) & 0o077:
         folder.chmod(0o700)
     return folder
+
+
+_SEALED = sys.platform != "darwin"
+"""Whether a library ends with the hash of what comes before it. Linkers ignore the end, but macOS signs the whole."""
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a library is as it was written. To load a damaged one is an error, or ends the process."""
+    if not _SEALED:
+        return True
+    data = path.read_bytes()
+    return hashlib.sha256(data[:-32]).digest() == data[-32:]
 
 
 def _own(path: Path) -> bool:
