@@ -149,12 +149,16 @@ class Compiled:
     def _traced(self, key: Any, args: tuple[Any, ...], why: str | None) -> Any:
         """Trace the function for these arguments, and run the program."""
         reason = why or ("first call" if not self._variants else f"arguments of another kind: {_told(args)}")
-        begin = perf_counter()
+        begin, raised = perf_counter(), list[Exception]()
         try:
-            variant = _variant(self.function, args, self._backend, self._passes)
+            variant = _variant(self.function, args, self._backend, self._passes, raised.append)
         except ColdOptimizer as cold:
             self.reasons.append(f"{reason}: ran without a program, because {str(cold).partition(',')[0]}")
             return self.function(*args)
+        except Exception as error:
+            if not any(error is one for one in raised):
+                raise
+            return self._without_program(args, error, reason)
         if variant.program.writes_inputs and not self._writes_inputs:
             self._writes_inputs = True
             key = (*key, _sharing(args))
@@ -171,6 +175,17 @@ class Compiled:
         self._newest = variant
         self.reasons.append(f"{reason}: traced in {(perf_counter() - begin) * 1e3:.0f} ms, {len(variant)} steps")
         return variant.run(args)
+
+    def _without_program(self, args: tuple[Any, ...], error: Exception, reason: str) -> Any:
+        """Call a function that raises an error in its trace: what it does before the error has to happen."""
+        told = f"{type(error).__name__}: {error}"
+        self.reasons.append(f"{reason}: ran without a program, because the trace raised {told}")
+        found = self.function(*args)
+        warnings.warn(
+            f"the compiled {self.__name__} ran without a program, because it raises an error in a trace alone: {told}",
+            stacklevel=4,
+        )
+        return found
 
     @property
     def program(self) -> Program:
@@ -261,11 +276,12 @@ class _CompiledStep(Variant):
         super().__init__(program, trace)
         self._run = backend(program)
         self._captured = program.captured_data()  # ``why_not`` has seen that they are still the same objects
-        self._alone = isinstance(program.outputs, Value) and not program.gradients
+        self._alone = isinstance(program.outputs, Value) and not program.events
 
     def run(self, args: tuple[Any, ...]) -> Any:
-        made = below_autograd(self._run, _tensors(args), self._captured)
-        return Tensor(made[0]) if self._alone else self.program.delivered(made)
+        if self._alone:
+            return Tensor(below_autograd(self._run, _tensors(args), self._captured)[0])
+        return self.program.result_of(self._run, _tensors(args), self._captured)
 
 
 class _CompiledLoss(Variant):
@@ -278,6 +294,7 @@ class _CompiledLoss(Variant):
         self._forward, self._backward = _shaped(parts.forward, program), _shaped(parts.backward, program)
         self._runs = backend(self._forward), backend(self._backward)
         self._saved, self._owners = len(parts.saved), owners
+        self._results = sum(isinstance(one, Value) for one in leaves(program.outputs))
         self._captured = self._forward.captured_data()
 
     def run(self, args: tuple[Any, ...]) -> Any:
@@ -288,9 +305,14 @@ class _CompiledLoss(Variant):
 
     def forward(self, data: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """The results, and the values that the backward needs."""
-        made = below_autograd(self._runs[0], data, self._captured)
-        count = len(made) - self._saved
-        return made[:count], made[count:]
+        made: list[torch.Tensor] = []
+
+        def run(*given: Any) -> list[torch.Tensor]:
+            made[:] = self._runs[0](*given)
+            return made
+
+        self._forward.result_of(run, data, self._captured)
+        return made[: self._results], made[self._results : self._results + self._saved]
 
     def backward(self, seeds: list[torch.Tensor], saved: list[torch.Tensor]) -> Any:
         """The gradient of each tensor argument and of each parameter; None where there is none."""
@@ -326,15 +348,19 @@ class CompiledFunction(Function):
 
 def _passed(program: Program, level: Level, budget: float | None) -> Program:
     """The program after the passes that were asked for."""
-    done = program.optimize(level)
+    done = program.optimize(level, ordered=True)
     return done if budget is None else done.rematerialize(budget)
 
 
 def _variant(
-    function: Callable[..., Any], args: tuple[Any, ...], backend: Backend, passes: Callable[[Program], Program]
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    backend: Backend,
+    passes: Callable[[Program], Program],
+    on_error: Callable[[Exception], object],
 ) -> Variant:
-    """Trace a function for these arguments."""
-    trace = traced(function, args)
+    """Trace a function for these arguments. ``on_error`` is called with an error that the function raises."""
+    trace = traced(function, args, on_error)
     program = Program(**vars(trace.listing), function=function, examples=mapped(spec_of, args))
     if not any(trace.differentiable):
         return _CompiledStep(passes(program), trace, backend)

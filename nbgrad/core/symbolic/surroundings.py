@@ -236,6 +236,9 @@ class Surroundings:
             value = kind.__dict__[key]
             if not isinstance(value, MemberDescriptorType):
                 inner = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+                own = getattr(owner, "__dict__", None)
+                if own is not None and key not in own and not (_is_ours(owner) or hasattr(value, "__set__")):
+                    self._variable(own, own, key, f"{name}.{key}", _GONE)  # the object may come to hide it
                 self._variable(kind, kind.__dict__, key, f"{kind.__name__}.{key}", value)
                 self._look(f"{kind.__name__}.{key}", inner)
             elif owner is not None:

@@ -15,7 +15,8 @@ from nbgrad.core.engine.state import Switch, current, restoring
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.symbolic.draws import Draws
-from nbgrad.core.symbolic.errors import error_at
+from nbgrad.core.symbolic.errors import TraceError, error_at
+from nbgrad.core.symbolic.fake import is_fake
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.naming import name_values
 from nbgrad.core.symbolic.structure import leaves, mapped
@@ -92,8 +93,15 @@ def _chosen(wrt: Sequence[Any], args: tuple[Any, ...]) -> list[Any]:
 
 @uncollected
 @restoring
-def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
-    """The trace of a call. The tensors that it finds are afterwards what they were before, whatever happens."""
+def traced(
+    function: Callable[..., Any], examples: tuple[Any, ...], on_error: Callable[[Exception], object] | None = None
+) -> Trace:
+    """The trace of a call. The tensors that it finds are afterwards what they were before, whatever happens.
+
+    Args:
+        function, examples: as for ``trace``.
+        on_error: is called with an error that the function itself raises.
+    """
     tracer = Tracer()
     if current().tracer is not None:
         raise RuntimeError("trace() inside of a function that is being traced: trace it outside")
@@ -107,7 +115,7 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
     try:
         tracer.watch_settings(around)
         with Switch(tracer=tracer, observers=(tracer.watch,)), tracer:
-            found = function(*args)
+            found = _called(function, args, on_error)
             outputs = mapped(lambda one: _value(tracer, one), found)
     finally:
         tracer.release_settings()
@@ -120,6 +128,7 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
     arguments = mapped(lambda one: _value(tracer, one), args)
     changes = any(step.writes and step.phase != "update" for step in tracer.steps)
     listing = Listing(name, tracer.inputs, tracer.captured, tracer.steps, outputs, gradients, arguments, changes)
+    listing.events = [one for one in tracer.events if not is_fake(one.owner._data)]  # of tensors from outside
     modules = list(tracer.modules.values())
     surroundings = Surroundings(function, modules)
     tensors = {id(one.value): one.name for one in surroundings.seen if _is_tensor(one.value)}
@@ -134,6 +143,17 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
     ]
     states, found_gradients = tracer.states(), tracer.found_gradients
     return Trace(listing.check(), held, found_gradients, tracer.guards, modules, states, needing, surroundings)
+
+
+def _called(function: Callable[..., Any], args: tuple[Any, ...], on_error: Callable[[Exception], object] | None) -> Any:
+    try:
+        return function(*args)
+    except TraceError:
+        raise
+    except Exception as error:
+        if on_error is not None:
+            on_error(error)
+        raise
 
 
 def _check_effects(seed: torch.Tensor, draws: Draws, replaced: list[str]) -> None:

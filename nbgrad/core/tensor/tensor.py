@@ -111,12 +111,15 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
                     "requires_grad=True on a tensor that was made in inference_mode(): no backward can save it. Make "
                     "an ordinary tensor of it with clone() first"
                 )
+        before = self._needs_grad
         try:
             self._needs_grad = bool(value)
             self._renew_leaf()
         except BaseException:  # an interrupt must not leave the leaf that described the old setting
             self._renew_leaf()
             raise
+        if before is not self._needs_grad and (tracer := current().tracer) is not None:
+            tracer.requiring_set(self, before)
 
     def _renew_alone(self) -> None:
         part(self)
@@ -163,6 +166,8 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
         if (tracer := current().tracer) is not None:
             tracer.adopt(self, reads_grad=False)
         self._grad = value
+        if tracer is not None:
+            tracer.gradient_set(self)
 
     @property
     def grad_fn(self) -> Node | None:
@@ -216,6 +221,8 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
                     self._grad = Tensor(held.data + gradient)
                 else:
                     held.data.add_(gradient)
+                if (tracer := current().tracer) is not None and self._grad is not held:
+                    tracer.gradient_set(self)
         except BaseException:
             if not around and _WRITING._is_owned():  # type: ignore[attr-defined]  # an interrupt hit its end
                 _WRITING.release()
