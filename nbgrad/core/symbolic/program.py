@@ -27,6 +27,7 @@ from nbgrad.core.symbolic.replay import Run, replay
 from nbgrad.core.symbolic.source import Source
 from nbgrad.core.symbolic.structure import first_places, leaves, mapped
 from nbgrad.core.symbolic.tracing import gradient, spec_of, traced
+from nbgrad.core.symbolic.turns import running, tracing
 from nbgrad.core.tensor.tensor import Tensor
 
 
@@ -63,7 +64,8 @@ class Program(Listing):
         Raises:
             TypeError, ValueError: an argument is not like the example.
         """
-        return self.result_of(self.run, self._given(args), self.captured_data())
+        with running:
+            return self.result_of(self.run, self._given(args), self.captured_data())
 
     def result_of(self, run: Run, inputs: list[torch.Tensor], captured: list[torch.Tensor]) -> Any:
         """What the function returns, if ``run`` runs the program. An error leaves what the run has reached."""
@@ -433,7 +435,8 @@ def trace(function: Callable[..., Any], *examples: Any) -> Program:
 
 
 def _program(function: Callable[..., Any], examples: tuple[Any, ...]) -> Program:
-    listing = traced(function, examples).listing
+    with tracing():
+        listing = traced(function, examples).listing
     return Program(**vars(listing), function=function, examples=mapped(spec_of, examples))
 
 

@@ -1,7 +1,8 @@
 """What an error in a run of a program leaves: the ``.grad`` and ``requires_grad`` that the run has reached.
 
-Numbers need no care: a program changes them in place, in the order of the function. But it gives tensors their ``.grad``
-and ``requires_grad`` only at its end. After an error the line of the program that raised says how far it had come.
+Numbers need no care: a program changes them in place, in the order of the function. But it gives tensors their
+``.grad`` and ``requires_grad`` only at its end. After an error the line of the program that raised says how
+far it had come.
 """
 
 from collections.abc import Iterable

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
+from threading import active_count
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.state import Switch, current, restoring
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.no_gc import uncollected
+from nbgrad.core.symbolic.calls import Calls
 from nbgrad.core.symbolic.draws import Draws
 from nbgrad.core.symbolic.errors import TraceError, error_at
 from nbgrad.core.symbolic.fake import is_fake
@@ -99,7 +101,8 @@ def traced(
     """The trace of a call. The tensors that it finds are afterwards what they were before, whatever happens.
 
     Args:
-        function, examples: as for ``trace``.
+        function: as for ``trace``.
+        examples: as for ``trace``.
         on_error: is called with an error that the function itself raises.
     """
     tracer = Tracer()
@@ -111,10 +114,10 @@ def traced(
     recorded = take_off()
     seed = torch.get_rng_state()
     around = [one.value for one in Surroundings(function).seen]
-    draws = Draws(around)
+    draws, calls = Draws(around), Calls(around)
     try:
         tracer.watch_settings(around)
-        with Switch(tracer=tracer, observers=(tracer.watch,)), tracer:
+        with Switch(tracer=tracer, observers=(tracer.watch,)), tracer, calls:
             found = _called(function, args, on_error)
             outputs = mapped(lambda one: _value(tracer, one), found)
     finally:
@@ -123,7 +126,9 @@ def traced(
         replaced = tracer.restore_modules()
         if recorded:
             put_back()
-    _check_effects(seed, draws, replaced)
+    calls.check()
+    _check_effects(seed, draws, replaced, calls.draws or active_count() == 1)
+    tracer.guards += calls.guards()
     name = getattr(function, "__name__", type(function).__name__)
     arguments = mapped(lambda one: _value(tracer, one), args)
     changes = any(step.writes and step.phase != "update" for step in tracer.steps)
@@ -156,22 +161,23 @@ def _called(function: Callable[..., Any], args: tuple[Any, ...], on_error: Calla
         raise
 
 
-def _check_effects(seed: torch.Tensor, draws: Draws, replaced: list[str]) -> None:
+def _check_effects(seed: torch.Tensor, draws: Draws, replaced: list[str], drew: bool) -> None:
     """Raise an error if a traced function has done what a program does not do again.
 
     Args:
         seed: the state of torch's random numbers before the trace, which is restored.
         draws: other generators.
         replaced: attributes of modules that have become other tensors.
+        drew: whether it is this thread that has drawn, if numbers were drawn. Other threads may draw as they like.
     """
-    if not torch.equal(seed, torch.get_rng_state()):
+    if drew and not torch.equal(seed, torch.get_rng_state()):
         torch.set_rng_state(seed)
         raise error_at(
             user_place(),
             "the function seeds torch's random numbers, or draws some where the trace does not see it",
             "Call torch.manual_seed(...) outside of the function",
         )
-    if (drawn := draws.changed()) is not None:
+    if (drawn := draws.changed()) is not None and (drew or "numpy" in drawn):  # calls of numpy are not seen
         raise error_at(
             user_place(),
             f"the function draws random numbers of {drawn}, and a program would use the same ones in each run",

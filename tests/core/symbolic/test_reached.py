@@ -35,7 +35,7 @@ class Raising(TorchDispatchMode):
         super().__init__()
         self.left, self.error = left, error
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.left -= 1
         if self.left < 0:
             raise self.error("injected")

@@ -3,7 +3,6 @@
 from nbgrad.core.symbolic.ir import ProgramStep
 from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed, note, storages
 
-
 _REFUSES_NUMBERS = frozenset(
     (
         *("index_select", "gather", "take", "take_along_dim", "embedding", "_embedding_bag", "one_hot", "bincount"),
@@ -29,7 +28,8 @@ def remove_dead_code(listing: L) -> Passed[L]:
     """Leave out the steps that nothing depends on.
 
     A step stays if one of its results leaves the program or is read later, if it draws random numbers (the next draws
-    depend on it), if it checks numbers or may raise an error because of them, or if it writes memory that is seen outside or read later.
+    depend on it), if it checks numbers or may raise an error because of them, or if it
+    writes memory that is seen outside or read later.
     """
     live = {id(value) for value in listing.kept()}
     seen = listing.external() | storages(listing.kept())
