@@ -26,7 +26,7 @@ _DRAWS = frozenset(("random", "getrandbits", "manual_seed", "seed", "set_state")
 _NAMES = _CLOCKS | _NOW | _READS | _DRAWS | {"open", "urandom", "input", "next"}
 """The names of the functions that matter: every other call is passed by with one look."""
 
-_STANDARD = ("os", "_collections_abc", "random", "secrets", "uuid", "datetime", "_pydatetime", "pathlib", "tempfile")
+_STANDARD = ("os", "collections", "random", "secrets", "uuid", "datetime", "_pydatetime", "pathlib", "tempfile")
 """Modules of Python whose functions ask on behalf of their caller."""
 
 _ENVIRONMENT: Any = type(os.environ)

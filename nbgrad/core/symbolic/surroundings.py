@@ -217,7 +217,7 @@ class Surroundings:
         if is_module(value) and not ours:
             self._settings_of(own, name)
         self._attributes_in(own, name, counted=ours)
-        if not is_module(value) and own and not _is_library(sys.modules.get(type(value).__module__)):
+        if not is_module(value) and isinstance(own, dict):
             for key in self._asked:
                 if key not in own and not hasattr(type(value), key):
                     self._variable(own, own, key, f"{name}.{key}", _GONE)  # it may come to have it
@@ -344,9 +344,13 @@ def _takes_text(steps: list[dis.Instruction]) -> bool:
     if steps[0].argval != "__dict__":  # a function, whose argument comes first
         calls = (at for at, step in enumerate(rest) if step.opname.startswith("CALL"))
         rest = rest[next(calls, len(rest)) + 1 :]
+    ends: tuple[str, ...] = ("BINARY_SUBSCR",)
     if rest and rest[0].argval == "get":
         del rest[0]
-    return bool(rest) and rest[0].opname == "LOAD_CONST" and isinstance(rest[0].argval, str)
+        ends = ("CALL", "LOAD_")  # that of a default follows
+    if len(rest) < 2 or rest[0].opname != "LOAD_CONST" or not isinstance(rest[0].argval, str):
+        return False
+    return rest[1].opname.startswith(ends) or rest[1].argrepr == "[]"
 
 
 _TEXTUAL = frozenset(("getattr", "hasattr", "vars", "globals", "__dict__", "attrgetter", "eval", "exec"))
