@@ -40,13 +40,15 @@ class Calls:
 
     Args:
         around: what the function uses from outside; iterators among them must stay where they are.
+        watches: False if nothing is to be watched, as in the second trace of one function.
 
     Attributes:
         draws: whether a generator of random numbers was called, of torch's or of Python's; True if nothing is watched.
     """
 
-    def __init__(self, around: Iterable[Any]) -> None:
-        self.draws = sys.getprofile() is not None
+    def __init__(self, around: Iterable[Any], *, watches: bool = True) -> None:
+        self._watches = watches and sys.getprofile() is None
+        self.draws = not self._watches
         self._wrong: tuple[Place, str, str] | None = None
         self._next: Place | None = None
         self._names: set[str] = set()
@@ -55,11 +57,9 @@ class Calls:
         self._before = [_position(one) for one in self._iterators]
         self._own = {id(one) for one in self._iterators}
         self._generators = {id(one.gi_frame) for one in self._iterators if isinstance(one, GeneratorType)}
-        self._watches = False
 
     def __enter__(self) -> Self:
-        if sys.getprofile() is None:
-            self._watches = True
+        if self._watches:
             sys.setprofile(self._see)
         return self
 

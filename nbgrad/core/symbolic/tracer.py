@@ -94,7 +94,7 @@ class Tracer(TorchFunctionMode):
         self._optimizers: dict[int, tuple[Any, dict[Any, dict[str, Any]]]] = {}
         self._seen: dict[int, Any] = {}
         self._guarded: dict[int, Any] = {}
-        self._watched: list[tuple[dict[str, Any], str]] = []
+        self._watched: list[tuple[dict[str, Any], str, Any, float]] = []
         self._flags: dict[int, tuple[TensorBase, bool]] = {}
         self._attributes: dict[int, tuple[Any, tuple[dict[str, Any], dict[str, Any]]]] = {}
         self._depth = 0
@@ -317,14 +317,19 @@ class Tracer(TorchFunctionMode):
             for place, group in enumerate(optimizer.param_groups):
                 for key, value in list(group.items()):
                     if type(value) is float:
-                        group[key] = self._setting(f"{name}.param_groups[{place}]", group, key)
-                        self._watched.append((group, key))
+                        number = group[key] = self._setting(f"{name}.param_groups[{place}]", group, key)
+                        self._watched.append((group, key, number, value))
 
-    def release_settings(self) -> None:
-        """Give the optimizers plain numbers again."""
-        for group, key in self._watched:
-            if isinstance(group.get(key), Number):
-                group[key] = float(group[key])
+    def release_settings(self) -> list[str]:
+        """Give the optimizers plain numbers again.
+
+        Returns:
+            The names of the settings that the function has changed.
+        """
+        changed = [number.text for group, key, number, _ in self._watched if group.get(key) is not number]
+        for group, key, _, value in self._watched:
+            group[key] = value
+        return changed
 
     def write_update(self, optimizer: Any, params: list[Any], grads: list[torch.Tensor], group: dict[str, Any]) -> None:
         """Write down the update of an optimizer as one step, which runs the optimizer itself."""

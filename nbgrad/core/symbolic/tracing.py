@@ -96,7 +96,11 @@ def _chosen(wrt: Sequence[Any], args: tuple[Any, ...]) -> list[Any]:
 @uncollected
 @restoring
 def traced(
-    function: Callable[..., Any], examples: tuple[Any, ...], on_error: Callable[[Exception], object] | None = None
+    function: Callable[..., Any],
+    examples: tuple[Any, ...],
+    on_error: Callable[[Exception], object] | None = None,
+    *,
+    watches: bool = True,
 ) -> Trace:
     """The trace of a call. The tensors that it finds are afterwards what they were before, whatever happens.
 
@@ -104,6 +108,7 @@ def traced(
         function: as for ``trace``.
         examples: as for ``trace``.
         on_error: is called with an error that the function itself raises.
+        watches: whether its calls are watched, which takes time: see ``Calls``.
     """
     tracer = Tracer()
     if current().tracer is not None:
@@ -114,19 +119,25 @@ def traced(
     recorded = take_off()
     seed = torch.get_rng_state()
     around = [one.value for one in Surroundings(function).seen]
-    draws, calls = Draws(around), Calls(around)
+    draws, calls = Draws(around), Calls(around, watches=watches)
     try:
         tracer.watch_settings(around)
         with Switch(tracer=tracer, observers=(tracer.watch,)), tracer, calls:
             found = _called(function, args, on_error)
             outputs = mapped(lambda one: _value(tracer, one), found)
     finally:
-        tracer.release_settings()
+        changed = tracer.release_settings()
         gradients = tracer.release()
         replaced = tracer.restore_modules()
         if recorded:
             put_back()
     calls.check()
+    if changed:
+        raise error_at(
+            user_place(),
+            f"the function changes {', '.join(changed)}, which a run of a program does not do",
+            "Change settings, and call schedulers, outside of the function",
+        )
     _check_effects(seed, draws, replaced, calls.draws or active_count() == 1)
     tracer.guards += calls.guards()
     name = getattr(function, "__name__", type(function).__name__)

@@ -38,9 +38,7 @@ X = torch.tensor([1.0, 3.0])
 )
 def test_the_clock_is_refused(ask: Callable[[], float], told: str) -> None:
     compiled = nbgrad.compile(lambda x: x * ask())
-    with pytest.raises(
-        TraceError, match=rf"test_outside.py:\d+, `.*`: the function {told}.*, and a program"
-    ):
+    with pytest.raises(TraceError, match=rf"test_outside.py:\d+, `.*`: the function {told}.*, and a program"):
         compiled(nbgrad.tensor(X))
 
 
@@ -125,6 +123,22 @@ def test_what_libraries_ask_is_fine() -> None:
     compiled = nbgrad.compile(function)
     with pytest.warns(UserWarning, match="careful"):
         assert compiled(nbgrad.tensor(X)).tolist() == [3.0, 9.0]
+
+
+def test_a_scheduler_in_a_compiled_step_is_refused() -> None:
+    net = nn.Linear(2, 1)
+    opt = nbgrad.optim.SGD(net.parameters(), lr=0.5)
+    schedule = nbgrad.optim.lr_scheduler.StepLR(opt, 1, gamma=0.5)
+
+    def step(x: Any) -> Any:
+        net(x).sum().backward()
+        opt.step()
+        schedule.step()
+        return x * 1
+
+    with pytest.raises(TraceError, match=r"changes SGD.param_groups\[0\]\['lr'\].* call schedulers, outside"):
+        nbgrad.compile(step)(nbgrad.ones(1, 2))
+    assert opt.param_groups[0]["lr"] == 0.5
 
 
 @pytest.mark.parametrize("values", [(0.0, -0.0), (0, False, 0.0), (1, True, 1.0), (0j, complex(0, -0.0))], ids=str)
