@@ -1,4 +1,4 @@
-"""``Calls``: what a traced function asks of the world around Python, which a program would not ask again."""
+"""``Calls``: watches what a traced function asks of the world around Python, which a program would not ask again."""
 
 import io
 import os
@@ -137,9 +137,9 @@ class Calls:
             named = frame.f_code.co_varnames[:1]
             if not named or id(frame.f_locals.get(named[0])) not in self._own:
                 return
-        caller = frame
-        while caller is not None and (caller is frame or in_library(caller.f_code.co_filename)):
-            caller = caller.f_back  # type: ignore[assignment]  # None ends the loop
+        caller = frame.f_back
+        while caller is not None and in_library(caller.f_code.co_filename):
+            caller = caller.f_back
         what = f"takes the next value of the iterator {frame.f_code.co_qualname}"
         self._note(caller or frame, what, "the same one", _GIVE)
 
@@ -179,15 +179,15 @@ def _position(iterator: Any, depth: int = 0) -> Any:
     """Something that changes when the iterator goes on. Where nothing tells it, the position is never the same."""
     kind = type(iterator)
     if isinstance(iterator, GeneratorType) or hasattr(kind.__next__, "__code__"):
-        return _STILL if depth == 0 else _Unknown()
+        return _STILL if depth == 0 else _UnknownPosition()
     if isinstance(iterator, io.IOBase):
         return _file_position(iterator)
     if kind.__module__ not in ("builtins", "itertools") or depth > 4:
-        return _Unknown()
+        return _UnknownPosition()
     try:
         reduced = iterator.__reduce__()
     except Exception:  # one of the many kinds that cannot be copied
-        return _Unknown()
+        return _UnknownPosition()
     return tuple(_position(one, depth + 1) if isinstance(one, Iterator) else _told(one) for one in reduced[1:])
 
 
@@ -198,7 +198,7 @@ def _file_position(file: Any) -> Any:
     try:
         return file.tell()
     except OSError:
-        return _Unknown()
+        return _UnknownPosition()
 
 
 def _told(given: Any) -> Any:
@@ -207,5 +207,5 @@ def _told(given: Any) -> Any:
     return given if isinstance(given, int | float | str) else len(given) if hasattr(given, "__len__") else 0
 
 
-class _Unknown:
+class _UnknownPosition:
     """The position of an iterator that does not tell it: equal to no other."""

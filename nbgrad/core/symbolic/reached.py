@@ -1,4 +1,4 @@
-"""What an error in a run of a program leaves: the ``.grad`` and ``requires_grad`` that the run has reached.
+"""Leave the ``.grad`` and ``requires_grad`` that a run of a program has reached, if an error ends it.
 
 Numbers need no care: a program changes them in place, in the order of the function. But it gives tensors their
 ``.grad`` and ``requires_grad`` only at its end. After an error the line of the program that raised says how

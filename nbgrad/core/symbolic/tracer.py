@@ -95,7 +95,7 @@ class Tracer(TorchFunctionMode):
         self._seen: dict[int, Any] = {}
         self._guarded: dict[int, Any] = {}
         self._watched: list[tuple[dict[str, Any], str, Any, float]] = []
-        self._flags: dict[int, tuple[TensorBase, bool]] = {}
+        self._flags: dict[int, tuple[Any, bool]] = {}
         self._attributes: dict[int, tuple[Any, tuple[dict[str, Any], dict[str, Any]]]] = {}
         self._depth = 0
         self._mark = 0

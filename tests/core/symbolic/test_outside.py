@@ -1,4 +1,4 @@
-"""What a compiled function may not ask of the world around it, arguments that differ in numbers, and threads."""
+"""Compiled functions and the world around them: clocks, files, iterators, numbers as arguments, and threads."""
 
 import itertools
 import math

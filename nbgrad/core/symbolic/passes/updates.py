@@ -59,8 +59,8 @@ def fold_updates(listing: L) -> Passed[L]:
             steps.append(_group(step, kept))
     if not notes:
         return Passed(listing, [])
-    kept = [step for step in steps if id(step) not in folded]
-    return Passed(replace(listing, events=[]).with_steps(kept), notes)
+    rest = [step for step in steps if id(step) not in folded]
+    return Passed(replace(listing, events=[]).with_steps(rest), notes)
 
 
 def run_updates_early(listing: L) -> Passed[L]:
