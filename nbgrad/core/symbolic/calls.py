@@ -158,9 +158,7 @@ _GIVE = "Call next(...) outside of the function, and give it the value as an arg
 
 
 def _place(frame: FrameType) -> Place:
-    place = Place.__new__(Place)
-    place._code, place._offset = frame.f_code, frame.f_lasti
-    return place
+    return Place(frame.f_code, frame.f_lasti)
 
 
 _STILL: Any = object()

@@ -68,7 +68,7 @@ class Program(Listing):
             return self.result_of(self.run, self._given(args), self.captured_data())
 
     def result_of(self, run: Run, inputs: list[torch.Tensor], captured: list[torch.Tensor]) -> Any:
-        """Run the program with ``run``, and return what the function returns. An error leaves what the run has reached."""
+        """Run the program with ``run`` for the result of the function. An error leaves what the run has reached."""
         made = None
         try:
             made = below_autograd(run, inputs, captured)

@@ -354,7 +354,7 @@ def _takes_text(steps: list[dis.Instruction]) -> bool:
 
 
 _TEXTUAL = frozenset(("getattr", "hasattr", "vars", "globals", "__dict__", "attrgetter", "eval", "exec"))
-"""What takes the name of a variable or attribute as a text."""
+"""Functions that take the name of a variable or attribute as a text, and the attribute that does."""
 
 
 def in_library(file: str) -> bool:
