@@ -70,7 +70,7 @@ def switched() -> dict[str, Any]:
         "state": state.fields(),
         "scope": state.scope,
         "walks": len(below_autograd._around.excluded),
-        "writing": tensors._WRITING._is_owned(),  # type: ignore[attr-defined]  # as threading.Condition asks
+        "writing": tensors.GRADIENT_LOCK._is_owned(),  # type: ignore[attr-defined]  # as threading.Condition asks
         "garbage collector": gc.isenabled(),
         "warnings": list(warnings.filters),
         "numpy's errors": np.geterr(),

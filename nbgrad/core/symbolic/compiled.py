@@ -2,12 +2,14 @@
 
 import warnings
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial, update_wrapper
 from inspect import signature
 from time import perf_counter
 from types import FunctionType, MethodType
 from typing import Any
 
+import numpy as np
 import torch
 
 from nbgrad.core.backend.autocast import Settings, any_enabled
@@ -28,6 +30,7 @@ from nbgrad.core.symbolic.program import Program
 from nbgrad.core.symbolic.structure import first_places, leaves, mapped
 from nbgrad.core.symbolic.surroundings import change_of, differs
 from nbgrad.core.symbolic.tracing import Spec, Trace, spec_of, traced
+from nbgrad.core.symbolic.turns import running, tracing
 from nbgrad.core.tensor.tensor import Tensor
 
 
@@ -94,6 +97,8 @@ class Compiled:
         self._variants: dict[Any, list[Variant]] = {}
         self._newest: Variant | None = None
         self._writes_inputs = False
+        self._alike: dict[str, list[Any]] = {}
+        self._told_numbers = False
         self._told = False  # whether the user knows that it is traced too often
         self._takes_names = _takes_names(function)
         update_wrapper(self, function, updated=())
@@ -115,6 +120,14 @@ class Compiled:
             args = self._in_order(args, kwargs)
         if current().tracer is not None:
             return self.function(*args)
+        with running:
+            variant = self._found(args)[0]
+            if variant is not None:
+                return variant.run(args)
+        return self._traced(args)
+
+    def _found(self, args: tuple[Any, ...]) -> "tuple[Variant | None, str | None, Any]":
+        """The program for these arguments, or None and why an earlier one does not hold; and the kind of the call."""
         key = _key(args)
         if self._writes_inputs:  # then it matters which of them share their memory
             key = (*key, _sharing(args))
@@ -129,9 +142,9 @@ class Compiled:
             if why is None:
                 if place and known:  # the last one that ran comes first
                     known.insert(0, known.pop(place))
-                return variant.run(args)
+                return variant, None, key
             whys.append(why)
-        return self._traced(key, args, whys[0] if whys else None)
+        return None, whys[0] if whys else None, key
 
     def _in_order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if self._takes_names is None:
@@ -146,31 +159,76 @@ class Compiled:
         ordered: tuple[Any, ...] = given.args
         return ordered
 
-    def _traced(self, key: Any, args: tuple[Any, ...], why: str | None) -> Any:
+    def _traced(self, args: tuple[Any, ...]) -> Any:
         """Trace the function for these arguments, and run the program."""
+        with tracing():
+            variant, why, key = self._found(args)  # another thread may have traced it meanwhile
+            made = self._new(key, args, why) if variant is None else variant
+            if isinstance(made, Variant):
+                return made.run(args)
+        return self._without_program(args, made)
+
+    def _new(self, key: Any, args: tuple[Any, ...], why: str | None) -> "Variant | Exception | None":
+        """A new program for these arguments; None before an optimizer has state; or the error of the function."""
         reason = why or ("first call" if not self._variants else f"arguments of another kind: {_told(args)}")
-        begin = perf_counter()
+        begin, raised = perf_counter(), list[Exception]()
         try:
-            variant = _variant(self.function, args, self._backend, self._passes)
+            variant = _variant(self.function, args, self._backend, self._passes, raised.append)
         except ColdOptimizer as cold:
             self.reasons.append(f"{reason}: ran without a program, because {str(cold).partition(',')[0]}")
-            return self.function(*args)
+            return None
+        except Exception as error:
+            if not any(error is one for one in raised):
+                raise
+            self.reasons.append(f"{reason}: ran without a program, because the trace raised {_told_error(error)}")
+            return error
         if variant.program.writes_inputs and not self._writes_inputs:
             self._writes_inputs = True
             key = (*key, _sharing(args))
         known = self._variants.setdefault(key, [])
+        self._limit(key, args)
         if len(known) == _KEPT and not self._told:
             self._told = True
             warnings.warn(
                 f"the compiled {self.__name__} was traced {_KEPT + 1} times for arguments of one kind, the last time "
                 f"because {reason}. A trace takes longer than a run: give the function what changes as an argument",
-                stacklevel=3,
+                stacklevel=5,
             )
         known.insert(0, variant)
         del known[_KEPT:]
         self._newest = variant
         self.reasons.append(f"{reason}: traced in {(perf_counter() - begin) * 1e3:.0f} ms, {len(variant)} steps")
-        return variant.run(args)
+        return variant
+
+    def _limit(self, key: Any, args: tuple[Any, ...]) -> None:
+        """Forget the oldest programs if there are too many, and tell the user once of a number that changes."""
+        kind = repr(mapped(lambda one: _part(one) if _is_tensor(one) else type(one), args))
+        alike = self._alike.setdefault(kind, [])
+        if key in alike:
+            return
+        alike.append(key)
+        if len(alike) > _KINDS:
+            self._variants.pop(alike.pop(0), None)
+        if len(alike) > _KEPT and not self._told_numbers:
+            self._told_numbers = True
+            warnings.warn(
+                f"the compiled {self.__name__} was traced {len(alike)} times for arguments that differ in "
+                f"numbers or text alone, the last time for {_told(args)}. Each value has a program of its own, and a "
+                f"trace takes longer than a run. Give it a tensor in place of a number that changes, as "
+                "nbgrad.tensor(0.5) for 0.5: one program then serves all values",
+                stacklevel=6,
+            )
+
+    def _without_program(self, args: tuple[Any, ...], error: Exception | None) -> Any:
+        """Call the function. If it raised ``error`` in its trace, what it does before that has to happen."""
+        found = self.function(*args)
+        if error is not None:
+            warnings.warn(
+                f"the compiled {self.__name__} ran without a program, because it raises an error in a trace alone: "
+                f"{_told_error(error)}",
+                stacklevel=4,
+            )
+        return found
 
     @property
     def program(self) -> Program:
@@ -186,6 +244,9 @@ class Compiled:
 
 _KEPT = 8
 """How many programs are kept for one kind of arguments."""
+
+_KINDS = 64
+"""For how many values of the numbers among the arguments programs are kept."""
 
 
 class Variant:
@@ -261,11 +322,12 @@ class _CompiledStep(Variant):
         super().__init__(program, trace)
         self._run = backend(program)
         self._captured = program.captured_data()  # ``why_not`` has seen that they are still the same objects
-        self._alone = isinstance(program.outputs, Value) and not program.gradients
+        self._alone = isinstance(program.outputs, Value) and not program.events
 
     def run(self, args: tuple[Any, ...]) -> Any:
-        made = below_autograd(self._run, _tensors(args), self._captured)
-        return Tensor(made[0]) if self._alone else self.program.delivered(made)
+        if self._alone:
+            return Tensor(below_autograd(self._run, _tensors(args), self._captured)[0])
+        return self.program.result_of(self._run, _tensors(args), self._captured)
 
 
 class _CompiledLoss(Variant):
@@ -278,6 +340,7 @@ class _CompiledLoss(Variant):
         self._forward, self._backward = _shaped(parts.forward, program), _shaped(parts.backward, program)
         self._runs = backend(self._forward), backend(self._backward)
         self._saved, self._owners = len(parts.saved), owners
+        self._results = sum(isinstance(one, Value) for one in leaves(program.outputs))
         self._captured = self._forward.captured_data()
 
     def run(self, args: tuple[Any, ...]) -> Any:
@@ -288,13 +351,19 @@ class _CompiledLoss(Variant):
 
     def forward(self, data: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """The results, and the values that the backward needs."""
-        made = below_autograd(self._runs[0], data, self._captured)
-        count = len(made) - self._saved
-        return made[:count], made[count:]
+        made: list[torch.Tensor] = []
+
+        def run(*given: Any) -> list[torch.Tensor]:
+            made[:] = self._runs[0](*given)
+            return made
+
+        self._forward.result_of(run, data, self._captured)
+        return made[: self._results], made[self._results : self._results + self._saved]
 
     def backward(self, seeds: list[torch.Tensor], saved: list[torch.Tensor]) -> Any:
         """The gradient of each tensor argument and of each parameter; None where there is none."""
-        made = iter(below_autograd(self._runs[1], [*seeds, *saved], []))
+        with running:
+            made = iter(below_autograd(self._runs[1], [*seeds, *saved], []))
         return [next(made) if isinstance(one, Value) else None for one in self._backward.outputs]
 
 
@@ -326,15 +395,19 @@ class CompiledFunction(Function):
 
 def _passed(program: Program, level: Level, budget: float | None) -> Program:
     """The program after the passes that were asked for."""
-    done = program.optimize(level)
+    done = program.optimize(level, ordered=True)
     return done if budget is None else done.rematerialize(budget)
 
 
 def _variant(
-    function: Callable[..., Any], args: tuple[Any, ...], backend: Backend, passes: Callable[[Program], Program]
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    backend: Backend,
+    passes: Callable[[Program], Program],
+    on_error: Callable[[Exception], object],
 ) -> Variant:
-    """Trace a function for these arguments."""
-    trace = traced(function, args)
+    """Trace a function for these arguments. ``on_error`` is called with an error that the function raises."""
+    trace = traced(function, args, on_error)
     program = Program(**vars(trace.listing), function=function, examples=mapped(spec_of, args))
     if not any(trace.differentiable):
         return _CompiledStep(passes(program), trace, backend)
@@ -350,7 +423,7 @@ def _variant(
         if needed
     ]
     joint_function = with_seeds(function, [*(ours[place] for place in wanted), *owners], trace.differentiable)
-    joint = traced(joint_function, (seeds, *args)).listing
+    joint = traced(joint_function, (seeds, *args), watches=False).listing
     found, gradients = joint.outputs
     by_place = dict(zip(wanted, gradients, strict=False))
     in_order = [by_place.get(place) for place in range(len(flat))] + list(gradients[len(wanted) :])
@@ -367,6 +440,10 @@ def _tensors(args: tuple[Any, ...]) -> list[torch.Tensor]:
     if all([isinstance(one, TensorBase) for one in args]):  # noqa: C419  # faster than a generator
         return [one._data for one in args]
     return [raw_of(one) for one in leaves(args) if isinstance(one, TensorBase | torch.Tensor)]
+
+
+def _is_tensor(given: Any) -> bool:
+    return isinstance(given, TensorBase | torch.Tensor)
 
 
 def _sharing(args: tuple[Any, ...]) -> Any:
@@ -391,6 +468,8 @@ def _part(given: Any) -> Any:
         return (type(given), *map(_part, given))
     if isinstance(given, dict):
         return (dict, *((key, _part(one)) for key, one in given.items()))
+    if isinstance(given, float | complex | np.inexact | Decimal):  # 0.0 is equal to -0.0, and NaN to nothing
+        return (type(given), repr(given))
     return (type(given), given)
 
 
@@ -408,6 +487,10 @@ def _check_kinds(key: Any, args: tuple[Any, ...]) -> None:
 
 def _told(args: tuple[Any, ...]) -> str:
     return ", ".join(map(_shape, leaves(args)))
+
+
+def _told_error(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _shape(given: Any) -> str:

@@ -216,6 +216,7 @@ class _Fusion:
                 group.add(part)
                 continue
             touched = {one.storage for one in part.step.writes} & group.memory
+            touched |= {one.storage for one in part.step.writes if part.step.phase == "update"}  # after all else
             if full or touched or any(id(one) in group.made for one in part.inputs):
                 done += self._closed(group, position)
                 group = _Group()
@@ -260,6 +261,7 @@ class _Fusion:
         kernel = low.builder.kernel([low.number(value) for value in plan.outputs])
         function = FusedCall(kernel, self.build(kernel))
         made = ProgramStep(function, tuple(plan.inputs), {}, list(plan.outputs), phase=plan.nest[-1].step.phase)
+        made.order = plan.nest[-1].step.order
         return [made, *(part.step for part in plan.again)]
 
     def _plan(self, group: _Group, end: int) -> _FusedGroup | None:

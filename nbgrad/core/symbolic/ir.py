@@ -7,7 +7,7 @@ together through their ``row``: a ``RowCall``, which has the name, the formula a
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 
@@ -68,6 +68,22 @@ class Value:
         return self.name or f"%{self.number}"
 
 
+class Event(NamedTuple):
+    """A change that the function makes to a tensor of nbgrad itself, and not to numbers.
+
+    Attributes:
+        order: how many steps of the trace run before it.
+        owner: the tensor.
+        gradient: whether it is given another ``.grad``. Otherwise it is another ``requires_grad``.
+        value: the value that becomes its ``.grad``, or None; or the new ``requires_grad``.
+    """
+
+    order: int
+    owner: Any
+    gradient: bool
+    value: "Value | bool | None"
+
+
 class Shown(str):
     """A setting or argument of a row of which there is only the text: the file of a program does not hold it."""
 
@@ -115,6 +131,7 @@ class ProgramStep:
         place: the user's line.
         scope: the labels of the modules around it, outermost first; none outside of the forward.
         checks: whether it only looks at numbers to raise an error: it runs although nothing reads a result of it.
+        order: how many steps of the trace ran before it, or before the one that it stands for.
     """
 
     function: Callable[..., Any]
@@ -128,6 +145,7 @@ class ProgramStep:
     place: Place | SavedPlace | None = None
     scope: tuple[str, ...] = ()
     checks: bool = False
+    order: int = 0
     _inputs: tuple[Value, ...] | None = field(default=None, init=False, repr=False)
     _results: list[Value] | None = field(default=None, init=False, repr=False)
     _name: str | None = field(default=None, init=False, repr=False)
@@ -235,6 +253,7 @@ class Listing:
         arguments: the arguments of the function, with a ``Value`` for each tensor.
         changes: whether the function changes memory in place, but for the updates of an optimizer. Then the strides of
             the inputs decide which tensors share memory.
+        events: the changes of ``.grad`` and ``requires_grad`` in order. An error in a run leaves what it has reached.
     """
 
     name: str
@@ -245,11 +264,16 @@ class Listing:
     gradients: list[tuple[Any, Value | None]] = field(default_factory=list)
     arguments: tuple[Any, ...] = ()
     changes: bool = False
+    events: list[Event] = field(default_factory=list)
 
     def leaving(self) -> list[Value]:
         """The values that leave the program: what it returns, and gradients."""
         kept = [one for one in leaves(self.outputs) if isinstance(one, Value)]
         return kept + [value for _, value in self.gradients if value is not None]
+
+    def kept(self) -> list[Value]:
+        """The values that are kept to the end: those that leave the program, and those that an error would leave."""
+        return self.leaving() + [event.value for event in self.events if isinstance(event.value, Value)]
 
     @property
     def writes_inputs(self) -> bool:
@@ -276,7 +300,7 @@ class Listing:
                 if id(value) in known:
                     raise ValueError(f"step {position} ({step.name}) makes {value!r}, which there is already")
                 known.add(id(value))
-        for value in self.leaving():
+        for value in self.kept():
             if id(value) not in known:
                 raise ValueError(f"the program returns {value!r}, which no step made")
         return self
@@ -292,10 +316,12 @@ class Listing:
         used = {id(value) for step in steps for value in (*step.inputs(), *step.writes)}
         outputs = mapped(change, self.outputs)
         gradients = [(owner, None if value is None else change(value)) for owner, value in self.gradients]
+        events = [one._replace(value=change(one.value)) for one in self.events]
         used |= {id(one) for one in leaves(outputs)} | {id(value) for _, value in gradients}
+        used |= {id(event.value) for event in events}
         owners = {id(owner) for owner, _ in gradients}
         captured = [one for one in self.captured if id(one) in used or id(one.owner) in owners]
-        return replace(self, steps=steps, captured=captured, outputs=outputs, gradients=gradients)
+        return replace(self, steps=steps, captured=captured, outputs=outputs, gradients=gradients, events=events)
 
     def rows(self) -> list[RowCall]:
         """The runs of rows of the op table that are whole: no pass has changed one of their steps."""

@@ -63,6 +63,13 @@ def partitioned(listing: Listing, seeds: int) -> Parts:
     wanted = {id(value): value for step in second for value in (*step.inputs(), *step.writes)}
     wanted |= {id(value): value for value in leaves(gradients) if isinstance(value, Value)}
     saved = [value for key, value in wanted.items() if key not in known]
-    forward = replace(listing, inputs=inputs, steps=first, outputs=(found, saved), arguments=listing.arguments[1:])
-    backward = replace(listing, inputs=[*seeded, *saved], captured=[], steps=second, outputs=gradients, gradients=[])
+    reached = {id(value) for step in first for value in step.results()}
+    reached |= {id(value) for value in (*inputs, *listing.captured)}
+    events = [one for one in listing.events if not isinstance(one.value, Value) or id(one.value) in reached]
+    forward = replace(
+        listing, inputs=inputs, steps=first, outputs=(found, saved), arguments=listing.arguments[1:], events=events
+    )
+    backward = replace(
+        listing, inputs=[*seeded, *saved], captured=[], steps=second, outputs=gradients, gradients=[], events=[]
+    )
     return Parts(forward, backward, saved)

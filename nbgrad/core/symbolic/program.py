@@ -22,10 +22,12 @@ from nbgrad.core.symbolic.passes.optimize import optimized, stages
 from nbgrad.core.symbolic.passes.peak import peak_memory
 from nbgrad.core.symbolic.passes.rematerialize import check_budget, rematerialize
 from nbgrad.core.symbolic.passes.rewrite import Note
+from nbgrad.core.symbolic.reached import leave_reached, switch_requiring
 from nbgrad.core.symbolic.replay import Run, replay
 from nbgrad.core.symbolic.source import Source
 from nbgrad.core.symbolic.structure import first_places, leaves, mapped
 from nbgrad.core.symbolic.tracing import gradient, spec_of, traced
+from nbgrad.core.symbolic.turns import running, tracing
 from nbgrad.core.tensor.tensor import Tensor
 
 
@@ -62,8 +64,21 @@ class Program(Listing):
         Raises:
             TypeError, ValueError: an argument is not like the example.
         """
-        made = below_autograd(self.run, self._given(args), self.captured_data())
-        return self.delivered(made)
+        with running:
+            return self.result_of(self.run, self._given(args), self.captured_data())
+
+    def result_of(self, run: Run, inputs: list[torch.Tensor], captured: list[torch.Tensor]) -> Any:
+        """Run the program with ``run`` for the result of the function. An error leaves what the run has reached."""
+        made = None
+        try:
+            made = below_autograd(run, inputs, captured)
+            return self.delivered(made)
+        except BaseException as error:
+            if made is None:
+                leave_reached(self, error)
+            else:  # an interrupt
+                self.delivered(made)
+            raise
 
     def delivered(self, made: list[Any]) -> Any:
         """Make the results of the function from the program's raw outputs, and set ``.grad`` as the function did."""
@@ -77,7 +92,17 @@ class Program(Listing):
             gradients = iter(made[len(made) - sum(value is not None for _, value in self.gradients) :])
             for owner, value in self.gradients:
                 owner._grad = None if value is None else Tensor(next(gradients))
+        if self.events:
+            switch_requiring(self.events)
+            for owner in self._cleared:
+                owner._grad = None
         return results
+
+    @cached_property
+    def _cleared(self) -> list[Any]:
+        """The tensors that have no ``.grad`` at the end, whatever they had before."""
+        last = {id(event.owner): event for event in self.events if event.gradient}
+        return [event.owner for event in last.values() if event.value is None]
 
     @cached_property
     def _flat(self) -> bool:
@@ -169,17 +194,20 @@ class Program(Listing):
         examples = _requiring(self.examples, {one for one in chosen if isinstance(one, int)})
         return _program(with_gradients, examples)
 
-    def optimize(self, level: str = "exact") -> "Program":
+    def optimize(self, level: str = "exact", *, ordered: bool = False) -> "Program":
         """The program after all passes, up to a fixed point. ``notes`` say what each has done.
 
         Args:
             level: "exact" changes no digit of any result. "reassociate" also sums in another order, which changes the
                 last digits: ``sum(expand x) = n x``, ``sum(x) + sum(y) = sum(x + y)``, factors out of sums, ``x + 0``.
+                It updates a parameter as soon as its gradient is there: an error in a run may then leave some
+                parameters updated and others not.
+            ordered: no such early updates: an error leaves what the function would have reached.
 
         Raises:
             ValueError: there is no such level.
         """
-        passed = optimized(self, level)
+        passed = optimized(self, level, ordered)
         return replace(passed.listing, notes=[*self.notes, *passed.notes])
 
     def passes(self, level: str = "exact") -> "list[Program]":
@@ -407,7 +435,8 @@ def trace(function: Callable[..., Any], *examples: Any) -> Program:
 
 
 def _program(function: Callable[..., Any], examples: tuple[Any, ...]) -> Program:
-    listing = traced(function, examples).listing
+    with tracing():
+        listing = traced(function, examples).listing
     return Program(**vars(listing), function=function, examples=mapped(spec_of, examples))
 
 

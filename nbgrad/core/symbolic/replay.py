@@ -16,6 +16,9 @@ from nbgrad.core.symbolic.numbers import Number
 OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "true_divide": "/", "matmul": "@"}
 """Functions of two tensors, or a tensor and a number, that an operator calls faster."""
 
+PROGRAM = "<program>"
+"""The name of the file of the code of a program."""
+
 Run = Callable[[list[torch.Tensor], list[torch.Tensor]], list[Any]]
 
 
@@ -25,14 +28,16 @@ class Code:
     Attributes:
         text: the code of the function ``run``.
         names: the objects that it names.
+        orders: for each line of ``text`` how many steps of the trace ran before it.
     """
 
     def __init__(self, listing: Listing) -> None:
         self.names: dict[str, Any] = {}
         self._functions: dict[int, str] = {}
         self._numbers: dict[int, str] = {}
-        self._known = {id(value) for value in listing.leaving()}
-        body = self._body(listing)
+        self._known = {id(value) for value in listing.kept()}
+        self._events = listing.events
+        body, orders = self._body(listing)
         reads = [f"{name} = read_{name}()" for name in self._numbers.values()]
         lines = [
             *_unpacked("inputs", listing.inputs),
@@ -41,24 +46,28 @@ class Code:
             *body,
             f"return [{', '.join(_variable(value) for value in listing.leaving())}]",
         ]
+        self.orders = [*[-1] * (len(lines) - len(body)), *orders, max(orders, default=0) + 1]
         self.text = "def run(inputs, captured):\n" + "".join(f"    {line}\n" for line in lines)
 
     def function(self) -> Run:
         """The compiled code. The objects that it names are variables of the function around it."""
         factory = f"def make({', '.join(self.names)}):\n"
         factory += "".join(f"    {line}\n" for line in self.text.splitlines()) + "    return run\n"
-        space: dict[str, Any] = {}
-        exec(compile(factory, "<program>", "exec"), space)  # written here, from a trace
+        # A line of the factory stands before those of ``text``, and lines count from 1. An error asks for these two.
+        space: dict[str, Any] = {"ORDERS": [-1, -1, *self.orders], "EVENTS": self._events}
+        exec(compile(factory, PROGRAM, "exec"), space)  # written here, from a trace
         run: Run = space["make"](**self.names)
         return run
 
-    def _body(self, listing: Listing) -> list[str]:
+    def _body(self, listing: Listing) -> tuple[list[str], list[int]]:
+        """The lines of the steps, and for each how many steps of the trace ran before it."""
         last: dict[int, int] = {}
         for position, step in enumerate(listing.steps):
             for value in (*step.inputs(), *step.results()):
                 last[id(value)] = position
-        lines = []
+        lines, orders = list[str](), list[int]()
         for position, step in enumerate(listing.steps):
+            orders.append(step.order)
             lines.append(self._line(step))
             held = {id(value): value for value in (*step.inputs(), *step.results())}
             dead = [
@@ -68,7 +77,8 @@ class Code:
             ]
             if dead:
                 lines.append(f"del {', '.join(dead)}")
-        return lines
+                orders.append(step.order + 1)
+        return lines, orders
 
     def _line(self, step: ProgramStep) -> str:
         call = self._call(step)

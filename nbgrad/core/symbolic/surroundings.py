@@ -4,6 +4,7 @@ import dis
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from decimal import Decimal
 from functools import partial, partialmethod
 from numbers import Number
 from operator import __all__ as operators, is_
@@ -18,6 +19,9 @@ from nbgrad.core.engine.node import TensorBase
 
 _COMPARED = (Number, np.generic, str, bytes, type(None), torch.Size, torch.device, range, slice)
 """The types whose values are compared. Any other value has to be the same object."""
+
+_BY_TEXT = (float, complex, np.inexact, Decimal)
+"""The types of numbers that may be equal and still differ, as 0.0 and -0.0, or unequal to themselves, as NaN."""
 
 _CALLED_BY_PYTHON = frozenset(
     {
@@ -69,6 +73,8 @@ class Surroundings:
         self._arrays: list[tuple[str, Any]] = []
         self._numbers: list[Any] = []
         self._attributes = set(_CALLED_BY_PYTHON)
+        self._asked: set[str] = set()
+        self._all_of = False
         self._functions: dict[int, FunctionType] = {}
         self._objects: dict[int, Sight] = {}
         self._read: set[tuple[Any, Any]] = set()
@@ -94,7 +100,8 @@ class Surroundings:
                 if changed is not None:
                     return changed
         for (name, array), numbers in zip(self._arrays, self._numbers, strict=True):
-            if not np.array_equal(array, numbers, equal_nan=array.dtype.kind in "fc"):
+            same = np.array_equal(array, numbers, equal_nan=array.dtype.kind in "fc")
+            if not same or (array.dtype.kind in "fc" and not _same_signs(array, numbers)):
                 return f"the array {name} has other numbers: make it a tensor, whose numbers are read anew"
         return None
 
@@ -155,14 +162,23 @@ class Surroundings:
 
     def _scan(self, function: FunctionType) -> None:
         """Look at the variables from around a function, and note the attributes that its code names."""
-        if id(function) in self._functions or _in_library(function.__code__.co_filename):
+        if id(function) in self._functions or in_library(function.__code__.co_filename):
             return
         self._functions[id(function)] = function
         space = function.__globals__
-        for name in _global_names(function.__code__, self._attributes):
+        if _by_text(function.__code__, {"globals"}, self._asked):
+            self._contain("globals()", space)
+        self._all_of |= _by_text(function.__code__, {"vars", "__dict__"}, self._asked)
+        self._attributes |= self._asked
+        named = [name for name in self._asked if name in space or "globals" in function.__code__.co_names]
+        for name in (*_global_names(function.__code__, self._attributes), *named):
             self._variable(space, space, name, name, space.get(name, _GONE))  # it may come to hide a builtin function
-        self._contain(f"the defaults of {function.__name__}", function.__defaults__ or ())
-        self._contain(f"the defaults of {function.__name__}", function.__kwdefaults__ or ())
+        defaults = f"the defaults of {function.__name__}"
+        for asked, held in (("argcount", "__defaults__"), ("kwonlyargcount", "__kwdefaults__")):
+            if getattr(function.__code__, f"co_{asked}"):
+                self._watched.append((partial(getattr, function), held, defaults, getattr(function, held)))
+        self._contain(defaults, function.__defaults__ or ())
+        self._contain(defaults, function.__kwdefaults__ or ())
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             value = _content(cell, None, _GONE)
             if value is not _GONE and (id(cell), None) not in self._read:
@@ -201,6 +217,13 @@ class Surroundings:
         if is_module(value) and not ours:
             self._settings_of(own, name)
         self._attributes_in(own, name, counted=ours)
+        if not is_module(value) and isinstance(own, dict):
+            for key in self._asked:
+                if key not in own and not hasattr(type(value), key):
+                    self._variable(own, own, key, f"{name}.{key}", _GONE)  # it may come to have it
+            if self._all_of and (id(own), None) not in self._read:
+                self._read.add((id(own), None))
+                self._contain(f"vars({name})", own)
         for kind in type(value).__mro__:
             self._class_attributes(kind, name, value)
         if hasattr(type(value), "__getattr__") and not is_module(value):
@@ -236,6 +259,9 @@ class Surroundings:
             value = kind.__dict__[key]
             if not isinstance(value, MemberDescriptorType):
                 inner = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+                own = getattr(owner, "__dict__", None)
+                if own is not None and key not in own and not (_is_ours(owner) or hasattr(value, "__set__")):
+                    self._variable(own, own, key, f"{name}.{key}", _GONE)  # the object may come to hide it
                 self._variable(kind, kind.__dict__, key, f"{kind.__name__}.{key}", value)
                 self._look(f"{kind.__name__}.{key}", inner)
             elif owner is not None:
@@ -281,8 +307,6 @@ def _global_names(code: CodeType, attributes: set[str]) -> list[str]:
     while codes:
         one = codes.pop()
         codes += (inner for inner in one.co_consts if isinstance(inner, CodeType))
-        if "getattr" in one.co_names:
-            attributes.update(name for name in one.co_consts if isinstance(name, str))
         for step in dis.get_instructions(one):
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
                 names[step.argval] = None
@@ -291,7 +315,49 @@ def _global_names(code: CodeType, attributes: set[str]) -> list[str]:
     return list(names)
 
 
-def _in_library(file: str) -> bool:
+def _by_text(code: CodeType, dicts: set[str], asked: set[str]) -> bool:
+    """Whether code looks into ``vars(...)`` or the like in another way than by a text that stands in it.
+
+    Args:
+        code: of a function, with the functions inside of it.
+        dicts: the names of what gives variables as a dict.
+        asked: the texts that may be names are added.
+    """
+    found, codes = False, [code]
+    while codes:
+        one = codes.pop()
+        codes += (inner for inner in one.co_consts if isinstance(inner, CodeType))
+        if not _TEXTUAL.isdisjoint(one.co_names):
+            asked.update(name for name in one.co_consts if isinstance(name, str) and name.isidentifier())
+        if dicts.isdisjoint(one.co_names):
+            continue
+        steps = [step for step in dis.get_instructions(one) if step.opname not in ("CACHE", "PUSH_NULL", "PRECALL")]
+        for place, step in enumerate(steps):
+            if step.argval in dicts and step.opname.startswith("LOAD_"):
+                found |= not _takes_text(steps[place:])
+    return found
+
+
+def _takes_text(steps: list[dis.Instruction]) -> bool:
+    """Whether the first of these instructions gives a dict, of which the next ones take the entry of a text."""
+    rest = steps[1:]
+    if steps[0].argval != "__dict__":  # a function, whose argument comes first
+        calls = (at for at, step in enumerate(rest) if step.opname.startswith("CALL"))
+        rest = rest[next(calls, len(rest)) + 1 :]
+    ends: tuple[str, ...] = ("BINARY_SUBSCR",)
+    if rest and rest[0].argval == "get":
+        del rest[0]
+        ends = ("CALL", "LOAD_")  # that of a default follows
+    if len(rest) < 2 or rest[0].opname != "LOAD_CONST" or not isinstance(rest[0].argval, str):
+        return False
+    return rest[1].opname.startswith(ends) or rest[1].argrepr == "[]"
+
+
+_TEXTUAL = frozenset(("getattr", "hasattr", "vars", "globals", "__dict__", "attrgetter", "eval", "exec"))
+"""Functions that take the name of a variable or attribute as a text, and the attribute that does."""
+
+
+def in_library(file: str) -> bool:
     """Whether a file of code is part of a library, whose variables do not change."""
     return file.startswith(_LIBRARIES) or any(part in file for part in ("site-packages", "dist-packages", "<frozen"))
 
@@ -301,7 +367,7 @@ def _is_library(module: Any) -> bool:
     file = getattr(module, "__file__", None)
     if file is None:
         return getattr(module, "__name__", "") in sys.builtin_module_names
-    return _in_library(file)
+    return in_library(file)
 
 
 def _content(cell: Any, _: None, default: Any) -> Any:
@@ -323,12 +389,21 @@ def _attribute(owner: Any, key: str, default: Any) -> Any:
         return default
 
 
+def _same_signs(one: Any, other: Any) -> bool:
+    """Whether the zeros of two equal arrays have the same signs."""
+    return np.array_equal(np.signbit(one.real), np.signbit(other.real)) and np.array_equal(
+        np.signbit(one.imag), np.signbit(other.imag)
+    )
+
+
 def differs(now: Any, value: Any) -> bool:
     """Whether two objects differ: they are not the same object, nor equal values of a type that is compared."""
     if now is value:
         return False
     if type(now) is not type(value):
         return True
+    if isinstance(value, _BY_TEXT):
+        return repr(now) != repr(value)
     if isinstance(value, _COMPARED):
         return bool(now != value)
     return type(value) is not tuple or len(now) != len(value) or any(map(differs, now, value))

@@ -17,7 +17,7 @@ from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import current, outwards
 from nbgrad.core.symbolic.errors import ColdOptimizer, TraceError, error_at
 from nbgrad.core.symbolic.fake import NEEDS_NUMBERS, FakeMemory, Fakes, is_fake, storage_of
-from nbgrad.core.symbolic.ir import Phase, ProgramStep, RowCall, Value, name_of
+from nbgrad.core.symbolic.ir import Event, Phase, ProgramStep, RowCall, Value, name_of
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves, mapped
 
@@ -68,6 +68,7 @@ class Tracer(TorchFunctionMode):
         inputs, captured, steps: those of the program.
         modules: the outermost modules that were called, by their ids.
         guards: what decided how the function was traced, such as comparisons of settings of optimizers.
+        events: the changes of ``.grad`` and ``requires_grad``, in order.
         found_gradients: tensors with the ``.grad`` that they had before the function touched it.
     """
 
@@ -80,6 +81,7 @@ class Tracer(TorchFunctionMode):
         self.modules: dict[int, Any] = {}
         self.guards: list[tuple[str, Callable[[], Any], Any]] = []
         self.found_gradients: list[tuple[TensorBase, torch.Tensor | None]] = []
+        self.events: list[Event] = []
         self.phase: Phase | None = None
         self.watch = TraceObserver(self)
         self._numbers = count()
@@ -92,7 +94,8 @@ class Tracer(TorchFunctionMode):
         self._optimizers: dict[int, tuple[Any, dict[Any, dict[str, Any]]]] = {}
         self._seen: dict[int, Any] = {}
         self._guarded: dict[int, Any] = {}
-        self._watched: list[tuple[dict[str, Any], str]] = []
+        self._watched: list[tuple[dict[str, Any], str, Any, float]] = []
+        self._flags: dict[int, tuple[Any, bool]] = {}
         self._attributes: dict[int, tuple[Any, tuple[dict[str, Any], dict[str, Any]]]] = {}
         self._depth = 0
         self._mark = 0
@@ -199,6 +202,17 @@ class Tracer(TorchFunctionMode):
         with torch._C.DisableTorchFunction():
             return question(held)
 
+    def gradient_set(self, tensor: TensorBase) -> None:
+        """A tensor has got another ``.grad``, or None."""
+        grad = tensor._grad
+        value = None if grad is None else self.value(grad._data)
+        self.events.append(Event(len(self.steps), tensor, True, value))
+
+    def requiring_set(self, tensor: TensorBase, before: bool) -> None:
+        """A leaf has got another ``requires_grad``, which was ``before``."""
+        self._flags.setdefault(id(tensor), (tensor, before))
+        self.events.append(Event(len(self.steps), tensor, False, tensor._needs_grad))
+
     def refuse_data(self, tensor: TensorBase) -> None:
         """Raise an error: the function gives a tensor other data, and a program cannot do that when it runs."""
         raise error_at(
@@ -237,6 +251,8 @@ class Tracer(TorchFunctionMode):
             if replaced is not grad:
                 gradients.append((tensor, None if replaced is None else self.value(replaced._data)))
             tensor._data, tensor._grad = data, grad
+        for owner, before in self._flags.values():
+            owner.requires_grad = before
         for optimizer, state in self._optimizers.values():
             for param in list(optimizer.state):
                 if param in state:
@@ -301,14 +317,19 @@ class Tracer(TorchFunctionMode):
             for place, group in enumerate(optimizer.param_groups):
                 for key, value in list(group.items()):
                     if type(value) is float:
-                        group[key] = self._setting(f"{name}.param_groups[{place}]", group, key)
-                        self._watched.append((group, key))
+                        number = group[key] = self._setting(f"{name}.param_groups[{place}]", group, key)
+                        self._watched.append((group, key, number, value))
 
-    def release_settings(self) -> None:
-        """Give the optimizers plain numbers again."""
-        for group, key in self._watched:
-            if isinstance(group.get(key), Number):
-                group[key] = float(group[key])
+    def release_settings(self) -> list[str]:
+        """Give the optimizers plain numbers again.
+
+        Returns:
+            The names of the settings that the function has changed.
+        """
+        changed = [number.text for group, key, number, _ in self._watched if group.get(key) is not number]
+        for group, key, _, value in self._watched:
+            group[key] = value
+        return changed
 
     def write_update(self, optimizer: Any, params: list[Any], grads: list[torch.Tensor], group: dict[str, Any]) -> None:
         """Write down the update of an optimizer as one step, which runs the optimizer itself."""
@@ -316,7 +337,8 @@ class Tracer(TorchFunctionMode):
         values = [self.value(param._data) for param in params]
         update = OptimizerUpdate(optimizer, params, group)
         args = ([self.value(grad) for grad in grads],)
-        self.steps.append(ProgramStep(update, args, {}, None, tuple(values), False, "update", None, user_place()))
+        about = tuple(values), False, "update", None, user_place()
+        self.steps.append(ProgramStep(update, args, {}, None, *about, order=len(self.steps)))  # type: ignore[arg-type]
 
     def check_warm(self) -> None:
         """Raise an error if a step has made state of an optimizer, or changed a number in it."""
@@ -483,6 +505,7 @@ class Tracer(TorchFunctionMode):
                 user_place(),
                 () if (scope := current().scope) is None else scope.path(),
                 checks,
+                len(self.steps),
             )
             self.steps.append(step)
         if not any([id(one) in self._originals for one in made]):  # noqa: C419  # faster than a generator

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
+from threading import active_count
 from typing import Any
 
 import torch
@@ -14,8 +15,10 @@ from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.state import Switch, current, restoring
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.no_gc import uncollected
+from nbgrad.core.symbolic.calls import Calls
 from nbgrad.core.symbolic.draws import Draws
-from nbgrad.core.symbolic.errors import error_at
+from nbgrad.core.symbolic.errors import TraceError, error_at
+from nbgrad.core.symbolic.fake import is_fake
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.naming import name_values
 from nbgrad.core.symbolic.source import one_line
@@ -93,8 +96,21 @@ def _chosen(wrt: Sequence[Any], args: tuple[Any, ...]) -> list[Any]:
 
 @uncollected
 @restoring
-def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
-    """The trace of a call. The tensors that it finds are afterwards what they were before, whatever happens."""
+def traced(
+    function: Callable[..., Any],
+    examples: tuple[Any, ...],
+    on_error: Callable[[Exception], object] | None = None,
+    *,
+    watches: bool = True,
+) -> Trace:
+    """The trace of a call. The tensors that it finds are afterwards what they were before, whatever happens.
+
+    Args:
+        function: as for ``trace``.
+        examples: as for ``trace``.
+        on_error: is called with an error that the function itself raises.
+        watches: whether its calls are watched, which takes time: see ``Calls``.
+    """
     tracer = Tracer()
     if current().tracer is not None:
         raise RuntimeError("trace() inside of a function that is being traced: trace it outside")
@@ -104,23 +120,32 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
     recorded = take_off()
     seed = torch.get_rng_state()
     around = [one.value for one in Surroundings(function).seen]
-    draws = Draws(around)
+    draws, calls = Draws(around), Calls(around, watches=watches)
     try:
         tracer.watch_settings(around)
-        with Switch(tracer=tracer, observers=(tracer.watch,)), tracer:
-            found = function(*args)
+        with Switch(tracer=tracer, observers=(tracer.watch,)), tracer, calls:
+            found = _called(function, args, on_error)
             outputs = mapped(lambda one: _value(tracer, one), found)
     finally:
-        tracer.release_settings()
+        changed = tracer.release_settings()
         gradients = tracer.release()
         replaced = tracer.restore_modules()
         if recorded:
             put_back()
-    _check_effects(seed, draws, replaced)
+    calls.check()
+    if changed:
+        raise error_at(
+            user_place(),
+            f"the function changes {', '.join(changed)}, which a run of a program does not do",
+            "Change settings, and call schedulers, outside of the function",
+        )
+    _check_effects(seed, draws, replaced, calls.draws or active_count() == 1)
+    tracer.guards += calls.guards()
     name = one_line(str(getattr(function, "__name__", type(function).__name__)))  # files and titles will hold it
     arguments = mapped(lambda one: _value(tracer, one), args)
     changes = any(step.writes and step.phase != "update" for step in tracer.steps)
     listing = Listing(name, tracer.inputs, tracer.captured, tracer.steps, outputs, gradients, arguments, changes)
+    listing.events = [one for one in tracer.events if not is_fake(one.owner._data)]  # of tensors from outside
     modules = list(tracer.modules.values())
     surroundings = Surroundings(function, modules)
     tensors = {id(one.value): one.name for one in surroundings.seen if _is_tensor(one.value)}
@@ -137,22 +162,34 @@ def traced(function: Callable[..., Any], examples: tuple[Any, ...]) -> Trace:
     return Trace(listing.check(), held, found_gradients, tracer.guards, modules, states, needing, surroundings)
 
 
-def _check_effects(seed: torch.Tensor, draws: Draws, replaced: list[str]) -> None:
+def _called(function: Callable[..., Any], args: tuple[Any, ...], on_error: Callable[[Exception], object] | None) -> Any:
+    try:
+        return function(*args)
+    except TraceError:
+        raise
+    except Exception as error:
+        if on_error is not None:
+            on_error(error)
+        raise
+
+
+def _check_effects(seed: torch.Tensor, draws: Draws, replaced: list[str], drew: bool) -> None:
     """Raise an error if a traced function has done what a program does not do again.
 
     Args:
         seed: the state of torch's random numbers before the trace, which is restored.
         draws: other generators.
         replaced: attributes of modules that have become other tensors.
+        drew: whether it is this thread that has drawn, if numbers were drawn. Other threads may draw as they like.
     """
-    if not torch.equal(seed, torch.get_rng_state()):
+    if drew and not torch.equal(seed, torch.get_rng_state()):
         torch.set_rng_state(seed)
         raise error_at(
             user_place(),
             "the function seeds torch's random numbers, or draws some where the trace does not see it",
             "Call torch.manual_seed(...) outside of the function",
         )
-    if (drawn := draws.changed()) is not None:
+    if (drawn := draws.changed()) is not None and (drew or "numpy" in drawn):  # calls of numpy are not seen
         raise error_at(
             user_place(),
             f"the function draws random numbers of {drawn}, and a program would use the same ones in each run",

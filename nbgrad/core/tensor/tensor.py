@@ -111,12 +111,15 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
                     "requires_grad=True on a tensor that was made in inference_mode(): no backward can save it. Make "
                     "an ordinary tensor of it with clone() first"
                 )
+        before = self._needs_grad
         try:
             self._needs_grad = bool(value)
             self._renew_leaf()
         except BaseException:  # an interrupt must not leave the leaf that described the old setting
             self._renew_leaf()
             raise
+        if before is not self._needs_grad and (tracer := current().tracer) is not None:
+            tracer.requiring_set(self, before)
 
     def _renew_alone(self) -> None:
         part(self)
@@ -163,6 +166,8 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
         if (tracer := current().tracer) is not None:
             tracer.adopt(self, reads_grad=False)
         self._grad = value
+        if tracer is not None:
+            tracer.gradient_set(self)
 
     @property
     def grad_fn(self) -> Node | None:
@@ -204,9 +209,9 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
         ``taken`` is the set of memories that ``.grad`` must not share; if it is None, ``gradient`` is copied. Otherwise
         the first gradient becomes ``.grad`` without a copy, if it has the layout of the data.
         """
-        around = _WRITING._is_owned()  # type: ignore[attr-defined]  # what threading.Condition asks a lock
+        around = GRADIENT_LOCK._is_owned()  # type: ignore[attr-defined]  # what threading.Condition asks a lock
         try:
-            with _WRITING:
+            with GRADIENT_LOCK:
                 held = self._grad
                 if create_graph:
                     self._grad = gradient.clone() if held is None else held + gradient
@@ -216,9 +221,11 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
                     self._grad = Tensor(held.data + gradient)
                 else:
                     held.data.add_(gradient)
+                if (tracer := current().tracer) is not None and self._grad is not held:
+                    tracer.gradient_set(self)
         except BaseException:
-            if not around and _WRITING._is_owned():  # type: ignore[attr-defined]  # an interrupt hit its end
-                _WRITING.release()
+            if not around and GRADIENT_LOCK._is_owned():  # type: ignore[attr-defined]  # an interrupt hit its end
+                GRADIENT_LOCK.release()
             raise
 
     @property
@@ -357,13 +364,13 @@ def _rebuilt(
     return made
 
 
-_WRITING = RLock()
+GRADIENT_LOCK = RLock()
 """Held while a gradient is added to a ``.grad``: two threads that share a leaf must not lose one of theirs."""
 
 if hasattr(
     os, "register_at_fork"
 ):  # not on Windows; in a child process no thread would release a lock that another held
-    os.register_at_fork(after_in_child=_WRITING._at_fork_reinit)  # type: ignore[attr-defined]  # as Python's own do
+    os.register_at_fork(after_in_child=GRADIENT_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # as Python's own do
 
 
 def _no_grad_kept(tensor: Tensor) -> str:

@@ -1,5 +1,6 @@
 """The surroundings of a compiled function: after any change of them it gives the same result as without compile."""
 
+import os
 import random
 from collections import UserDict, namedtuple
 from collections.abc import Callable
@@ -337,6 +338,124 @@ def a_module_of_python() -> Case:
     config: Any = ModuleType("config")
     config.scale = 2.0
     return lambda x: x * config.scale, lambda: setattr(config, "scale", 3.0), "config.scale is 3.0"
+
+
+@case
+def an_attribute_of_the_class_that_becomes_one_of_the_object() -> Case:
+    class Config:
+        scale = 2.0
+
+    config = Config()
+    return lambda x: x * config.scale, lambda: setattr(config, "scale", 3.0), "config.scale is another float"
+
+
+@case
+def a_method_that_becomes_an_attribute_of_the_object() -> Case:
+    class Model:
+        def run(self, x: Any) -> Any:
+            return x * 2
+
+    model: Any = Model()
+    return lambda x: model.run(x) + 1, lambda: setattr(model, "run", tripled), "model.run is another function"
+
+
+@case
+def an_attribute_that_was_not_there() -> Case:
+    config = SimpleNamespace(other=2.0)
+    return lambda x: x * getattr(config, "scale", 1.0), lambda: setattr(config, "scale", 3.0), "config.scale is another"
+
+
+@case
+def an_attribute_by_vars() -> Case:
+    config = SimpleNamespace(inner=SimpleNamespace(scale=2.0))
+    return (
+        lambda x: x * vars(config.inner)["scale"],
+        lambda: setattr(config.inner, "scale", 3.0),
+        "config.inner.scale is 3.0",
+    )
+
+
+@case
+def an_attribute_by_the_dict_of_an_object() -> Case:
+    config = SimpleNamespace(scale=2.0)
+    return lambda x: x * config.__dict__.get("scale"), lambda: setattr(config, "scale", 3.0), "config.scale is 3.0"
+
+
+@case
+def attributes_by_names_that_are_computed() -> Case:
+    config = SimpleNamespace(first=2.0, second=1.0)
+
+    def function(x: Any) -> Any:
+        for name in sorted(vars(config)):
+            x = x * vars(config)[name]
+        return x
+
+    return function, lambda: setattr(config, "second", 3.0), "vars(config)['second'] is 3.0"
+
+
+@case
+def a_global_variable_by_its_name() -> Case:
+    space = {"SCALE": 2.0}
+    function = eval("lambda x: x * globals().get('SCALE')", space)
+    return function, lambda: space.update(SCALE=3.0), "SCALE is 3.0, was 2.0"
+
+
+@case
+def a_global_variable_that_was_not_there() -> Case:
+    space: dict[str, Any] = {}
+    function = eval("lambda x: x * globals().get('SCALE', 1.0)", space)
+    return function, lambda: space.update(SCALE=3.0), "SCALE is another float"
+
+
+@case
+def a_global_variable_by_a_name_that_is_computed() -> Case:
+    space = {"SCALE": 2.0}
+    function = eval("lambda x: x * globals()['SC' + str('ALE')]", space)
+    return function, lambda: space.update(SCALE=3.0), "globals()['SCALE'] is 3.0"
+
+
+@case
+def an_environment_variable(name: str = "NBGRAD_TEST_SCALE") -> Case:
+    os.environ[name] = "2"
+    return lambda x: x * float(os.environ[name]), lambda: os.environ.update({name: "3"}), f"os.environ['{name}'] is '3'"
+
+
+@case
+def an_environment_variable_that_was_not_there(name: str = "NBGRAD_TEST_OTHER") -> Case:
+    os.environ.pop(name, None)
+    return (
+        lambda x: x * float(os.getenv(name, "1")),
+        lambda: os.environ.update({name: "3"}),
+        f"os.environ['{name}'] is '3'",
+    )
+
+
+@case
+def the_defaults() -> Case:
+    def scaled(x: Any, scale: float = 2.0) -> Any:
+        return x * scale
+
+    return lambda x: scaled(x) + 1, lambda: setattr(scaled, "__defaults__", (3.0,)), "the defaults of scaled"
+
+
+@case
+def the_defaults_of_keywords() -> Case:
+    def scaled(x: Any, *, scale: float = 2.0) -> Any:
+        return x * scale
+
+    return lambda x: scaled(x) + 1, lambda: setattr(scaled, "__kwdefaults__", {"scale": 3.0}), "the defaults of scaled"
+
+
+@case
+def the_sign_of_a_zero() -> Case:
+    config = SimpleNamespace(scale=0.0)
+    return lambda x: 1 / (x * config.scale), lambda: setattr(config, "scale", -0.0), "config.scale is -0.0, was 0.0"
+
+
+@case
+def the_sign_of_a_zero_in_an_array() -> Case:
+    scale = np.zeros(2, dtype=np.float32)
+    return lambda x: 1 / (x * nbgrad.tensor(scale)), lambda: scale.fill(-0.0), "the array scale has other numbers"
 
 
 class Net(nn.Module):

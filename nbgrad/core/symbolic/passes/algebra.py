@@ -63,7 +63,7 @@ class _Algebra:
         self._listing = listing
         self._reassociate = reassociate
         self._written = Memory(listing).written
-        leaving = listing.leaving()
+        leaving = listing.kept()
         self._leaving = storages(leaving)
         self._out = {id(value) for value in leaving}
         self._editor = Editor(listing)

@@ -54,7 +54,7 @@ class _Sinking:
         self._reassociate = reassociate
         self._names = ELEMENTWISE if reassociate else ROUNDED
         self._written = Memory(listing).written
-        self._leaving = storages(listing.leaving())
+        self._leaving = storages(listing.kept())
         self._editor = Editor(listing)
         self._small: dict[int, Value] = {}
         self._numbers: dict[int, Value] = {}
@@ -66,7 +66,7 @@ class _Sinking:
         """The result of the pass."""
         for step in self._listing.steps:
             self._visit(step)
-        live = {id(value) for value in self._listing.leaving()}
+        live = {id(value) for value in self._listing.kept()}
         kept, notes = list[ProgramStep](), list[Note]()
         for step, made, optional in reversed(self._steps):
             if optional and not any(id(value) in live for value in step.results()):
@@ -123,7 +123,7 @@ class _Sinking:
 
     def _read_whole(self, shapes: dict[int, tuple[int, ...]]) -> set[int]:
         """The values that are returned, or read by a step that cannot read a smaller value for them."""
-        whole = {id(value) for value in self._listing.leaving()}
+        whole = {id(value) for value in self._listing.kept()}
         for step in reversed(self._listing.steps):
             if self._fits(step):
                 if step.name in _EXPANDS and isinstance(step.args[0], Value):
@@ -383,7 +383,7 @@ def _sign(function: Any) -> str:
 
 def _uses(listing: Listing) -> Counter[int]:
     uses = Counter(id(value) for step in listing.steps for value in step.inputs())
-    uses.update(id(value) for value in listing.leaving())
+    uses.update(id(value) for value in listing.kept())
     return uses
 
 

@@ -17,7 +17,7 @@ def merge_common(listing: L) -> Passed[L]:
     changed between them.
     """
     memory, stands = Memory(listing), Replacement()
-    leaving = storages(listing.leaving())
+    leaving = storages(listing.kept())
     seen: dict[object, list[Value]] = {}
     steps, notes = [], list[Note]()
     for given in listing.steps:

@@ -31,7 +31,7 @@ def fold_constants(listing: L) -> Passed[L]:
     functions compute them.
     """
     memory = Memory(listing)
-    fixed = memory.written | storages(listing.leaving())
+    fixed = memory.written | storages(listing.kept())
     editor, stands = Editor(listing), Replacement()
     kept, notes = list[ProgramStep](), list[Note]()
     folded: list[Value] = []

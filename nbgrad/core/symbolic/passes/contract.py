@@ -30,7 +30,7 @@ class _Contraction:
         self._written = Memory(listing).written
         self._editor = Editor(listing)
         self._uses = Counter(id(value) for step in listing.steps for value in step.inputs())
-        self._uses.update(id(value) for value in listing.leaving())
+        self._uses.update(id(value) for value in listing.kept())
         self._products: dict[int, ProgramStep] = {}
         self._negated: dict[int, ProgramStep] = {}
         self._subtracted: Counter[int] = Counter()

@@ -78,7 +78,9 @@ class Editor:
             result = self.value(form, like.results()[0], view_of=view_of)
         elif form != form_of(result):
             return None
-        return ProgramStep(function, args, kwargs, result, (), False, like.phase, None, like.place, like.scope)
+        made = ProgramStep(function, args, kwargs, result, (), False, like.phase, None, like.place, like.scope)
+        made.order = like.order
+        return made
 
     @cached_property
     def _next(self) -> dict[str, int]:

@@ -36,7 +36,7 @@ def undo_in_place(listing: L) -> Passed[L]:
     """
     if not any(step.writes for step in listing.steps):
         return Passed(listing, [])
-    external = listing.external()
+    external = listing.external() | storages(event.value for event in listing.events if isinstance(event.value, Value))
     whole: dict[int, Value] = {}
     viewed: set[int] = set()
     editor, stands = Editor(listing), Replacement()
@@ -70,6 +70,7 @@ def undo_in_place(listing: L) -> Passed[L]:
             None,
             step.place,
             step.scope,
+            order=step.order,
         )
         stands.add(target, made.result)
         steps.append(made)
@@ -118,7 +119,7 @@ class _Lifetimes:
 
     def __init__(self, listing: Listing) -> None:
         self._external = listing.external()
-        self._kept = storages(listing.leaving())
+        self._kept = storages(listing.kept())
         self._last: dict[int, int] = {}
         self._whole: dict[int, Value] = {}
         self._phases: dict[int, str] = {}
@@ -178,4 +179,5 @@ def _in_place(step: ProgramStep, operand: Value) -> ProgramStep:
         function = _MORE[name] if name in _MORE else _IN_PLACE[name]
         if args[0] is not operand:
             args = (operand, args[0])
-    return ProgramStep(function, args, kwargs, operand, (operand,), False, step.phase, None, step.place, step.scope)
+    about = step.phase, None, step.place, step.scope
+    return ProgramStep(function, args, kwargs, operand, (operand,), False, *about, order=step.order)

@@ -76,7 +76,7 @@ class _Layout:
     def __init__(self, listing: Listing) -> None:
         self._listing = listing
         self._written = Memory(listing).written
-        self._leaving = storages(listing.leaving())
+        self._leaving = storages(listing.kept())
         self._editor = Editor(listing)
         self._made = {id(value): step for step in listing.steps for value in step.results()}
         self._twins: dict[int, Value] = {}
@@ -101,7 +101,7 @@ class _Layout:
             elif not self._rewritten(step):
                 self._keep(step)
         last = self._listing.steps[-1]
-        for value in self._listing.leaving():
+        for value in self._listing.kept():
             self._need(value, last)
         if not self._computed or self._added * WORTH > self._saved:
             return Passed(self._listing, [])
@@ -169,6 +169,7 @@ class _Layout:
         """Append a step that copies an image for another step."""
         function, args, kwargs = call
         made = ProgramStep(function, args, kwargs, result, (), False, step.phase, None, step.place, step.scope)
+        made.order = step.order
         self._steps.append(made)
         self._notes.append(note("channels last", step, [made], -1))
 
@@ -306,7 +307,7 @@ class _Layout:
     def _gradients_of_pools(self) -> dict[int, _Scattered]:
         """The gradients of poolings, each by the identity of its last step."""
         uses = Counter(id(value) for step in self._listing.steps for value in step.inputs())
-        uses.update(id(value) for value in self._listing.leaving())
+        uses.update(id(value) for value in self._listing.kept())
         views = {id(step.args[0]): step for step in self._listing.steps if step.name == "reshape" and step.args}
         found = {}
         for step in self._listing.steps:

@@ -34,27 +34,35 @@ REASSOCIATE: tuple[Pass, ...] = (*EXACT, simplify_inexact, sink_broadcasts_inexa
 LEVELS: dict[str, tuple[Pass, ...]] = {"exact": EXACT, "reassociate": REASSOCIATE}
 
 LAST: dict[str, tuple[Pass, ...]] = {
-    "exact": (run_updates_early, work_in_place),
+    "exact": (work_in_place,),
     "reassociate": (contract_products, fold_updates, channels_last, run_updates_early, work_in_place),
 }
 """The passes that are applied once, after all others."""
 
+UNORDERED: tuple[Pass, ...] = (fold_updates, run_updates_early)
+"""The passes after which an error in a run leaves another state than an error in the function does."""
+
 
 @uncollected
-def optimized(listing: L, level: str) -> Passed[L]:
+def optimized(listing: L, level: str, ordered: bool = False) -> Passed[L]:
     """Apply the passes of a level up to a fixed point, and then those that come last.
+
+    Args:
+        listing: what they change.
+        level: a key of ``LEVELS``.
+        ordered: whether an error in a run has to leave the state that it leaves in the function.
 
     Raises:
         ValueError: there is no such level.
     """
     notes: list[Note] = []
-    for passed in stages(listing, level):
+    for passed in stages(listing, level, ordered):
         listing = passed.listing
         notes += passed.notes
     return Passed(listing, notes)
 
 
-def stages(listing: L, level: str) -> Iterator[Passed[L]]:
+def stages(listing: L, level: str, ordered: bool = False) -> Iterator[Passed[L]]:
     """The result of each pass that changes something, in order: its listing, and its own notes.
 
     Raises:
@@ -66,6 +74,8 @@ def stages(listing: L, level: str) -> Iterator[Passed[L]]:
         listing = passed.listing
         yield passed
     for one in LAST[level]:
+        if ordered and one in UNORDERED:
+            continue
         passed = one(listing)
         if passed.notes:
             listing = passed.listing.check()

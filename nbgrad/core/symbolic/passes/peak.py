@@ -37,7 +37,7 @@ def lives(listing: Listing) -> dict[int, Life]:
         for value in (*step.inputs(), *step.writes):
             if value.storage in first:
                 last[value.storage] = position
-    for value in listing.leaving():
+    for value in listing.kept():
         if value.storage in first:
             last[value.storage] = len(listing.steps)
     return {storage: Life(sizes[storage], first[storage], last[storage]) for storage in first}

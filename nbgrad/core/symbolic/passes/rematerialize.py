@@ -82,7 +82,7 @@ class _State(Generic[L]):
 
     def without_one(self, tried: set[int]) -> Passed[L] | None:
         """The listing in which the largest value that can be computed again is not kept over the peak."""
-        kept = {id(value) for value in self._listing.leaving()}
+        kept = {id(value) for value in self._listing.kept()}
         found: list[Value] = []
         for value in self._alive():
             worth = value.nbytes * 1000 >= self._levels[self._peak]
@@ -176,8 +176,9 @@ class _State(Generic[L]):
             if copy is step:  # none of its arguments is computed again
                 copy = ProgramStep(step.function, step.args, step.kwargs, step.result)
             result = mapped(stands, step.result)
+            about = late.phase, None, step.place
             again.append(
-                ProgramStep(copy.function, copy.args, copy.kwargs, result, (), False, late.phase, None, step.place)
+                ProgramStep(copy.function, copy.args, copy.kwargs, result, (), False, *about, order=late.order)
             )
         only = Replacement()
         only.add(value, stands(value))

@@ -1,6 +1,7 @@
 """Updates: the changes of parameters at the end of a training step."""
 
 from collections import Counter
+from dataclasses import replace
 
 import torch
 
@@ -19,7 +20,7 @@ def fold_updates(listing: L) -> Passed[L]:
     """Add a gradient that is a matrix product to its parameter as it is computed: ``w.addmm_(a, b, alpha=-lr)``.
 
     The gradient is not written to memory. Only where nothing else reads it and it does not leave the program: a step
-    whose ``zero_grad()`` comes last, or ``nbgrad.compile`` of one. The last digits change.
+    whose ``zero_grad()`` comes last. The last digits change. An error in a run leaves no gradient.
     """
     memory = _Accesses(listing)
     made = {id(value): (position, step) for position, step in enumerate(listing.steps) for value in step.results()}
@@ -48,6 +49,7 @@ def fold_updates(listing: L) -> Passed[L]:
                 step.phase,
                 None,
                 step.place,
+                order=step.order,
             )
             steps.append(add)
             notes.append(note("folded update", product, [add], 0))
@@ -57,13 +59,15 @@ def fold_updates(listing: L) -> Passed[L]:
             steps.append(_group(step, kept))
     if not notes:
         return Passed(listing, [])
-    return Passed(listing.with_steps([step for step in steps if id(step) not in folded]), notes)
+    rest = [step for step in steps if id(step) not in folded]
+    return Passed(replace(listing, events=[]).with_steps(rest), notes)
 
 
 def run_updates_early(listing: L) -> Passed[L]:
     """Run an update as soon as its gradient is there and no later step reads the parameter. It frees the gradient.
 
-    A gradient of 256 KiB or more gets a step of its own for it. No digit changes.
+    A gradient of 256 KiB or more gets a step of its own for it. No digit changes. But an error in a run may leave some
+    parameters updated and others not, so ``compile`` does without this pass.
     """
     listing_ = _split(listing)
     buckets: list[list[ProgramStep]] = [[] for _ in range(len(listing_.steps) + 1)]
@@ -95,7 +99,7 @@ def run_updates_early(listing: L) -> Passed[L]:
     moved = any(step is not other for step, other in zip(steps, listing_.steps, strict=True))
     if not moved:
         return Passed(listing, [])
-    return Passed(listing_.with_steps(steps), notes)
+    return Passed(replace(listing_, events=[]).with_steps(steps), notes)
 
 
 class _Accesses:
@@ -148,7 +152,8 @@ def _group(step: ProgramStep, pairs: list[tuple[Value, Value]]) -> ProgramStep:
     result = list(targets) if step.result is not None else None
     writes = tuple(one for one in step.writes if any(one is target for target in targets))
     return ProgramStep(
-        step.function, (targets, added), step.kwargs, result, writes, False, step.phase, None, step.place
+        *(step.function, (targets, added), step.kwargs, result, writes, False, step.phase, None, step.place),
+        order=step.order,
     )
 
 

@@ -1,0 +1,113 @@
+"""Turns: programs run in several threads at once, but a trace has its tensors for itself.
+
+A trace gives the tensors that it finds data without numbers, until it ends. So it waits until the runs of other threads
+have ended, and runs, gradients and traces of other threads wait until it has ended.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Condition, Lock, get_ident
+from typing import Any
+
+from nbgrad.core.tensor.tensor import GRADIENT_LOCK
+
+_turn = Condition(Lock())
+_running: dict[int, int] = {}
+"""By thread how many runs it is in, one inside of the other."""
+_traces: dict[int, int] = {}
+"""The same for traces: at most one thread traces."""
+_waiting: list[int] = []
+"""The threads that wait for a trace. No run begins before theirs, or they would wait for ever."""
+
+
+_PATIENCE = 1.0
+"""After so many seconds a thread that waits looks whether the others are still there: an interrupt ends any of them."""
+
+
+def _wait() -> None:
+    """Wait until another thread has ended something."""
+    if not _turn.wait(_PATIENCE):
+        frames = sys._current_frames()
+        for held in (_running, _traces):
+            for thread in [one for one in held if not _in_a_program(frames.get(one))]:
+                del held[thread]
+
+
+def _in_a_program(frame: Any) -> bool:
+    """Whether a frame is in a program or in a trace."""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+            return True
+        frame = frame.f_back
+    return False
+
+
+_PACKAGE = __name__.rpartition(".")[0] + "."
+
+
+def _after_fork() -> None:
+    """In the child no other thread is there."""
+    _turn.__init__(Lock())  # type: ignore[misc]  # another thread may have held the old lock
+    for held in (_running, _traces):
+        for thread in [one for one in held if one != get_ident()]:
+            del held[thread]
+    _waiting.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _alone(held: dict[int, int], thread: int) -> bool:
+    """Whether no other thread is in ``held``."""
+    return not held or (len(held) == 1 and thread in held)
+
+
+def _leave(held: dict[int, int], thread: int) -> None:
+    with _turn:
+        if held.get(thread, 1) > 1:
+            held[thread] -= 1
+        else:
+            held.pop(thread, None)
+            _turn.notify_all()
+
+
+class Running:
+    """A context in which a program runs: no other thread traces meanwhile."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        thread = get_ident()
+        with _turn:
+            while (_traces or _waiting) and thread not in _running and thread not in _traces:
+                _wait()
+            _running[thread] = _running.get(thread, 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        _leave(_running, get_ident())
+
+
+running = Running()
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """A context in which a function is traced: no other thread runs a program, traces or writes gradients meanwhile."""
+    thread = get_ident()
+    with _turn:
+        _waiting.append(thread)
+        try:
+            while not (_alone(_traces, thread) and _alone(_running, thread)):
+                _wait()
+            _traces[thread] = _traces.get(thread, 0) + 1
+        finally:
+            _waiting.remove(thread)
+            _turn.notify_all()
+    try:
+        with GRADIENT_LOCK:
+            yield
+    finally:
+        _leave(_traces, thread)
