@@ -22,10 +22,12 @@ from nbgrad.core.backend.function_mode import (
     put_back,
     recorder,
     take_off,
+    traced,
     unheard,
     unmute,
     unmuted,
 )
+from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Node
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.scope import called, forget_paths
@@ -33,6 +35,7 @@ from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
 from nbgrad.core.recorder.backwards import QUIET, TorchBackward, recorded, recorded_inside, register, torchs_register
 from nbgrad.core.recorder.calls import TorchCalls
+from nbgrad.core.recorder.captures import Captures
 from nbgrad.core.recorder.compiled_regions import Regions
 from nbgrad.core.recorder.functions import tensors_in
 from nbgrad.core.recorder.nodes import origin_in
@@ -187,6 +190,21 @@ def _leave_region() -> None:
 _regions = Regions(_enter_region, _leave_region)
 
 
+def _aside(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``run(*args, **kwargs)`` with the recorder off, in which torch captures a function."""
+    if not take_off():
+        return run(*args, **kwargs)
+    _put_back()
+    try:
+        return run(*args, **kwargs)
+    finally:
+        _replace()
+        _push(_CALLS)
+
+
+_captures = Captures(_aside)
+
+
 def _install() -> None:
     recorder.mode = _CALLS  # first: from now on there is something to undo
     if _torch.call is None:
@@ -195,6 +213,7 @@ def _install() -> None:
         _torch.zero_grad = _OPTIMIZERS.Optimizer.zero_grad
     _replace()
     _regions.watch()
+    _captures.watch()
     _OPTIMIZERS._global_optimizer_pre_hooks[_KEY] = _step_begins
     _OPTIMIZERS._global_optimizer_post_hooks[_KEY] = _step_ended
 
@@ -202,6 +221,7 @@ def _install() -> None:
 def _restore() -> None:
     _put_back()
     _regions.unwatch()
+    _captures.unwatch()
     _OPTIMIZERS._global_optimizer_pre_hooks.pop(_KEY, None)
     _OPTIMIZERS._global_optimizer_post_hooks.pop(_KEY, None)
     _torch.call = None
@@ -274,12 +294,17 @@ def _call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _know(result: Any) -> None:
     """Make the results of a module known while its scope is active, such as those of a compiled module."""
+    if traced():
+        return
     guard = mute(True)  # reading a tensor calls the mode too
     try:
         if not isinstance(result, Tensor) or not _is_known(result):
             for one in tensors_in(result):
                 if one.requires_grad and not isinstance(one, Filled):
                     origin_in(one, current())
+    except Exception as error:
+        if not taken(current().observers, error, "the result of a module"):
+            raise
     finally:
         unmute(guard)
 
@@ -332,6 +357,7 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
         _stepping.add(get_ident())
     closure = bool(len(args) > 1 or kwargs.get("closure"))
     guard = mute(True)
+    learned: list[Any] = []
     try:
         learned = _learned(optimizer)
         if learned:
@@ -339,6 +365,9 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
         observer: Observer
         for observer in observers if learned else ():
             observer.on_step_begin(learned, closure)
+    except Exception as error:
+        if not taken(observers, error, "the step of an optimizer"):
+            raise
     finally:
         unmute(guard)
     if closure or not learned:
@@ -353,6 +382,9 @@ def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
         observer: Observer
         for observer in observers if learned else ():
             observer.on_step_end(learned, f"{type(optimizer).__name__}.step()")
+    except Exception as error:
+        if not taken(observers, error, "the step of an optimizer"):
+            raise
     finally:
         unmute(guard)
     _stepped()
