@@ -201,35 +201,39 @@ def _named(owner: Any, name: str) -> str:
     return f"{owner.__name__}.{name}" if inspect.isclass(owner) else name
 
 
+def _functions_in(module: ModuleType) -> Iterator[Target]:
+    """The functions and methods that ``module`` defines."""
+    for name, value in vars(module).items():
+        if getattr(value, "__module__", None) != module.__name__:
+            continue
+        if isinstance(value, FunctionType):
+            yield module, name
+        elif inspect.isclass(value):
+            yield from [(value, method) for method, one in vars(value).items() if isinstance(one, FunctionType)]
+
+
 def targets() -> dict[str, Target]:
     """All functions in which an error is raised, by name."""
     found: dict[str, Target] = {}
     for module in RECORDER:
-        for name, value in vars(module).items():
-            if getattr(value, "__module__", None) != module.__name__:
-                continue
-            owners = [(module, name, value)] if isinstance(value, FunctionType) else []
-            if inspect.isclass(value):
-                owners = [(value, method, one) for method, one in vars(value).items() if isinstance(one, FunctionType)]
-            for owner, own, _ in owners:
-                if _named(owner, own) not in GUARDS:
-                    found[f"{module.__name__}.{_named(owner, own)}"] = owner, own
+        for owner, name in _functions_in(module):
+            if _named(owner, name) not in GUARDS:
+                found[f"{module.__name__}.{_named(owner, name)}"] = owner, name
     for name, value in vars(Listener).items():
         if isinstance(value, FunctionType) and name.startswith("on_"):
             found[f"Listener.{name}"] = Listener, name
     for name in CLOSING:
-        found[f"AutogradGraph.{name}"] = nbgrad.AutogradGraph, name
+        owner = next(one for one in nbgrad.AutogradGraph.__mro__ if name in vars(one))
+        found[f"AutogradGraph.{name}"] = owner, name
     for place in DRAWING:
         module = import_module(place)
-        for name, value in vars(module).items():
-            if isinstance(value, FunctionType) and value.__module__ == place:
-                found[f"{place}.{name}"] = module, name
+        found |= {f"{place}.{name}": (owner, name) for owner, name in _functions_in(module) if owner is module}
     return found
 
 
 @contextlib.contextmanager
 def injected(target: Target, at: int) -> Iterator[list[int]]:
-    """Make the function raise at its call ``at``, counted from 0; -1 for never. The list gets a number for each call."""
+    """Make the function raise at its call ``at``, counted from 0; -1 for never. The list gets an item for each call."""
     owner, name = target
     own = vars(owner)[name]
     seen: list[int] = []
@@ -266,6 +270,20 @@ def _outcome(program: Callable[[], list[Any]]) -> list[Any]:
     return program()
 
 
+def _recorded(program: Callable[[], list[Any]], watch: bool) -> tuple[Any, list[Any]]:
+    with nbgrad.record(view="text", watch=watch) as graph:
+        made = _outcome(program)
+    return graph, made
+
+
+def calls_of(name: str, found: dict[str, Target], watch: bool) -> dict[str, int]:
+    """How often each of the functions runs while a program is recorded."""
+    with contextlib.ExitStack() as stack, contextlib.redirect_stdout(io.StringIO()):
+        seen = {label: stack.enter_context(injected(target, -1)) for label, target in found.items()}
+        _recorded(PROGRAMS[name], watch)
+        return {label: len(made) for label, made in seen.items() if made}
+
+
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
         return one.dtype is other.dtype and torch.equal(one, other)
@@ -284,10 +302,9 @@ def recorded(name: str, target: Target, at: int, *, watch: bool = True) -> int:
     with warnings.catch_warnings(record=True) as said, contextlib.redirect_stdout(printed):
         warnings.simplefilter("always")
         with contextlib.redirect_stderr(told), injected(target, at) as seen:
-            with nbgrad.record(view="text", watch=watch) as graph:
-                made = _outcome(program)
+            graph, made = _recorded(program, watch)
     hit = 0 <= at < len(seen)
-    assert len(made) == len(plain) and all(map(_same, plain, made)), "other results"
+    assert [True] * len(plain) == list(map(_same, plain, made)), "other results"
     assert graph.closed
     assert torch._C._len_torch_function_stack() == 0
     assert current().observers == ()
@@ -304,14 +321,10 @@ def recorded(name: str, target: Target, at: int, *, watch: bool = True) -> int:
 
 def case(random: Random) -> None:
     """One program, one function that it calls, one of the calls."""
-    found = targets()
-    while True:
-        name, target = random.choice(sorted(PROGRAMS)), random.choice(sorted(found))
-        watch = random.random() < 0.7
-        count = recorded(name, found[target], -1, watch=watch)
-        if count:
-            break
-    at = random.randrange(min(count, 40))
+    found, name, watch = targets(), random.choice(sorted(PROGRAMS)), random.random() < 0.7
+    counts = calls_of(name, found, watch)
+    target = random.choice(sorted(counts))
+    at = random.randrange(min(counts[target], 40))
     try:
         recorded(name, found[target], at, watch=watch)
     except BaseException as error:
@@ -322,13 +335,13 @@ def case(random: Random) -> None:
 def every() -> int:
     """Each function in each program that calls it, at its first and its last call; how many cases."""
     done, failed = 0, 0
-    for label, target in targets().items():
-        for name in PROGRAMS:
-            count = recorded(name, target, -1)
-            for at in sorted({0, count - 1}) if count else ():
+    found = targets()
+    for name in PROGRAMS:
+        for label, count in calls_of(name, found, True).items():
+            for at in sorted({0, count - 1}):
                 done += 1
                 try:
-                    recorded(name, target, at)
+                    recorded(name, found[label], at)
                 except Exception as error:
                     failed += 1
                     print(f"{label} at its call {at} in {name}: {type(error).__name__}: {error}", flush=True)

@@ -803,7 +803,11 @@ def _foreseen_run(
 ) -> Any:
     """The result of ``run``, without hooks of ours as long as the user registers none."""
     try:
-        foreseen.begin()
+        try:
+            foreseen.begin()
+        except Exception as error:
+            if not walk.lost(error):
+                raise
         return run(roots, *args, **kwargs)
     finally:
         try:
