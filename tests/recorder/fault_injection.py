@@ -31,7 +31,7 @@ from nbgrad.widgets.render.text import text
 RECORDER = (calls, nodes, functions, backwards, foreseen, switches)
 
 DRAWING = ("nbgrad.widgets.describe", "nbgrad.widgets.findings.collect", "nbgrad.widgets.render.text")
-CLOSING = ("_settle", "name_variables", "_numbers", "_changed", "raised", "in_sight", "check_cycle", "_make_paths")
+CLOSING = ("_settle", "name_variables", "_numbers", "_changed", "raised", "check_cycle", "_make_paths")
 
 GUARDS = frozenset(
     {

@@ -102,6 +102,7 @@ class AutogradGraph(Queries):
         self._paths: Paths | None = None
         self._before: State | None = None
         self._follows = 0  # the number of the thread in which torch is followed; 0 for none
+        self._followed = 0  # how many graphs followed torch there before
         self.rank_recorder = RankRecorder(self.name) if ranks else None
         self._forget()
 
@@ -137,6 +138,7 @@ class AutogradGraph(Queries):
 
     def _follow(self, followed: int) -> None:
         """Record torch in this thread, where that works; ``followed``: how many graphs did so before."""
+        self._followed = followed
         try:
             self._follows = follow()
         except Exception as fault:  # only nbgrad's own ops are recorded
@@ -169,7 +171,7 @@ class AutogradGraph(Queries):
                 unfollow(self._follows)
             except Exception as fault:
                 self._fail(fault, "the end of the graph")
-                unfollow_to(follows())
+                unfollow_to(self._followed)
             self._follows = 0
 
     def in_sight(self) -> dict[str, Any]:
