@@ -32,6 +32,7 @@ from nbgrad.recording import record
 from nbgrad.reprs import RICH
 from nbgrad.tracebacks import retell, shorten
 from nbgrad.widgets.description.text_metrics import clean
+from nbgrad.widgets.optional_packages import reason
 
 
 class Session:
@@ -76,6 +77,16 @@ class Session:
         except KeyboardInterrupt:
             _tell("Interrupted before the graph was complete: no graph was kept.")
             return
+        except Exception as own:  # it must not hide what the cell has computed
+            _tell(f"{MAGIC}: no graph was kept. {reason(own)}.")
+            return
+        try:
+            self._show(result, error, told=told)
+        except Exception as own:
+            _tell(f"{MAGIC}: the graph was not shown. {reason(own)}.")
+
+    def _show(self, result: ExecutionResult | None, error: BaseException | None, *, told: bool) -> None:
+        """Show the closed graph now, or note to show it below the other outputs of the cell."""
         stopped = self.graph.ending is not None and self.graph.ending.failure is not None
         success = result is not None and result.success
         if isinstance(error, GeneratorExit) or not (self.graph.records or stopped or (self.line and success)):
@@ -97,6 +108,8 @@ class Session:
         except KeyboardInterrupt:
             _tell("Interrupted while the graph was drawn. %autograd last draws it.")
             return
+        except Exception as own:
+            problems = [reason(own)]
         for problem in problems:
             other = "%autograd save writes the graph to another file."
             self.shell.show_usage_error(UsageError(f"{MAGIC}: {problem}. {other}"))
@@ -147,7 +160,7 @@ class AutogradMagics(Magics):
             return
         try:
             self._begin(self.always, None)
-        except (OSError, RuntimeError, ValueError) as error:  # a file or a device of the options may be gone since then
+        except Exception as error:  # a file or a device of the options may be gone since then
             assert self.shell is not None
             self.shell.show_usage_error(UsageError(f"%autograd on: {error}. This cell is not recorded."))
 

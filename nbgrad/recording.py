@@ -7,7 +7,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbgrad.core.diagnose.anomaly import detect_anomaly
-from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
 from nbgrad.core.graph.graph import AutogradGraph, RecordingBlock
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.core.no_gc import uncollected
@@ -79,14 +78,18 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
 
     @uncollected  # the collector waits until the reader has the picture: it would look through all of the graph
     def _end(self, error: BaseException | None) -> None:
-        self.graph.close(tensors_in_sight(user_frame(), modules=True), error)
+        self.graph.close(self.graph.in_sight(), error)
         if sys.is_finalizing():  # nothing that draws can be imported any more
             if self.save is not None:
                 late = f"nbgrad: {self.save} was not written: its block was still open when Python ended"
                 sys.stderr.write(f"{late}. Close the generator that holds it\n")
             return
         for problem in self.present():  # an error would hide the block's results, or its own error
-            warn_here(f"{problem}. The graph still exists: graph.save(...) writes it to another file")
+            text = f"{problem}. The graph still exists: graph.save(...) writes it to another file"
+            try:
+                warn_here(text)
+            except Exception:  # the user has made errors of warnings, or the line of the user's is not found
+                sys.stderr.write(f"nbgrad: {text}\n")
 
     def present(self) -> list[str]:
         """Show the graph as the options say, and write its file. If ranks are compared, only rank 0 does so.
@@ -94,12 +97,16 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
         Returns:
             One sentence for each part that failed, with the reason. If a part fails, the others still run.
         """
-        if (self.view == "none" and self.save is None) or self._left_to_rank_0():
+        if self.view == "none" and self.save is None:
             return []
-        from nbgrad.export import unsaved
-
-        problems = []
+        problems: list[str] = []
         try:
+            from nbgrad.export import unsaved
+        except Exception as error:
+            return [f"The graph cannot be drawn: {type(error).__name__}: {error}"]
+        try:
+            if self._left_to_rank_0():
+                return []
             outline = self._outline()
             for part in (self._show, self._write):
                 try:

@@ -1,6 +1,8 @@
 """``nbgrad.watch``: one live picture of a model, for a training loop that runs over several cells."""
 
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from math import hypot
 from time import perf_counter
 from typing import Any, Self
@@ -100,7 +102,7 @@ class Watch(Observer):
         if self._shell is not None:  # marimo has no event for a cell: there the watch draws until it is closed
             self._shell.events.register("pre_run_cell", self._begin)
             self._shell.events.register("post_run_cell", self._end)
-        self._begin()
+        self._resume()
         self.show()
 
     def show(self) -> None:
@@ -150,6 +152,10 @@ class Watch(Observer):
     # A cell of a notebook runs in a context of its own: a mode switched on in one cell is off in the next.
 
     def _begin(self, _info: Any = None) -> None:
+        self._guarded(self._resume)
+
+    def _resume(self) -> None:
+        """Record the cell that begins."""
         if self._model() is None:
             self.close()
             return
@@ -165,6 +171,10 @@ class Watch(Observer):
             self._follows = 0
 
     def _end(self, result: Any) -> None:
+        self._guarded(lambda: self._cell_ended(result))
+
+    def _cell_ended(self, result: Any) -> None:
+        """Show the last backward, or the error that ended the cell."""
         self._unfollow()
         error = getattr(result, "error_in_exec", None)  # whoever fires the event by hand may pass nothing
         if error is not None and self._is_ours(error):
@@ -212,7 +222,7 @@ class Watch(Observer):
         if not self._unsaid:
             self._say()
         if now >= self._next:
-            self._refresh(tensors_in_sight(user_frame()))
+            self._guarded(lambda: self._draw(tensors_in_sight(user_frame())))
 
     def _say(self) -> None:
         """Say how the training goes; less often for a model whose gradients take long to measure."""
@@ -235,26 +245,32 @@ class Watch(Observer):
             said.append(f"gradient norm {number(hypot(*found.values()))}")
         return ", ".join(said)
 
-    def _refresh(self, variables: dict[str, Any] | None = None) -> None:
-        """Draw the graph. Tensors get the names of ``variables``, and of the variables of the notebook."""
-        self._guarded(lambda: self._draw(variables or {}))
+    def _refresh(self) -> None:
+        """Draw the graph."""
+        self._guarded(lambda: self._draw({}))
 
     def _guarded(self, told: Callable[[], None]) -> None:
         """Tell the reader something; where that fails, end, and let the loop go on."""
         try:
             told()
         except Exception as error:  # raised here, it would break a backward that is done
-            self._stop()
-            warn_here(
+            text = (
                 f"{self!r} could not draw and has ended: {type(error).__name__}: {error}. Your program continues; "
                 "nbgrad.watch(model) starts a new view."
             )
+            with suppress(Exception):
+                self._stop()
+            try:
+                warn_here(text)
+            except Exception:  # the user has made errors of warnings
+                sys.stderr.write(f"nbgrad: {text}\n")
 
     def _variables(self) -> dict[str, Any]:
         """The notebook's variables. Empty in marimo: the backward names tensors after the cell's variables."""
         return {} if self._shell is None else dict(self._shell.user_ns)
 
     def _draw(self, variables: dict[str, Any]) -> None:
+        """Draw the graph. Tensors get the names of ``variables``, and of the variables of the notebook."""
         begin = perf_counter()
         self._waiting = False
         model = self._model()

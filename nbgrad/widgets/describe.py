@@ -395,6 +395,16 @@ def _summary(graph: AutogradGraph, records: list[Record], described: Description
 
 
 def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
+    """The sentences below the picture: what is missing in it, and why."""
+    notes = [] if graph.fault is None else [f"{graph.fault}."]
+    if unread := Evidence(graph).unread():
+        kinds = " and ".join(unread)
+        notes.append(f"The ops on {kinds} are shown without values: nbgrad reads the values of plain tensors only.")
+    return [*_state(graph, records), *notes]
+
+
+def _state(graph: AutogradGraph, records: list[Record]) -> list[str]:
+    """How far the graph came, where that is not the end of a backward."""
     shown = f"The gradients are those of backward {graph.backwards:,}, the last complete one."
     if not records:
         shown = _empty(graph)

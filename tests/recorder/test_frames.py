@@ -247,7 +247,7 @@ def test_modules_are_all_that_ask() -> None:
     assert asking <= set(MODULES), f"add {asking - set(MODULES)}"
 
 
-@pytest.mark.parametrize("owner, name", [(nn.Module, "__call__"), (torch.optim.Optimizer, "zero_grad")])
+@pytest.mark.parametrize(("owner", "name"), [(nn.Module, "__call__"), (torch.optim.Optimizer, "zero_grad")])
 def test_a_replaced_method_looks_like_torchs(owner: type, name: str) -> None:
     def look() -> tuple[Any, ...]:
         method = getattr(owner, name)

@@ -20,6 +20,11 @@ _length = torch._C._len_torch_function_stack
 _push = torch._C._push_on_torch_function_stack
 _pop = torch._C._pop_torch_function_stack
 _Guard = torch._C.DisableTorchFunction
+_traces = torch._C._get_tracing_state
+_dispatched = torch._C._len_torch_dispatch_stack
+_dispatched_before: Any = torch._ops._len_torch_dispatch_stack_pre_dispatch  # above autograd, for torch.export
+_dispatch_mode: Any = torch._C._get_dispatch_mode
+_TRACERS: tuple[Any, ...] = (torch._C._TorchDispatchModeKey.PROXY, torch._C._TorchDispatchModeKey.FUNCTIONAL)
 
 
 class _RecordingMode:
@@ -72,6 +77,20 @@ def is_heard(overridden: bool = False) -> bool:
         overridden: whether there may be tensors of such a subclass.
     """
     return overridden or _length() > 0
+
+
+def traced() -> bool:
+    """Whether torch traces the program in this thread, as ``torch.export``, ``make_fx`` and ``torch.jit.trace`` do.
+
+    Then each look at a tensor, and each op of ours, would become a part of the traced program.
+    """
+    if _dispatched():  # the modes of torch's tracers are on this stack, and the user's own
+        for tracer in _TRACERS:
+            if _dispatch_mode(tracer) is not None:
+                return True
+        if _dispatched_before() > 0:
+            return True
+    return _traces() is not None
 
 
 def silence(heard: bool) -> Any:

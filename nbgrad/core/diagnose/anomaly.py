@@ -12,6 +12,7 @@ import torch
 
 from nbgrad.core.engine.backward_errors import name_of, place_of
 from nbgrad.core.engine.call_site import user_place, variable_name
+from nbgrad.core.engine.faults import Refusal
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, raw_of
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.place import Place
@@ -27,7 +28,7 @@ from nbgrad.core.tensor.call_errors import announced
 from nbgrad.core.tensor.tensor import Tensor
 
 
-class AnomalyError(RuntimeError):
+class AnomalyError(Refusal, RuntimeError):
     """An op made a NaN or an Inf. The message names the op, its line, the numbers and the cause.
 
     Attributes:

@@ -187,6 +187,10 @@ class Observer:
     def on_slip(self, what: str) -> None:
         """Two calls came in the wrong order; ``what`` is the sentence about it."""
 
+    def on_fault(self, error: Exception, doing: str) -> bool:  # noqa: ARG002
+        """Nbgrad itself raised ``error`` while it was recording ``doing``. Return whether the program may go on."""
+        return False
+
     # The questions of error messages.
 
     def backward_begun(self) -> tuple[int, str] | None:

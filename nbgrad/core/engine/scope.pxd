@@ -23,6 +23,7 @@ cdef class _Placed:
 @cython.locals(given=State, after=State, outer=Scope, placed=_Placed, own=bint, lifted=bint)
 cpdef object called(object module, State state, object run, tuple args, dict kwargs, object then=*)
 
+cdef object _tell(object then, object result, State state)
 @cython.locals(scope=ModuleScope, known=Place)
 cdef ModuleScope _entered(_Placed placed, Scope outer, bint own)
 

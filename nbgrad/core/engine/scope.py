@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary, ref
 from nbgrad.core.backend.below_autograd import is_own
 from nbgrad.core.backend.function_mode import lift, put_back
 from nbgrad.core.engine.call_site import user_place
+from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.state import Scope, State, Switch, current, set_state
 
 
@@ -115,17 +116,22 @@ def called(
     given = state
     if state.thread != get_ident():
         set_state(state := state.replaced())
-    outer, lifted = state.scope, False
+    outer, lifted, own = state.scope, False, False
+    placed: Any = None
     try:
         try:
-            placed = _placed(module, outer)
-            # With hooks, or with a forward of its own, the module runs something else.
-            own = placed.forward is not None and getattr(run, "__func__", None) is placed.forward
-            state.scope = _entered(placed, outer, own)
+            try:
+                placed = _placed(module, outer)
+                # With hooks, or with a forward of its own, the module runs something else.
+                own = placed.forward is not None and getattr(run, "__func__", None) is placed.forward
+                state.scope = _entered(placed, outer, own)
+            except Exception as error:
+                if not taken(state.observers, error, "the call of a module"):
+                    raise
             lifted = own and placed.alone and lift()
             result = run(*args, **kwargs) if kwargs else run(*args)
             if then is not None:
-                then(result)
+                _tell(then, result, state)
             return result
         finally:
             if lifted:
@@ -139,6 +145,15 @@ def called(
         if not isinstance(error, Exception):  # an interrupt, which may have hit the lines before
             set_state(given)
         raise
+
+
+def _tell(then: Callable[[Any], Any], result: Any, state: State) -> None:
+    """Give ``then`` the result of a module; the module has run, so an error of ours must not hide it."""
+    try:
+        then(result)
+    except Exception as error:
+        if not taken(state.observers, error, "the result of a module"):
+            raise
 
 
 def _entered(placed: "_Placed", outer: Scope | None, own: bool) -> ModuleScope:

@@ -350,6 +350,7 @@ cpdef object node_of(object made, object number)
 cpdef Node owner_of(object known)
 cdef dict _leaves
 
+cpdef object shape_of(Tensor tensor)
 @cython.locals(known=tuple, leaf=Leaf)
 cpdef Leaf leaf_of(Tensor tensor)
 cpdef object origin_of(object tensor)

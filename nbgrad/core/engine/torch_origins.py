@@ -40,9 +40,25 @@ def leaf_of(tensor: torch.Tensor) -> Leaf:
     known = _leaves.get(key)
     if known is not None and known[1]() is tensor:
         leaf: Leaf = known[0]
-        if leaf.dtype is tensor.dtype and leaf.shape == tensor.shape:  # its data may have been replaced
+        if leaf.dtype is tensor.dtype and leaf.shape == shape_of(tensor):  # its data may have been replaced
             return leaf
     return _new_leaf(key, tensor)
+
+
+def shape_of(tensor: torch.Tensor) -> Any:
+    """The lengths of ``tensor``; that of a nested one which differs from row to row is -1."""
+    if not tensor.is_nested:
+        return tensor.shape
+    if tensor.layout is torch.jagged:
+        return torch.Size([one if type(one) is int else -1 for one in tensor.shape])
+    return torch.Size([_length(tensor, dim) for dim in range(tensor.dim())])
+
+
+def _length(tensor: torch.Tensor, dim: int) -> int:
+    try:
+        return tensor.size(dim)
+    except RuntimeError:  # the rows have several lengths
+        return -1
 
 
 def _new_leaf(key: int, tensor: torch.Tensor) -> Leaf:
@@ -54,7 +70,7 @@ def _new_leaf(key: int, tensor: torch.Tensor) -> Leaf:
     made = Leaf.__new__(Leaf)
     made.ref = ref(tensor)
     made.seq = next_seq()
-    made.shape, made.dtype, made.device = tensor.shape, tensor.dtype, tensor.device
+    made.shape, made.dtype, made.device = shape_of(tensor), tensor.dtype, tensor.device
     made.name = None
     made.kind = kind_of(tensor)
     made.hooks = None

@@ -25,6 +25,11 @@ class Evidence:
         """The first ops of torch's own that ran before any op was recorded, each with whether gradients were on."""
         return self._graph.listener.left_out.copy()
 
+    def unread(self) -> list[str]:
+        """The kinds of tensors whose ops the graph has without values, in words: classes of tensors, nested tensors."""
+        listener = self._graph.listener
+        return list(listener.unread.copy()) if listener.watch else []
+
     def began_at_leaf(self) -> bool:
         """Whether the last backward began at a leaf: no op made the leaf, so the backward reached nothing else."""
         roots = self._graph._notes.roots

@@ -25,9 +25,9 @@ from nbgrad.core.graph.custom_overlay import CustomOverlay
 from nbgrad.core.graph.facts import Notes, Outer, Passed
 from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.guarded_listener import GuardedListener
 from nbgrad.core.graph.history import FRAMES, History
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder
-from nbgrad.core.graph.listener import Listener
 from nbgrad.core.graph.optimizers import Update
 from nbgrad.core.graph.queries import Queries
 from nbgrad.core.graph.ranks import RankRecorder, Ranks, check_group
@@ -81,7 +81,7 @@ class AutogradGraph(Queries):
             CPython 3.12 on, a call of a method that may be overridden takes as long as the work of a short method.
     """
 
-    _listens: type[Listener] = Listener
+    _listens: type[GuardedListener] = GuardedListener
 
     def __init__(
         self,
@@ -102,6 +102,7 @@ class AutogradGraph(Queries):
         self._paths: Paths | None = None
         self._before: State | None = None
         self._follows = 0  # the number of the thread in which torch is followed; 0 for none
+        self._followed = 0  # how many graphs followed torch there before
         self.rank_recorder = RankRecorder(self.name) if ranks else None
         self._forget()
 
@@ -127,7 +128,7 @@ class AutogradGraph(Queries):
             set_state(
                 state.replaced(observers=(*state.observers, *ours), device=self.device or state.device, outer=state)
             )
-            self._follows = follow()
+            self._follow(followed)
         except BaseException:
             set_state(state)
             self._follows = 0
@@ -135,12 +136,25 @@ class AutogradGraph(Queries):
             raise
         return self
 
+    def _follow(self, followed: int) -> None:
+        """Record torch in this thread, where that works; ``followed``: how many graphs did so before."""
+        self._followed = followed
+        try:
+            self._follows = follow()
+        except Exception as fault:  # only nbgrad's own ops are recorded
+            self._fail(fault, "torch's ops")
+            unfollow_to(followed)
+
+    def _fail(self, fault: Exception, doing: str) -> None:
+        """Remember an error of nbgrad's own, which must not reach the program, for the picture."""
+        self.listener.on_fault(fault, doing)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
             self.leave()
-            self.close(tensors_in_sight(user_frame(), modules=True), error)
+            self.close(self.in_sight(), error)
         except BaseException:
             if not self.closed:
                 self.listener.closed = True
@@ -153,8 +167,20 @@ class AutogradGraph(Queries):
         if self._before is not None and self.listener in current().observers:
             set_state(self._before)
         if self._follows:
-            unfollow(self._follows)
+            try:
+                unfollow(self._follows)
+            except Exception as fault:
+                self._fail(fault, "the end of the graph")
+                unfollow_to(self._followed)
             self._follows = 0
+
+    def in_sight(self) -> dict[str, Any]:
+        """The variables with tensors and modules, of the user's code that runs."""
+        try:
+            return tensors_in_sight(user_frame(), modules=True)
+        except Exception as fault:
+            self._fail(fault, "the names of variables")
+            return {}
 
     def close(self, namespace: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
         """Stop recording, name tensors after the variables in ``namespace``, and free every tensor.
@@ -168,17 +194,28 @@ class AutogradGraph(Queries):
         if is_finalizing():  # nothing can read the graph any more: measuring would abort Python
             self.clear()
             return
-        if self.rank_recorder is not None:
-            self.rank_recorder.publish()
+        try:
+            if self.rank_recorder is not None:
+                self.rank_recorder.publish()
+        except Exception as fault:
+            self._fail(fault, "the figures of this process")
         try:
             self._settle(namespace or {})
+            if error is not None and not isinstance(error, GeneratorExit):  # a generator was closed: no error
+                self.raised(error)
+            if self.check_cycle():
+                raise RuntimeError("the graph has a cycle")
+        except Exception as fault:
+            first = self.listener.fault
+            self.clear()  # incomplete, and every tensor has to be freed
+            self.listener.fault = first
+            self._fail(fault, "the graph at its end")
+            if error is not None and not isinstance(error, GeneratorExit):
+                with suppress(Exception):
+                    self.ending = Ending.of(error, None)
         except BaseException:
             self.clear()  # after an interrupt the facts are incomplete and useless, but every tensor has to be freed
             raise
-        if error is not None and not isinstance(error, GeneratorExit):  # a generator was closed: no error
-            self.raised(error)
-        if self.check_cycle():
-            raise RuntimeError(f"{self.name!r} has a cycle: this is a defect of nbgrad, please report it")
 
     @muted
     @uncollected
@@ -219,6 +256,14 @@ class AutogradGraph(Queries):
     def closed(self) -> bool:
         """Whether it has stopped recording."""
         return self.listener.closed
+
+    @property
+    def fault(self) -> str | None:
+        """The first error of nbgrad's own while it recorded, as a sentence; None if there was none.
+
+        Such an error does not reach the program. A part of the graph is missing then.
+        """
+        return None if self.listener.fault is None else str(self.listener.fault)
 
     @property
     def watch(self) -> bool:

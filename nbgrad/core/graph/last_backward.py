@@ -11,7 +11,7 @@ import torch
 
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.node import raw_of
-from nbgrad.core.graph.stats import SMALL, Norm, Stats, held_by, norms, summarise, summarise_all
+from nbgrad.core.graph.stats import SMALL, Norm, Stats, countable, held_by, norms, summarise, summarise_all
 
 VALUES = 2 << 20
 """The bytes of values of results that a graph keeps."""
@@ -399,7 +399,7 @@ class Kept:
         """The statistics of the tensor kept as ``key``; only its norm, if known, where it was changed in place."""
         data = self.raw(key)
         if data is not None:
-            return summarise(data)
+            return summarise(data) if countable(data) else None
         self._asked = True
         return self._known().get(key, self._lone)
 
@@ -407,7 +407,7 @@ class Kept:
         """The statistics of everything kept."""
         self._asked = True
         found = self._known().all(self._lone)
-        kept = {key: data for key in self._held() if (data := self.raw(key)) is not None}
+        kept = {key: data for key in self._held() if (data := self.raw(key)) is not None and countable(data)}
         known = summarise_all({id(data): data for data in kept.values()})
         self.forget_places()
         return found | {key: known[id(data)] for key, data in kept.items()}

@@ -28,6 +28,7 @@ cdef class Listener(Observer):
     cdef public object failure
     cdef public object _frames
     cdef public dict left_out
+    cdef public dict unread
     cdef dict _met
     cdef public object history
     cdef public Py_ssize_t _limit
@@ -45,6 +46,7 @@ cdef class Listener(Observer):
     cpdef object on_record(self, Node node, tuple args, object out)
     @cython.locals(state=State, ops=dict, outer=dict, edges=list, sources=list, origin=Vertex, scope=Scope, position=Py_ssize_t, made=RawTensor)
     cpdef object on_torch_record(self, Node node, tuple args, object out)
+    cdef object _keep_value(self, Node node, object out)
     cdef object _other(self, object arg)
     @cython.locals(met=tuple, raw=RawTensor)
     cdef object _constant(self, object data)

@@ -20,6 +20,7 @@ from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBa
 from nbgrad.core.engine.observer import Cut, Observer
 from nbgrad.core.engine.state import Scope, current, outwards, recording
 from nbgrad.core.engine.tensor_data import words_of
+from nbgrad.core.engine.torch_origins import shape_of
 from nbgrad.core.graph.changes import Changes
 from nbgrad.core.graph.cut_paths import Uses
 from nbgrad.core.graph.facts import NOTHING, Literal, Notes, Outer, Passed, Ran, facts_of, grown
@@ -27,7 +28,7 @@ from nbgrad.core.graph.history import HistoryRecorder
 from nbgrad.core.graph.last_backward import FrameRecorder
 from nbgrad.core.graph.optimizers import UpdateRecorder
 from nbgrad.core.graph.record import Failure, Operand, described, number_of
-from nbgrad.core.graph.stats import few, held_by, nbytes_of, numbers_of
+from nbgrad.core.graph.stats import countable, few, held_by, nbytes_of, numbers_of
 from nbgrad.core.tensor.tensor import Tensor
 
 _COMPILED = compiled()
@@ -85,6 +86,7 @@ class Listener(Observer):
         self.outer: dict[int, Outer] = {}  # leaves, constants, and ops that ran before
         self.constants: dict[Any, tuple[ref[Any], int]] = {}
         self._met: dict[int, tuple[ref[Any], int, torch.Size, int]] = {}  # constants by Python's ``id()`` of the tensor
+        self.unread: dict[str, None] = {}  # the kinds of tensors whose values are not kept
         self.left_out: dict[str, bool] = {}  # torch's first ops that were not recorded, and if gradients were on
         self._limit = 256  # a short program keeps every op, even if its result is gone
         # The last op so far, the last op when the last backward ended, and the last op when the one before it ended.
@@ -156,6 +158,7 @@ class Listener(Observer):
         scope = state.scope
         if out is None:
             self._keep(node, sources, node.device or _CPU, scope)
+            self._keep_value(node, None)
             return
         node.place = user_place()
         made: Any = out  # the same object: compiled code knows the type of this name, so it needs no look-up
@@ -166,7 +169,15 @@ class Listener(Observer):
         self._keep(node, sources, _CPU if memory is not None or made.is_cpu else made.device, scope)
         if memory is not None:
             self.notes.values.copy(node.seq, memory, node.shape, node.dtype)
-        elif self.watch and few(node.shape) and type(out) in _PLAIN:
+        elif self.watch:
+            self._keep_value(node, out)
+
+    def _keep_value(self, node: Node, out: torch.Tensor | None) -> None:
+        """Keep the value of an op of torch's if it is small; or note that values of its kind are not kept."""
+        nested = -1 in node.shape or (out is not None and out.is_nested)
+        if nested or (out is not None and type(out) not in _PLAIN):
+            self.unread["nested tensors" if nested else type(out).__name__] = None
+        elif out is not None and few(node.shape):
             self.notes.values.add(node.seq, out.detach())
 
     def on_torch_left_out(self, name: str, records: bool) -> None:
@@ -227,13 +238,16 @@ class Listener(Observer):
             raw: Any = data  # the same object: compiled code knows the type of this name, so it needs no look-up
             if met[1] == data.data_ptr() and met[2] == raw.shape and met[3] in self.outer:
                 return met[3]
-        shape, dtype, device = tuple(data.shape), data.dtype, _CPU
+        dtype, device = data.dtype, _CPU
         if isinstance(data, torch.Tensor):
-            device = data.device
-            address = data.data_ptr() if data.layout is torch.strided else 0
+            device, shape = data.device, tuple(shape_of(data))
+            there = countable(data)
+            address = data.data_ptr() if there else 0
             key = (address, shape, data.stride(), dtype) if address else id(data)
         else:
+            shape = tuple(data.shape)
             dtype = torch.from_numpy(np.empty(0, dtype)).dtype
+            there = True
             key = (data.__array_interface__["data"][0], shape, data.strides, dtype)
         known, found = self.constants.get(key, (None, 0))
         if known is None or known() is None or found not in self.outer:
@@ -244,7 +258,7 @@ class Listener(Observer):
                 self.uses.constant(found, data)
                 if type(key) is tuple:
                     self._met[id(data)] = (self.constants[key][0], key[0], data.shape, found)
-            if self.watch and few(shape):
+            if self.watch and few(shape) and there:
                 small = torch.tensor(data) if isinstance(data, np.ndarray) else data
                 if not small.is_inference():
                     self.notes.values.add(found, small)

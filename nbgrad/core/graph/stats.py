@@ -307,15 +307,21 @@ def countable(data: torch.Tensor) -> bool:
     """Whether each of the elements is there as a number.
 
     Those of a sparse tensor and on the meta device are not. Nor are those whose memory was freed: torch's FSDP gathers
-    a parameter for one use, and to read it later ends the process.
+    a parameter for one use, and to read it later ends the process. A class with a ``__torch_dispatch__`` may compute
+    something else, or in other processes too. A nested tensor has rows of several lengths.
     """
-    if data.layout is not torch.strided or data.is_meta:
+    if data.layout is not torch.strided or data.is_meta or data.is_nested:
+        return False
+    if type(data) is not torch.Tensor and type(data).__torch_dispatch__ is not _OWN_DISPATCH:
         return False
     try:
         return data.data_ptr() != 0 or not data.numel()
     except RuntimeError:  # of a class without memory of its own
         return False
 
+
+_OWN_DISPATCH: Any = torch.Tensor.__torch_dispatch__
+"""The mark of a class of tensors that leaves the kernels as they are."""
 
 Norm = float | torch.Tensor
 """A number; where it was computed on a GPU, a 0-d tensor there: to read it is to wait."""
@@ -410,7 +416,7 @@ def numbers_of(data: torch.Tensor) -> bytes | None:
     It is also None if the numbers do not lie one after another in memory of the tensor's own. Compiled code has this as
     an attribute of the tensor.
     """
-    if type(data) not in (torch.Tensor, torch.nn.Parameter) or data.layout is not torch.strided:
+    if type(data) not in (torch.Tensor, torch.nn.Parameter) or data.layout is not torch.strided or data.is_nested:
         return None
     if not (data.is_cpu and data.is_floating_point() and data.is_contiguous() and few(data.shape)):
         return None

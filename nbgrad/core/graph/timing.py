@@ -8,7 +8,7 @@ import torch
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.node import Node, OpInfo, Origin
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.listener import Listener
+from nbgrad.core.graph.guarded_listener import GuardedListener
 
 
 class Times(NamedTuple):
@@ -24,7 +24,7 @@ class Times(NamedTuple):
     backward: float | None
 
 
-class _TimedListener(Listener):
+class _TimedListener(GuardedListener):
     """A listener with a clock; another class, so that other graphs do not become slower."""
 
     def forget(self) -> None:

@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.backend.function_mode cimport mute, unmute
+from nbgrad.core.backend.function_mode cimport mute, traced, unmute
 from nbgrad.core.engine.broadcast cimport sum_to
 from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, Vertex
 from nbgrad.core.engine.observer cimport Observer
@@ -84,6 +84,7 @@ cdef class TorchBackward:
     cdef Foreseen foreseen(self, list begun)
     @cython.locals(hook=Passing)
     cdef object _tapped(self, object gradient)
+    cpdef bint lost(self, object error) except -1
     cpdef object take_over(self)
     @cython.locals(hook=Passing, at=Py_ssize_t, met=dict)
     cpdef object begin(self, list roots, bint ends)
@@ -124,10 +125,17 @@ cdef class TorchBackward:
     cdef object _whole(self, object total, Target target)
     @cython.locals(hook=Passing, observer=Observer)
     cpdef object end(self)
+    @cython.locals(hook=Passing)
+    cpdef object abandon(self)
     @cython.locals(node=Node, origin=Vertex, observer=Observer, position=Py_ssize_t)
     cpdef object told(self, Target target, Tensor gradient, Tensor reduced)
 
 
+@cython.locals(observer=Observer)
+cdef object _begun(TorchBackward walk, State state, object roots, object args)
+cdef Foreseen _foreseen(TorchBackward walk, list begun)
+cdef object _begin(TorchBackward walk, list begun, object roots, object args)
+cdef object _capture(TorchBackward walk, object inputs, object result)
 cdef object _foreseen_run(TorchBackward walk, Foreseen foreseen, object run, object roots, object args, dict kwargs)
 @cython.locals(foreseen=Foreseen, observer=Observer)
 cpdef object recorded(TorchBackward walk, object run, State state, object roots, object args, dict kwargs)

@@ -13,12 +13,13 @@ import torch
 from torch.autograd.function import _HookMixin
 from torch.utils.hooks import RemovableHandle
 
-from nbgrad.core.backend.function_mode import mute, unmute
+from nbgrad.core.backend.function_mode import mute, traced, unmute
 from nbgrad.core.engine.backward_errors import path_ends
 from nbgrad.core.engine.broadcast import reduction, sum_to
+from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Vertex, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
-from nbgrad.core.engine.state import State
+from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of, owner_of
 from nbgrad.core.recorder.foreseen import HANDING_ON, TAPS, Foreseen, Giving, Share, hands_on, position_in, sum_of, tap
 from nbgrad.core.recorder.functions import Unlisted, unlisted
@@ -108,6 +109,9 @@ class Passing:
         guard = mute()
         try:
             self._passed(walk, inputs, outputs)
+        except Exception as error:
+            if not walk.lost(error):
+                raise
         finally:
             unmute(guard)
 
@@ -229,8 +233,15 @@ class TorchBackward:
         guard = mute()
         try:
             self._tapped(gradient)
+        except Exception as error:
+            if not self.lost(error):
+                raise
         finally:
             unmute(guard)
+
+    def lost(self, error: Exception) -> bool:
+        """Whether the backward may go on after ``error``, an error of ours, which a graph remembers."""
+        return taken(self.observers, error, "a gradient")
 
     def _tapped(self, gradient: Any) -> None:
         """Take the gradient that arrives at the node that was tapped."""
@@ -641,6 +652,16 @@ class TorchBackward:
                 observer.on_gradient(leaf, gradient if outside is None else gradient + outside, False)
         self.inside, self.leaves = {}, {}
 
+    def abandon(self) -> None:
+        """Take the hooks off, and tell nothing more."""
+        TAPS.pop(self, None)
+        hook: Passing
+        for hook in self.hooks:
+            hook.walk = None
+            if hook.table is not None:
+                hook.table.pop(hook, None)
+        self.hooks, self.tapped = [], {}
+
 
 def _hooked(leaf: Leaf) -> bool:
     """Whether the user has a hook on ``leaf``, which may change the gradient that arrives."""
@@ -672,18 +693,38 @@ class Inside:
             guard = mute()
             try:
                 self.walk.brought(self.node, self.leaf, outputs[0])
+            except Exception as error:
+                if not self.walk.lost(error):
+                    raise
             finally:
                 unmute(guard)
 
 
 def recorded_inside(run: Callable[..., Any], walk: TorchBackward, roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """A backward that a rule runs in the middle of ``walk``: its gradients of leaves belong to ``walk``."""
+    handles: list[Any] = []
+    try:
+        if kwargs.get("accumulate_grad"):
+            _hook_leaves(walk, roots, handles)
+    except Exception as error:
+        if not walk.lost(error):
+            raise
+    try:
+        return run(roots, *args, **kwargs)
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _hook_leaves(walk: TorchBackward, roots: Any, handles: list[Any]) -> None:
+    """Put hooks on the leaves that a backward inside of ``walk`` reaches from ``roots``; add their ``handles``."""
     made: Any = torch._C._current_autograd_node()
     known = None if made is None else made.metadata.get(KEY)
-    node: Any = None if known is None else owner_of(known)
-    handles: list[Any] = []
+    if known is None:
+        return
+    node = owner_of(known)
     seen: set[Any] = set()
-    stack = [_edge(root)[0] for root in roots] if node is not None and kwargs.get("accumulate_grad") else []
+    stack = [_edge(root)[0] for root in roots]
     while stack:
         one = stack.pop()
         if one not in seen:
@@ -691,11 +732,6 @@ def recorded_inside(run: Callable[..., Any], walk: TorchBackward, roots: Any, ar
             if type(one) is ACCUMULATES and (known_origin(one.variable) or kind_of(one.variable) == "parameter"):
                 handles.append(one.register_hook(Inside(walk, node, leaf_of(one.variable))))
             stack += [after for after, _ in one.next_functions if after is not None]
-    try:
-        return run(roots, *args, **kwargs)
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def recorded(
@@ -711,15 +747,17 @@ def recorded(
         args: the gradients of the roots, whether to retain the graph, whether to make a graph, the inputs.
         kwargs: ``accumulate_grad``, whether leaves get a ``.grad``.
     """
+    if traced():
+        return run(roots, *args, **kwargs)
     for root in roots:
         if isinstance(root, RawTensor) and not root.requires_grad:
             return _refused(root, run, roots, args, kwargs)
-    begun: list[tuple[Origin, Any]] = [(_root(root, state), seed) for root, seed in zip(roots, args[0], strict=False)]
+    begun = _begun(walk, state, roots, args)
+    if begun is None:
+        return run(roots, *args, **kwargs)
     observer: Observer
-    for observer in walk.observers:
-        observer.on_backward_begin(begun)
     try:
-        foreseen = None if args[3] else walk.foreseen(begun)
+        foreseen = None if args[3] else _foreseen(walk, begun)
         if foreseen is None:
             result = _hooked_run(walk, begun, run, roots, args, kwargs)
         else:
@@ -734,17 +772,53 @@ def recorded(
     return result
 
 
+def _begun(walk: TorchBackward, state: State, roots: Any, args: Any) -> Any:
+    """Notify the observers that the backward begins: its roots; None after an error of ours."""
+    observer: Observer
+    try:
+        begun: list[tuple[Origin, Any]] = [
+            (_root(root, state), seed) for root, seed in zip(roots, args[0], strict=False)
+        ]
+        for observer in walk.observers:
+            observer.on_backward_begin(begun)
+    except Exception as error:
+        if not walk.lost(error):
+            raise
+        return None
+    return begun
+
+
+def _foreseen(walk: TorchBackward, begun: list[tuple[Origin, Any]]) -> Foreseen | None:
+    """The backward as it is known before it runs. After an error of ours it runs with hooks."""
+    try:
+        return walk.foreseen(begun)
+    except Exception as error:
+        if not walk.lost(error):
+            raise
+        return None
+
+
 def _foreseen_run(
     walk: TorchBackward, foreseen: Foreseen, run: Callable[..., Any], roots: Any, args: Any, kwargs: Any
 ) -> Any:
     """The result of ``run``, without hooks of ours as long as the user registers none."""
     try:
-        foreseen.begin()
+        try:
+            foreseen.begin()
+        except Exception as error:
+            if not walk.lost(error):
+                raise
         return run(roots, *args, **kwargs)
     finally:
-        foreseen.end()
-        if foreseen.shaken or walk.inside:
-            walk.end()
+        try:
+            foreseen.end()
+            if foreseen.shaken or walk.inside:
+                walk.end()
+        except Exception as error:
+            TAPS.pop(foreseen, None)
+            walk.abandon()
+            if not walk.lost(error):
+                raise
 
 
 def _hooked_run(
@@ -752,19 +826,47 @@ def _hooked_run(
 ) -> Any:
     """The result of ``run``, with hooks on nodes while it runs: as many as are needed to see every gradient."""
     try:
-        nodes = [(_edge(root)[0], origin) for root, (origin, _) in zip(roots, begun, strict=False)]
-        walk.begin(nodes, bool(args[3]))
+        _begin(walk, begun, roots, args)
         result = run(roots, *args, **kwargs)
         if args[3] and not walk.accumulates:
-            walk.captured(args[3], result)
+            _capture(walk, args[3], result)
     finally:
-        walk.end()
+        try:
+            walk.end()
+        except Exception as error:
+            walk.abandon()
+            if not walk.lost(error):
+                raise
     return result
+
+
+def _begin(walk: TorchBackward, begun: list[tuple[Origin, Any]], roots: Any, args: Any) -> None:
+    """Hook the nodes. After an error of ours some have no hook, and their gradients are missing."""
+    try:
+        nodes = [(_edge(root)[0], origin) for root, (origin, _) in zip(roots, begun, strict=False)]
+        walk.begin(nodes, bool(args[3]))
+    except Exception as error:
+        if not walk.lost(error):
+            raise
+
+
+def _capture(walk: TorchBackward, inputs: Any, result: Any) -> None:
+    """Notify the observers of the gradients that the caller gets."""
+    try:
+        walk.captured(inputs, result)
+    except Exception as error:
+        if not walk.lost(error):
+            raise
 
 
 def _refused(root: Any, run: Callable[..., Any], roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Torch's own error of a backward from ``root``, which needs no gradient; a note says where the path ends."""
-    ends = path_ends(root)
+    ends = None
+    try:
+        ends = path_ends(root)
+    except Exception as error:
+        if not taken(current().observers, error, "a backward"):
+            raise
     try:
         return run(roots, *args, **kwargs)
     except RuntimeError as error:

@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.backend.function_mode cimport is_heard, silence, unmute
+from nbgrad.core.backend.function_mode cimport is_heard, silence, traced, unmute
 from nbgrad.core.engine.node cimport Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer cimport Observer, torch_followers
 from nbgrad.core.engine.state cimport State
@@ -22,8 +22,9 @@ cdef int _RETURNS
 cdef object _run(object mode, object function, object types, tuple args, object kwargs)
 cdef object _again(object mode, object function, tuple args, object kwargs)
 
-@cython.locals(observer=Observer, observers=tuple, op=OpInfo)
 cdef object _left_out(Called known, tuple args, object kwargs, object result, State state)
+@cython.locals(observer=Observer, observers=tuple, op=OpInfo)
+cdef object _tell_left_out(Called known, tuple args, object kwargs, object result, State state)
 @cython.locals(observer=Observer)
 cdef object _unrecorded(tuple observers, Node node, tuple inputs, list results)
 @cython.locals(tensor=Tensor)
@@ -31,6 +32,7 @@ cdef bint _any_learns(tuple args, object kwargs) except -1
 cdef bint _learns(tuple args, object kwargs, bint heard) except -1
 @cython.locals(observer=Observer, observers=tuple, node=Node)
 cdef object _recorded(Called known, tuple given, object named, object function, tuple args, object kwargs, State state, bint heard)
+cdef object _disown(Node node, object result)
 @cython.locals(op=OpInfo, settings=dict)
 cdef tuple _called(Called known, Node node, tuple args, object kwargs, State state)
 @cython.locals(observer=Observer, follows=bint)

@@ -5,18 +5,20 @@ compiled.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._device import DeviceContext
 
-from nbgrad.core.backend.function_mode import is_heard, silence, take_off, unmute
+from nbgrad.core.backend.function_mode import is_heard, silence, take_off, traced, unmute
 from nbgrad.core.compilation import compiled
+from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State, current
-from nbgrad.core.engine.torch_origins import KEY
+from nbgrad.core.engine.torch_origins import KEY, owner_of, shape_of
 from nbgrad.core.recorder.foreseen import tap
 from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, Unlisted, called, tensors_in, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, is_direct, origin_in
@@ -26,7 +28,6 @@ from nbgrad.core.tensor.filled import Filled
 
 _records = torch.is_grad_enabled
 _level = torch._C._functorch.maybe_current_level
-_tracing: Callable[[], Any] = torch._C._get_tracing_state
 _push = torch._C._push_on_torch_function_stack
 _length = torch._C._len_torch_function_stack
 _mode_at = torch._C._get_function_stack_at
@@ -67,9 +68,8 @@ def _run(
         known = called(function)
     state = current()
     kind = known.kind
-    # Inside torch.func tensors belong to its levels. torch.jit.trace would trace our looks at tensors, too. Filled runs
-    # ops of ours.
-    told = kind != _PLAIN and bool(state.observers) and _level() is None and _tracing() is None
+    # Inside torch.func tensors belong to its levels; Filled runs ops of ours.
+    told = kind != _PLAIN and bool(state.observers) and _level() is None
     overridden = bool(types)
     told = told and NESTED not in types and Filled not in types
     given, named = args, kwargs  # the arguments of the op that is recorded
@@ -116,6 +116,18 @@ def _again(mode: Any, function: Callable[..., Any], args: tuple[Any, ...], kwarg
 
 def _left_out(known: Called, args: tuple[Any, ...], kwargs: dict[str, Any] | None, result: Any, state: State) -> None:
     """Notify the observers of an op that torch did not record: a path of gradients may end there."""
+    if traced():
+        return
+    try:
+        _tell_left_out(known, args, kwargs, result, state)
+    except Exception as error:
+        if not taken(state.observers, error, known.name):
+            raise
+
+
+def _tell_left_out(
+    known: Called, args: tuple[Any, ...], kwargs: dict[str, Any] | None, result: Any, state: State
+) -> None:
     observers = torch_followers(state.observers)
     observer: Observer
     if known.kind >= CUT:
@@ -138,12 +150,19 @@ def _left_out(known: Called, args: tuple[Any, ...], kwargs: dict[str, Any] | Non
 
 
 def _learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None, heard: bool) -> bool:
-    """The same as ``_any_learns``, but modes and subclasses of the user's do not see that the tensors are looked at."""
+    """The same as ``_any_learns``, but modes and subclasses of the user's do not see that the tensors are looked at.
+
+    False while torch traces the program.
+    """
+    if traced():
+        return False
     guard = silence(heard)
-    if guard is None:
-        return _any_learns(args, kwargs)
     try:
         return _any_learns(args, kwargs)
+    except Exception as error:
+        if not taken(current().observers, error, "a call of torch's"):
+            raise
+        return False
     finally:
         unmute(guard)
 
@@ -192,14 +211,21 @@ def _recorded(
     observer: Observer
     observers = torch_followers(state.observers)
     node = Node.__new__(Node)
+    inputs: Any = None
     try:
         inputs = _called(known, node, given, named, state)
         for observer in observers:
             observer.on_call(node.op, inputs)
             if known.changes and given and isinstance(given[0], Tensor):
                 observer.on_overwrite(given[0])
+    except Exception as error:
+        if not taken(observers, error, known.name):
+            raise
+        inputs = None
     finally:
         unmute(guard)
+    if inputs is None:  # where its result is used, torch's own node says what it was
+        return function(*args, **kwargs) if kwargs else function(*args)
     try:
         result = function(*args, **kwargs) if kwargs else function(*args)
     except Exception as error:
@@ -213,9 +239,22 @@ def _recorded(
     guard = silence(heard)
     try:
         _tell(known, node, inputs, given[0] if known.assigns else result, state, observers)
+    except Exception as error:
+        _disown(node, given[0] if known.assigns else result)
+        if not taken(observers, error, known.name):
+            raise
     finally:
         unmute(guard)
     return result
+
+
+def _disown(node: Node, result: Any) -> None:
+    """Forget that ``node``, of which not all is known, has made ``result``: torch's own node says what it was."""
+    with suppress(Exception):
+        for one in tensors_in(result):
+            known = None if one.grad_fn is None else one.grad_fn.metadata.get(KEY)
+            if known is not None and owner_of(known) is node:
+                del one.grad_fn.metadata[KEY]
 
 
 def _called(
@@ -284,7 +323,10 @@ def _one(node: Node, out: Any, follows: bool) -> bool:
     number = out.output_nr
     node.outputs = 0
     node.seq = next_seq()
-    node.shape = out.shape
+    try:
+        node.shape = out.shape
+    except RuntimeError:  # a nested tensor has rows of several lengths
+        node.shape = shape_of(out)
     node.dtype = out.dtype_too if _COMPILED else out.dtype  # it was read together with the shape
     if type(node.op) is Unlisted:
         node.direct = is_direct(made, node.edges)
@@ -325,7 +367,7 @@ def _several(node: Node, result: Any, follows: bool) -> Any:
     first = made[0]
     node.outputs = len(made) if len(made) > 1 else 0
     node.seq = next_seq()
-    node.shape, node.dtype = first.shape, first.dtype
+    node.shape, node.dtype = shape_of(first), first.dtype
     alone = all(one.grad_fn is first.grad_fn for one in made)
     if alone and follows:
         tap(first.grad_fn, node)

@@ -14,6 +14,9 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.engine.faults import taken
+from nbgrad.core.engine.state import current
+
 _FRAMES = "torch._dynamo.eval_frame"
 _SETTER = "_maybe_set_eval_frame"
 
@@ -57,10 +60,10 @@ class Regions:
             caller = sys._getframe(1)  # a region sets its own callback first, and in the end the one before
             if self._region is None and callable(callback):
                 self._region = caller
-                self._enter()
+                _undisturbed(self._enter)
             elif self._region is caller:
                 self._region = None
-                self._leave()
+                _undisturbed(self._leave)
             return self._setter(callback)
 
         setattr(frames, _SETTER, set_frames)
@@ -74,3 +77,12 @@ class Regions:
             setattr(sys.modules[_FRAMES], _SETTER, self._setter)
             self._setter = None
         self._region = None
+
+
+def _undisturbed(step: Callable[[], None]) -> None:
+    """Run ``step``, of which the compiled region must not see an error."""
+    try:
+        step()
+    except Exception as error:
+        if not taken(current().observers, error, "a compiled region"):
+            raise

@@ -16,6 +16,7 @@ from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.backend.function_mode import mute, unmute
 from nbgrad.core.engine.broadcast import reduction
+from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, Vertex
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.torch_origins import KEY, leaf_of, owner_of
@@ -140,6 +141,9 @@ class Giving:
                 backward.brought(self.outputs, arrived)
             if not backward.shaken:
                 backward.gave(self.shares, given)
+        except Exception as error:
+            if not taken(backward.observers, error, "a gradient"):
+                raise
         finally:
             unmute(guard)
 
@@ -298,11 +302,11 @@ class Foreseen:
     def __call__(self, gradient: Any) -> None:
         """Take the gradient that arrives at a tapped node; torch calls this."""
         guard = mute()
-        if guard is None:
-            self._told(gradient)
-            return
         try:
             self._told(gradient)
+        except Exception as error:
+            if not taken(self.observers, error, "a gradient"):
+                raise
         finally:
             unmute(guard)
 

@@ -102,8 +102,9 @@ def _adopt(made: Any, state: State, name: str, out: torch.Tensor | None) -> None
     node.place = None  # type: ignore[assignment]  # its line is not known
     node.seq = next_seq()
     node.outputs = len(facts) if len(facts) > 1 else 0
-    shape, dtype, device = (facts[0].shape, facts[0].dtype, facts[0].device) if facts else ((), torch.float32, None)
-    node.shape, node.dtype, node.device = _sizes(shape), dtype, device
+    node.shape, node.dtype, node.device = torch.Size(), torch.float32, None
+    if facts:
+        node.shape, node.dtype, node.device = _sizes_in(facts[0]), facts[0].dtype, facts[0].device
     made.metadata[KEY] = (
         {number: output_like(node, number, fact) for number, fact in enumerate(facts)} if node.outputs else node
     )
@@ -191,10 +192,13 @@ def output_like(node: Node, index: int, facts: Any) -> Output:
     """An output of ``node``, with the ``facts`` that torch gives about it."""
     made = Output.__new__(Output)
     made.node, made.index, made.seq, made.hooks = node, index, next_seq(), None
-    made.shape, made.dtype, made.device = _sizes(facts.shape), facts.dtype, facts.device
+    made.shape, made.dtype, made.device = _sizes_in(facts), facts.dtype, facts.device
     return made
 
 
-def _sizes(shape: Any) -> torch.Size:
-    """The lengths of a tensor; that of a nested one which differs from row to row is -1."""
-    return torch.Size([one if type(one) is int else -1 for one in shape])
+def _sizes_in(facts: Any) -> torch.Size:
+    """The lengths of the result of a node; that of a nested one which differs from row to row is -1."""
+    try:
+        return torch.Size([one if type(one) is int else -1 for one in facts.shape])
+    except RuntimeError:  # torch does not say how many dimensions a nested tensor has
+        return torch.Size([-1])

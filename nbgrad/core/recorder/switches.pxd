@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.backend.function_mode cimport lift, mute, put_back, unmute
+from nbgrad.core.backend.function_mode cimport lift, mute, put_back, traced, unmute
 from nbgrad.core.engine.observer cimport Observer, torch_followers
 from nbgrad.core.engine.scope cimport called
 from nbgrad.core.engine.state cimport State

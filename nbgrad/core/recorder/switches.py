@@ -23,10 +23,12 @@ from nbgrad.core.backend.function_mode import (
     put_back,
     recorder,
     take_off,
+    traced,
     unheard,
     unmute,
     unmuted,
 )
+from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Node
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.scope import called, forget_paths
@@ -34,6 +36,7 @@ from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
 from nbgrad.core.recorder.backwards import QUIET, TorchBackward, recorded, recorded_inside, register, torchs_register
 from nbgrad.core.recorder.calls import RecordingMode
+from nbgrad.core.recorder.captures import Captures
 from nbgrad.core.recorder.compiled_regions import Regions
 from nbgrad.core.recorder.functions import ASKS, tensors_in
 from nbgrad.core.recorder.nodes import origin_in
@@ -185,6 +188,21 @@ def _leave_region() -> None:
 _regions = Regions(_enter_region, _leave_region)
 
 
+def _aside(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``run(*args, **kwargs)`` with the recorder off, in which torch captures a function."""
+    if not take_off():
+        return run(*args, **kwargs)
+    _put_back()
+    try:
+        return run(*args, **kwargs)
+    finally:
+        _replace()
+        _push(_CALLS)
+
+
+_captures = Captures(_aside)
+
+
 def _install() -> None:
     recorder.mode = _CALLS  # first: from now on there is something to undo
     if _torch.call is None:
@@ -193,6 +211,7 @@ def _install() -> None:
         _torch.zero_grad = _OPTIMIZERS.Optimizer.zero_grad
     _replace()
     _regions.watch()
+    _captures.watch()
     _OPTIMIZERS._global_optimizer_pre_hooks[_KEY] = _step_begins
     _OPTIMIZERS._global_optimizer_post_hooks[_KEY] = _step_ended
 
@@ -200,6 +219,7 @@ def _install() -> None:
 def _restore() -> None:
     _put_back()
     _regions.unwatch()
+    _captures.unwatch()
     _OPTIMIZERS._global_optimizer_pre_hooks.pop(_KEY, None)
     _OPTIMIZERS._global_optimizer_post_hooks.pop(_KEY, None)
     _torch.call = None
@@ -279,19 +299,24 @@ def _call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
     state: State = current()
     if _stepping:
         _stepped()  # a step that raised
-    if not state.observers or torch._C._get_tracing_state() is not None:  # our looks would be traced, too
+    if not state.observers:
         return _torch.call(module, *args, **kwargs)
     return called(module, state, _torch.call, (module, *args), kwargs, _know)
 
 
 def _know(result: Any) -> None:
     """Make the results of a module known while its scope is active, such as those of a compiled module."""
+    if traced():
+        return
     guard = mute(True)  # reading a tensor calls the mode too
     try:
         if not isinstance(result, Tensor) or not _is_known(result):
             for one in tensors_in(result):
                 if one.requires_grad and not isinstance(one, Filled):
                     origin_in(one, current())
+    except Exception as error:
+        if not taken(current().observers, error, "the result of a module"):
+            raise
     finally:
         unmute(guard)
 
@@ -330,6 +355,7 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
         _stepping.add(get_ident())
     closure = bool(len(args) > 1 or kwargs.get("closure"))
     guard = mute(True)
+    learned: list[Any] = []
     try:
         learned = _learned(optimizer)
         if learned:
@@ -337,6 +363,9 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
         observer: Observer
         for observer in observers if learned else ():
             observer.on_step_begin(learned, closure)
+    except Exception as error:
+        if not taken(observers, error, "the step of an optimizer"):
+            raise
     finally:
         unmute(guard)
     if closure or not learned:
@@ -351,6 +380,9 @@ def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
         observer: Observer
         for observer in observers if learned else ():
             observer.on_step_end(learned, f"{type(optimizer).__name__}.step()")
+    except Exception as error:
+        if not taken(observers, error, "the step of an optimizer"):
+            raise
     finally:
         unmute(guard)
     _stepped()

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from nbgrad.core.engine.call_site import called_by_user, user_frame, variable_name
+from nbgrad.core.engine.faults import Refusal
 from nbgrad.core.engine.node import OpInfo, raw_of
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import State, Switch, current, is_grad_enabled
@@ -16,7 +17,7 @@ from nbgrad.core.tensor.methods import TensorMethods
 Shape = tuple[int, ...]
 
 
-class BroadcastError(RuntimeError):
+class BroadcastError(Refusal, RuntimeError):
     """An op would stretch a tensor inside ``strict_broadcast``."""
 
 

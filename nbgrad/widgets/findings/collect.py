@@ -78,6 +78,8 @@ class Survey:
     def of(cls, graph: AutogradGraph) -> Self:
         """Look through ``graph``, open or closed."""
         ending, records = graph.ending, graph.snapshot()
+        if graph.fault is not None:  # a part of the facts is missing, so what they seem to say may be wrong
+            return cls(records, [], Waiting({}, set(), {}, []), {}, None if ending is None else ended(ending), [], [])
         frames, judged = frames_of(graph, records), judgements(records)
         waits, stretched = waiting(graph, records, judged, frames), suspicions(records)
         found = _found(graph, records, frames, waits, stretched)
