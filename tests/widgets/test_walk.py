@@ -3,6 +3,7 @@
 import json
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -212,6 +213,41 @@ def test_what_a_loss_makes_of_two_shapes_is_not_its_own() -> None:
         nn.functional.mse_loss(nbgrad.ones(3, 1, requires_grad=True), nbgrad.ones(3)).backward()
     (problem,) = describe(graph)["problems"]
     assert problem["text"].startswith("(3, 1) against (3,) makes (3, 3): ")
+
+
+@pytest.mark.parametrize("watch", [True, False])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("loss", [torch.nn.MSELoss, torch.nn.L1Loss, torch.nn.SmoothL1Loss, torch.nn.HuberLoss])
+def test_a_loss_of_torchs_that_broadcasts_inside_is_warned_of(loss: Any, reduction: str, watch: bool) -> None:
+    predicted, target = torch.ones(3, 1, requires_grad=True), torch.zeros(3)
+    with nbgrad.AutogradGraph(watch=watch) as graph, pytest.warns(UserWarning, match="broadcast"):
+        loss(reduction=reduction)(predicted, target).backward()
+    described = describe(graph)
+    (undone,) = [edge["reduction"] for edge in described["edges"] if edge["reduction"]]
+    assert undone["dims"] == [1]
+    assert undone["terms"] == 3
+    assert undone["warning"] is not None
+    (problem,) = described["problems"]
+    assert problem["text"].startswith("(3, 1) against (3,) makes (3, 3): ")
+
+
+@pytest.mark.parametrize("loss", [torch.nn.MSELoss, torch.nn.L1Loss, torch.nn.SmoothL1Loss, torch.nn.HuberLoss])
+def test_a_loss_of_torchs_on_equal_shapes_stretches_nothing(loss: Any) -> None:
+    with nbgrad.AutogradGraph() as graph:
+        loss()(torch.ones(3, 1, requires_grad=True), torch.zeros(3, 1)).backward()
+    described = describe(graph)
+    assert not [edge for edge in described["edges"] if edge["reduction"]]
+    assert described["problems"] == []
+
+
+@pytest.mark.parametrize("make", [torch.ones, nbgrad.ones])
+@pytest.mark.parametrize("axis", [lambda x: x[:, None], lambda x: x.unsqueeze(1)])
+@pytest.mark.filterwarnings("ignore:.*every element of one meets:UserWarning")
+def test_an_axis_that_the_user_gave_is_meant(make: Any, axis: Callable[[Any], Any]) -> None:
+    with nbgrad.AutogradGraph() as graph:
+        a, b = make(3, requires_grad=True), make(3, requires_grad=True)
+        (axis(a * 2) + b * 3).sum().backward()
+    assert describe(graph)["problems"] == []
 
 
 def test_vanishing_and_exploding_modules_are_told_in_words() -> None:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nbgrad.core.engine.broadcast import Reduction as Undone
+from nbgrad.core.engine.broadcast import Reduction as Undone, reduction as undoing
 from nbgrad.core.graph.record import Input, Record
 from nbgrad.core.graph.stats import Stats
 from nbgrad.core.tensor.broadcast_check import unpaired
@@ -86,39 +86,71 @@ def whose_name(input: str, source: Record) -> str:
     return "" if whose == input else whose
 
 
+def undone_sum(record: Record, at: int, made: dict[int, Record]) -> Undone | None:
+    """The sum that undid the broadcast of an input of ``record``; None if there was none.
+
+    Torch's loss functions broadcast inside, and their result is one number. It does not tell to which shape they
+    stretched an input, but the shapes of all inputs do.
+
+    Args:
+        record: the op.
+        at: the position of the input.
+        made: the records of the graph, by id.
+    """
+    taken, op = record.inputs[at], record.op
+    if taken.reduction is not None or op is None or at not in op.broadcasts or not is_loss(record):
+        return taken.reduction
+    source = made.get(taken.source or 0)
+    if source is None or source.kind == "constant" or (taken.gradient is None and not record.root):
+        return None  # it got no gradient
+    shapes = [made[one.source].shape for one in record.inputs if one.source in made]
+    full = np.broadcast_shapes(*shapes)
+    return None if full == source.shape else undoing(full, source.shape)
+
+
 def suspicions(records: list[Record]) -> dict[tuple[int, int], Suspicion]:
     """The broadcasts that were probably not meant, by the id of the op and the position of its input."""
-    shape_of = {record.id: record.shape for record in records}
+    made = {record.id: record for record in records}
     found: dict[tuple[int, int], Suspicion] = {}
     for record in records:
         for at, taken in enumerate(record.inputs):
-            if taken.reduction is None or taken.source not in shape_of:
+            if taken.source not in made or (stretched := undone_sum(record, at, made)) is None:
                 continue
-            shapes = [shape_of[one.source] for one in record.inputs if one.source in shape_of]
-            if (one := _suspicion(record, shapes, taken)) is not None:
+            given = [made[one.source] for one in record.inputs if one.source in made]
+            if (one := _suspicion(record, given, taken, stretched)) is not None:
                 found[record.id, at] = one
     return found
 
 
-def _suspicion(record: Record, shapes: list[tuple[int, ...]], taken: Input) -> Suspicion | None:
-    """Why the broadcast of ``taken``, an input of ``record`` with inputs of ``shapes``, was probably not meant."""
-    if taken.reduction is None or record.op is None:
+def _suspicion(record: Record, given: list[Record], taken: Input, undone: Undone) -> Suspicion | None:
+    """Why the broadcast of ``taken``, an input of ``record`` among those ``given``, was probably not meant."""
+    if record.op is None:
         return None
-    stretched = shape_text(taken.reduction.target)
+    stretched, shapes = shape_text(undone.target), [one.shape for one in given]
     if len(shapes) == 2 and unpaired(_Shaped(shapes[0]), _Shaped(shapes[1])):
+        if not is_loss(record) and any(map(_gives_an_axis, given)):
+            return None
         a, b = map(shape_text, shapes)
         made = np.broadcast_shapes(*shapes)  # a loss makes one number of it
         remedy = "To pair them one by one, give both one shape, with squeeze(-1) or unsqueeze(-1)."
         text = f"{a} against {b} makes {shape_text(made)}: each number of one meets every number of the other. {remedy}"
         return Suspicion(text, remedy)
-    if is_loss(record) and taken.reduction.terms > 1:
+    if is_loss(record) and undone.terms > 1:
         remedy = "give both one shape if they are to be compared one by one."
         text = (
             f"A loss that stretches {taken.name} of shape {stretched} compares each of its numbers with "
-            f"{counted(taken.reduction.terms, 'target')}: {remedy}"
+            f"{counted(undone.terms, 'target')}: {remedy}"
         )
         return Suspicion(text, remedy)
     return None
+
+
+def _gives_an_axis(record: Record) -> bool:
+    """Whether the user gave the result an axis of length 1, as ``x[:, None]`` does: then a broadcast is meant."""
+    if record.op is None or record.op.name not in ("getitem", "unsqueeze"):
+        return False
+    index = record.settings.get("index")
+    return record.op.name == "unsqueeze" or (isinstance(index, tuple) and any(one is None for one in index))
 
 
 def is_loss(record: Record) -> bool:
