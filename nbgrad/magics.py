@@ -305,8 +305,12 @@ def _calling_code() -> CodeType | None:
 def _takes_parts(record: Record) -> bool:
     """Whether the op only takes parts of a tensor, or changes its shape."""
     module = str(getattr(getattr(record.op, "forward", None), "__module__", ""))
-    return module.startswith(("nbgrad.core.ops.index.", "nbgrad.core.ops.shape."))
+    parts = module.startswith(("nbgrad.core.ops.index.getitem", "nbgrad.core.ops.shape."))
+    return parts or (record.op is not None and record.op.name in _TURNED)
 
+
+_TURNED = ("T", "mT", "H", "mH")
+"""Attributes of torch's tensors that are no rows of the table."""
 
 _LONG = 60
 """A forward with more calls outside of modules is not drawn where every cell is recorded: nothing in it would be

@@ -200,7 +200,11 @@ def test_a_forward_is_drawn_without_a_complaint(shell: InteractiveShell, library
     assert "Note" not in text
 
 
-LOOKS = ["print(w[0], w[0].item())", "rows = w[:2].reshape(-1); print(rows.tolist())", "print(w.T[0], w[None].shape)"]
+LOOKS = [
+    "print(w[0], w[0, 0].item())",
+    "rows = w[:2].reshape(-1); print(rows.tolist())",
+    "print(w.T[0], w[None].shape)",
+]
 
 
 @pytest.mark.parametrize("cell", LOOKS)

@@ -492,9 +492,7 @@ class Listener(Observer):
             used: set[Any] = set()
             for id in _reached(started, ops):
                 used.update(ops[id].sources)
-            for id in used & waiting.keys():
-                if (made := waiting[id]()) is not None:
-                    wanted.append(made)
+            wanted += [made for id in used & waiting.keys() if (made := waiting[id]()) is not None]
         if wanted:
             self._adopt(led_to(wanted, self.ops))
 

@@ -1,7 +1,7 @@
 """``Past``: what a closed graph still tells of ops whose results live, for a backward that runs in a later graph.
 
-A notebook computes the loss in one cell and calls ``backward()`` in the next. Each cell has its own graph, and the graph
-of the second cell takes over the facts of the first.
+A notebook computes the loss in one cell and calls ``backward()`` in the next. Each cell has its own graph, and the
+graph of the second cell takes over the facts of the first.
 """
 
 from collections.abc import Container, Iterable
