@@ -16,7 +16,7 @@ DIALECTS = pytest.mark.parametrize("lib", [torch, nbgrad], ids=["torch", "ours"]
 
 
 def facts(graph: AutogradGraph) -> list[Any]:
-    """What a picture shows of each op: its name, line, module, value, gradient and parents, by place in the list."""
+    """The shown facts of each record: name, line, module, value, gradient and parents, by place in the list."""
     places = {record.id: at for at, record in enumerate(graph.records)}
     return [
         (

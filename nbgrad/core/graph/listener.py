@@ -27,7 +27,7 @@ from nbgrad.core.graph.facts import NOTHING, Literal, Notes, Outer, Passed, Ran,
 from nbgrad.core.graph.history import HistoryRecorder
 from nbgrad.core.graph.last_backward import FrameRecorder
 from nbgrad.core.graph.optimizers import UpdateRecorder
-from nbgrad.core.graph.past import Past, leaf_facts, led_to, node_of, remade
+from nbgrad.core.graph.past import Legacy, leaf_facts, led_to, node_of, remade
 from nbgrad.core.graph.record import Failure, Operand, described, number_of
 from nbgrad.core.graph.stats import Stats, few, held_by, nbytes_of, numbers_of, summarise_all
 from nbgrad.core.tensor.tensor import Tensor
@@ -480,7 +480,7 @@ class Listener(Observer):
     # The facts of earlier graphs.
 
     def title(self) -> str:
-        """What a later picture calls the graph: its cell, or its name outside of a notebook."""
+        """The name of the graph in a later picture: its cell, or its own name outside of a notebook."""
         return self.cell or running_cell() or self.name
 
     def _take_over(self, roots: list[Origin], started: tuple[int, ...]) -> None:
@@ -499,7 +499,7 @@ class Listener(Observer):
     def _adopt(self, nodes: list[Node]) -> None:
         """Take over the facts of these ops, which are in the order in which they ran."""
         open_ones = [one for one in current().observers if isinstance(one, Listener) and one is not self]
-        around = [Past(one.title(), *one.there()[:2], one.notes.names, one.things([]), {}) for one in open_ones]
+        around = [Legacy(one.title(), *one.there()[:2], one.notes.names, one.things([]), {}) for one in open_ones]
         ops: dict[int, Ran] = {}
         outer: dict[int, Outer] = {}
         title = self.title()
@@ -525,7 +525,7 @@ class Listener(Observer):
         self.outer = {id: one for id, one in self.outer.copy().items() if id not in ops}
         self.before = {id: made for id, made in self.before.copy().items() if id not in ops}
 
-    def _learn(self, past: Past, id: int) -> None:
+    def _learn(self, past: Legacy, id: int) -> None:
         """Take over what ``past`` tells of the record ``id`` besides its facts."""
         notes = self.notes
         if (name := past.names.get(id)) is not None:
@@ -575,7 +575,7 @@ class Listener(Observer):
         things = {**{id: one for id, one in notes.things.copy().items() if id in ids}, **raw}
         told = {**values, **summarise_all(kept)}
         names = {id: name for id, name in notes.names.copy().items() if id in ids}
-        Past(self.title(), ops, outer, names, things, {id: one for id, one in told.items() if id in ids}).leave()
+        Legacy(self.title(), ops, outer, names, things, {id: one for id, one in told.items() if id in ids}).leave()
 
     # The kept facts.
 

@@ -1,4 +1,4 @@
-"""``Past``: what a closed graph still tells of ops whose results live, for a backward that runs in a later graph.
+"""``Legacy``: the facts that a closed graph leaves of ops whose results live, for a backward in a later graph.
 
 A notebook computes the loss in one cell and calls ``backward()`` in the next. Each cell has its own graph, and the
 graph of the second cell takes over the facts of the first.
@@ -18,7 +18,7 @@ from nbgrad.core.graph.stats import Stats
 _CPU = torch.device("cpu")
 
 
-class Past:
+class Legacy:
     """The facts of the ops of one closed graph whose results lived when it closed, and of the inputs of these ops.
 
     Only the nodes of these ops hold it, so it is gone as soon as no result of the graph lives. It holds no tensor.
