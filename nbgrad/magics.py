@@ -19,10 +19,12 @@ from IPython.core import completer
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
+from IPython.display import display
 
 from nbgrad import executions, magic_arguments
 from nbgrad.core.engine.source_text import uncalled
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.record import Record
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.suggestions import nearest
 from nbgrad.export import UNSAVED, save, unsaved
@@ -72,6 +74,8 @@ class Session:
         """
         if self.graph.closed:
             return
+        if result is not None and result.execution_count is not None:
+            self.graph.listener.cell = f"In [{result.execution_count}]"  # unknown when the cell began
         try:
             self.close(error)
         except KeyboardInterrupt:
@@ -91,6 +95,8 @@ class Session:
         success = result is not None and result.success
         if isinstance(error, GeneratorExit) or not (self.graph.records or stopped or (self.line and success)):
             return
+        if self._only_looks():
+            return
         self.magics.last = self
         if success and result is not None:
             for text in uncalled(getattr(result.info, "transformed_cell", None) or ""):
@@ -100,9 +106,32 @@ class Session:
         else:
             self.present()
 
+    def _forward(self) -> list[Record] | None:
+        """The ops, if the cell was recorded only because every cell is, and ran no backward, and drawing is all."""
+        drawn = self.recording.view == "graph" and self.recording.save is None
+        if self.line is not None or not drawn or self.graph.backwards or self.graph.ending is not None:
+            return None
+        return [record for record in self.graph.records if record.kind == "op"]
+
+    def _only_looks(self) -> bool:
+        """Whether the cell has no ops but such as take parts of tensors, to print or to plot them."""
+        ops = self._forward()
+        return ops is not None and all(_takes_parts(record) for record in ops)
+
+    def _instead(self) -> str | None:
+        """The line that stands in place of a picture of a long forward; None if the picture is drawn."""
+        ops = self._forward() or []
+        lines = {record.place.instruction for record in ops if record.place is not None and record.scope is None}
+        if len(lines) <= _LONG:
+            return None
+        return f"{len(ops):,} ops ran here, and no backward. %autograd last draws them."
+
     @uncollected
     def present(self) -> None:
         """Show the graph; if that fails, a line says why, because no code can catch the error here."""
+        if (line := self._instead()) is not None:
+            display({"text/plain": line}, raw=True)
+            return
         try:
             problems = self.recording.present()
         except KeyboardInterrupt:
@@ -284,6 +313,21 @@ def _calling_code() -> CodeType | None:
     while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in ("nbgrad", "IPython"):
         frame = frame.f_back
     return None if frame is None else frame.f_code
+
+
+def _takes_parts(record: Record) -> bool:
+    """Whether the op only takes parts of a tensor, or changes its shape."""
+    module = str(getattr(getattr(record.op, "forward", None), "__module__", ""))
+    parts = module.startswith(("nbgrad.core.ops.index.getitem", "nbgrad.core.ops.shape."))
+    return parts or (record.op is not None and record.op.name in _TURNED)
+
+
+_TURNED = ("T", "mT", "H", "mH")
+"""Attributes of torch's tensors that are no rows of the table."""
+
+_LONG = 60
+"""A forward with more calls outside of modules is not drawn where every cell is recorded: nothing in it would be
+folded. The same call in a loop counts once, because a loop is folded."""
 
 
 def _tell(text: str) -> None:

@@ -41,6 +41,7 @@ from nbgrad.widgets.description.schema import (
     kind_of,
 )
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
+from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
 from nbgrad.widgets.folding.choose import LOOK
@@ -283,7 +284,8 @@ def _label(record: Record, usual: torch.dtype | None, most: int) -> list[str]:
     if record.op is not None:
         names = f"{record.name}, …" if record.several else record.name
         title = f"{names} = {record.op.name}" if record.name else record.op.name
-    lines = [title, _kind_text(record.shape, record.dtype, usual)]
+    cell = "" if record.earlier is None else f" · {clip(record.earlier, _TITLE)}"
+    lines = [title, f"{_kind_text(record.shape, record.dtype, usual)}{cell}"]
     if (value := record.value) is not None and value.array is not None and 0 < value.array.size <= most:
         after = "" if record.since is None or record.since.what is None else f" after {record.since.what}"
         lines += broken(f"value {in_box(value)}{after}")
@@ -390,8 +392,21 @@ def _summary(graph: AutogradGraph, records: list[Record], described: Description
     roots = [
         record.name or (record.op.name if record.op is not None else record.kind) for record in records if record.root
     ]
+    parts += [f"{count:,} of the ops from {cell}" for cell, count in _earlier(records).items()]
     last = f", the last of {graph.backwards:,}" if graph.backwards > 1 else ""
-    return ", ".join(parts) + (f"; backward from {', '.join(roots)}{last}" if roots else "")
+    if roots:
+        return f"{', '.join(parts)}; backward from {', '.join(roots)}{last}"
+    forward = records and graph.ending is None and not graph.backwards
+    return ", ".join(parts) + ("; forward only" if forward else "")
+
+
+def _earlier(records: list[Record]) -> dict[str, int]:
+    """By each earlier cell or graph, how many of the ops it recorded."""
+    return Counter([record.earlier for record in records if record.earlier is not None])
+
+
+_TITLE = 16
+"""At most this many letters of the name of an earlier graph are in a box."""
 
 
 def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
@@ -408,12 +423,10 @@ def _state(graph: AutogradGraph, records: list[Record]) -> list[str]:
     shown = f"The gradients are those of backward {graph.backwards:,}, the last complete one."
     if not records:
         shown = _empty(graph)
-    elif graph.backwards == 0 and not any(record.gradient is not None for record in records):
-        shown = "No backward was complete, so no gradient is shown."
-        if graph.ending is None:
-            shown = "No backward ran here: call .backward() on a scalar to see gradients."
     elif graph.ending is None:
         return []
+    elif graph.backwards == 0 and not any(record.gradient is not None for record in records):
+        shown = "No backward was complete, so no gradient is shown."
     return [shown] if graph.ending is None else [f"{ending_text(graph.ending)} {shown}"]
 
 
@@ -426,10 +439,7 @@ def _empty(graph: AutogradGraph) -> str:
             "the ops."
         )
     if graph.backwards:
-        return (
-            "A backward ran here, but its ops ran before this graph was opened. Run the ops in the same cell to see "
-            "them."
-        )
+        return "A backward ran here, but no op of it is left in this graph."
     if left_out := Evidence(graph).left_out():
         return _not_recorded(left_out)
     if not Evidence(graph).nothing_ran():

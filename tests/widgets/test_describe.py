@@ -262,11 +262,11 @@ def test_what_ran_before_the_graph_is_outside() -> None:
     x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
     h = x * 3
     with nbgrad.AutogradGraph() as graph:
-        (h + 1).sum().backward()
+        y = h + 1
     described = describe(graph)
     assert described["nodes"][0]["kind"] == "outside"
     assert described["nodes"][0]["label"][0] == "h = mul"
-    assert described["nodes"][0]["rule"] == "∇ [1, 1]"
+    assert y.requires_grad
 
 
 def test_notes_say_what_is_missing() -> None:
@@ -281,21 +281,26 @@ def test_notes_say_what_is_missing() -> None:
     assert describe(of_numbers)["notes"] == describe(no_op)["notes"]
     with nbgrad.AutogradGraph() as of_a_number:
         (nbgrad.tensor(1.0, requires_grad=True) * 2).item()
-    assert describe(of_a_number)["notes"][0].startswith("No backward ran here"), "it shows what led to the number"
+    assert describe(of_a_number)["summary"] == ("1 op, 1 tensor, 0 broadcast reductions, all float32; forward only"), (
+        "it shows what led to the number"
+    )
     with nbgrad.AutogradGraph() as gone:
         nbgrad.tensor(1.0, requires_grad=True) * 2
     assert "their results no longer exist" in describe(gone)["notes"][0]
     earlier = nbgrad.tensor(1.0, requires_grad=True) * 2
     with nbgrad.AutogradGraph() as backward_only:
         earlier.backward()
-    assert describe(backward_only)["notes"][0].startswith("A backward ran here, but its ops ran before")
+    assert describe(backward_only)["nodes"][1]["label"][0] == "earlier = mul"
+    for record in backward_only.records:
+        backward_only.delete_node(record)
+    assert describe(backward_only)["notes"] == ["A backward ran here, but no op of it is left in this graph."]
     leaf = nbgrad.tensor(1.0, requires_grad=True)
     with nbgrad.AutogradGraph() as no_history, nbgrad.no_grad():
         leaf * 2
     assert "inside no_grad() or their results no longer exist" in describe(no_history)["notes"][0]
     with nbgrad.AutogradGraph() as forward_only:
         y = nbgrad.tensor(1.0, requires_grad=True) * 2
-    assert ".backward()" in describe(forward_only)["notes"][0]
+    assert describe(forward_only)["notes"] == []
     assert describe(forward_only)["nodes"][1]["label"][0] == "y = mul"
     with nbgrad.AutogradGraph() as thrice:
         x = nbgrad.tensor(1.0, requires_grad=True)

@@ -67,6 +67,7 @@ cdef class Node(Vertex):
     cdef public object changed
     cdef public bint direct
     cdef public Py_ssize_t tapped
+    cdef public object past
 
 @cython.final
 cdef class Output(Vertex):

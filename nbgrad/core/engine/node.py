@@ -485,10 +485,12 @@ class Node(Vertex):
             and to no other origin.
         tapped: for a node that stands for an op of torch's: 0 if torch does not report the gradients that arrive there.
             Otherwise n + 1, where the first n inputs get the arriving gradient unchanged.
+        past: what the closed graph that recorded it still tells of it; missing if there is none.
     """
 
     __slots__ = (
-        *("changed", "direct", "edges", "op", "outputs", "place", "plan", "saved", "settings", "tapped", "versions"),
+        *("changed", "direct", "edges", "op", "outputs", "past", "place", "plan", "saved", "settings", "tapped"),
+        "versions",
     )
 
     op: OpInfo
@@ -502,6 +504,7 @@ class Node(Vertex):
     changed: Any
     direct: bool
     tapped: int
+    past: Any
 
     @property
     def next_functions(self) -> "tuple[tuple[Node | Leaf | None, int], ...]":

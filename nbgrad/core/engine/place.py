@@ -3,10 +3,12 @@
 import ast
 import linecache
 import os
+import sys
 from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from types import CodeType
+from typing import Any
 
 
 class Place:
@@ -66,14 +68,23 @@ class Place:
         return line_of(self.file, self.line)
 
 
+def running_cell() -> str | None:
+    """The notebook cell that runs, by the name that stands beside it, as in ``In [3]``; None outside of a notebook."""
+    module: Any = sys.modules.get("IPython")
+    shell = None if module is None else module.get_ipython()
+    # Some versions of IPython count the shell's own number up before a cell runs, others after it.
+    number = getattr(getattr(getattr(shell, "displayhook", None), "exec_result", None), "execution_count", None)
+    return None if number is None else f"In [{number}]"
+
+
 def in_cell(file: str) -> bool:
     """Whether ``file`` is the name of a notebook cell."""
     return "ipykernel_" in file or file.startswith("<ipython-input")
 
 
-def line_of(file: str, line: int) -> str:
+def line_of(file: str, line: int, cell: str = "the cell") -> str:
     """The line with this number, from 1, as messages name it: with its file, and its text where that is known."""
-    where = f"line {line} of the cell" if in_cell(file) else f"{_shortened(file)}:{line}"
+    where = f"line {line} of {cell}" if in_cell(file) else f"{_shortened(file)}:{line}"
     text = linecache.getline(file, line).strip()
     return f"{where}, `{text}`" if text else where
 

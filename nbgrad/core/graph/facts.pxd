@@ -25,9 +25,12 @@ cdef class Notes:
     cdef public object changes
     cdef public set cut
     cdef public set deleted
+    cdef public dict earlier
     cdef public object frame
     cdef public object graph
+    cdef public dict known
     cdef public dict names
+    cdef public set remade
     cdef public dict settled
     cdef public dict things
     cdef public Values values

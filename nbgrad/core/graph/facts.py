@@ -47,9 +47,15 @@ class Notes:
         things: weak references, by which a second run of the graph finds objects that no record holds: the node of an
             op, a tensor that an op made before, and the memory of a constant that is none of our tensors.
         deleted, cut: the records, and the inputs of records, that the user took out of the graph.
+        earlier: for the ops that an earlier graph recorded, what a picture calls that graph.
+        known: the statistics of the values that an earlier graph kept.
+        remade: the ops that no graph recorded, whose constants are unknown.
     """
 
-    __slots__ = ("changes", "cut", "deleted", "frame", "graph", "names", "settled", "things", "values")
+    __slots__ = (
+        *("changes", "cut", "deleted", "earlier", "frame", "graph", "known", "names", "remade", "settled", "things"),
+        "values",
+    )
 
     def __init__(self, changes: Changes) -> None:
         self.changes = changes
@@ -61,6 +67,9 @@ class Notes:
         self.things: dict[int, ref[Any]] = {}
         self.deleted: set[int] = set()
         self.cut: set[tuple[int, int]] = set()
+        self.earlier: dict[int, str] = {}
+        self.known: dict[int, Stats] = {}
+        self.remade: set[int] = set()
 
     def name(self, namespace: dict[str, Any], outer: "dict[int, Outer]") -> None:
         """Remember the variables in ``namespace`` as the names of tensors; ``outer`` has those that no op made."""
@@ -161,6 +170,7 @@ class Notes:
             None if isinstance(fact, Ran) else thing,
             self.graph,
             statistics,
+            self.earlier.get(id),
         )
 
     def _parents(self, id: int, fact: "Ran | Outer") -> tuple[int | None, ...]:
@@ -276,7 +286,7 @@ class LateStatistics:
             told = settled.get(self._id)
             return None if told is None else told.value
         data = self._notes.kept_value(self._id, self._fact)
-        return None if data is None else summarise(data)
+        return self._notes.known.get(self._id) if data is None else summarise(data)
 
     @property
     def gradient(self) -> Stats | None:

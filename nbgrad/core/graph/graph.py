@@ -17,6 +17,7 @@ import torch
 
 from nbgrad.core.backend.function_mode import muted
 from nbgrad.core.engine.call_site import is_module, tensors_in_sight, user_frame
+from nbgrad.core.engine.place import running_cell
 from nbgrad.core.engine.state import State, current, set_state
 from nbgrad.core.engine.tensor_data import check_device, words_of
 from nbgrad.core.graph.answers import Answer, Questions, names_of
@@ -120,6 +121,7 @@ class AutogradGraph(Queries):
     def __enter__(self) -> Self:
         if self._before is not None:
             raise RuntimeError(f"{self.name!r} was opened before: make a new AutogradGraph for each with block")
+        self.listener.cell = running_cell()
         self._before = state = current()
         followed = follows()
         # One assignment for both cases: Cython never infers the type of a variable that is extended, as in a = (*a, b).
@@ -231,6 +233,7 @@ class AutogradGraph(Queries):
         self._failed = notes.taken(failed, None if failure is None else failure.frame, *numbers)
         notes.settled = {record.id: record.statistics for record in (*self._failed, *self._records)}
         notes.frame = frame
+        self.listener.leave_past(numbers[0])
         self._paths = self._make_paths()
         notes.things = self.listener.things([*passed, *failed])
         self.listener.let_go()
@@ -336,7 +339,8 @@ class AutogradGraph(Queries):
         """The statistics of the values that are shown, and the changes of the leaves since the backward ``frame``."""
         notes = self._notes
         kept = {id: data for id, fact, _ in passed if (data := notes.kept_value(id, fact)) is not None}
-        return summarise_all(kept), self._changed(passed, frame)
+        known = {id: notes.known[id] for id, *_ in passed if id in notes.known} if notes.known else {}
+        return {**known, **summarise_all(kept)}, self._changed(passed, frame)
 
     def _changed(self, passed: list[Passed], frame: FrameRecorder | Frame | None) -> dict[int, Since]:
         """The leaves that have changed since the backward ``frame``."""

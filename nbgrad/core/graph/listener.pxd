@@ -15,6 +15,7 @@ cdef bint _COMPILED
 
 cdef class Listener(Observer):
     cdef public object name
+    cdef public object cell
     cdef public bint closed
     cdef public bint watch
     cdef public object _budget
@@ -25,6 +26,7 @@ cdef class Listener(Observer):
     cdef public long long before_last
     cdef public long long _latest
     cdef public Py_ssize_t backwards
+    cdef public dict before
     cdef public object failure
     cdef public object _frames
     cdef public dict left_out

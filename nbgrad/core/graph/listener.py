@@ -18,6 +18,7 @@ from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.call_site import in_a_function, tensor_variables, tensors_in_sight, user_frame, user_place
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
 from nbgrad.core.engine.observer import Cut, Observer
+from nbgrad.core.engine.place import running_cell
 from nbgrad.core.engine.state import Scope, current, outwards, recording
 from nbgrad.core.engine.tensor_data import words_of
 from nbgrad.core.engine.torch_origins import shape_of
@@ -27,8 +28,9 @@ from nbgrad.core.graph.facts import NOTHING, Literal, Notes, Outer, Passed, Ran,
 from nbgrad.core.graph.history import HistoryRecorder
 from nbgrad.core.graph.last_backward import FrameRecorder
 from nbgrad.core.graph.optimizers import UpdateRecorder
+from nbgrad.core.graph.past import Legacy, leaf_facts, led_to, node_of, remade
 from nbgrad.core.graph.record import Failure, Operand, described, number_of
-from nbgrad.core.graph.stats import countable, few, held_by, nbytes_of, numbers_of
+from nbgrad.core.graph.stats import Stats, countable, few, held_by, nbytes_of, numbers_of, summarise_all
 from nbgrad.core.tensor.tensor import Tensor
 
 _COMPILED = compiled()
@@ -67,10 +69,12 @@ class Listener(Observer):
     Attributes:
         closed: whether it listens no more: a task that began inside the graph may outlive it.
         before_last: the id of the newest op at the end of the last backward but one.
+        cell: the notebook cell that opened it, as in ``In [3]``; None if that is unknown.
     """
 
     def __init__(self, name: str, *, watch: bool, budget: int, history: int) -> None:
         self.name = name
+        self.cell: str | None = None
         self.watch = watch
         self.closed = False
         self._budget = budget
@@ -95,6 +99,7 @@ class Listener(Observer):
         self.backwards = 0
         self.failure: Failure | None = None
         self.updates = UpdateRecorder(self._budget if self.watch else 0)
+        self.before: dict[int, ref[Node]] = {}  # ops that ran before and whose results were used here
         self.history = HistoryRecorder(self._frames)
         self._ask = self.history.ask_again(0)
 
@@ -221,6 +226,7 @@ class Listener(Observer):
         else:
             self.outer[id] = Outer("outside", *facts, origin.op)
             self.notes.things[id] = ref(tensor)
+            self._came_before(id, origin)
 
     def _meet_torch(self, id: int, origin: Origin) -> None:
         """Keep the facts of a tensor of torch's that no op in the graph made."""
@@ -229,6 +235,12 @@ class Listener(Observer):
             self.outer[id] = Outer(origin.kind, *facts, thing=origin.ref, name=origin.name)
         else:
             self.outer[id] = Outer("outside", *facts, origin.op)
+            self._came_before(id, origin)
+
+    def _came_before(self, id: int, origin: Origin) -> None:
+        made = node_of(origin)
+        if made is not None:
+            self.before[id] = ref(made)
 
     def _constant(self, data: "torch.Tensor | np.ndarray[Any, Any]") -> int:
         """The id of the record of a raw tensor or array: one for all uses of the same memory."""
@@ -285,6 +297,10 @@ class Listener(Observer):
         kept = self.ops.keys() | self.outer.keys()
         notes.values.keep(kept)
         notes.things = {id: thing for id, thing in notes.things.copy().items() if id in kept}
+        notes.earlier = {id: title for id, title in notes.earlier.copy().items() if id in kept}
+        notes.known = {id: value for id, value in notes.known.copy().items() if id in kept}
+        notes.remade = notes.remade & kept
+        self.before = {id: made for id, made in self.before.copy().items() if id in self.outer}
         notes.names = {id: name for id, name in notes.names.copy().items() if id in kept}
         notes.deleted = notes.deleted & kept
         notes.cut = {key for key in notes.cut.copy() if key[0] in kept}
@@ -391,6 +407,7 @@ class Listener(Observer):
         ids = [record_id(origin) for origin, _ in roots]
         started = tuple(ids if len(ids) == 1 else dict.fromkeys(ids))
         self.running = FrameRecorder(started, self._budget, self.running, before)
+        self._take_over([origin for origin, _ in roots], started)
         frame = user_frame()
         if in_a_function(frame):
             self.name_variables(tensor_variables(frame))
@@ -457,6 +474,8 @@ class Listener(Observer):
         if self.running is None:
             return
         ended, before, number = self.running, self.notes.frame, self.backwards + 1
+        if self.before:
+            self._take_over([], ended.roots)  # a checkpoint has run more ops inside of the backward
         ended.number = number
         # An interrupt may come after any of these lines, so the backward is shown before it is counted.
         self.notes.frame, self.running, ended.outer = ended, ended.outer, None
@@ -472,13 +491,113 @@ class Listener(Observer):
             self._ask = self.history.ask_again(number)
         ended.end(number, before, self.watch)
 
+    # The facts of earlier graphs.
+
+    def title(self) -> str:
+        """The name of the graph in a later picture: its cell, or its own name outside of a notebook."""
+        return self.cell or running_cell() or self.name
+
+    def _take_over(self, roots: list[Origin], started: tuple[int, ...]) -> None:
+        """Take over the facts of the ops that ran before this graph and lead to ``roots``, whoever recorded them."""
+        wanted = [made for one in roots if record_id(one) not in self.ops and (made := node_of(one)) is not None]
+        waiting = self.before
+        if waiting:
+            ops = self.ops
+            used: set[Any] = set()
+            for id in _reached(started, ops):
+                used.update(ops[id].sources)
+            wanted += [made for id in used & waiting.keys() if (made := waiting[id]()) is not None]
+        if wanted:
+            self._adopt(led_to(wanted, self.ops))
+
+    def _adopt(self, nodes: list[Node]) -> None:
+        """Take over the facts of these ops, which are in the order in which they ran."""
+        open_ones = [one for one in current().observers if isinstance(one, Listener) and one is not self]
+        around = [Legacy(one.title(), *one.there()[:2], one.notes.names, one.things([]), {}) for one in open_ones]
+        ops: dict[int, Ran] = {}
+        outer: dict[int, Outer] = {}
+        title = self.title()
+        for node in nodes:
+            id, past = node.seq, getattr(node, "past", None)
+            past = past or next((one for one in around if id in one.ops), None)
+            if past is None or id not in past.ops:
+                ops[id] = remade(node, self._device_of(node, ops))
+                self.notes.remade.add(id)
+                self._outer_leaves(node, outer)
+                continue
+            ops[id] = past.ops[id]
+            self._learn(past, id)
+            if past.title != title:
+                self.notes.earlier[id] = past.title
+            for source in ops[id].sources:
+                if type(source) is int and source in past.outer and source not in self.outer:
+                    outer[source] = past.outer[source]
+                    self._learn(past, source)
+            self._outer_leaves(node, outer)  # those that the op was found to have later
+        self.outer.update(outer)
+        self.ops.update(ops)
+        self.outer = {id: one for id, one in self.outer.copy().items() if id not in ops}
+        self.before = {id: made for id, made in self.before.copy().items() if id not in ops}
+
+    def _learn(self, past: Legacy, id: int) -> None:
+        """Take over what ``past`` tells of the record ``id`` besides its facts."""
+        notes = self.notes
+        if (name := past.names.get(id)) is not None:
+            notes.names.setdefault(id, name)
+        if (thing := past.things.get(id)) is not None:
+            notes.things.setdefault(id, thing)
+        if (value := past.values.get(id)) is not None:
+            notes.known[id] = value
+
+    def _outer_leaves(self, node: Node, outer: dict[int, Outer]) -> None:
+        for edge in node.edges:
+            if isinstance(edge, Leaf) and edge.seq not in self.outer and edge.seq not in outer:
+                outer[edge.seq] = leaf_facts(edge)
+
+    def _device_of(self, node: Node, ops: dict[int, Ran]) -> torch.device | None:
+        """The device of an input of ``node``."""
+        for edge in node.edges:
+            if isinstance(edge, Leaf):
+                return edge.device
+            made = None if edge is None else ops.get(record_id(edge)) or self.ops.get(record_id(edge))
+            if made is not None:
+                return made.device
+        return None
+
+    def leave_past(self, values: dict[int, Stats]) -> None:
+        """Leave the facts of ops whose results live to their nodes, for a backward in a later graph.
+
+        Args:
+            values: the statistics of values that are known, by id; those of the other ops are computed.
+        """
+        known, outer, constants, _ = self.there()
+        ops = {id: ran for id, ran in known.items() if ran.thing() is not None}
+        if not ops:
+            return
+        used: set[Any] = set()
+        for ran in ops.values():
+            used.update(ran.sources)
+        outer = {id: one for id, one in outer.items() if id in used}
+        ids, notes = ops.keys() | outer.keys(), self.notes
+        kept = {
+            id: data
+            for facts in (ops, outer)
+            for id, one in facts.items()
+            if id not in values and (data := notes.kept_value(id, one)) is not None
+        }
+        raw = {id: data for data, id in constants.values() if id in ids}
+        things = {**{id: one for id, one in notes.things.copy().items() if id in ids}, **raw}
+        told = {**values, **summarise_all(kept)}
+        names = {id: name for id, name in notes.names.copy().items() if id in ids}
+        Legacy(self.title(), ops, outer, names, things, {id: one for id, one in told.items() if id in ids}).leave()
+
     # The kept facts.
 
     def let_go(self) -> None:
         """Drop all facts, and every tensor: the graph has taken what it shows."""
         self.notes.values.keep(())
         self.updates.drop()  # a step may have been interrupted
-        self.ops, self.outer, self.constants, self._met, self.running = {}, {}, {}, {}, None
+        self.ops, self.outer, self.constants, self._met, self.before, self.running = {}, {}, {}, {}, {}, None
 
     def name_variables(self, namespace: dict[str, Any]) -> None:
         """Remember the variables in ``namespace`` as the names of the tensors they hold."""
@@ -511,7 +630,7 @@ class Listener(Observer):
         if self.backwards:
             shown = [(id, ops[id]) for id in sorted(_reached(last if roots is None else roots, ops))]
         else:
-            failed = self.failure is not None and self.failure.seq > next(reversed(ops), 0)  # nothing ran after it
+            failed = self.failure is not None and self.failure.seq > self._latest  # nothing ran after it
             needed = _reached(self.failure.ids if self.failure and failed else (), ops)
             shown = [(id, ran) for id, ran in ops.items() if id in needed or ran.thing() is not None]
             if not shown and (last_read := max(self.uses.reads(), default=0)):  # a loss made by item() has no tensor
@@ -522,10 +641,10 @@ class Listener(Observer):
         passed: list[Passed] = []
         for id, ran in shown:
             for source in ran.sources:
-                if source in outer and source not in seen:
+                if source in outer and source not in seen and source not in ops:
                     seen.add(source)
                     taken = outer[source]
-                    thing = taken.thing or raw.get(source)
+                    thing = taken.thing or raw.get(source) or self.notes.things.get(source)
                     value = None if thing is None else thing()
                     passed.append((source, taken, self._home(source, taken, value, ran.scope)))
             passed.append((id, ran, ran.scope))

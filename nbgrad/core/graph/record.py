@@ -9,7 +9,7 @@ import torch
 
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.node import OpInfo, TensorBase, next_seq, record_id
-from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.place import Place, line_of
 from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.changes import Since
@@ -99,6 +99,7 @@ class Record(NamedTuple):
         leaf: a weak reference to the tensor, if no op made it.
         graph: an object that only identifies the graph.
         statistics: the source of the properties ``value``, ``gradient``, ``inputs`` and ``since``.
+        earlier: for an op that an earlier graph recorded, the cell or the name of that graph, as in "In [3]".
     """
 
     id: int
@@ -117,6 +118,7 @@ class Record(NamedTuple):
     leaf: "ref[Any] | None"
     graph: object
     statistics: Statistics
+    earlier: str | None = None
 
     @property
     def value(self) -> Stats | None:
@@ -181,7 +183,10 @@ class Record(NamedTuple):
     @property
     def run(self) -> str:
         """The op or the kind, with the user's name and the user's line that ran it."""
-        return self.kind_or_op if self.place is None else f"{self.kind_or_op} at {self.place}"
+        if self.place is None:
+            return self.kind_or_op
+        where = str(self.place) if self.earlier is None else line_of(self.place.file, self.place.line, self.earlier)
+        return f"{self.kind_or_op} at {where}"
 
     def without(self, deleted: set[int], cut: set[tuple[int, int]]) -> Self:
         """This record without sources that were ``deleted``, by id, and edges that were ``cut``, by position."""

@@ -143,6 +143,11 @@ class Rerun:
         notes = graph.listener.notes
         if notes.deleted or notes.cut:
             raise RerunError("boxes or edges were removed from this graph")
+        if any(record.id in notes.remade for record in records):
+            raise RerunError(
+                "some ops of this graph ran where nothing was recorded, so their constants are unknown: record that "
+                "code, too"
+            )
         things = notes.things if graph.closed else graph.listener.things(graph.listener.passed())
         self.order = [record.id for record in records]
         self.sources: dict[int, RerunSource] = {}

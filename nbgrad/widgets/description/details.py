@@ -110,4 +110,5 @@ def _source_line(record: Record) -> str | None:
     if record.file is None or record.line is None:
         return None
     text = linecache.getline(record.file, record.line).strip()
-    return f"line {record.line}: {text}" if text else None
+    cell = "" if record.earlier is None else f"{record.earlier}, "
+    return f"{cell}line {record.line}: {text}" if text else None

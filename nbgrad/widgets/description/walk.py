@@ -137,13 +137,7 @@ class StepContext:
         now = _amount(total)
         if record.root:
             return f"together with the gradient with which the backward began here, it is {now}"
-        if self._outside:
-            return f"a hook, or an op that ran before this graph, made {now} of it"
         return f"a hook made {now} of it"
-
-    @cached_property
-    def _outside(self) -> bool:
-        return any(record.kind == "outside" for record in self._records)
 
     @cached_property
     def _along(self) -> dict[str, Stats]:
@@ -198,7 +192,8 @@ class StepContext:
 def _title(record: Record) -> str:
     op = record.op.name if record.op is not None else ""
     line = f", line {record.line}" if record.line is not None else ""
-    return f"the rule of {op}{line}"
+    cell = f" of {record.earlier}" if line and record.earlier is not None else ""
+    return f"the rule of {op}{line}{cell}"
 
 
 def _incoming(record: Record, came: list[Stats]) -> str:
