@@ -13,6 +13,7 @@ cdef bint _COMPILED
 cdef int _PLAIN
 cdef int _INNER
 cdef int _CUT
+cdef set _left
 
 cdef class TorchCalls:
     @cython.locals(table=dict, known=Called, state=State, kind=int, told=bint, overridden=bint, heard=bint)

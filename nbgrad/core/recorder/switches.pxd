@@ -9,15 +9,13 @@ from nbgrad.core.recorder.nodes cimport origin_in
 
 cdef TorchCalls _CALLS
 cdef set _stepping
+cdef dict _inside
 
 @cython.final
 cdef class _Torch:
-    cdef public object backward
-    cdef public object call
     cdef public object handle
     cdef public object lock
     cdef public list open
-    cdef public object zero_grad
 
 
 @cython.locals(tensor=Tensor)
