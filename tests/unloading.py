@@ -42,7 +42,8 @@ def places() -> dict[Any, Any]:
     found |= {("callback", event): list(them) for event, them in SHELL.events.callbacks.items()}
     found |= {("type", name): dict(one.type_printers) for name, one in SHELL.display_formatter.formatters.items()}
     return found | {
-        "finders": [one for one in sys.meta_path if type(one).__module__.startswith("nbgrad")],
+        # NBGRAD_COMPILED=0 asks for a finder too, which stays.
+        "finders": [one for one in sys.meta_path if type(one).__module__.startswith("nbgrad.core.interop")],
         "threads": set(threading.enumerate()),
         "settings": list(SHELL.configurables),
         "completions": list(completer.custom_matchers),
