@@ -26,6 +26,8 @@ DATA.mkdir(parents=True, exist_ok=True)
 c.JupyterHub.authenticator_class = "shared-password"
 c.SharedPasswordAuthenticator.user_password = PASSWORD
 c.Authenticator.allow_all = True
+# A name is the name of a folder, too: it begins with a letter or a digit, so `..` is none.
+c.Authenticator.username_pattern = r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$"
 
 c.JupyterHub.bind_url = os.environ.get("HUB_URL", "http://127.0.0.1:8000")
 c.JupyterHub.hub_bind_url = os.environ.get("HUB_INNER_URL", "http://127.0.0.1:8081")
@@ -90,7 +92,10 @@ c.JupyterHub.services = [
 
 def give_lessons(spawner):
     """Copy the lessons into the home of a student who has none yet."""
-    folder = DATA / "homes" / spawner.user.name / "notebooks"
+    homes = DATA / "homes"
+    if (homes / spawner.user.name).resolve().parent != homes.resolve():
+        raise ValueError("the name of a student is the name of a folder, without / and no link to another place")
+    folder = homes / spawner.user.name / "notebooks"
     folder.mkdir(parents=True, exist_ok=True)
     for lesson in sorted(LESSONS.glob("*.ipynb")):
         if not (folder / lesson.name).exists():

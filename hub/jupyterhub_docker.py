@@ -20,6 +20,7 @@ if not ADMINS:
 c.JupyterHub.authenticator_class = "native"
 c.Authenticator.admin_users = ADMINS
 c.Authenticator.allow_all = True  # everyone whom an admin has let in
+c.Authenticator.username_pattern = r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$"
 
 c.JupyterHub.bind_url = os.environ.get("HUB_URL", "http://:8000")
 # The proxy reaches the hub inside of this computer, containers over their own network. In a container this computer

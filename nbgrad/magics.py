@@ -25,6 +25,7 @@ from nbgrad import executions, magic_arguments
 from nbgrad.core.engine.source_text import uncalled
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
+from nbgrad.core.interop import einops_backend, torch_contexts, torch_graphs
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.suggestions import nearest
 from nbgrad.export import UNSAVED, save, unsaved
@@ -33,6 +34,8 @@ from nbgrad.options import configured
 from nbgrad.recording import record
 from nbgrad.reprs import RICH
 from nbgrad.tracebacks import retell, shorten
+from nbgrad.unloaded import IMPORTED_BY_LOADING
+from nbgrad.widgets import pending_clear
 from nbgrad.widgets.description.text_metrics import clean
 from nbgrad.widgets.optional_packages import reason
 
@@ -141,7 +144,8 @@ class Session:
             problems = [reason(own)]
         for problem in problems:
             other = "%autograd save writes the graph to another file."
-            self.shell.show_usage_error(UsageError(f"{MAGIC}: {problem}. {other}"))
+            with pending_clear.ours():
+                self.shell.show_usage_error(UsageError(f"{MAGIC}: {problem}. {other}"))
 
 
 @magics_class
@@ -331,7 +335,8 @@ folded. The same call in a loop counts once, because a loop is folded."""
 
 
 def _tell(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201
+    with pending_clear.ours():
+        print(text, file=sys.stderr)  # noqa: T201
 
 
 _BEGIN = "get_ipython().run_line_magic('_autograd_begin'"
@@ -371,6 +376,8 @@ def load(shell: InteractiveShell) -> None:
     magics = AutogradMagics(shell)
     magics.settings = Autograd.of(shell.config)
     with ExitStack() as undo:
+        if magics in shell.configurables:  # IPython adds all magics to its list of settings
+            undo.callback(shell.configurables.remove, magics)
         undo.callback(configured.clear)
         _register(shell, magics, undo)
         added: list[tuple[list[Any], Any]] = [
@@ -389,11 +396,23 @@ def load(shell: InteractiveShell) -> None:
             _put(formatter.type_printers, kind, html, undo)
         shorten(shell, undo)
         executions.follow(shell, undo)
+        pending_clear.follow(shell, undo)
         for event, callback in (("pre_run_cell", magics.begin_cell), ("post_run_cell", magics.end_cell)):
             shell.events.register(event, callback)
             undo.callback(shell.events.unregister, event, callback)
+        if IMPORTED_BY_LOADING:
+            _follow_torch(undo)
         undo.callback(magics.end)
         magics.undo = undo.pop_all()
+
+
+def _follow_torch(undo: ExitStack) -> None:
+    """Have what the import has put into torch and Python; ``undo`` takes it away, as before the import."""
+    for patch in (*torch_contexts.PATCHES, *torch_graphs.PATCHES):
+        patch.install()
+        undo.callback(patch.put_back)
+    einops_backend.follow()
+    undo.callback(einops_backend.unfollow)
 
 
 def _register(shell: InteractiveShell, magics: AutogradMagics, undo: ExitStack) -> None:

@@ -4,8 +4,22 @@ import sys
 from typing import Any
 
 
+def is_loading() -> bool:
+    """Whether ``%load_ext nbgrad`` runs this code."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") != "IPython.core.extensions":
+        frame = frame.f_back
+    return frame is not None
+
+
+IMPORTED_BY_LOADING = is_loading()
+"""Whether nbgrad was imported by ``%load_ext nbgrad``. Then ``%unload_ext`` undoes what the import did to torch."""
+
+
 def announce() -> None:
     """Have the running notebook, if there is one, answer ``%%autograd`` until the extension is loaded."""
+    if IMPORTED_BY_LOADING:
+        return
     running = getattr(sys.modules.get("IPython"), "get_ipython", None)  # None too while IPython itself is imported
     if running is not None:
         answer(running())

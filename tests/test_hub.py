@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,6 +70,27 @@ def test_warm_kernels_take_the_place_of_the_usual_ones(
     spec = json.loads((folder / "kernels" / "python3" / "kernel.json").read_text())
     assert spec["argv"][2] == str(HUB / "warm_kernel.py")
     assert spec["argv"][-2:] == ["-f", "{connection_file}"]
+
+
+@pytest.mark.parametrize("name", ["jupyterhub_config.py", "jupyterhub_docker.py"])
+def test_the_name_of_a_student_is_that_of_a_folder(name: str, trial: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert trial is not None
+    monkeypatch.setenv("HUB_ADMINS", "teacher")
+    pattern = re.compile(read(name).Authenticator.username_pattern)
+    assert all(pattern.match(one) for one in ("ada", "ada.lovelace", "a-1_b", "ada@school.org", "1"))
+    assert not any(pattern.match(one) for one in ("", ".", "..", "..ada", "../ada", "a/b", "ada b", "a\nb", "-rf"))
+
+
+def test_no_student_gets_lessons_outside_of_the_homes(trial: Config, tmp_path: Path) -> None:
+    homes = tmp_path / "data" / "homes"
+    homes.mkdir()
+    (homes / "link").symlink_to(tmp_path)
+    for name in ("..", ".", "a/b", "link", str(tmp_path)):
+        student: Any = SimpleNamespace(user=SimpleNamespace(name=name))
+        with pytest.raises(ValueError, match="the name of a student is the name of a folder"):
+            trial.Spawner.pre_spawn_hook(student)
+    assert not (tmp_path / "data" / "notebooks").exists()
+    assert not (tmp_path / "notebooks").exists()
 
 
 def test_docker_needs_admins_and_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:

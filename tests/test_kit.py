@@ -10,7 +10,7 @@ from zipfile import ZipFile
 import pytest
 
 from tools.kit import main
-from tools.start import Progress, size_of, unpacked_size
+from tools.start import Progress, check_owned, size_of, unpacked_size
 
 pytestmark = pytest.mark.once
 
@@ -109,6 +109,27 @@ def test_a_room_shares_one_installation_that_does_not_change(kit: Path) -> None:
     for one in own:  # so that it can be removed
         if one.is_dir() and not one.is_symlink():
             one.chmod(0o755)
+
+
+def test_a_folder_that_exists_is_shared_only_if_nobody_else_can_change_it(kit: Path, tmp_path: Path) -> None:
+    room, elsewhere = tmp_path / "room", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    room.mkdir(mode=0o755)
+    (room / "docs").symlink_to(elsewhere)
+    refused = start(kit, "--share", str(room))
+    assert f"--share: {room / 'docs'} is a link" in refused.stderr
+    (room / "docs").unlink()
+    room.chmod(0o777)
+    refused = start(kit, "--share", str(room))
+    assert f"--share: others may write to {room}. Forbid it first: chmod go-w {room}" in refused.stderr
+    assert not list(room.iterdir())
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_folder_of_another_user_is_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(SystemExit, match="belongs to another user"):
+        check_owned(tmp_path)
 
 
 def test_a_kit_is_not_installed_over_itself(kit: Path) -> None:

@@ -544,4 +544,4 @@ def test_a_cell_without_gradients_says_what_to_do(executed: nbformat.NotebookNod
 
 
 def test_unloaded_the_magic_is_gone(executed: nbformat.NotebookNode) -> None:
-    assert "its magics are not loaded. Run %load_ext nbgrad" in executed.cells[8].outputs[0].text
+    assert "`%%autograd` not found" in executed.cells[8].outputs[0].text

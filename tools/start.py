@@ -130,7 +130,10 @@ def share(folder: Path) -> None:
         raise SystemExit("--share: name another folder than that of the kit")
     if is_complete(folder):
         raise SystemExit(f"{folder} is shared already: to install it anew, remove it first")
-    folder.mkdir(parents=True, exist_ok=True)
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        folder.chmod(0o755)
+    check_owned(folder)
     python = install(folder)
     print("compiling, so that no user has to", flush=True)
     compiled = [str(python), "-m", "compileall", "-qq", "-j", "0", "-x", "/tests/", str(folder / ".venv")]
@@ -145,6 +148,24 @@ def share(folder: Path) -> None:
             protect(Path(place, name))
     protect(folder)
     print(f"{folder} is shared. Each user runs: python3 {folder / 'start.py'}", flush=True)
+
+
+def check_owned(folder: Path) -> None:
+    """Look whether all of a folder belongs to the user who shares it: others could change what they own.
+
+    Raises:
+        SystemExit: it does not, others may write to it, or it has links, through which files elsewhere would change.
+    """
+    if os.name == "nt":
+        return  # Windows keeps owners and rights in another way
+    for path in (folder, *folder.rglob("*")):
+        found = path.lstat()
+        if stat.S_ISLNK(found.st_mode):
+            raise SystemExit(f"--share: {path} is a link. Name a new folder, or an empty one")
+        if found.st_uid != os.getuid():
+            raise SystemExit(f"--share: {path} belongs to another user. Name a new folder, or one of your own")
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and path == folder:
+            raise SystemExit(f"--share: others may write to {path}. Forbid it first: chmod go-w {path}")
 
 
 def protect(path: Path) -> None:

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.listener import Listener
 from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.graph.timing import TimedGraph
-from nbgrad.core.recorder import switches
 from nbgrad.core.recorder.backwards import TAPS, Passing
 from nbgrad.core.recorder.foreseen import Giving
 from nbgrad.core.recorder.functions import ASKS
@@ -470,7 +470,8 @@ def test_a_backward_of_another_thread_is_not_taken_for_it() -> None:
     """It runs between the beginning of ours and its first node."""
     x = torch.linspace(0.1, 1.0, 3).requires_grad_()
     other = torch.ones(3, requires_grad=True)
-    run, here = torch.autograd.graph._engine_run_backward, threading.get_ident()
+    engine: Any = torch.autograd.graph.Variable._execution_engine
+    run, here = engine.run_backward, threading.get_ident()
 
     def late(*args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() == here:
@@ -483,7 +484,7 @@ def test_a_backward_of_another_thread_is_not_taken_for_it() -> None:
         theirs = other.exp().sin()
         loss = (x.exp() * x.cos()).sum()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(switches._torch, "backward", late)
+            patch.setattr(torch.autograd.graph.Variable, "_execution_engine", SimpleNamespace(run_backward=late))
             loss.backward()
     found = {record.op.name: record.gradient for record in graph.records if record.op is not None}
     assert all(found[name] is not None for name in ("mul", "cos", "sum"))

@@ -53,7 +53,8 @@ def lift() -> bool:
 
 def put_back() -> None:
     """Put the recording mode on the stack again, after ``lift`` took it off."""
-    _push(_recorder.mode)
+    if _recorder.mode is not None:  # else another thread has closed the graph since
+        _push(_recorder.mode)
 
 
 def take_off() -> bool:

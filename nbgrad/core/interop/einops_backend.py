@@ -61,7 +61,23 @@ class _Finder:
         return found
 
 
-if _BACKENDS in sys.modules:
-    _register(sys.modules[_BACKENDS])
-else:
-    sys.meta_path.insert(0, _Finder())
+_finder = _Finder()
+
+
+def follow() -> None:
+    """Make our backend, now or when a program imports einops; a second time changes nothing."""
+    if _made:
+        return
+    if _BACKENDS in sys.modules:
+        _register(sys.modules[_BACKENDS])
+    elif _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)  # type: ignore[arg-type]  # it has what Python asks for
+
+
+def unfollow() -> None:
+    """Wait for einops no longer."""
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)  # type: ignore[arg-type]
+
+
+follow()

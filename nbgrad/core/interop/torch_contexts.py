@@ -18,6 +18,7 @@ from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import Switch, current, recording
 from nbgrad.core.functional.checkpoint import Segment, name_of
 from nbgrad.core.functional.saved_tensors import packing
+from nbgrad.core.recorder.patches import Patch
 
 _CHECKPOINTS = "torch.utils.checkpoint"
 
@@ -97,11 +98,8 @@ class _Refuses(Observer):
         )
 
 
-def _follow() -> None:
-    """Make torch's contexts hold for nbgrad's ops: their methods that begin and end one are wrapped."""
-    enter, leave = theirs.saved_tensors_hooks.__enter__, theirs.saved_tensors_hooks.__exit__
-    if hasattr(enter, "_nbgrad"):
-        return
+def _entering(enter: Callable[..., Any]) -> Callable[..., Any]:
+    """The method that begins a context, around torch's."""
 
     def entered(self: Any) -> None:
         if torch.compiler.is_compiling():  # torch's compiler follows its own contexts, but not ours
@@ -112,6 +110,13 @@ def _follow() -> None:
         switch.__enter__()
         vars(self).setdefault("_nbgrad", []).append(switch)
 
+    entered._nbgrad = True  # type: ignore[attr-defined]
+    return entered
+
+
+def _leaving(leave: Callable[..., Any]) -> Callable[..., Any]:
+    """The method that ends a context, around torch's."""
+
     def left(self: Any, *raised: Any) -> None:
         try:
             entered_here = None if torch.compiler.is_compiling() else vars(self).get("_nbgrad")
@@ -120,9 +125,15 @@ def _follow() -> None:
         finally:
             leave(self, *raised)
 
-    entered._nbgrad = True  # type: ignore[attr-defined]
-    theirs.saved_tensors_hooks.__enter__ = entered  # type: ignore[method-assign]
-    theirs.saved_tensors_hooks.__exit__ = left  # type: ignore[method-assign]
+    return left
 
 
-_follow()
+PATCHES = (
+    Patch(theirs.saved_tensors_hooks, "__enter__", _entering),
+    Patch(theirs.saved_tensors_hooks, "__exit__", _leaving),
+)
+"""What makes torch's contexts hold for nbgrad's ops."""
+
+if not hasattr(theirs.saved_tensors_hooks.__enter__, "_nbgrad"):
+    for _patch in PATCHES:
+        _patch.install()

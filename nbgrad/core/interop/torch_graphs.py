@@ -23,6 +23,7 @@ from nbgrad.core.dispatch.plan import Plan, path_to
 from nbgrad.core.engine.node import Node, Output, next_seq
 from nbgrad.core.engine.state import Switch, current, is_grad_enabled, no_grad, recording, restoring
 from nbgrad.core.functional.checkpoint import checkpoint
+from nbgrad.core.recorder.patches import Patch
 from nbgrad.core.tensor.filled import entered
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -329,10 +330,8 @@ def _applied(function: Any, *args: Any, **settings: Any) -> Any:
     return _apply(function, *args, **settings)
 
 
-def _follow() -> None:
-    """Make ``apply`` of torch's functions ours where one of the arguments is a tensor of ours."""
-    if hasattr(_apply, "_nbgrad"):
-        return
+def _applying(_: Any) -> Any:
+    """The ``apply`` of torch's functions that is ours where one of the arguments is a tensor of ours."""
 
     @wraps(_apply)
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -344,10 +343,15 @@ def _follow() -> None:
         return _apply(cls, *args, **kwargs)
 
     apply._nbgrad = True  # type: ignore[attr-defined]
-    _THEIRS.apply = classmethod(apply)
+    return classmethod(apply)
 
 
-_follow()
+PATCHES = (Patch(_THEIRS, "apply", _applying),)
+"""What makes torch's functions take nbgrad's tensors."""
+
+if not hasattr(_apply, "_nbgrad"):
+    for _patch in PATCHES:
+        _patch.install()
 
 
 # Custom ops.

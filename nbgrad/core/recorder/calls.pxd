@@ -14,6 +14,7 @@ cdef bint _COMPILED
 cdef int _PLAIN
 cdef int _INNER
 cdef int _CUT
+cdef set _left
 
 cdef int _INSIDE
 cdef int _RETURNS

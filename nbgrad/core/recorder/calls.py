@@ -4,8 +4,10 @@ It stands on torch's stack of modes for functions. It sees every call of a funct
 compiled.
 """
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -29,6 +31,7 @@ from nbgrad.core.tensor.filled import Filled
 _records = torch.is_grad_enabled
 _level = torch._C._functorch.maybe_current_level
 _push = torch._C._push_on_torch_function_stack
+_pop = torch._C._pop_torch_function_stack
 _length = torch._C._len_torch_function_stack
 _mode_at = torch._C._get_function_stack_at
 _COMPILED = compiled()
@@ -38,6 +41,9 @@ _FRAMES = 3
 """How many frames the plain Python of ``where``, ``_run`` and ``_torch_function`` puts on the stack."""
 NESTED = torch.nested._internal.nested_tensor.NestedTensor
 """A nested tensor: its lengths are no numbers, so its ops are known only by the nodes of torch's graph."""
+left: set[int] = set()
+"""The threads on whose stack our mode still lies, because another thread has closed their last graph."""
+_left = left  # compiled to a set of C's
 
 
 def _torch_function(
@@ -62,6 +68,9 @@ def _run(
     mode: Any, function: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
 ) -> Any:
     """Do the same, with the types of C that a function which torch calls cannot have."""
+    if _left and get_ident() in _left:
+        _leave(mode)
+        return function(*args, **kwargs) if kwargs else function(*args)
     table = KNOWN
     known = table.get(function)
     if known is None:
@@ -96,6 +105,27 @@ def _run(
         finally:
             unmute(guard)
     return result
+
+
+def _leave(own: Any) -> None:
+    """Take the mode ``own`` off the stack of a thread that records no more.
+
+    Torch has taken it off for the call that runs, and will put it on again. So the next event of the interpreter after
+    the call takes it off.
+    """
+    if sys.getprofile() is not None:
+        return  # a later call does it, when nobody else listens to the events
+
+    def returned(_frame: Any, _event: str, _arg: Any) -> None:
+        above = [_pop() for _ in range(_length())]
+        kept = [mode for mode in reversed(above) if mode is not own]
+        for mode in kept:
+            _push(mode)
+        if len(kept) < len(above) or get_ident() not in _left:
+            sys.setprofile(None)
+            _left.discard(get_ident())
+
+    sys.setprofile(returned)
 
 
 def _are_devices() -> bool:

@@ -7,14 +7,12 @@ from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
 from nbgrad.core.recorder.nodes cimport origin_in
 
 cdef set _stepping
+cdef dict _inside
 
 @cython.final
 cdef class _Torch:
-    cdef public object backward
-    cdef public object call
     cdef public object lock
     cdef public list open
-    cdef public object zero_grad
 
 
 @cython.locals(tensor=Tensor)

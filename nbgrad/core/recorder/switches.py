@@ -34,12 +34,13 @@ from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.scope import called, forget_paths
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
-from nbgrad.core.recorder.backwards import QUIET, TorchBackward, recorded, recorded_inside, register, torchs_register
-from nbgrad.core.recorder.calls import RecordingMode
+from nbgrad.core.recorder.backwards import QUIET, TorchBackward, recorded, recorded_inside, register
+from nbgrad.core.recorder.calls import RecordingMode, left
 from nbgrad.core.recorder.captures import Captures
-from nbgrad.core.recorder.compiled_regions import Regions
+from nbgrad.core.recorder.compiled_regions import Regions, await_import
 from nbgrad.core.recorder.functions import ASKS, tensors_in
 from nbgrad.core.recorder.nodes import origin_in
+from nbgrad.core.recorder.patches import Patch
 from nbgrad.core.recorder.python_functions import ANSWERS, MODULES, RUNNING
 from nbgrad.core.recorder.tracebacks import traceless
 from nbgrad.core.tensor.filled import Filled
@@ -87,17 +88,13 @@ class _Torch:
         open: the id of the thread of each graph that records. Only this says which threads record: it changes in one
             step, which no interrupt divides.
         lock: held while something is replaced or put back.
-        backward, call, zero_grad: torch's own functions.
     """
 
-    __slots__ = ("backward", "call", "lock", "open", "zero_grad")
+    __slots__ = ("lock", "open")
 
     def __init__(self) -> None:
         self.lock = RLock()  # threads may open graphs at the same time
         self.open: list[int] = []
-        self.backward: Any = None
-        self.call: Any = None
-        self.zero_grad: Any = None
 
 
 _torch = _Torch()
@@ -108,6 +105,9 @@ def _forked() -> None:
     _torch.lock = RLock()
     _torch.open = [thread for thread in _torch.open if thread == get_ident()]
     _stepping.intersection_update({get_ident()})
+    for thread in list(_inside):
+        if thread != get_ident():
+            del _inside[thread]
 
 
 if hasattr(os, "register_at_fork"):
@@ -122,11 +122,15 @@ def follows() -> int:
 def follow() -> int:
     """Record what torch does in this thread, until ``unfollow`` is called with the number that this returns."""
     thread = get_ident()
+    await_import()  # not with the lock, which the thread that imports may need
     with _torch.lock:
+        left.discard(thread)
         _torch.open.append(thread)
         if recorder.mode is None:
             forget_paths()  # a module of torch's does not say that it got a child
             _install()
+        else:
+            _place()
     if not _stacked():
         _thread.walk = None
         _thread.functions = _C._get_torch_function_state()
@@ -145,6 +149,8 @@ def unfollow(thread: int) -> None:
     with _torch.lock:
         if thread in _torch.open:
             _torch.open.remove(thread)
+            if thread != get_ident() and thread not in _torch.open:
+                left.add(thread)  # its own next call of torch takes our mode off its stack
     unfollow_to(follows())
 
 
@@ -175,17 +181,27 @@ def _settle(count: int) -> None:
 
 def _enter_region() -> None:
     _thread.lifted = take_off()
-    _put_back()  # a compiler runs backwards and modules too
+    _place()
 
 
 def _leave_region() -> None:
-    _replace()
+    _place()
     if _thread.lifted:
-        _push(_CALLS)
         _thread.lifted = False
+        if follows() and not _stacked():
+            _push(_CALLS)
 
 
-_regions = Regions(_enter_region, _leave_region)
+def _place() -> None:
+    """Have our functions in torch while a thread records that is in no compiled region.
+
+    A compiler runs modules too, and looks at the code of their calls.
+    """
+    with _torch.lock:
+        if recorder.mode is not None and any(thread not in _inside for thread in _torch.open):
+            _replace()
+        else:
+            _put_back()
 
 
 def _aside(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -205,13 +221,9 @@ _captures = Captures(_aside)
 
 def _install() -> None:
     recorder.mode = _CALLS  # first: from now on there is something to undo
-    if _torch.call is None:
-        _torch.backward = _AUTOGRAD._engine_run_backward
-        _torch.call = _MODULE.__call__
-        _torch.zero_grad = _OPTIMIZERS.Optimizer.zero_grad
-    _replace()
     _regions.watch()
     _captures.watch()
+    _place()
     _OPTIMIZERS._global_optimizer_pre_hooks[_KEY] = _step_begins
     _OPTIMIZERS._global_optimizer_post_hooks[_KEY] = _step_ended
 
@@ -222,27 +234,22 @@ def _restore() -> None:
     _captures.unwatch()
     _OPTIMIZERS._global_optimizer_pre_hooks.pop(_KEY, None)
     _OPTIMIZERS._global_optimizer_post_hooks.pop(_KEY, None)
-    _torch.call = None
     recorder.mode = None
 
 
 def _replace() -> None:
     """Put our functions where torch looks for its own."""
-    _AUTOGRAD._engine_run_backward = _RUN_BACKWARD
-    _MODULE.__call__ = _CALL_MODULE
-    _OPTIMIZERS.Optimizer.zero_grad = _ZERO_GRAD
-    _HOOKS._register_hook = staticmethod(register)
+    for patch in _PATCHES:
+        patch.install()
+    _regions.pass_for_torchs()
     _change_answers(ANSWERS)
 
 
 def _put_back() -> None:
     """Put torch's own there."""
-    if _torch.call is None:
-        return  # an interrupt came before anything was replaced
-    _AUTOGRAD._engine_run_backward = _torch.backward
-    _MODULE.__call__ = _torch.call
-    _OPTIMIZERS.Optimizer.zero_grad = _torch.zero_grad
-    _HOOKS._register_hook = staticmethod(torchs_register)
+    for patch in _PATCHES:
+        patch.put_back()
+    _regions.pass_for_torchs_no_more()
     _change_answers({ours: own for own, ours in ANSWERS.items()})
 
 
@@ -256,18 +263,29 @@ def _change_answers(by: dict[Any, Any]) -> None:
         if id(own) in scripted:
             scripted[id(other)] = scripted[id(own)]
     for name in MODULES:
-        own = vars(sys.modules[name]) if name in sys.modules else {}
+        held = vars(sys.modules[name]) if name in sys.modules else {}
         for asked in ASKS:
-            if own.get(asked) in by:
-                own[asked] = by[own[asked]]
+            if held.get(asked) in by:
+                held[asked] = by[held[asked]]
 
 
-def _run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-    """Torch's ``_engine_run_backward``: the observers are notified of it."""
+def _backward_patch(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Our function for ``run``, which is torch's ``_engine_run_backward`` or another library's around it."""
+
+    def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if _BACKWARD.ours is not made:
+            return run(t_outputs, *args, **kwargs)
+        return _run_backward(run, t_outputs, args, kwargs)
+
+    made = traceless(run_backward, run)
+    return made
+
+
+def _run_backward(run: Callable[..., Any], t_outputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Torch's ``_engine_run_backward``, which is ``run``: the observers are notified of it."""
     state = current()
-    run: Callable[..., Any] = _torch.backward
     accumulates = bool(kwargs.get("accumulate_grad"))
-    if not state.observers or torch._C._functorch.maybe_current_level() is not None:
+    if not state.observers or get_ident() in _inside or torch._C._functorch.maybe_current_level() is not None:
         return run(t_outputs, *args, **kwargs)
     if not accumulates and _batched(args[0]):
         return run(t_outputs, *args, **kwargs)
@@ -294,14 +312,19 @@ def _batched(seeds: Any) -> bool:
     return any(isinstance(one, torch.Tensor) and torch._C._dispatch_keys(one).has(_BATCHED) for one in seeds)
 
 
-def _call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Torch's ``Module.__call__``, run in the scope of the module."""
-    state: State = current()
-    if _stepping:
-        _stepped()  # a step that raised
-    if not state.observers:
-        return _torch.call(module, *args, **kwargs)
-    return called(module, state, _torch.call, (module, *args), kwargs, _know)
+def _call_patch(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Our function for ``run``, which is torch's ``Module.__call__``: it runs it in the scope of the module."""
+
+    def call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
+        state: State = current()
+        if _stepping:
+            _stepped()  # a step that raised
+        if not state.observers or _CALL.ours is not made or (_inside and get_ident() in _inside):
+            return run(module, *args, **kwargs)
+        return called(module, state, run, (module, *args), kwargs, _know)
+
+    made = traceless(call_module, run)
+    return made
 
 
 def _know(result: Any) -> None:
@@ -395,11 +418,22 @@ def _stepped() -> None:
         put_back()
 
 
-def _zero_grad(optimizer: Any, set_to_none: bool = True) -> None:
-    """Torch's ``Optimizer.zero_grad``, with our mode off."""
-    unheard(_torch.zero_grad, optimizer, set_to_none)
+def _zero_grad_patch(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Our function for ``run``, which is torch's ``Optimizer.zero_grad``: it runs it with our mode off."""
+
+    def zero_grad(*args: Any, **kwargs: Any) -> Any:
+        return unheard(run, *args, **kwargs)
+
+    return traceless(zero_grad, run)
 
 
-_RUN_BACKWARD = traceless(_run_backward, _AUTOGRAD._engine_run_backward)
-_CALL_MODULE = traceless(_call_module, _MODULE.__call__)
-_ZERO_GRAD = traceless(_zero_grad, _OPTIMIZERS.Optimizer.zero_grad)
+_BACKWARD = Patch(_AUTOGRAD, "_engine_run_backward", _backward_patch)
+_CALL = Patch(_MODULE, "__call__", _call_patch)
+_PATCHES = (
+    _BACKWARD,
+    _CALL,
+    Patch(_OPTIMIZERS.Optimizer, "zero_grad", _zero_grad_patch),
+    Patch(_HOOKS, "_register_hook", lambda _: staticmethod(register)),
+)
+_regions = Regions(_enter_region, _leave_region, _CALL)
+_inside = _regions.inside

@@ -16,9 +16,7 @@ def _as_it_is(function: Callable[..., Any], like: Callable[..., Any] | None = No
     return function if like is None else update_wrapper(function, like)
 
 
-traceless: Callable[..., Any] = (
-    import_module("nbgrad.core.recorder.traceless").traceless if compiled() else _as_it_is
-)
+traceless: Callable[..., Any] = import_module("nbgrad.core.recorder.traceless").traceless if compiled() else _as_it_is
 """Wrap a function: an error that it raises has no entry of nbgrad's at the beginning of its traceback.
 
 A second function gives the wrapper its name, documentation and signature: the one of torch's that it replaces.

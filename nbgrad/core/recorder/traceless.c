@@ -16,6 +16,7 @@ typedef struct {
   PyObject *function;
   PyObject *like;
   vectorcallfunc vectorcall;
+  PyObject *references; /* weak ones */
 } Traceless;
 
 /* Whether the code of a frame belongs to nbgrad's core; the answer of a frame that cannot be asked is no. */
@@ -78,6 +79,7 @@ static int traceless_clear(PyObject *self) {
 
 static void traceless_dealloc(PyObject *self) {
   PyObject_GC_UnTrack(self);
+  if (((Traceless *)self)->references != NULL) PyObject_ClearWeakRefs(self);
   traceless_clear(self);
   Py_TYPE(self)->tp_free(self);
 }
@@ -93,6 +95,7 @@ static PyTypeObject TracelessType = {
     .tp_basicsize = sizeof(Traceless),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
     .tp_vectorcall_offset = offsetof(Traceless, vectorcall),
+    .tp_weaklistoffset = offsetof(Traceless, references),
     .tp_call = PyVectorcall_Call,
     .tp_descr_get = traceless_get,
     .tp_getattro = traceless_getattro,
@@ -111,6 +114,7 @@ static PyObject *traceless(PyObject *module, PyObject *args) {
   made->function = Py_NewRef(function);
   made->like = Py_NewRef(like == NULL ? function : like);
   made->vectorcall = traceless_vectorcall;
+  made->references = NULL;
   PyObject_GC_Track((PyObject *)made);
   return (PyObject *)made;
 }
