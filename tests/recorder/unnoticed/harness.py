@@ -132,6 +132,9 @@ def compared(plain: Seen, recorded: Seen, *, drawn: bool = False) -> list[str]:
             continue
         if one != other:
             found.append(f"{key}: {_shortened(one, other)}")
+    raised = [one for one in found if one.startswith("error")]
+    if raised and "error" in recorded and plain["error"] != recorded["error"]:
+        found = [one for one in found if not one.startswith("result")]  # it has none
     if "process" in plain:
         found.insert(0, "the plain program failed")
     return found

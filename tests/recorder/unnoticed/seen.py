@@ -24,12 +24,14 @@ Seen = dict[str, str]
 
 _DEEPEST = 60
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+_TIME = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b")
 _CELL = re.compile(r"<ipython-input-(\d+)-[0-9a-f]+>|/tmp/ipykernel_\d+/\d+\.py")
 
 
 def normal(text: str) -> str:
     """A text without what differs from process to process: addresses, the names of cells, the folder of the run."""
     text = _CELL.sub("<cell>", _ADDRESS.sub("0x", text))
+    text = _TIME.sub("<time>", text)
     text = re.sub(rf"(?<![\d.]){os.getpid()}(?![\d.])", "<pid>", text)
     return text.replace(str(Path.cwd()), "<folder>")
 
@@ -51,9 +53,7 @@ class _Walk:
         self.kept: list[Any] = []
 
     def add(self, path: str, value: Any) -> None:
-        if value is None or isinstance(value, (bool, int, bytes, complex)):
-            self.found[path] = f"{type(value).__name__} {value!r}"
-        elif isinstance(value, float):
+        if value is None or isinstance(value, (bool, int, float, bytes, complex)):
             self.found[path] = f"{type(value).__name__} {value!r}"
         elif isinstance(value, str):
             self.found[path] = f"{type(value).__name__} {normal(value)!r}"
