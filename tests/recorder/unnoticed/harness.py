@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -113,13 +113,18 @@ class Servers:
                 found[way] = told
         return found
 
+    def close(self) -> None:
+        """End the processes."""
+        for one in self.running.values():
+            one.close()
+        self.running.clear()
+
 
 @contextmanager
 def servers() -> Iterator[Servers]:
     """Processes that end with the block."""
     started = Servers()
-    with ExitStack() as stack:
-        stack.callback(lambda: [one.close() for one in started.running.values()])
+    with closing(started):
         yield started
 
 

@@ -65,7 +65,7 @@ class _Walk:
             self.found[path] = f"{type(value).__module__}.{type(value).__qualname__}"
             self._inside(path, value)
 
-    def _inside(self, path: str, value: Any) -> None:
+    def _inside(self, path: str, value: Any) -> None:  # noqa: C901, PLR0912
         if isinstance(value, torch.Tensor):
             self._tensor(path, value)
         elif isinstance(value, np.ndarray):
@@ -168,7 +168,7 @@ def _history(node: Any, most: int = 300) -> str:
     return " ".join(names)
 
 
-def _values(tensor: torch.Tensor) -> str:
+def _values(tensor: torch.Tensor) -> str:  # noqa: PLR0911
     """The numbers of a tensor, as a digest of their bits."""
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -204,7 +204,7 @@ def switches() -> Seen:
     threads = [re.sub(r"\d+", "N", one.name) for one in threading.enumerate()]
     threads = [one for one in threads if not one.startswith("QueueFeeder")]  # those of workers end when they can
     generator = torch.random.get_rng_state()
-    drawn: Any = np.random.get_state(legacy=True)  # noqa: NPY002
+    drawn: Any = np.random.get_state(legacy=True)
     autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()
     return {
         "random of torch": _values(generator),

@@ -16,20 +16,19 @@ from pathlib import Path
 from typing import Any
 
 
+NEEDED = ("IPython.core.completer", "IPython.core.interactiveshell", "torch.utils.data", "tqdm")
+"""Modules that many programs import, or their cells."""
+
+
 def main(recorded: bool, warm: str) -> None:
     """Import what the programs need, and then serve requests."""
-    import IPython.core.completer
-    import IPython.core.interactiveshell
-    import torch.utils.data
-    import tqdm  # noqa: F401
-
-    for module in warm.split():
+    for module in (*NEEDED, *warm.split()):
         import_module(module)
     from tests.recorder.unnoticed import registry, seen, ways
 
     programs = registry.load()
     if recorded:
-        import nbgrad.magics  # the process of a cell would import it each time
+        import_module("nbgrad.magics")  # the process of a cell would import it each time
     objects = seen.Objects()
     gc.collect()
     gc.freeze()  # a collection in a process of a program copies no page of this one

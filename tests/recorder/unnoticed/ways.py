@@ -53,7 +53,7 @@ def observe(program: Program, way: str, objects: Objects, *, seed: int = 0, dtyp
     warned = _Warned()
     warnings.showwarning = warned.show
     torch.manual_seed(seed)
-    np.random.seed(seed)  # noqa: NPY002
+    np.random.seed(seed)
     random.seed(seed)
     torch.set_default_dtype(getattr(torch, dtype))
     outputs = {name: Path.cwd().parent / f"{Path.cwd().name}.{name}" for name in ("stdout", "stderr")}

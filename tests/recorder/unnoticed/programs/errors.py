@@ -158,7 +158,7 @@ def refused_backwards():
     x = torch.ones(3, requires_grad=True)
     tries = [
         lambda: torch.ones(3).sum().backward(),
-        lambda: (x * 2).backward(),
+        lambda: (x * 2).backward(),  # noqa: PLW0108
         lambda: torch.autograd.grad(x.sum(), torch.ones(2, requires_grad=True)),
         lambda: x.detach().sum().backward(),
         lambda: torch.autograd.grad((x * 2).sum(), x, torch.ones(2)),
@@ -229,7 +229,7 @@ def type_errors():
         lambda: nn.Linear(3, 2)(x, x),
         lambda: x.view(2, 2),
         lambda: torch.cat([x, 1]),
-        lambda: x.no_such_method(),
+        lambda: x.no_such_method(),  # noqa: PLW0108
         lambda: torch.nn.functional.no_such_function(x),
         lambda: functional.conv2d(x, x),
         lambda: x[5],
@@ -266,7 +266,7 @@ def errors_inside():
     y = torch.ones(2, requires_grad=True)
     y.register_hook(lambda grad: 1 / 0)
     net = nn.Linear(2, 1)
-    net.register_forward_hook(lambda *args: [][0])
+    net.register_forward_hook(lambda *args: [][0])  # noqa: PLE0643
     optimizer = torch.optim.SGD([x], lr=0.1)
     tries = [
         lambda: Bad.apply(x).sum().backward(),

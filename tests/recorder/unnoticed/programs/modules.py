@@ -10,6 +10,53 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from tests.recorder.unnoticed.registry import add
 
+OWN: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
+    "AdaptiveLogSoftmaxWithLoss": ((4, 6, [2, 4]), ((5, 4), [0, 5, 3, 1, 2])),
+    "AlphaDropout": ((0.4,), ((4, 3),)),
+    "ChannelShuffle": ((2,), ((1, 4, 2, 2),)),
+    "CosineSimilarity": ((), ((4, 3), (4, 3))),
+    "CrossMapLRN2d": ((2,), ((1, 3, 2, 2),)),
+    "Dropout": ((0.4,), ((4, 3),)),
+    "Dropout1d": ((0.4,), ((2, 4, 3),)),
+    "Dropout2d": ((0.4,), ((2, 4, 3, 3),)),
+    "Dropout3d": ((0.4,), ((2, 4, 2, 2, 2),)),
+    "EmbeddingBag": ((6, 3), ([[0, 5, 3], [1, 1, 2]],)),
+    "FeatureAlphaDropout": ((0.4,), ((2, 4, 3),)),
+    "Flatten": ((), ((2, 3, 4),)),
+    "Fold": (((3, 3), (2, 2)), ((1, 4, 4),)),
+    "Hardsigmoid": ((), ((4, 3),)),
+    "Identity": ((), ((4, 3),)),
+    "LazyBatchNorm1d": ((), ((4, 3),)),
+    "LazyBatchNorm2d": ((), ((2, 3, 2, 2),)),
+    "LazyBatchNorm3d": ((), ((2, 3, 2, 2, 2),)),
+    "LazyInstanceNorm1d": ((), ((2, 3, 4),)),
+    "LazyInstanceNorm2d": ((), ((2, 3, 2, 2),)),
+    "LazyInstanceNorm3d": ((), ((2, 3, 2, 2, 2),)),
+    "LazyLinear": ((2,), ((4, 3),)),
+    "MaxUnpool1d": ((2,), ((1, 1, 2), [[[0, 3]]])),
+    "MaxUnpool2d": ((2,), ((1, 1, 1, 2), [[[[0, 3]]]])),
+    "MaxUnpool3d": ((2,), ((1, 1, 1, 1, 2), [[[[[0, 3]]]]])),
+    "PairwiseDistance": ((), ((4, 3), (4, 3))),
+    "PixelShuffle": ((2,), ((1, 4, 2, 2),)),
+    "PixelUnshuffle": ((2,), ((1, 1, 4, 4),)),
+    "RReLU": ((), ((4, 3),)),
+    "SyncBatchNorm": ((3,), ((4, 3),)),
+    "TripletMarginLoss": ((), ((4, 3), (4, 3), (4, 3))),
+    "TripletMarginWithDistanceLoss": ((), ((4, 3), (4, 3), (4, 3))),
+    "Unflatten": ((1, (2, 2)), ((3, 4),)),
+    "Unfold": (((2, 2),), ((1, 2, 3, 3),)),
+    "Upsample": ((None, 2.0), ((1, 2, 3),)),
+    "UpsamplingBilinear2d": ((None, 2.0), ((1, 2, 3, 3),)),
+    "UpsamplingNearest2d": ((None, 2.0), ((1, 2, 3, 3),)),
+}
+"""Modules without sample inputs in torch: the arguments of the constructor, and shapes or indices of the inputs."""
+
+WITHOUT = (
+    *("Container", "DataParallel", "Module", "ModuleDict", "ModuleList", "NLLLoss2d", "ParameterDict", "ParameterList"),
+    *("RNNBase", "RNNCellBase", "Sequential", "TransformerDecoder"),
+)
+"""Modules without a forward of their own, or an old name of another one, or a part of nn.Transformer."""
+
 SAMPLES = 6
 """How many inputs of each module are used."""
 
@@ -25,15 +72,18 @@ def database() -> list[Any]:
 
 
 def names() -> list[str]:
-    """The names of the modules, each once."""
-    return sorted({info.name for info in database()})
+    """The names of torch's modules that have sample inputs."""
+    kinds = {name: one for name, one in vars(torch.nn).items() if isinstance(one, type)}
+    return sorted(name for name, one in kinds.items() if issubclass(one, torch.nn.Module) and name not in WITHOUT)
 
 
 def run_module(name: str) -> Any:
     """Make the module and call it in every mode; with gradients, also run its backward."""
     made: dict[str, Any] = {}
+    if name in OWN:
+        return _run_own(name)
     for info in database():
-        if info.name != name:
+        if info.module_cls.__name__ != name:
             continue
         for training in (True, False):
             torch.manual_seed(1)
@@ -42,7 +92,35 @@ def run_module(name: str) -> Any:
             for place, sample in enumerate(samples[:SAMPLES]):
                 for mode, context in MODES.items():
                     made[f"{training} {place} {mode}"] = _outcome(info.module_cls, sample, training, context)
+    assert any(not _refused(one) for one in made.values()), f"torch has no sample inputs of {name}"
     return made
+
+
+def _run_own(name: str) -> Any:
+    made = {}
+    for training in (True, False):
+        for mode, context in MODES.items():
+            torch.manual_seed(2)
+            module = getattr(torch.nn, name)(*OWN[name][0]).train(training)
+            inputs = [
+                torch.tensor(one) if isinstance(one, list) else torch.randn(one).requires_grad_()
+                for one in OWN[name][1]
+            ]
+            try:
+                with context():
+                    out = module(*inputs)
+                if mode == "grad":
+                    _backward(out)
+                made[f"{training} {mode}"] = out, inputs, list(module.parameters()), list(module.buffers())
+            except Exception as error:
+                made[f"{training} {mode}"] = type(error).__name__, str(error)
+    assert any(not _refused(one) for one in made.values()), made
+    return made
+
+
+def _refused(outcome: Any) -> bool:
+    """Whether an outcome is an error."""
+    return isinstance(outcome, tuple) and len(outcome) == 2 and isinstance(outcome[1], str)
 
 
 def _outcome(kind: Any, sample: Any, training: bool, context: Any) -> Any:
@@ -155,6 +233,8 @@ WARM = "torch._dynamo torch.testing._internal.common_modules"
 
 
 def _register() -> None:
+    for name in names():
+        add(f"modules.{name}", f"{name} in every mode", partial(run_module, name), WARM, cell=False)
     for layer in ("attention", "layer", "encoder"):
         for batch_first in (True, False):
             run = partial(run_attention, layer, batch_first)

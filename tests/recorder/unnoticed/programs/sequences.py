@@ -23,7 +23,7 @@ def rnn_by_hand():
     for _ in range(2):
         loss = torch.zeros(())
         state = state.detach()
-        for one, following in zip(text, text[1:], strict=False):
+        for one, following in zip(text, text[1:], strict=False):  # noqa: RUF007
             state = torch.tanh(functional.one_hot(torch.tensor(place[one]), size).float() @ wx + state @ wh)
             loss = loss + functional.cross_entropy((state @ wy)[None], torch.tensor([place[following]]))
         for weight in weights:

@@ -78,7 +78,14 @@ def masked():
     total = b.sum()
     total.backward()
     mean = torch.masked.mean(data, 1, mask=mask)
-    return b.get_data(), b.get_mask(), total.get_data(), a.grad.get_data(), as_masked_tensor(data, mask).get_mask(), mean
+    return (
+        b.get_data(),
+        b.get_mask(),
+        total.get_data(),
+        a.grad.get_data(),
+        as_masked_tensor(data, mask).get_mask(),
+        mean,
+    )
 
 
 @program("complex numbers: conj views, real and imaginary parts, FFT, a real loss")
@@ -210,7 +217,7 @@ def grad_cam():
 @program("a subclass of Tensor with __torch_function__ that counts")
 def tensor_subclass():
     class Logged(torch.Tensor):
-        calls = []
+        calls = []  # noqa: RUF012
 
         @classmethod
         def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -373,8 +380,12 @@ def random_states():
     c = torch.rand(2)
     generator = torch.Generator().manual_seed(5)
     d = torch.randperm(4, generator=generator), torch.bernoulli(torch.full((3,), 0.5), generator=generator)
-    e = functional.dropout(torch.ones(6), 0.5), nn.init.kaiming_uniform_(torch.empty(2, 2)), torch.normal(0.0, 1.0, (2,))
-    return a, b, c, d, e, np.random.rand(2), random.random(), torch.initial_seed(), generator.get_state()  # noqa: NPY002
+    e = (
+        functional.dropout(torch.ones(6), 0.5),
+        nn.init.kaiming_uniform_(torch.empty(2, 2)),
+        torch.normal(0.0, 1.0, (2,)),
+    )
+    return a, b, c, d, e, np.random.rand(2), random.random(), torch.initial_seed(), generator.get_state()
 
 
 @program("default dtype and device changed and set back")
@@ -419,7 +430,17 @@ def numpy_interop():
         w.numpy()
     except RuntimeError as error:
         print(error)
-    return a, t, b, w.grad, c, torch.as_tensor(a).data_ptr() == t.data_ptr(), t.tolist(), w[0].item(), np.array(w.detach())
+    return (
+        a,
+        t,
+        b,
+        w.grad,
+        c,
+        torch.as_tensor(a).data_ptr() == t.data_ptr(),
+        t.tolist(),
+        w[0].item(),
+        np.array(w.detach()),
+    )
 
 
 @program("linalg: solve, svd, eigh, cholesky, det, pinv, lstsq with gradients")
@@ -482,7 +503,7 @@ def printed():
     y = x * 2
     print(x, y, y.sum(), net, torch.optim.Adam(net.parameters()), nn.Parameter(torch.ones(2)), sep="\n")
     print(f"{y.sum():.3f} {y.sum().item():.2e} {y.grad_fn} {torch.ones(2, dtype=torch.int64)} {torch.Size([1, 2])}")
-    return repr(y), str(net), f"{x.detach()[0, 0]}", repr(list(net.named_parameters())[0]), len(repr(y.grad_fn)) > 10
+    return repr(y), str(net), f"{x.detach()[0, 0]}", repr(list(net.named_parameters())[0]), len(repr(y.grad_fn)) > 10  # noqa: RUF015
 
 
 @program("Python's protocols on tensors: iter, len, in, bool, index, hash, dict keys, comparisons, pickle of a hash")
@@ -499,7 +520,7 @@ def protocols():
         keys[x],
         listed,
         list(range(n)),
-        x == x,
+        x == x,  # noqa: PLR0124
         (x > 1).any().item(),
         max(x),
         sum(x),
@@ -529,7 +550,7 @@ def iterated():
     for left, right in zip(a, b, strict=True):
         total = total + left * right
     (total + c.max()).backward()
-    return total, x.grad, any(one > 10 for one in a), all(b == b), min(c), list(x.unbind(1)), [*x.split(2)]
+    return total, x.grad, any(one > 10 for one in a), all(b == b), min(c), list(x.unbind(1)), [*x.split(2)]  # noqa: PLR0124
 
 
 @program("copies: copy.copy of a parameter list, clone, new_tensor, torch.tensor of a tensor, of which torch warns")
@@ -544,7 +565,10 @@ def copies():
 
 @program("dtypes: half, bfloat16, mixed promotion, bool masks, integer division, overflow")
 def dtypes():
-    h, b = torch.randn(3, dtype=torch.half, requires_grad=True), torch.randn(3, dtype=torch.bfloat16, requires_grad=True)
+    h, b = (
+        torch.randn(3, dtype=torch.half, requires_grad=True),
+        torch.randn(3, dtype=torch.bfloat16, requires_grad=True),
+    )
     y = h * b + 1
     z = y.double().sum() + (torch.arange(3) / 2).sum()
     z.backward()
@@ -553,7 +577,9 @@ def dtypes():
 
 @program("memory formats: channels_last, contiguous, as_strided, expand, unfold")
 def memory_formats():
-    net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU()).to(memory_format=torch.channels_last)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU()).to(
+        memory_format=torch.channels_last
+    )
     x = torch.randn(2, 3, 5, 5).to(memory_format=torch.channels_last).requires_grad_()
     y = net(x)
     y.sum().backward()

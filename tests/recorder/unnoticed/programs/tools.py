@@ -346,7 +346,7 @@ def checkpoint_files():
         other.load_state_dict({"0.weight": torch.ones(1, 2)})
     except RuntimeError as error:
         print(error)
-    return other, later, found, sorted(os.listdir("."))
+    return other, later, found, sorted(os.listdir("."))  # noqa: PTH208
 
 
 @program("pickle and deepcopy of a trained model and of a tensor with a gradient")
@@ -403,7 +403,10 @@ def loader_with_workers():
     net = nn.Linear(2, 1)
     drawn = []
     for x, _ in data.DataLoader(
-        _Squares(), batch_size=2, num_workers=2, worker_init_fn=lambda number: torch.rand(number)
+        _Squares(),
+        batch_size=2,
+        num_workers=2,
+        worker_init_fn=lambda number: torch.rand(number),  # noqa: PLW0108
     ):
         net(x).sum().backward()
         drawn.append((x, x.is_shared()))

@@ -174,7 +174,7 @@ def plateau():
     x = torch.randn(10, 2)
     y = x.sum(1, keepdim=True)
     best, kept, waited = math.inf, None, 0
-    for epoch in range(12):
+    for epoch in range(12):  # noqa: B007
         optimizer.zero_grad()
         loss = functional.mse_loss(net(x), y)
         loss.backward()
@@ -298,12 +298,12 @@ def groups():
 
 @program("numpy batches, shuffled with numpy's generator")
 def numpy_batches():
-    data = np.random.randn(20, 3).astype(np.float32)  # noqa: NPY002
+    data = np.random.randn(20, 3).astype(np.float32)
     net = nn.Linear(3, 1)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     losses = []
     for _ in range(2):
-        for part in np.array_split(np.random.permutation(20), 4):  # noqa: NPY002
+        for part in np.array_split(np.random.permutation(20), 4):
             batch = torch.from_numpy(data[part])
             optimizer.zero_grad()
             loss = (net(batch) - batch.sum(1, keepdim=True)).abs().mean()
