@@ -15,7 +15,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-
 NEEDED = ("IPython.core.completer", "IPython.core.interactiveshell", "torch.utils.data", "tqdm")
 """Modules that many programs import, or their cells."""
 

@@ -91,16 +91,14 @@ for _ in range(2):
     shell.run_cell("%%autograd --view none\\n(x * 2).sum().backward()").raise_error()
     shell.run_cell("%unload_ext nbgrad").raise_error()
 changes = objects.changes()
-if changes.pop("import finders") != "[]":
-    print("an import finder is left")
-print(*changes, sep="\\n", end="")
+left = ["an import finder"] if changes.pop("import finders") != "[]" else []
+left += changes
 for kind, found in zip(("line", "cell"), before, strict=True):
-    now = shell.magics_manager.magics[kind]
-    print(*(f"{kind} magic {name}" for name in now.keys() ^ found.keys()), sep="\\n", end="")
-print(*(name for name, found in shell.events.callbacks.items() if found != kept[0][name]), sep="\\n", end="")
-counted = {"execution_count", "user_ns_hidden"}
-changed = [name for name, one in vars(shell).items() if kept[1].get(name) is not one and name not in counted]
-print(*(name for name in changed if callable(getattr(shell, name))), sep="\\n", end="")
+    left += [f"{kind} magic {name}" for name in shell.magics_manager.magics[kind].keys() ^ found.keys()]
+left += [name for name, found in shell.events.callbacks.items() if found != kept[0][name]]
+changed = [name for name, one in vars(shell).items() if kept[1].get(name) is not one]
+left += [name for name in changed if callable(getattr(shell, name)) or name not in kept[1]]
+print(*left, sep="\\n", end="")
 """
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120

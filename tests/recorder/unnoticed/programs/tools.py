@@ -155,19 +155,18 @@ def scripted():
     return traced.code, loaded(x), net(x), [one.grad for one in loaded.parameters()]
 
 
-@torch.jit.script
-def _clamped(x: torch.Tensor, low: float) -> torch.Tensor:
-    if bool(x.sum() > 0):
-        return x.clamp(min=low)
-    return x * 2
-
-
 @program("a scripted function with control flow, in an eager model")
 def scripted_function():
+    @torch.jit.script
+    def clamped(x: torch.Tensor, low: float) -> torch.Tensor:
+        if bool(x.sum() > 0):
+            return x.clamp(min=low)
+        return x * 2
+
     x = torch.randn(4, requires_grad=True)
-    y = _clamped(x * 3, 0.1)
+    y = clamped(x * 3, 0.1)
     y.sum().backward()
-    return y, x.grad, _clamped.code
+    return y, x.grad, clamped.code
 
 
 @program("AMP autocast on the CPU with a GradScaler")
