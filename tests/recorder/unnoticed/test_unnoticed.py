@@ -1,0 +1,107 @@
+"""A recorded program keeps its results, its output, its warnings, its errors, its files and torch itself.
+
+The programs are those of public notebooks in small, one family in each file of ``programs``:
+
+- ``training``: loops, all optimizers, schedulers, clipping, EMA and SWA, closures, frozen layers, optimizers in hooks
+- ``generative``: GAN, gradient penalty, VAE, flows, diffusion, style, adversarial examples, policy gradients, DQN
+- ``sequences``: RNN by hand, packed sequences, translation, GPT, attention visualised, transformers with all masks, CTC
+- ``tools``: compile, export, fx, jit, vmap, AMP, checkpoints, files, DataLoader, DDP, DTensor, profiler, meta, threads
+- ``errors``: warnings and errors that are collected, printed, caught, or end the program
+- ``tensors``: nested, sparse, masked, complex, quantised, views, hooks, subclasses, modes, higher order, numpy, linalg
+- ``notebooks``: progress bars, plots as arrays, widgets of the shell, helper functions, interactive habits
+- ``modules``: every module of ``torch.nn`` in train and eval, under grad, no_grad and inference_mode, with all masks
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.recorder.unnoticed.harness import ROOT, WAYS, Servers, compared, servers, ways_of
+from tests.recorder.unnoticed.registry import PROGRAMS, Program, load
+
+ALL = load()
+WRITTEN = [name for name in ALL if not name.startswith("modules.")]
+GENERATED = [name for name in ALL if name.startswith("modules.")]
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Servers]:
+    with servers() as started:
+        yield started
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_program_does_not_notice_that_it_is_recorded(name: str, processes: Servers) -> None:
+    assert not processes.differences(ALL[name], ways_of(ALL[name], WAYS))
+
+
+@pytest.mark.sampled(16)
+@pytest.mark.parametrize("name", GENERATED)
+def test_a_module_does_not_notice_that_it_is_recorded(name: str, processes: Servers) -> None:
+    assert not processes.differences(ALL[name], ways_of(ALL[name], WAYS))
+
+
+def test_there_are_programs_of_all_families() -> None:
+    families = {name.partition(".")[0] for name in ALL}
+    assert families == {"errors", "generative", "modules", "notebooks", "sequences", "tensors", "tools", "training"}
+    assert len(WRITTEN) >= 150
+
+
+@pytest.mark.parametrize("difference", ["values", "printed", "warning", "raised", "file", "object", "random", "stride"])
+def test_the_harness_finds_each_kind_of_difference(difference: str, processes: Servers) -> None:
+    # The program asks whether nbgrad has been imported, as no program should.
+    program = ALL["training.by_hand"]
+    other = Program(f"{difference}", "", program.run, program.warm, cell=False)
+    assert other.name not in PROGRAMS
+    plain = processes.run(program, ["plain"])["plain"]
+    changed = {
+        "values": {"result[0] values": "[1.0]"},
+        "printed": {"stdout": "w 1\n"},
+        "warning": {"warning 0": "UserWarning"},
+        "raised": {"error": "ValueError"},
+        "file": {"file a.pt": "1"},
+        "object": {"object torch.nn.Module.__call__": "replaced"},
+        "random": {"random of torch": ""},
+        "stride": {"result[0] stride": "(2,)"},
+    }[difference]
+    assert compared(plain, plain) == []
+    told = compared(plain, {**plain, **changed})
+    assert len(told) == 1
+    assert told[0].startswith(next(iter(changed)))
+
+
+def test_after_unload_every_object_is_the_one_from_before_the_first_load() -> None:
+    code = """
+import torch, torch._dynamo
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+settings = Config()
+settings.HistoryManager.enabled = False
+shell = InteractiveShell.instance(config=settings)
+shell.run_cell("import torch; x = torch.ones(2, requires_grad=True)")
+from tests.recorder.unnoticed.seen import Objects
+objects = Objects()
+before = dict(shell.magics_manager.magics["line"]), dict(shell.magics_manager.magics["cell"])
+kept = {name: list(found) for name, found in shell.events.callbacks.items()}, dict(vars(shell))
+for _ in range(2):
+    shell.run_cell("%load_ext nbgrad").raise_error()
+    shell.run_cell("%%autograd --view none\\n(x * 2).sum().backward()").raise_error()
+    shell.run_cell("%unload_ext nbgrad").raise_error()
+changes = objects.changes()
+left = ["an import finder"] if changes.pop("import finders") != "[]" else []
+left += changes
+for kind, found in zip(("line", "cell"), before, strict=True):
+    left += [f"{kind} magic {name}" for name in shell.magics_manager.magics[kind].keys() ^ found.keys()]
+left += [name for name, found in shell.events.callbacks.items() if found != kept[0][name]]
+changed = [name for name, one in vars(shell).items() if kept[1].get(name) is not one]
+left += [name for name in changed if callable(getattr(shell, name)) or name not in kept[1]]
+print(*left, sep="\\n", end="")
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == ""
