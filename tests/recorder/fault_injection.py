@@ -36,14 +36,18 @@ CLOSING = ("_settle", "name_variables", "_numbers", "_changed", "raised", "check
 GUARDS = frozenset(
     {
         # Torch, or the user's program, calls these: they catch the errors of all others.
-        *("TorchCalls.__torch_function__", "TorchCalls._run", "TorchCalls._again", "_recorded", "_left_out", "_learns"),
-        *("_run_backward", "_handle", "_call_module", "_zero_grad", "_step_begins", "_step_ended", "_stepped"),
+        *("_torch_function", "_run", "_again", "_place", "_recorded", "_left_out", "_learns"),
+        *("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "_answer"),
+        *("_run_backward", "_step_begins", "_step_ended", "_stepped"),
         *("recorded", "recorded_inside", "_begun", "_foreseen", "_begin", "_capture", "_refused", "_hooked_run"),
         *("_foreseen_run", "Passing.__call__", "TorchBackward.__call__", "TorchBackward.lost", "Foreseen.__call__"),
         *("Giving.__call__", "Inside.__call__", "called", "register", "follows", "unfollow_to", "_aside", "_forked"),
         # These undo what was done; nothing could be undone without them.
         *("TorchBackward.abandon", "_put_back", "_restore", "_batched", "_disown", "TorchBackward.__init__"),
-        *("Quiet.__init__", "_Thread.__init__", "_Torch.__init__", "_no", "_settle", "_replace"),
+        *("Quiet.__init__", "_Thread.__init__", "_Torch.__init__", "_settle", "_replace", "_change_answers"),
+        *("Patch.put_back", "_place", "Regions.unwatch", "Regions.pass_for_torchs_no_more", "_function", "asked"),
+        # These have one line.
+        *("returned", "ask_no_more", "_leave"),
         "tensors_in",  # the guard of a result calls it
     }
 )

@@ -21,6 +21,7 @@ cdef int _RETURNS
 
 @cython.locals(table=dict, known=Called, state=State, kind=int, told=bint, overridden=bint, heard=bint, given=tuple, place=int, running=Running)
 cdef object _run(object mode, object function, object types, tuple args, object kwargs)
+cdef int _place(State state) except -1
 cdef object _again(object mode, object function, tuple args, object kwargs)
 
 cdef object _left_out(Called known, tuple args, object kwargs, object result, State state)

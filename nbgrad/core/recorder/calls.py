@@ -24,7 +24,7 @@ from nbgrad.core.engine.torch_origins import KEY, owner_of, shape_of
 from nbgrad.core.recorder.foreseen import tap
 from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, Unlisted, called, tensors_in, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, is_direct, origin_in
-from nbgrad.core.recorder.python_functions import INSIDE, RETURNS, RUNNING, ask_no_more, asked, returned, where
+from nbgrad.core.recorder.python_functions import INSIDE, OUTSIDE, RETURNS, RUNNING, ask_no_more, asked, returned, where
 from nbgrad.core.recorder.tracebacks import traceless
 from nbgrad.core.tensor.filled import Filled
 
@@ -37,8 +37,8 @@ _mode_at = torch._C._get_function_stack_at
 _COMPILED = compiled()
 _NONE: dict[str, Any] = {}
 _PLAIN, _INNER, _CUT, _INSIDE, _RETURNS = PLAIN, INNER, CUT, INSIDE, RETURNS  # compiled to numbers of C's
-_FRAMES = 3
-"""How many frames the plain Python of ``where``, ``_run`` and ``_torch_function`` puts on the stack."""
+_FRAMES = 4
+"""How many frames the plain Python of ``where``, ``_place``, ``_run`` and ``_torch_function`` puts on the stack."""
 NESTED = torch.nested._internal.nested_tensor.NestedTensor
 """A nested tensor: its lengths are no numbers, so its ops are known only by the nodes of torch's graph."""
 left: set[int] = set()
@@ -83,7 +83,7 @@ def _run(
     told = told and NESTED not in types and Filled not in types
     given, named = args, kwargs  # the arguments of the op that is recorded
     if told and RUNNING:
-        place = where(_FRAMES)
+        place = _place(state)
         if place == _INSIDE:
             told = False
         elif place == _RETURNS:
@@ -105,6 +105,17 @@ def _run(
         finally:
             unmute(guard)
     return result
+
+
+def _place(state: State) -> int:
+    """Where the call stands in a function of torch's in Python: the answer of ``where``."""
+    try:
+        return where(_FRAMES)
+    except Exception as error:
+        RUNNING.pop(get_ident(), None)
+        if not taken(state.observers, error, "a function of torch's"):
+            raise
+        return OUTSIDE
 
 
 def _leave(own: Any) -> None:

@@ -13,7 +13,7 @@ cdef class Running:
 @cython.locals(running=Running)
 cdef bint _answer(object ask, tuple args, int up) except -1
 @cython.locals(running=Running, values=dict)
-cdef object _begin(object frame, object code)
+cdef object _note(object frame, object code)
 @cython.locals(running=Running, depth=int)
 cpdef int where(int up) except -1
 cpdef Running returned()

@@ -24,6 +24,8 @@ import torch
 
 from nbgrad.core.backend.function_mode import lift, put_back, recorder
 from nbgrad.core.compilation import compiled
+from nbgrad.core.engine.faults import taken
+from nbgrad.core.engine.state import current
 from nbgrad.core.recorder.functions import ASKS, OP, Called, called
 
 _asks: Any = torch._C._has_torch_function
@@ -111,7 +113,11 @@ def _answer(ask: Callable[..., bool], args: tuple[Any, ...], up: int) -> bool:
     finally:
         put_back()
     if not others:
-        _begin(frame, code)
+        try:
+            _note(frame, code)
+        except Exception as error:
+            if not taken(current().observers, error, code.co_name):
+                raise
     return others
 
 
@@ -125,7 +131,7 @@ def asked() -> None:
     _again.pop(get_ident(), None)
 
 
-def _begin(frame: Any, code: Any) -> None:
+def _note(frame: Any, code: Any) -> None:
     """The function of ``frame`` has begun; remember it if it is one op and no part of another one."""
     thread = get_ident()
     running: Running | None = RUNNING.get(thread)

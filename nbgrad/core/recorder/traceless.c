@@ -89,9 +89,18 @@ static PyMemberDef members[] = {
     {NULL},
 };
 
+static PyObject *traceless_doc(PyObject *self, void *closure) {
+  (void)closure;
+  return PyObject_GetAttrString(((Traceless *)self)->like, "__doc__");
+}
+
+static PyGetSetDef computed[] = {
+    {"__doc__", traceless_doc, NULL, NULL, NULL},
+    {NULL},
+};
+
 static PyTypeObject TracelessType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "nbgrad.core.recorder.traceless.Traceless",
-    .tp_doc = "A function whose own frames are in no traceback.",
     .tp_basicsize = sizeof(Traceless),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
     .tp_vectorcall_offset = offsetof(Traceless, vectorcall),
@@ -103,6 +112,7 @@ static PyTypeObject TracelessType = {
     .tp_clear = traceless_clear,
     .tp_dealloc = traceless_dealloc,
     .tp_members = members,
+    .tp_getset = computed,
 };
 
 static PyObject *traceless(PyObject *module, PyObject *args) {
