@@ -376,8 +376,9 @@ def load(shell: InteractiveShell) -> None:
     magics = AutogradMagics(shell)
     magics.settings = Autograd.of(shell.config)
     with ExitStack() as undo:
-        if magics in shell.configurables:  # IPython adds all magics to its list of settings
-            undo.callback(shell.configurables.remove, magics)
+        configurables: list[Any] = shell.configurables
+        if magics in configurables:  # IPython adds all magics to its list of settings
+            undo.callback(configurables.remove, magics)
         undo.callback(configured.clear)
         _register(shell, magics, undo)
         added: list[tuple[list[Any], Any]] = [

@@ -128,14 +128,14 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
         return outline(self.graph)
 
     def _show(self, outline: "Outline") -> None:
-        if self.view == "none":
-            return
         from nbgrad.widgets.pending_clear import ours
 
         with ours():
             self._show_outline(outline)
 
     def _show_outline(self, outline: "Outline") -> None:
+        if self.view == "none":
+            return
         if "marimo" in sys.modules and self._show_in_marimo(outline):
             return
         if not _in_notebook():

@@ -1,12 +1,13 @@
 """``%%autograd`` before ``%load_ext nbgrad``: its error names the missing command, as IPython's own does not."""
 
 import sys
+from types import FrameType
 from typing import Any
 
 
 def is_loading() -> bool:
     """Whether ``%load_ext nbgrad`` runs this code."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") != "IPython.core.extensions":
         frame = frame.f_back
     return frame is not None

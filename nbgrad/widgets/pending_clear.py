@@ -64,8 +64,9 @@ class _Clears:
 
 def _moves_outputs(kind: str, args: tuple[Any, ...]) -> bool:
     """Whether the outputs that follow go to another place: a widget of outputs was entered or left."""
-    data = args[0].get("data") if kind == "comm_msg" and args and isinstance(args[0], dict) else None
-    return bool(data) and "msg_id" in (data.get("state") or ())
+    content = args[0] if kind == "comm_msg" and args and isinstance(args[0], dict) else {}
+    data = content.get("data") or {}
+    return "msg_id" in (data.get("state") or ())
 
 
 def follow(shell: Any, undo: ExitStack) -> None:

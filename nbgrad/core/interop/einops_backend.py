@@ -71,13 +71,13 @@ def follow() -> None:
     if _BACKENDS in sys.modules:
         _register(sys.modules[_BACKENDS])
     elif _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)  # type: ignore[arg-type]  # it has what Python asks for
+        sys.meta_path.insert(0, _finder)
 
 
 def unfollow() -> None:
     """Wait for einops no longer."""
     if _finder in sys.meta_path:
-        sys.meta_path.remove(_finder)  # type: ignore[arg-type]
+        sys.meta_path.remove(_finder)
 
 
 follow()

@@ -292,10 +292,11 @@ def _recorded(
 def _disown(node: Node, result: Any) -> None:
     """Forget that ``node``, of which not all is known, has made ``result``: torch's own node says what it was."""
     with suppress(Exception):
-        for one in tensors_in(result):
-            known = None if one.grad_fn is None else one.grad_fn.metadata.get(KEY)
+        made: Any
+        for made in [one.grad_fn for one in tensors_in(result) if one.grad_fn is not None]:
+            known = made.metadata.get(KEY)
             if known is not None and owner_of(known) is node:
-                del one.grad_fn.metadata[KEY]
+                del made.metadata[KEY]
 
 
 def _called(

@@ -269,7 +269,7 @@ def _change_answers(by: dict[Any, Any]) -> None:
                 held[asked] = by[held[asked]]
 
 
-def _backward_patch(run: Callable[..., Any]) -> Callable[..., Any]:
+def _backward_patch(run: Callable[..., Any]) -> Any:
     """Our function for ``run``, which is torch's ``_engine_run_backward`` or another library's around it."""
 
     def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -312,7 +312,7 @@ def _batched(seeds: Any) -> bool:
     return any(isinstance(one, torch.Tensor) and torch._C._dispatch_keys(one).has(_BATCHED) for one in seeds)
 
 
-def _call_patch(run: Callable[..., Any]) -> Callable[..., Any]:
+def _call_patch(run: Callable[..., Any]) -> Any:
     """Our function for ``run``, which is torch's ``Module.__call__``: it runs it in the scope of the module."""
 
     def call_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -418,7 +418,7 @@ def _stepped() -> None:
         put_back()
 
 
-def _zero_grad_patch(run: Callable[..., Any]) -> Callable[..., Any]:
+def _zero_grad_patch(run: Callable[..., Any]) -> Any:
     """Our function for ``run``, which is torch's ``Optimizer.zero_grad``: it runs it with our mode off."""
 
     def zero_grad(*args: Any, **kwargs: Any) -> Any:
