@@ -31,12 +31,17 @@ def shorten(shell: InteractiveShell, undo: ExitStack) -> None:
     """Have ``shell`` show short tracebacks, unless another handler is set; ``undo`` restores the old handler."""
     if shell.custom_exceptions:
         return
+    before = vars(shell).get("CustomTB")
     shell.set_custom_exc(_SHOWN, _show)  # type: ignore[no-untyped-call]
     ours = shell.CustomTB
 
     def back() -> None:
         if shell.CustomTB == ours:
             shell.set_custom_exc((), None)  # type: ignore[no-untyped-call]
+            if before is None:
+                del shell.CustomTB
+            else:
+                shell.CustomTB = before
 
     undo.callback(back)
 

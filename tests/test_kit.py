@@ -111,7 +111,7 @@ def test_a_room_shares_one_installation_that_does_not_change(kit: Path) -> None:
             one.chmod(0o755)
 
 
-def test_a_folder_that_exists_is_shared_only_if_nobody_else_can_change_it(kit: Path, tmp_path: Path) -> None:
+def test_a_folder_that_exists_is_shared_only_if_no_other_user_can_change_it(kit: Path, tmp_path: Path) -> None:
     room, elsewhere = tmp_path / "room", tmp_path / "elsewhere"
     elsewhere.mkdir()
     room.mkdir(mode=0o755)

@@ -44,7 +44,7 @@ def executed(cells: list[str]) -> list[nbformat.NotebookNode]:
 
 
 def users(cell: nbformat.NotebookNode) -> list[str]:
-    """What the user's code has left below a cell."""
+    """The outputs that the code of the user has left below a cell."""
     found, streams = list[str](), False
     for output in cell.outputs:
         data = output.get("data", {})

@@ -78,7 +78,7 @@ def follow(shell: Any, undo: ExitStack) -> None:
 
 @contextmanager
 def ours() -> Iterator[None]:
-    """What is shown inside this block is nbgrad's output, not the user's."""
+    """A block whose output is nbgrad's, not the user's."""
     _flush()  # what the user has printed before
     _Clears.ours += 1
     try:

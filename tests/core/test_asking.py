@@ -75,7 +75,7 @@ QUESTIONS: dict[str, Question] = {
 
 NO_QUESTIONS = {
     *("clear", "close", "leave", "listener", "name", "device", "ending", "raised", "recovered", "save"),
-    *("diff",),
+    *("diff", "fault", "in_sight"),
     *("rank_recorder", "ranks"),
 }
 """Methods that change the graph or wait for other processes, and plain attributes: they are no questions."""

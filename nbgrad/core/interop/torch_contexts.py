@@ -132,7 +132,7 @@ PATCHES = (
     Patch(theirs.saved_tensors_hooks, "__enter__", _entering),
     Patch(theirs.saved_tensors_hooks, "__exit__", _leaving),
 )
-"""What makes torch's contexts hold for nbgrad's ops."""
+"""The patches that make torch's contexts hold for nbgrad's ops."""
 
 if not hasattr(theirs.saved_tensors_hooks.__enter__, "_nbgrad"):
     for _patch in PATCHES:

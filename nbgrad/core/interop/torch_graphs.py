@@ -347,7 +347,7 @@ def _applying(_: Any) -> Any:
 
 
 PATCHES = (Patch(_THEIRS, "apply", _applying),)
-"""What makes torch's functions take nbgrad's tensors."""
+"""The patches that make torch's functions take nbgrad's tensors."""
 
 if not hasattr(_apply, "_nbgrad"):
     for _patch in PATCHES:

@@ -7,7 +7,7 @@ from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
 from nbgrad.core.recorder.foreseen cimport tap
 from nbgrad.core.recorder.functions cimport Called, tensors_in
 from nbgrad.core.recorder.nodes cimport origin_in
-from nbgrad.core.recorder.python_functions cimport Running, returned, where
+from nbgrad.core.recorder.python_functions cimport RunningFunction, returned, where
 
 
 cdef bint _COMPILED
@@ -19,7 +19,7 @@ cdef set _left
 cdef int _INSIDE
 cdef int _RETURNS
 
-@cython.locals(table=dict, known=Called, state=State, kind=int, told=bint, overridden=bint, heard=bint, given=tuple, place=int, running=Running)
+@cython.locals(table=dict, known=Called, state=State, kind=int, told=bint, overridden=bint, heard=bint, given=tuple, place=int, running=RunningFunction)
 cdef object _run(object mode, object function, object types, tuple args, object kwargs)
 cdef int _place(State state) except -1
 cdef object _again(object mode, object function, tuple args, object kwargs)

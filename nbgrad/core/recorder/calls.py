@@ -125,7 +125,7 @@ def _leave(own: Any) -> None:
     the call takes it off.
     """
     if sys.getprofile() is not None:
-        return  # a later call does it, when nobody else listens to the events
+        return  # a later call does it, when no other code listens to the events
 
     def returned(_frame: Any, _event: str, _arg: Any) -> None:
         above = [_pop() for _ in range(_length())]

@@ -52,7 +52,7 @@ class Captures:
 
     def unwatch(self) -> None:
         """Restore torch's own function, where ours is still there."""
-        if self in sys.meta_path:
+        if self in (sys.meta_path or ()):  # None when Python ends
             sys.meta_path.remove(self)
         frames: Any = sys.modules.get(_FRAMES)
         if self._own is not None and getattr(frames, _CAPTURE, None) is self._ours:

@@ -50,5 +50,5 @@ class Patch:
 
 
 def _function(value: Any) -> Any:
-    """What a ``staticmethod`` holds: the same function may come back in another one."""
+    """The function that a ``staticmethod`` holds: the same function may come back in another one."""
     return value.__func__ if isinstance(value, staticmethod | classmethod) else value

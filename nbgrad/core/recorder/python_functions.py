@@ -44,7 +44,7 @@ MODULES = (
 """Torch's modules that ask, if they are imported; ``torch.jit._script`` only names the functions."""
 
 
-class Running:
+class RunningFunction:
     """A function of torch's in Python that has begun, and is one op.
 
     Attributes:
@@ -63,7 +63,7 @@ class Running:
     kwargs: dict[str, Any]
 
 
-RUNNING: dict[int, Running] = {}
+RUNNING: dict[int, RunningFunction] = {}
 """The function that has begun, by thread."""
 
 _again: dict[int, CodeType] = {}
@@ -100,7 +100,7 @@ def _answer(ask: Callable[..., bool], args: tuple[Any, ...], up: int) -> bool:
         return ask(*args)
     frame = sys._getframe(up if _UP else 0)
     code = frame.f_code
-    running: Running | None = RUNNING.get(get_ident()) if RUNNING else None
+    running: RunningFunction | None = RUNNING.get(get_ident()) if RUNNING else None
     if running is not None and running.frame == id(frame):
         del RUNNING[get_ident()]  # that frame has ended, and this one has got its place in memory
     if _again and _again.get(get_ident()) is code:
@@ -134,7 +134,7 @@ def asked() -> None:
 def _note(frame: Any, code: Any) -> None:
     """The function of ``frame`` has begun; remember it if it is one op and no part of another one."""
     thread = get_ident()
-    running: Running | None = RUNNING.get(thread)
+    running: RunningFunction | None = RUNNING.get(thread)
     if running is not None:
         if _depth(frame, running) >= 0:
             return
@@ -142,7 +142,7 @@ def _note(frame: Any, code: Any) -> None:
     function = _python_function(frame, code)
     if function is None:
         return
-    running = Running.__new__(Running)
+    running = RunningFunction.__new__(RunningFunction)
     running.frame, running.code, running.known = id(frame), code, function.known
     values = frame.f_locals
     running.args = tuple([values[name] for name in function.needed])
@@ -160,7 +160,7 @@ def where(up: int) -> int:
         If it is outside, the function has ended.
     """
     thread = get_ident()
-    running: Running | None = RUNNING.get(thread)
+    running: RunningFunction | None = RUNNING.get(thread)
     if running is None:
         return OUTSIDE
     frame: Any = sys._getframe(up if _UP else 0)
@@ -175,7 +175,7 @@ def where(up: int) -> int:
     return RETURNS
 
 
-def returned() -> Running:
+def returned() -> RunningFunction:
     """The function whose result the running call is; it has ended."""
     return RUNNING.pop(get_ident())
 
@@ -184,7 +184,7 @@ _DEEPEST = 6
 """A function of torch's that is one op calls others of torch's in Python, not deeper than this."""
 
 
-def _depth(frame: Any, running: Running) -> int:
+def _depth(frame: Any, running: RunningFunction) -> int:
     """How many frames ``frame`` is inside of the one of ``running``; -1 if it is not inside."""
     for depth in range(_DEEPEST):
         if frame is None:

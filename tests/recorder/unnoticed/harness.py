@@ -30,6 +30,7 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="unnoticed_"))
         self.count = 0
         environment = {**os.environ, **THREADS, "PYTHONHASHSEED": "0", "IPYTHONDIR": str(self.folder / "ipython")}
+        environment.pop("NBGRAD_COMPILED", None)  # plain Python cannot leave its frames out of tracebacks
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         command = [sys.executable, "-m", "tests.recorder.unnoticed.server", "recorded" if recorded else "plain", warm]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}

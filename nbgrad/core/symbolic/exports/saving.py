@@ -82,7 +82,7 @@ class _SavedListing:
         places = {id(value.owner): number for number, value in enumerate(captured) if value.owner is not None}
         return {
             "version": VERSION,
-            "name": listing.name if listing.name == "<lambda>" else Names().fresh(listing.name),
+            "name": listing.name if listing.name.startswith("<lambda>") else Names().fresh(listing.name),
             "values": [self._value(value) for value in every],
             "inputs": len(listing.inputs),
             "captured": self._captured(captured),
