@@ -5,13 +5,11 @@ imports einops, whether that is before nbgrad is imported or after. nbgrad itsel
 """
 
 import sys
-from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
 from typing import Any
 
 import torch
 
+from nbgrad.core.late_import import LateImport
 from nbgrad.core.tensor.tensor import Tensor
 
 _BACKENDS = "einops._backends"
@@ -37,31 +35,7 @@ _made: list[type] = []
 """einops finds only classes that are alive."""
 
 
-class _Finder:
-    """Waits in ``sys.meta_path`` until the backends of einops are imported."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, _target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """None for every other module, which the next finder finds."""
-        if name != _BACKENDS:
-            return None
-        found = PathFinder.find_spec(name, path)
-        if found is None or found.loader is None:
-            return None
-        loader: Any = found.loader
-        execute = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            _register(module)
-
-        loader.exec_module = exec_module  # of this one loader
-        sys.meta_path.remove(self)
-        return found
-
-
-_finder = _Finder()
+_import = LateImport(_BACKENDS, _register)
 
 
 def follow() -> None:
@@ -70,14 +44,13 @@ def follow() -> None:
         return
     if _BACKENDS in sys.modules:
         _register(sys.modules[_BACKENDS])
-    elif _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
+    else:
+        _import.wait()
 
 
 def unfollow() -> None:
     """Wait for einops no longer."""
-    if _finder in sys.meta_path:
-        sys.meta_path.remove(_finder)
+    _import.stop()
 
 
 follow()

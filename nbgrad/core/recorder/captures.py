@@ -7,11 +7,11 @@ Everything here is private to torch: it is in one file, and has tests.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
 from typing import Any
+
+from nbgrad.core.late_import import LateImport
 
 _DYNAMO = "torch._dynamo"
 _FRAMES = "torch._dynamo.convert_frame"
@@ -27,6 +27,7 @@ class Captures:
 
     def __init__(self, aside: Callable[..., Any]) -> None:
         self._aside = aside
+        self._import = LateImport(_DYNAMO, lambda _: self._watch())
         self._own: Any = None
         self._ours: Any = None
 
@@ -34,8 +35,8 @@ class Captures:
         """Begin to watch; if dynamo is not imported yet, when it is."""
         if _FRAMES in sys.modules:
             self._watch()
-        elif self not in sys.meta_path:
-            sys.meta_path.insert(0, self)
+        else:
+            self._import.wait()
 
     def _watch(self) -> None:
         frames: Any = sys.modules.get(_FRAMES)
@@ -52,30 +53,8 @@ class Captures:
 
     def unwatch(self) -> None:
         """Restore torch's own function, where ours is still there."""
-        if self in (sys.meta_path or ()):  # None when Python ends
-            sys.meta_path.remove(self)
+        self._import.stop()
         frames: Any = sys.modules.get(_FRAMES)
         if self._own is not None and getattr(frames, _CAPTURE, None) is self._ours:
             setattr(frames, _CAPTURE, self._own)
         self._own = self._ours = None
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, _target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """None for every other module, which the next finder finds."""
-        if name != _DYNAMO:
-            return None
-        found = PathFinder.find_spec(name, path)
-        if found is None or found.loader is None:
-            return None
-        loader: Any = found.loader
-        execute = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            if self in sys.meta_path:  # the graph is still open
-                sys.meta_path.remove(self)
-                self._watch()
-
-        loader.exec_module = exec_module  # of this one loader
-        return found

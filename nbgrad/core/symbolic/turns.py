@@ -23,7 +23,7 @@ _waiting: list[int] = []
 
 
 _PATIENCE = 1.0
-"""After so many seconds a thread that waits looks whether the others are still there: an interrupt ends any of them."""
+"""The seconds after which a waiting thread checks that the others still run: an interrupt may have ended one."""
 
 
 def _wait() -> None:
