@@ -254,6 +254,16 @@ def _nothing_left_on_torch() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _nothing_left_in_the_state() -> Iterator[None]:
+    """A test that leaves a block or the call of a module open fails itself, and not a later one."""
+    yield
+    if module := sys.modules.get("nbgrad.core.engine.state"):
+        left = {name: value for name, value in module.current().fields().items() if value != module.State().fields()[name]}
+        module.set_state(module.State())
+        assert left == {}
+
+
+@pytest.fixture(autouse=True)
 def _collector_on() -> Iterator[None]:
     """A test that leaves the garbage collector off fails itself, and not the next one that asks for it."""
     yield
@@ -289,14 +299,12 @@ def one_shell() -> "Iterator[InteractiveShell]":
 def shell(one_shell: "InteractiveShell") -> "Iterator[InteractiveShell]":
     """The same shell, empty except for our extension. After the test, nothing of the extension is left."""
     import nbgrad
-    from nbgrad.core.engine.state import State, current
 
     one_shell.reset(new_session=True)
     nbgrad.load_ipython_extension(one_shell)
     yield one_shell
     nbgrad.unload_ipython_extension(one_shell)
     one_shell.config.pop("Autograd", None)
-    assert current() == State()
 
 
 @pytest.fixture(scope="session")
