@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -243,10 +243,27 @@ def _same_numbers_every_run() -> None:
             torch.cuda.manual_seed_all(0)
 
 
+def _hooks_of_all_modules() -> list[tuple[dict[int, Any], list[int]]]:
+    """Torch's dictionaries of the hooks that run for every module, and the keys of each."""
+    owner = sys.modules.get("torch.nn.modules.module")
+    every = (
+        [one for name, one in vars(owner).items() if name.startswith("_global_") and isinstance(one, dict)]
+        if owner
+        else []
+    )
+    return [(one, list(one)) for one in every]
+
+
 @pytest.fixture(autouse=True)
 def _nothing_left_on_torch() -> Iterator[None]:
-    """No graph stays open after a test, and no mode stays on torch's stack: the next test would run inside it."""
+    """No graph stays open after a test, and no mode and no hook stays on torch: the next test would run with it."""
+    hooked = _hooks_of_all_modules()
     yield
+    for hooks, before in hooked:
+        left = {key: hook for key, hook in hooks.items() if key not in before}
+        for key in left:
+            del hooks[key]
+        assert left == {}
     if switches := sys.modules.get("nbgrad.core.recorder.switches"):
         left = len(switches._torch.open), sys.modules["torch"]._C._len_torch_function_stack()
         switches.unfollow_to(0)
@@ -258,7 +275,9 @@ def _nothing_left_in_the_state() -> Iterator[None]:
     """A test that leaves a block or the call of a module open fails itself, and not a later one."""
     yield
     if module := sys.modules.get("nbgrad.core.engine.state"):
-        left = {name: value for name, value in module.current().fields().items() if value != module.State().fields()[name]}
+        left = {
+            name: value for name, value in module.current().fields().items() if value != module.State().fields()[name]
+        }
         module.set_state(module.State())
         assert left == {}
 

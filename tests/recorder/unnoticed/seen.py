@@ -98,7 +98,8 @@ class _Walk:
 
     def _error(self, path: str, error: BaseException) -> None:
         self.found[f"{path} text"] = normal(str(error))
-        self.found[f"{path} notes"] = normal(repr(getattr(error, "__notes__", [])))
+        notes = [note for note in getattr(error, "__notes__", []) if not note.startswith("nbgrad: ")]
+        self.found[f"{path} notes"] = normal(repr(notes))
         frames = traceback.extract_tb(error.__traceback__)
         self.found[f"{path} frames"] = "\n".join(
             f"{normal(one.filename)}:{one.lineno} {one.name}" for one in frames if one.filename != __file__
