@@ -43,12 +43,12 @@ class Calls:
         watches: False if nothing is to be watched, as in the second trace of one function.
 
     Attributes:
-        draws: whether a generator of random numbers was called, of torch's or of Python's; True if nothing is watched.
+        draws: whether a generator of random numbers was called, of torch's or of Python's; True if that is unknown.
     """
 
     def __init__(self, around: Iterable[Any], *, watches: bool = True) -> None:
         self._watches = watches and sys.getprofile() is None
-        self.draws = not self._watches
+        self.draws = watches and not self._watches
         self._wrong: tuple[Place, str, str] | None = None
         self._next: Place | None = None
         self._names: set[str] = set()

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nbgrad.core.backend.autocast import any_enabled
+from nbgrad.core.engine.state import current
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves, mapped
 
@@ -110,6 +111,39 @@ def storage_of(data: torch.Tensor) -> int:
         return -id(data)
 
 
+class _Twin(FakeTensor):
+    """The fake tensor that stands for a tensor with numbers; to a thread that traces nothing it is that tensor.
+
+    While a function is traced, the tensors that it uses have fake data. Other threads may use them meanwhile, and may
+    keep what they find for a backward.
+
+    Attributes:
+        original: the tensor with numbers.
+    """
+
+    original: torch.Tensor
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Also for what torch's operators do not see: memory, numbers, copies."""
+        if current().tracer is None:
+            args, kwargs = mapped(_with_numbers, args), mapped(_with_numbers, kwargs or {})
+        return _without_subclass(func, types, args, kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if current().tracer is None:
+            return func(*mapped(_with_numbers, args), **mapped(_with_numbers, kwargs or {}))
+        return super().__torch_dispatch__(func, types, args, kwargs or {})
+
+
+_without_subclass: Any = torch._C._disabled_torch_function_impl
+
+
+def _with_numbers(given: Any) -> Any:
+    return given.original if isinstance(given, _Twin) else given
+
+
 class FakeMemory:
     """The memory of a fake tensor, which has an address to compare and nothing in it."""
 
@@ -194,6 +228,14 @@ class Fakes:
         with warnings.catch_warnings(), torch._C.DisableTorchFunction():
             warnings.simplefilter("ignore")
             return self._of(data.detach())
+
+    def twin(self, data: torch.Tensor) -> torch.Tensor:
+        """The same; in a thread that traces nothing it is ``data`` itself."""
+        fake = self.of(data)
+        if type(fake) is FakeTensor:
+            fake.__class__ = _Twin
+            vars(fake)["original"] = data
+        return fake
 
     def _of(self, data: torch.Tensor) -> torch.Tensor:
         plain = type(data) is torch.Tensor and data.layout is torch.strided and data.device.type != "meta"

@@ -142,7 +142,7 @@ class Tracer(TorchFunctionMode):
                     "nbgrad's tensors",
                     "Convert the module with nbgrad.from_torch(...), or the tensor with nbgrad.tensor(...)",
                 )
-            twin = self._twins[id(data)] = self.fakes.of(data)
+            twin = self._twins[id(data)] = self.fakes.twin(data)
             self._originals[id(twin)] = data
             self._held.append(data)
             value = self._register(twin, "captured")

@@ -1,16 +1,19 @@
 """Compiled functions and the world around them: clocks, files, iterators, numbers as arguments, and threads."""
 
+import copy
 import itertools
 import math
 import os
+import pickle
 import random
+import sys
 import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import pytest
@@ -267,3 +270,86 @@ def test_an_error_in_a_trace_lets_other_threads_go_on() -> None:
                 assert fine(nbgrad.ones(size)).shape == (size,)
 
     in_threads(3, work)
+
+
+def network() -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1))
+
+
+USES: dict[str, Callable[[Any, Any], Any]] = {
+    "call": lambda net, x: net(x).tolist(),
+    "eval": lambda net, x: net.eval()(x).tolist(),
+    "backward, later": lambda net, x: net(x).sum(),
+    "numpy": lambda net, _: net[0].weight.detach().numpy().tolist(),
+    "numpy of the data": lambda net, _: net[0].weight.data.numpy().tolist(),
+    "item": lambda net, _: net[3].bias.item(),
+    "repr": lambda net, _: repr(net[0].weight),
+    "views": lambda net, _: (net[0].weight.T.tolist(), net[0].weight[1].tolist(), net[0].weight.view(-1).tolist()),
+    "address": lambda net, _: net[0].weight.data_ptr() == net[0].weight.detach().data_ptr(),
+    "deepcopy": lambda net, x: copy.deepcopy(net)(x).tolist(),
+    "state_dict": lambda net, _: {key: one.tolist() for key, one in net.state_dict().items()},
+    "load_state_dict": lambda net, _: str(net.load_state_dict(network().state_dict())),
+    "pickle": lambda net, x: pickle.loads(pickle.dumps(net))(x).tolist(),
+    "in place": lambda net, _: net[1].running_var.add_(1).tolist(),
+    "torch": lambda net, _: torch.add(net[0].weight, 1).tolist(),
+    "to": lambda net, _: net[0].weight.to(torch.float64).tolist(),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("use", USES)
+def test_a_network_that_one_thread_traces_is_an_ordinary_one_in_another(use: str) -> None:
+    net, same, x = network(), network(), nbgrad.tensor([[1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 1.0, 2.0]])
+    inside, used = Event(), Event()
+    found: list[Any] = []
+
+    def work(number: int) -> None:
+        if number:
+            assert inside.wait(60)
+            try:
+                found.append(USES[use](net, x))
+            finally:
+                used.set()
+        else:
+            compiled(x)
+
+    def function(x: Any) -> Any:
+        made = net[3].weight.sum() + net[0].weight.sum() + net[0].bias.sum() + net[1].running_var.sum()
+        inside.set()
+        assert used.wait(60)
+        return made + x.sum()
+
+    compiled = nbgrad.compile(function)
+    in_threads(2, work)
+    expected = USES[use](same, x)
+    if use == "backward, later":
+        for one in (found[0], expected):
+            one.backward()
+        found[0], expected = ([one.grad.tolist() for one in each.parameters()] for each in (net, same))
+    assert found == [expected]
+
+
+def test_sixteen_threads_that_compile_run_and_draw_at_once() -> None:
+    net = network().eval()
+    inputs = [nbgrad.tensor(torch.randn(size, 4)) for size in range(1, 8)]
+    with nbgrad.no_grad():
+        expected = [net(x).tolist() for x in inputs]
+    shared = nbgrad.compile(net)
+    before = sys.getswitchinterval()
+
+    def work(number: int) -> None:
+        own = nbgrad.compile(net)
+        runs = (shared, net, own, net)[number % 4]
+        with nbgrad.no_grad():
+            for step in range(63):
+                place = (step + number) % 7
+                torch.randperm(5)
+                assert runs(inputs[place]).tolist() == expected[place]
+
+    sys.setswitchinterval(1e-5)
+    try:
+        in_threads(16, work)
+    finally:
+        sys.setswitchinterval(before)
+    assert len(shared.reasons) == 7
