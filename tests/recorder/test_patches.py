@@ -1,5 +1,6 @@
 """Functions of torch that a graph replaces: what a program or another library does with them stays right."""
 
+import gc
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 import nbgrad
+from nbgrad.core.engine.state import current
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.recorder.patches import Patch
 from tests.recorder.test_torch_recording import replaced
@@ -163,6 +165,7 @@ def test_a_graph_that_another_thread_closes_leaves_no_mode() -> None:
     (x * 3).sum()
     assert torch._C._len_torch_function_stack() == 0
     assert sys.getprofile() is before
+    assert current().observers == ()
     with AutogradGraph() as later:
         (x * 3).sum().backward()
     assert ops(later) == ["mul", "sum"]
@@ -182,6 +185,7 @@ def test_a_generator_that_is_dropped_in_another_thread_leaves_no_mode() -> None:
     in_thread(held.clear)
     nn.functional.relu(x)
     assert torch._C._len_torch_function_stack() == 0
+    assert current().observers == ()
 
 
 def test_a_graph_opened_after_it_in_the_same_thread_records() -> None:
@@ -192,6 +196,59 @@ def test_a_graph_opened_after_it_in_the_same_thread_records() -> None:
         (x * 3).sum().backward()
     assert ops(later) == ["mul", "sum"]
     assert torch._C._len_torch_function_stack() == 0
+
+
+@pytest.mark.parametrize("default", [False, True])
+def test_a_device_that_was_entered_before_the_graph_and_left_in_it_is_left(default: bool) -> None:
+    graph, x = AutogradGraph(), torch.ones(2, requires_grad=True)
+    device = torch.device("meta")
+    torch.set_default_device("meta") if default else device.__enter__()
+    try:
+        with graph:
+            (x * 2).sum().backward()
+            assert torch.ones(1).is_meta
+            torch.set_default_device(None) if default else device.__exit__(None, None, None)
+            assert not torch.ones(1).is_meta
+            (x * 3).sum().backward()
+        assert (graph.backwards, ops(graph)) == (2, ["mul", "sum"])
+        assert torch._C._len_torch_function_stack() == 0
+    finally:
+        torch.set_default_device(None)
+
+
+def test_a_device_that_was_entered_in_the_graph_and_left_after_it_is_left() -> None:
+    device, x = torch.device("meta"), torch.ones(2, requires_grad=True)
+    with AutogradGraph():
+        device.__enter__()
+        (x * 2).sum().backward()
+    assert torch.ones(1).is_meta
+    device.__exit__(None, None, None)
+    assert torch._C._len_torch_function_stack() == 0
+
+
+def open_and_drop() -> None:
+    graph = AutogradGraph()
+    graph.__enter__()
+    (torch.ones(2, requires_grad=True) * 2).sum().backward()
+
+
+@pytest.mark.parametrize("opened", [open_and_drop, lambda: in_thread(open_and_drop)])
+def test_a_graph_that_is_dropped_unclosed_leaves_torch_as_it_was(opened: Callable[[], None]) -> None:
+    before = replaced()
+    opened()
+    gc.collect()
+    assert torch._C._len_torch_function_stack() == 0
+    assert current().observers == ()
+    assert replaced() == before
+
+
+def test_a_thread_that_ends_with_a_graph_open_leaves_torch_as_it_was() -> None:
+    before, kept = replaced(), AutogradGraph()
+    in_thread(kept.__enter__)
+    gc.collect()
+    assert replaced() == before
+    kept.close()
+    assert kept.closed
 
 
 def test_a_graph_records_while_another_thread_is_in_a_compiled_region() -> None:

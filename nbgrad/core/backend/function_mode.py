@@ -19,6 +19,7 @@ T = TypeVar("T")
 _length = torch._C._len_torch_function_stack
 _push = torch._C._push_on_torch_function_stack
 _pop = torch._C._pop_torch_function_stack
+_DEFAULT: Any = torch._GLOBAL_DEVICE_CONTEXT
 _Guard = torch._C.DisableTorchFunction
 _traces = torch._C._get_tracing_state
 _dispatched = torch._C._len_torch_dispatch_stack
@@ -69,6 +70,22 @@ def take_off() -> bool:
     while above:
         _push(above.pop())
     return found
+
+
+def place() -> None:
+    """Put the recording mode on the stack, below the modes of the user that are there.
+
+    Torch ends a mode by taking the top of the stack off: if the user ends one that began before the recording, that
+    has to be the user's. Only the mode of ``torch.set_default_device`` stays below: torch looks for it there.
+    """
+    if recorder.mode is None:  # another thread has closed the graph since
+        return
+    above = [_pop() for _ in range(_length())]
+    if above and above[-1] is getattr(_DEFAULT, "device_context", None):
+        _push(above.pop())
+    _push(recorder.mode)
+    while above:
+        _push(above.pop())
 
 
 def is_heard(overridden: bool = False) -> bool:

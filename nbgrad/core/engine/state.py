@@ -396,6 +396,16 @@ def set_state(state: State) -> None:
     _STATE.set(state)
 
 
+def live() -> State:
+    """The current state, without the observers of graphs that another thread has closed."""
+    state = _STATE.get()
+    kept = tuple([one for one in state.observers if not getattr(one, "closed", False)])
+    if len(kept) < len(state.observers):
+        state = state.replaced(observers=kept)
+        _STATE.set(state)
+    return state
+
+
 def tell_changed(changed: "Sequence[torch.Tensor]", what: str) -> None:
     """Notify observers that ``what`` has changed the data of each tensor in ``changed``."""
     for observer in _STATE.get().observers:

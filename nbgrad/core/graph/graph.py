@@ -18,7 +18,7 @@ import torch
 from nbgrad.core.backend.function_mode import muted
 from nbgrad.core.engine.call_site import is_module, tensors_in_sight, user_frame
 from nbgrad.core.engine.place import running_cell
-from nbgrad.core.engine.state import State, current, set_state
+from nbgrad.core.engine.state import State, current, live, set_state
 from nbgrad.core.engine.tensor_data import check_device, words_of
 from nbgrad.core.graph.answers import Answer, Questions, names_of
 from nbgrad.core.graph.changes import Since, since
@@ -122,7 +122,7 @@ class AutogradGraph(Queries):
         if self._before is not None:
             raise RuntimeError(f"{self.name!r} was opened before: make a new AutogradGraph for each with block")
         self.listener.cell = running_cell()
-        self._before = state = current()
+        self._before = state = live()
         followed = follows()
         # One assignment for both cases: Cython never infers the type of a variable that is extended, as in a = (*a, b).
         ours = (self.listener,) if self.rank_recorder is None else (self.listener, self.rank_recorder)
@@ -175,6 +175,13 @@ class AutogradGraph(Queries):
                 self._fail(fault, "the end of the graph")
                 unfollow_to(self._followed)
             self._follows = 0
+
+    def __del__(self) -> None:
+        """Stop recording, if nothing can close the graph any more."""
+        if getattr(self, "_before", None) is not None and not (self.closed or is_finalizing()):
+            self.listener.closed = True
+            self.leave()
+            live()
 
     def in_sight(self) -> dict[str, Any]:
         """The variables with tensors and modules, of the user's code that runs."""

@@ -19,7 +19,7 @@ from nbgrad.core.compilation import compiled
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
-from nbgrad.core.engine.state import State, current
+from nbgrad.core.engine.state import State, current, live
 from nbgrad.core.engine.torch_origins import KEY, owner_of, shape_of
 from nbgrad.core.recorder.foreseen import tap
 from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, Unlisted, called, tensors_in, unlisted
@@ -119,11 +119,12 @@ def _place(state: State) -> int:
 
 
 def _leave(own: Any) -> None:
-    """Take the mode ``own`` off the stack of a thread that records no more.
+    """Take the mode ``own`` off the stack of a thread that records no more, and forget the graph.
 
     Torch has taken it off for the call that runs, and will put it on again. So the next event of the interpreter after
     the call takes it off.
     """
+    live()
     if sys.getprofile() is not None:
         return  # a later call does it, when no other code listens to the events
 

@@ -20,6 +20,7 @@ from torch.jit._builtins import _get_builtin_table
 from nbgrad.core.backend.function_mode import (
     lift,
     mute,
+    place,
     put_back,
     recorder,
     take_off,
@@ -46,7 +47,6 @@ from nbgrad.core.recorder.tracebacks import traceless
 from nbgrad.core.tensor.filled import Filled
 
 _length = torch._C._len_torch_function_stack
-_push = torch._C._push_on_torch_function_stack
 _C: Any = torch._C  # some of its functions are missing in torch's stubs
 _MODULE: Any = torch.nn.Module
 _AUTOGRAD: Any = torch.autograd
@@ -57,16 +57,32 @@ _BATCHED: Any = torch._C._parse_dispatch_key("Batched")
 _CALLS = RecordingMode()
 
 
+class _End:
+    """Is dropped when its thread ends: then no graph of it records any more."""
+
+    def __init__(self) -> None:
+        self._thread = get_ident()
+
+    def __del__(self) -> None:
+        if self._thread in _torch.open:
+            with _torch.lock:
+                _torch.open[:] = [thread for thread in _torch.open if thread != self._thread]
+                if not _torch.open and recorder.mode is not None:
+                    _restore()
+
+
 class _Thread(local):
     """The state of the recorder in this thread.
 
     Attributes:
+        end: tells when the thread ends.
         walk: the backward of torch's that runs.
         lifted: whether a compiled region took our mode off.
         functions: torch's state of modes and subclasses before the first graph; None while no graph is open.
     """
 
     def __init__(self) -> None:
+        self.end = _End()
         self.walk: TorchBackward | None = None
         self.lifted = False
         self.functions: Any = None
@@ -130,11 +146,11 @@ def follow() -> int:
             forget_paths()  # a module of torch's does not say that it got a child
             _install()
         else:
-            _place()
+            _place_functions()
     if not _stacked():
         _thread.walk = None
         _thread.functions = _C._get_torch_function_state()
-        _push(_CALLS)
+        place()
     QUIET.since()
     return thread
 
@@ -181,18 +197,18 @@ def _settle(count: int) -> None:
 
 def _enter_region() -> None:
     _thread.lifted = take_off()
-    _place()
+    _place_functions()
 
 
 def _leave_region() -> None:
-    _place()
+    _place_functions()
     if _thread.lifted:
         _thread.lifted = False
         if follows() and not _stacked():
-            _push(_CALLS)
+            place()
 
 
-def _place() -> None:
+def _place_functions() -> None:
     """Have our functions in torch while a thread records that is in no compiled region.
 
     A compiler runs modules too, and looks at the code of their calls.
@@ -213,7 +229,7 @@ def _aside(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return run(*args, **kwargs)
     finally:
         _replace()
-        _push(_CALLS)
+        place()
 
 
 _captures = Captures(_aside)
@@ -223,7 +239,7 @@ def _install() -> None:
     recorder.mode = _CALLS  # first: from now on there is something to undo
     _regions.watch()
     _captures.watch()
-    _place()
+    _place_functions()
     _OPTIMIZERS._global_optimizer_pre_hooks[_KEY] = _step_begins
     _OPTIMIZERS._global_optimizer_post_hooks[_KEY] = _step_ended
 
@@ -304,7 +320,7 @@ def _run_backward(run: Callable[..., Any], t_outputs: Any, args: tuple[Any, ...]
         unmute(guard)
         _thread.walk = None
         if stacked:
-            _push(_CALLS)
+            place()
 
 
 def _batched(seeds: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.backend.function_mode import put_back, take_off
+from nbgrad.core.backend.function_mode import place, take_off
 from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.state import Switch, current, restoring
@@ -131,7 +131,7 @@ def traced(
         gradients = tracer.release()
         replaced = tracer.restore_modules()
         if recorded:
-            put_back()
+            place()
     calls.check()
     if changed:
         raise error_at(
