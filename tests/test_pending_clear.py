@@ -58,10 +58,14 @@ def users(cell: nbformat.NotebookNode) -> list[str]:
     return found
 
 
+@pytest.fixture(scope="module")
+def plain() -> list[nbformat.NotebookNode]:
+    return executed([cell.replace("nbgrad.record()", "nbgrad.record(view='none')") for cell in CELLS.values()])
+
+
 @pytest.mark.parametrize("way", ["a cell", "every cell"])
-def test_a_pending_clear_belongs_to_the_next_output_of_the_user(way: str) -> None:
+def test_a_pending_clear_belongs_to_the_next_output_of_the_user(way: str, plain: list[nbformat.NotebookNode]) -> None:
     names = list(CELLS)
-    plain = executed([CELLS[name].replace("nbgrad.record()", "nbgrad.record(view='none')") for name in names])
     magic, first = ("%%autograd\n", []) if way == "a cell" else ("", ["%autograd on"])
     recorded = executed([*first, *[magic + CELLS[name] for name in names]])[len(first) :]
     for name, before, after in zip(names, plain, recorded, strict=True):

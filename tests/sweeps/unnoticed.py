@@ -7,7 +7,7 @@ from random import Random
 from tests.recorder.unnoticed.harness import WAYS, Servers, ways_of
 from tests.recorder.unnoticed.registry import load
 
-CASES = 10
+CASES = 5
 
 EXCEPT_DOUBLE = ("tools.", "modules.")
 """Families whose programs need the usual default type."""
