@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import accumulate
 from math import isfinite
 
 from nbgrad.core.graph.history import HistoryFrame
@@ -142,10 +143,13 @@ def grown(frames: Sequence[HistoryFrame]) -> str | None:
 
 def _leapt(frames: Sequence[HistoryFrame], losses: list[float]) -> str | None:
     """The text that one step made the loss far larger for good, by a very large change of the parameters; else None."""
+    befores = list(accumulate(map(abs, losses), max))
+    leasts = list(accumulate(reversed(losses), min))[::-1]
     for at in range(1, len(losses) - _RUN + 1):
-        before = max(map(abs, losses[:at]))
+        if leasts[at] <= _FAR * befores[at - 1]:
+            continue
         moved = sorted(one.update for one in frames[at - 1].parameters if one.update is not None)
-        if moved and moved[len(moved) // 2] > _BEYOND and min(losses[at:]) > _FAR * before:
+        if moved and moved[len(moved) // 2] > _BEYOND:
             return (
                 f"the loss has grown from {number(losses[at - 1])} in backward {frames[at - 1].number:,} to "
                 f"{number(losses[at])} in backward {frames[at].number:,} and stays as large: the step between them "
