@@ -1,7 +1,9 @@
 """A problem in an earlier backward of a loop is a finding of the last backward."""
 
 import re
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ import nbgrad
 from nbgrad import nn, optim
 from nbgrad.nn import functional
 from nbgrad.widgets.describe import describe
+from nbgrad.widgets.findings import divergence
 
 
 def trained(
@@ -198,3 +201,14 @@ def test_two_losses_in_one_step_are_none(power: int) -> None:
             (regression(net, step) ** power).backward()
             optimizer.step()
     assert describe(graph)["problems"] == []
+
+
+def test_a_leap_is_looked_for_once_in_a_long_history() -> None:
+    moved = SimpleNamespace(parameters=[SimpleNamespace(update=1e6)])
+    frames = [SimpleNamespace(number=at + 1, parameters=moved.parameters) for at in range(200_000)]
+    losses = [1.0 + at % 7 for at in range(200_000)]
+    before = time.process_time()
+    assert divergence._leapt(frames, losses) is None
+    assert time.process_time() - before < 5  # each look at all others takes minutes
+    leapt = [*losses[:100_000], *(loss * 1e6 for loss in losses[100_000:])]
+    assert "in backward 100,000 to" in divergence._leapt(frames, leapt)

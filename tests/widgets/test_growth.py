@@ -360,3 +360,13 @@ def test_scopes_nested_deeper_than_python_calls_are_drawn(tmp_path: Path) -> Non
     assert len(outline(graph).description["scopes"]) == 3000
     assert described["nodes"]
     save(graph, tmp_path / "graph.txt")
+
+
+def test_a_page_of_a_tall_network_takes_twice_as_long_for_twice_as_much(tmp_path: Path) -> None:
+    counts = []
+    for many in (300, 600, 1200):
+        with AutogradGraph() as graph:
+            nn.Sequential(*[nn.Tanh() for _ in range(many)])(leaf(3)).sum().backward()
+        counts.append(lines(lambda graph=graph: save(graph, tmp_path / "tall.html")))
+    small, middle, large = counts
+    assert large - middle < MOST * (middle - small)

@@ -24,6 +24,7 @@ READ = 10.0
 """How high letters have to be on the screen to be read."""
 
 _MOST = 6  # columns
+_PLACES = 240  # the most places for cuts that are compared
 _CUTS = 4  # the most edges that may be cut at one place
 _GAP = 30.0  # between two columns
 _LANE = 11.0  # the distance of two edges that lead to the next column
@@ -92,7 +93,7 @@ class _Cutter:
         self.scope_of = {node["id"]: node["scope"] for node in description["nodes"]}
         self.ends = {edge["id"]: (edge["source"], edge["target"]) for edge in description["edges"]}
         self.taken = [*layout["nodes"].values(), *layout["marks"].values(), *layout["labels"].values()]
-        self.cuts = list(self._cuts())
+        self.cuts = _thinned(list(self._cuts()))
 
     def _cuts(self) -> Iterator[_Cut]:
         """Every place where a cut may be."""
@@ -184,6 +185,13 @@ class _Cutter:
             }
         found = best.get(len(ends) - 1)
         return None if found is None else [self.cuts[at] for at in found[2][:-1]]
+
+
+def _thinned(cuts: list[_Cut]) -> list[_Cut]:
+    """At most ``_PLACES`` of them: of neighbours the one that cuts fewest edges and frames."""
+    size = -(-len(cuts) // _PLACES) or 1
+    groups = (cuts[at : at + size] for at in range(0, len(cuts), size))
+    return [min(group, key=lambda one: len(one.edges) + len(one.frames)) for group in groups]
 
 
 class _Columns:
