@@ -781,11 +781,20 @@ def _begun(walk: TorchBackward, state: State, roots: Any, args: Any) -> Any:
         ]
         for observer in walk.observers:
             observer.on_backward_begin(begun)
+            if args[3]:
+                observer.on_backward_inputs(_named(args[3]))
     except Exception as error:
         if not walk.lost(error):
             raise
         return None
     return begun
+
+
+def _named(inputs: Any) -> list[Origin]:
+    """The origins of the ``inputs`` that a backward was given, tensors or edges, as far as they are known."""
+    tensors = [one if isinstance(one, RawTensor) else getattr(one[0], "variable", None) for one in inputs]
+    found = [None if one is None else origin_of(one) for one in tensors]
+    return [one for one in found if one is not None]
 
 
 def _foreseen(walk: TorchBackward, begun: list[tuple[Origin, Any]]) -> Foreseen | None:
