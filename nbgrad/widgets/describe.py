@@ -435,7 +435,7 @@ def _empty(graph: AutogradGraph) -> str:
     if graph.backwards and Evidence(graph).began_at_leaf():
         return (
             "The backward began at a leaf, so no other tensor got a gradient. The leaf was made from numbers, as in "
-            "nbgrad.tensor(loss.item(), requires_grad=True), or by requires_grad_(). Call backward() on the result of "
+            "tensor(loss.item(), requires_grad=True), or by requires_grad_(). Call backward() on the result of "
             "the ops."
         )
     if graph.backwards:

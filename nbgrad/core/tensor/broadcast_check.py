@@ -155,7 +155,7 @@ def unpaired(input: Any, target: Any) -> bool:
 
 
 def has_given_axis(data: Any) -> bool:
-    """Whether ``data``, a raw tensor or an array, have shape (N, 1) because the user gave an axis, as in ``x[:, None]``.
+    """Whether ``data``, a raw tensor or array, have shape (N, 1) because the user gave an axis, as in ``x[:, None]``.
 
     So it is if they are a view of data with fewer dimensions.
     """
