@@ -79,10 +79,9 @@ class _Error(Plan):
 
     def save(self, values, results, settings):
         out = results[0]
-        if out.ndim == 2 and out.size(0) == out.size(1) and unpaired(*values):
-            constant = 1 - self.rules[0][0]
-            if not meant(*values, constant):
-                warn_unpaired("sub", *values)
+        square = out.ndim == 2 and out.size(0) == out.size(1)
+        if square and unpaired(*values) and not meant(values[0], values[1], 1 - self.rules[0][0]):
+            warn_unpaired("sub", *values)
         return super().save(values, results, settings)
 
 
