@@ -113,10 +113,10 @@ MISTAKES = {
 }
 
 
-def shown(shell: InteractiveShell, cell: str) -> str:
+def shown(shell: InteractiveShell, cell: str, begin: str = BEGIN) -> str:
     """The output of a recorded cell."""
     with capture_output() as captured:
-        shell.run_cell(BEGIN)
+        shell.run_cell(begin)
         result = shell.run_cell(f"%%autograd --view text\n{textwrap.dedent(cell).strip()}")
     assert result.error_in_exec is not None
     displayed = [str(output) for output in captured.outputs]
@@ -132,6 +132,28 @@ def test_the_error_of_a_common_mistake_says_what_to_write(shell: InteractiveShel
     text = shown(shell, cell)
     assert expected in " ".join(text.split())
     assert "nbgrad/core" not in text, "the traceback shows the user's lines alone"
+
+
+TORCH_ALONE = {name: cell for name, (cell, _) in MISTAKES.items() if "optimizer" not in name} | {
+    "a loss from the start": "loss = math.exp(2.0)\nloss.backward()",
+    "a loss without a call": "loss = 2.0\nloss.backward()",
+    "a list of numbers": "losses = [1.0, 2.0]\nlosses.backward()",
+    "numbers of numpy": "kept = w.detach().numpy()\nv = torch.tensor(kept)\n(w * v).sum().backward()\nkept.backward()",
+    "a backward from no history": "(w.detach() * 2).sum().backward()",
+    "a leaf": "torch.tensor(1.0, requires_grad=True).backward()\nw.backward()",
+}
+"""Mistakes in a program that has nothing of ours."""
+
+
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor", "ignore:w is the result of an op", "ignore:the .grad of"
+)
+@pytest.mark.parametrize("name", TORCH_ALONE)
+def test_a_program_of_torchs_gets_advice_about_torch(shell: InteractiveShell, name: str) -> None:
+    begin, cell = BEGIN.replace(" nbgrad,", "").replace("nbgrad", "torch"), TORCH_ALONE[name].replace("nbgrad", "torch")
+    text = shown(shell, cell, begin)
+    assert "nbgrad." not in text
+    assert "nbgrad's" not in text
 
 
 @pytest.mark.parametrize("maker", ["(w * w).sum().item()", "math.exp((w * w).sum())"])

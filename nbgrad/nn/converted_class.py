@@ -13,7 +13,7 @@ import torch
 
 from nbgrad import nn
 from nbgrad.core.tensor.filled import counterparts, fillings
-from nbgrad.nn.module.module import NEVER_CALLED, Module
+from nbgrad.nn.module.module import NEVER_CALLED, TRANSFORMED, Module
 from nbgrad.nn.utils import parametrizations
 
 UNMODIFIED = (
@@ -134,20 +134,13 @@ def _make(kind: Any) -> type[Module]:
     return made  # type: ignore[no-any-return]
 
 
-_TRANSFORMED = (
-    "a transform of torch.func, such as grad, jvp or vmap, was given a module of nbgrad's, whose tensors it cannot "
-    "follow: use nbgrad.autograd.functional, which has jvp, vjp, jacobian and hessian, or transform the torch module "
-    "that from_torch() was given"
-)
-
-
 def _returning_ours(forward: Callable[..., Any]) -> Callable[..., Any]:
     """``forward``, but a torch tensor that it made and filled from our tensors is returned as one of ours."""
 
     @wraps(forward)
     def run(*args: Any, **kwargs: Any) -> Any:
         if torch._C._functorch.maybe_current_level() is not None:
-            raise RuntimeError(_TRANSFORMED)
+            raise RuntimeError(TRANSFORMED)
         result = forward(*args, **kwargs)
         return counterparts(result) if fillings.any else result
 

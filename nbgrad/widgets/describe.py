@@ -17,7 +17,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.no_gc import uncollected
-from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest, undone_sum
+from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
 from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.distinction import distinction
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
@@ -331,7 +331,7 @@ def _edges(
         for at, taken in enumerate(record.inputs):
             if (source := made.get(taken.source or 0)) is None:
                 continue
-            undone, came = undone_sum(record, at, made), taken.gradient
+            undone, came = taken.reduction, taken.gradient
             # An op with several results has one record. Only the shape of the gradient tells which result this is.
             shape = came.shape if came is not None and source.several else source.shape
             back = None if came is None else shape_text(came.shape)
@@ -435,7 +435,7 @@ def _empty(graph: AutogradGraph) -> str:
     if graph.backwards and Evidence(graph).began_at_leaf():
         return (
             "The backward began at a leaf, so no other tensor got a gradient. The leaf was made from numbers, as in "
-            "nbgrad.tensor(loss.item(), requires_grad=True), or by requires_grad_(). Call backward() on the result of "
+            "tensor(loss.item(), requires_grad=True), or by requires_grad_(). Call backward() on the result of "
             "the ops."
         )
     if graph.backwards:

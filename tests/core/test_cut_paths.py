@@ -362,3 +362,45 @@ def test_an_op_may_give_no_tensor_at_all(make: Callable[..., Any], learns: bool)
         assert x.unbind() == ()
         with nbgrad.no_grad(), torch.no_grad():
             assert x.unbind() == ()
+
+
+@pytest.mark.parametrize("lib", [torch, nbgrad])
+@pytest.mark.parametrize("last", ["grad", "inputs"])
+def test_a_tensor_that_was_not_asked_for_is_not_missed(lib: Any, last: str) -> None:
+    with nbgrad.AutogradGraph() as graph:
+        w, v = lib.ones(3, requires_grad=True), lib.ones(3, requires_grad=True)
+        loss = (w * v).sum()
+        lib.autograd.grad(loss, w, retain_graph=True)
+        if last == "grad":
+            lib.autograd.grad(loss, v)
+        else:
+            loss.backward(inputs=[v])
+        (missing,) = graph.unreached()
+        assert missing.kind == "not asked"
+        assert missing.reason == "the last backward was to give gradients to other tensors alone"
+        assert not missing.asked
+    assert graph.findings() == []
+
+
+@pytest.mark.parametrize("lib", [torch, nbgrad])
+def test_a_tensor_that_was_asked_for_in_vain_is_still_missed(lib: Any) -> None:
+    with nbgrad.AutogradGraph() as graph:
+        w, u = lib.ones(3, requires_grad=True), lib.ones(3, requires_grad=True)
+        loss = (w * u.detach()).sum()
+        lib.autograd.grad(loss, [w, u], allow_unused=True)
+        (missing,) = graph.unreached()
+        assert missing.kind == "detached"
+    (finding,) = graph.findings()
+    assert finding.kind == "unreached"
+
+
+@pytest.mark.parametrize("lib", [torch, nbgrad])
+def test_a_whole_backward_after_one_for_some_tensors_misses_each(lib: Any) -> None:
+    with nbgrad.AutogradGraph() as graph:
+        w, u = lib.ones(3, requires_grad=True), lib.ones(3, requires_grad=True)
+        loss = (w * u.detach()).sum()
+        lib.autograd.grad(loss, w, retain_graph=True)
+        loss.backward()
+        (missing,) = graph.unreached()
+        assert missing.asked
+    assert [one.kind for one in graph.findings()] == ["unreached"]

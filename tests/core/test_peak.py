@@ -4,6 +4,8 @@ The pieces are small here, so that the large tensors need not be very large.
 """
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -291,3 +293,59 @@ def test_a_value_in_bfloat16_with_a_nan_takes_a_few_megabytes(monkeypatch: pytes
     data[77] = math.nan
     assert max(torch_blocks(lambda: stats.summarise(data), least=1)) <= 8 * chunks.PIECE
     assert max(torch_blocks(lambda: stats.norms({0: data}), least=1)) <= 8 * chunks.PIECE
+
+
+CLOSING = """
+import sys
+import torch
+import nbgrad
+
+
+def peak():
+    (line,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
+    return int(line.split()[1]) >> 10
+
+
+def step(count, *, record, watch):
+    w = torch.nn.Parameter(torch.ones(count, dtype=getattr(torch, sys.argv[1])))
+    w.data[5] = float(sys.argv[2])
+    before = peak()
+    if record:
+        with nbgrad.AutogradGraph(budget=1 << 20, watch=watch) as graph:
+            w.sum().backward()
+        [(one.value, one.gradient, one.inputs, one.since) for one in graph.records]
+        str(graph)
+        graph.findings()
+    else:
+        w.sum().backward()
+    return peak() - before
+
+
+count = (128 << 20) // getattr(torch, sys.argv[1]).itemsize
+for how in ("plain", "watched", "unwatched"):
+    step(10, record=how != "plain", watch=how == "watched")
+for how in ("plain", "watched", "unwatched"):
+    print(step(count, record=how != "plain", watch=how == "watched"))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the kernel does not say how much memory was used")
+@pytest.mark.parametrize(("dtype", "number"), [("float32", "nan"), ("bfloat16", "1"), ("bfloat16", "nan")])
+def test_a_process_grows_by_no_more_than_pieces_when_a_graph_closes(dtype: str, number: str) -> None:
+    """The blocks of each piece are small, but the memory between them may be lost to the process."""
+    command = [sys.executable, "-c", CLOSING, dtype, number]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    plain, watched, unwatched = map(int, done.stdout.split())
+    assert plain >= 120, "the gradient of 128 MiB"
+    assert watched <= 32, "so much more than the plain step needed"
+    assert unwatched <= 32
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("more", [0, 17])
+def test_a_norm_in_pieces_is_that_of_torchs_own_conversion(dtype: torch.dtype, more: int) -> None:
+    torch.manual_seed(0)
+    data = torch.randn(3 * PIECE + more, dtype=torch.complex128 if dtype.is_complex else torch.float64).to(dtype)
+    for wide in (torch.promote_types(dtype, torch.float32), torch.promote_types(dtype, torch.float64)):
+        lengths = [torch.linalg.vector_norm(piece, dtype=wide) for piece in chunks.pieces(data)]
+        assert stats._norm(data, wide).item() == torch.linalg.vector_norm(torch.stack(lengths)).item()

@@ -4,6 +4,8 @@ import copy
 import io
 import pickle
 from abc import ABC, ABCMeta, abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -715,3 +717,24 @@ def test_an_explanation_that_looks_for_activations_by_their_class():
     ours = from_torch(copy.deepcopy(theirs))
     ours(nbgrad.tensor(x))
     assert torch.equal(explained(ours, nbgrad.tensor(x)).data, explained(theirs, x).detach())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, in its first jvp
+@pytest.mark.parametrize("transform", ["jvp", "vjp", "grad", "jacrev", "vmap"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: torch.nn.Linear(3, 3), lambda: torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh())],
+    ids=["a block", "a container"],
+)
+def test_a_transform_of_torchs_of_a_known_block_says_what_to_use(make: Callable[[], Any], transform: str) -> None:
+    model, x = nbgrad.from_torch(make()), torch.ones(3)
+    runs: dict[str, Callable[[], Any]] = {
+        "jvp": lambda: torch.func.jvp(model, (x,), (x,)),
+        "vjp": lambda: torch.func.vjp(model, x),
+        "grad": lambda: torch.func.grad(lambda one: model(one).sum())(x),
+        "jacrev": lambda: torch.func.jacrev(model)(x),
+        "vmap": lambda: torch.func.vmap(model)(torch.ones(2, 3)),
+    }
+    with pytest.raises(RuntimeError, match=r"use nbgrad\.autograd\.functional, which has jvp, vjp, jacobian"):
+        runs[transform]()
+    assert model(nbgrad.ones(3)).shape == (3,), "outside of the transform it runs"

@@ -246,13 +246,89 @@ def test_a_loss_of_torchs_on_equal_shapes_stretches_nothing(loss: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [torch.ones, nbgrad.ones])
-@pytest.mark.parametrize("axis", [lambda x: x[:, None], lambda x: x.unsqueeze(1)])
-@pytest.mark.filterwarnings("ignore:.*every element of one meets:UserWarning")
+@pytest.mark.parametrize(
+    "axis",
+    [
+        *(lambda x: x[:, None], lambda x: x.unsqueeze(1), lambda x: x.view(-1, 1), lambda x: x.reshape(3, 1)),
+        lambda x: x.expand(2, 3).sum(0).view(3, 1).mean(1, keepdim=True),
+    ],
+    ids=["None", "unsqueeze", "view", "reshape", "keepdim"],
+)
 def test_an_axis_that_the_user_gave_is_meant(make: Any, axis: Callable[[Any], Any]) -> None:
     with nbgrad.AutogradGraph() as graph:
         a, b = make(3, requires_grad=True), make(3, requires_grad=True)
         (axis(a * 2) + b * 3).sum().backward()
     assert describe(graph)["problems"] == []
+
+
+@pytest.mark.parametrize("make", [torch.arange, nbgrad.arange])
+@pytest.mark.parametrize("axis", [lambda x: x[:, None], lambda x: x.unsqueeze(1), lambda x: x.view(3, 1)])
+@pytest.mark.filterwarnings("error")
+def test_an_axis_that_the_expression_gives_to_a_constant_is_meant(make: Any, axis: Callable[[Any], Any]) -> None:
+    c = make(3.0)
+    with nbgrad.AutogradGraph() as graph:
+        x = make(3.0).requires_grad_()
+        ((x - axis(c)).sum() + (axis(x) - c).sum()).backward()
+    assert describe(graph)["problems"] == []
+
+
+@pytest.mark.parametrize("make", [torch.arange, nbgrad.arange])
+@pytest.mark.filterwarnings("ignore:.*every element of one meets:UserWarning")
+def test_a_column_of_targets_may_have_got_its_axis_long_before(make: Any) -> None:
+    targets = make(3.0)[:, None]
+    with nbgrad.AutogradGraph() as graph:
+        x = make(3.0).requires_grad_()
+        (x - targets).sum().backward()
+        graph.name_variables({"targets": targets, "x": x})
+    (problem,) = describe(graph)["problems"]
+    assert problem["text"].startswith("(3,) against (3, 1) makes (3, 3): ")
+
+
+def test_our_warning_of_a_broadcast_knows_a_column_of_targets() -> None:
+    x = nbgrad.arange(3.0).requires_grad_()
+    targets = nbgrad.arange(3.0)[:, None]
+    with pytest.warns(UserWarning, match="sub compares x of shape \\(3,\\) with targets of shape \\(3, 1\\)"):
+        x - targets
+
+
+class Opaque:
+    """An object that torch's functions take, and that is no tensor."""
+
+    def __init__(self, data: torch.Tensor) -> None:
+        self.data = data
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return function(*(one.data if isinstance(one, Opaque) else one for one in args), **(kwargs or {}))
+
+
+def test_a_weight_does_not_meet_its_bias() -> None:
+    layer = torch.nn.Linear(1, 4)
+    with nbgrad.AutogradGraph() as graph:
+        torch.nn.functional.linear(Opaque(torch.ones(4, 1)), layer.weight, layer.bias).sum().backward()
+    described = describe(graph)
+    assert described["problems"] == []
+    assert [edge["reduction"]["warning"] for edge in described["edges"] if edge["reduction"]] == [None]
+
+
+@pytest.mark.parametrize("watch", [True, False])
+@pytest.mark.parametrize("scale", [1, 2])
+@pytest.mark.parametrize("loss", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])
+@pytest.mark.filterwarnings("ignore:Using a target size:UserWarning")
+def test_the_frame_has_the_sum_that_a_loss_of_torchs_makes_inside(loss: str, scale: int, watch: bool) -> None:
+    predicted, target = torch.ones(3, 1, requires_grad=True), torch.zeros(3, requires_grad=True)
+    with nbgrad.AutogradGraph(watch=watch) as graph:
+        (getattr(torch.nn.functional, loss)(predicted * 1, target) * scale).backward()
+    record = next(one for one in graph.records if one.op and one.op.name == loss)
+    undone = [taken.reduction for taken in record.inputs]
+    assert [one and (one.source, one.target, one.dims, one.terms) for one in undone] == [
+        ((3, 3), (3, 1), (1,), 3),
+        ((3, 3), (3,), (0,), 3),
+    ]
+    assert [graph.frame.reductions[record.id, at] for at in (0, 1)] == undone
+    edges = [edge["reduction"] for edge in describe(graph)["edges"] if edge["reduction"]]
+    assert [edge["terms"] for edge in edges] == [3, 3]
+    assert all(edge["warning"] for edge in edges)
 
 
 def test_vanishing_and_exploding_modules_are_told_in_words() -> None:

@@ -211,6 +211,8 @@ class Walk:
         self.roots = roots
         for observer in self.observers:
             observer.on_backward_begin(roots)
+            if self.wanted is not None:
+                observer.on_backward_inputs(list(self.wanted))
         if self.wanted is not None:
             self.useful = _leading_to(self.wanted, reachable([origin for origin, _ in roots]))
         below_autograd(self._go, roots)

@@ -133,6 +133,9 @@ class Observer:
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
         """A backward starts at ``roots``, pairs of the origin of a tensor and the gradient to start from."""
 
+    def on_backward_inputs(self, origins: list[Origin]) -> None:
+        """The backward that has just begun gives gradients to the tensors of ``origins`` alone: the user named them."""
+
     def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:
         """The gradient of the tensor of ``origin`` is complete.
 

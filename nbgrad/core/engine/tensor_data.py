@@ -110,6 +110,11 @@ def laid_out_as(gradient: torch.Tensor, data: torch.Tensor) -> bool:
     return not (gradient.is_neg() or (gradient.dtype.is_complex and gradient.is_conj()))
 
 
+def _fact(name: str, doc: str) -> Any:
+    """A property with what the raw tensor says under that name; False where this torch does not know it."""
+    return property(lambda tensor: getattr(tensor._data, name, False), doc=doc)
+
+
 class Contents:
     """Base of ``Tensor``: the methods that ask the raw torch tensor alone, not the history."""
 
@@ -179,6 +184,33 @@ class Contents:
         """Whether only the elements that are not 0 are kept."""
         check_asker()  # torch's gradcheck reads this first of all
         return self._data.is_sparse
+
+    is_sparse_csr = _fact("is_sparse_csr", "Whether only the elements that are not 0 are kept, row by row.")
+    is_quantized = _fact("is_quantized", "Whether the elements are whole numbers that stand for real ones.")
+    is_mkldnn = _fact("is_mkldnn", "Whether it lies in the layout of the library MKL-DNN.")
+    is_mps = _fact("is_mps", "Whether the data lives on a GPU of Apple's.")
+    is_xpu = _fact("is_xpu", "Whether the data lives on a GPU of Intel's.")
+    is_xla = _fact("is_xla", "Whether the data lives on a device of the compiler XLA.")
+    is_ipu = _fact("is_ipu", "Whether the data lives on a processor of Graphcore's.")
+    is_maia = _fact("is_maia", "Whether the data lives on an accelerator of Microsoft's.")
+    is_mtia = _fact("is_mtia", "Whether the data lives on an accelerator of Meta's.")
+    is_vulkan = _fact("is_vulkan", "Whether the data lives on a device of the interface Vulkan.")
+
+    def is_conj(self) -> bool:
+        """Whether the elements are still to be conjugated when they are read."""
+        return self._data.is_conj()
+
+    def is_neg(self) -> bool:
+        """Whether the elements are still to be negated when they are read."""
+        return self._data.is_neg()
+
+    def is_distributed(self) -> bool:
+        """Whether it is spread over several processes."""
+        return self._data.is_distributed()
+
+    def is_set_to(self, tensor: Any) -> bool:
+        """Whether ``tensor`` has the same memory, shape and strides."""
+        return bool(self._data.is_set_to(getattr(tensor, "_data", tensor)))
 
     def get_device(self) -> int:
         """The number of the GPU that the data lives on; -1 for the processor."""
@@ -255,6 +287,10 @@ class Contents:
         """Whether the elements lie in memory one after the other."""
         return self._data.is_contiguous(memory_format=memory_format)
 
+    def dim_order(self, **settings: Any) -> tuple[int, ...]:
+        """The dimensions in the order in which they lie in memory, the outermost first."""
+        return tuple(self._data.dim_order(**settings))
+
     def element_size(self) -> int:
         """The number of bytes of an element."""
         return self._data.element_size()
@@ -321,6 +357,15 @@ class Contents:
                 "cannot read them"
             )
         return len(self._data)
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __contains__(self, element: Any) -> bool:
+        """Whether ``element``, a number or a tensor, equals one of the elements."""
+        other = getattr(element, "_data", element)
+        self._tell_read("a test with in")
+        return other in self._data
 
     def __bool__(self) -> bool:
         if self._data.numel() != 1:

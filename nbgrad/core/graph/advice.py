@@ -118,7 +118,7 @@ def _of_thing(thing: Any, wanted: str, frame: FrameType, base: ast.AST | None) -
     if isinstance(thing, bool | int | float | complex | np.generic | np.ndarray):
         return _no_tensor(called, thing, wanted, frame, base)
     if isinstance(thing, list | tuple):
-        return _of_several(called, thing)
+        return _of_several(called, thing, frame)
     if hasattr(thing, "named_parameters"):
         return (
             f"{called} is a module: call it to get a tensor, as in out = {called}(x), and compute a loss from that. "
@@ -127,14 +127,15 @@ def _of_thing(thing: Any, wanted: str, frame: FrameType, base: ast.AST | None) -
     return None
 
 
-def _of_several(called: str, thing: "list[Any] | tuple[Any, ...]") -> str:
+def _of_several(called: str, thing: "list[Any] | tuple[Any, ...]", frame: FrameType) -> str:
     kind = "list" if isinstance(thing, list) else "tuple"
+    library = _library(frame, thing)
     if not any(isinstance(one, TENSORS) for one in thing):
-        return f"{called} is a {kind}: nbgrad.tensor({called}) makes a tensor of its numbers."
+        return f"{called} is a {kind}: {library}.tensor({called}) makes a tensor of its numbers."
     take = f"take one out, as in {called}[0]" if kind == "tuple" else f"take one, as in {called}[-1]"
     return (
         f"{called} is a {kind} of {len(thing)} tensors or numbers: {take}, or make one of all of them: "
-        f"nbgrad.stack({called}).sum()."
+        f"{library}.stack({called}).sum()."
     )
 
 
@@ -148,7 +149,7 @@ def _no_tensor(called: str, thing: Any, wanted: str, frame: FrameType, base: ast
     begins = f"{called} is a {kind}, which has no history"
     made = _made(frame, base)
     if made is None:
-        return f"{begins}. Compute it with tensors and nbgrad's functions, and call {wanted} on that."
+        return f"{begins}. Compute it with tensors and {_library(frame)}'s functions, and call {wanted} on that."
     what, line, remedy = made
     return f"{begins}: {what} made it at {line}. {remedy}"
 
@@ -190,7 +191,7 @@ def _number_maker(call: ast.Call, frame: FrameType) -> tuple[str, str] | None:
         name = function.id
     if name is None:
         return None
-    library = "torch" if _torch_alone(frame) else "nbgrad"
+    library = _library(frame)
     there = hasattr(torch, name)
     written = f"{library}.{name}" if there else f"a function of {library}"
     return f"{ast.unparse(function)}()", f"Write {written}, which takes tensors and has a gradient."
@@ -343,7 +344,16 @@ class _Unknown:
 _UNKNOWN = _Unknown()
 
 
-def _torch_alone(frame: FrameType) -> bool:
-    """Whether the code computes with torch's own tensors and has none of ours."""
-    values = [*frame.f_globals.values(), *frame.f_locals.values()]
-    return not any(isinstance(one, Tensor) for one in values) and any(isinstance(one, torch.Tensor) for one in values)
+def _library(frame: FrameType, tensors: "list[Any] | tuple[Any, ...]" = ()) -> str:
+    """The library whose functions the code should use: that of its ``tensors``, or else of all that it can see.
+
+    It is torch's if the code has tensors of torch's and none of ours. Without any tensor, the imported modules decide.
+    """
+    seen = [*frame.f_globals.values(), *frame.f_locals.values()]
+    for values in (list(tensors), seen):
+        if any(isinstance(one, Tensor) for one in values):
+            return "nbgrad"
+        if any(isinstance(one, torch.Tensor) for one in values):
+            return "torch"
+    modules = {one.__name__.partition(".")[0] for one in seen if isinstance(one, ModuleType)}
+    return "torch" if "torch" in modules and "nbgrad" not in modules else "nbgrad"

@@ -45,6 +45,7 @@ class Uses:
 
     Attributes:
         reached: the ids of everything that the last backward reached.
+        asked: the ids of the tensors that the user named as those that this backward gives a gradient; None for all.
         refused: whether the user asked for a backward that could not begin. It matters only as long as no backward
             has run.
         idle: the number of backwards before the last step that changed nothing, and the message about it.
@@ -59,6 +60,7 @@ class Uses:
 
     def __init__(self) -> None:
         self.reached: Sequence[int] = ()
+        self.asked: set[int] | None = None
         self.refused = False
         self.frozen: _Fading[tuple[ref[Any], Cut, Scope | None]] = _Fading()
         self.behind: dict[int, tuple[Cut, ...]] = {}

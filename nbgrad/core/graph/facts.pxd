@@ -62,6 +62,7 @@ cdef class Outer:
     cdef object _name
     cdef readonly object device
     cdef readonly object dtype
+    cdef public bint given_axis
     cdef readonly object kind
     cdef readonly object op
     cdef readonly object shape

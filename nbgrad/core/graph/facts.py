@@ -171,6 +171,7 @@ class Notes:
             self.graph,
             statistics,
             self.earlier.get(id),
+            isinstance(fact, Outer) and fact.given_axis,
         )
 
     def _parents(self, id: int, fact: "Ran | Outer") -> tuple[int | None, ...]:
@@ -200,10 +201,10 @@ class Ran:
 class Outer:
     """The facts of a tensor that no op in the graph made: a leaf, a constant, or what an ``op`` made before.
 
-    ``thing`` is the tensor of a leaf.
+    ``thing`` is the tensor of a leaf. ``given_axis`` is as in ``Record``.
     """
 
-    __slots__ = ("_name", "device", "dtype", "kind", "op", "shape", "thing")
+    __slots__ = ("_name", "device", "dtype", "given_axis", "kind", "op", "shape", "thing")
 
     def __init__(
         self,
@@ -214,6 +215,7 @@ class Outer:
         op: OpInfo | None = None,
         thing: "ref[Any] | None" = None,
         name: str | None = None,
+        given_axis: bool = False,
     ) -> None:
         self.kind = kind
         self.shape = shape
@@ -222,6 +224,7 @@ class Outer:
         self.op = op
         self.thing = thing
         self._name = name
+        self.given_axis = given_axis
 
     @property
     def name(self) -> str | None:

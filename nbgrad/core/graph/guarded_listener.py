@@ -148,6 +148,12 @@ class GuardedListener(Listener):
         except Exception as error:
             self.on_fault(error, "a backward")
 
+    def on_backward_inputs(self, origins: list[Origin]) -> None:
+        try:
+            Listener.on_backward_inputs(self, origins)
+        except Exception as error:
+            self.on_fault(error, "a backward")
+
     def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:
         try:
             Listener.on_gradient(self, origin, gradient, lone)

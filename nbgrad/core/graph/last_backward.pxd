@@ -63,6 +63,7 @@ cdef class FrameRecorder:
     cdef public dict _norms
     cdef public dict _results
     cdef public list arrived
+    cdef public object asked
     cdef public bint careful
     cdef public object number
     cdef public object outer

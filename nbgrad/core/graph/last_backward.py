@@ -474,11 +474,14 @@ class FrameRecorder:
         budget: how many bytes of gradients may be kept.
         outer: the backward inside of which it runs.
         before: the last backward so far.
+
+    Attributes:
+        asked: the ids of the tensors that the user named as those that get a gradient; None for all leaves.
     """
 
     __slots__ = (
-        *("_kept", "_leaves", "_norms", "_results", "arrived", "careful", "number", "outer", "reductions", "roots"),
-        "windows",
+        *("_kept", "_leaves", "_norms", "_results", "arrived", "asked", "careful", "number", "outer"),
+        *("reductions", "roots", "windows"),
     )
 
     _kept: Kept
@@ -502,6 +505,7 @@ class FrameRecorder:
         self.careful = False
         self.windows = False  # whether a window or its norm was kept: then torch is asked for each gradient's memory
         self.arrived: list[int] = []
+        self.asked: set[int] | None = None
         self.reductions: dict[tuple[int, int], Reduction] = {}
 
     def gradient(self, seq: int, gradient: Any, size: int, leaf: bool = False) -> None:

@@ -63,6 +63,7 @@ cdef class Listener(Observer):
     cpdef object on_torch_passed(self, Node node, list reductions)
     @cython.locals(running=FrameRecorder, origin=Vertex, size="long long", shown="long long")
     cpdef object on_rule(self, Node node, Py_ssize_t position, object gradient, object reduced, object reduction)
+    cdef list _sums_inside(self, Node node)
     @cython.locals(frame=FrameType)
     cpdef object on_backward_begin(self, list roots)
     @cython.locals(ended=FrameRecorder, frame=bint, number=Py_ssize_t)

@@ -14,7 +14,7 @@ from torch import Tensor as RawTensor
 
 from nbgrad.core.compilation import compiled
 from nbgrad.core.dispatch.arguments import all_unchanging
-from nbgrad.core.engine.broadcast import Reduction
+from nbgrad.core.engine.broadcast import Reduction, reduction as summed
 from nbgrad.core.engine.call_site import in_a_function, tensor_variables, tensors_in_sight, user_frame, user_place
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
 from nbgrad.core.engine.observer import Cut, Observer
@@ -31,6 +31,7 @@ from nbgrad.core.graph.optimizers import UpdateRecorder
 from nbgrad.core.graph.past import Legacy, leaf_facts, led_to, node_of, remade
 from nbgrad.core.graph.record import Failure, Operand, described, number_of
 from nbgrad.core.graph.stats import Stats, countable, few, held_by, nbytes_of, numbers_of, summarise_all
+from nbgrad.core.tensor.broadcast_check import has_given_axis
 from nbgrad.core.tensor.tensor import Tensor
 
 _COMPILED = compiled()
@@ -221,6 +222,8 @@ class Listener(Observer):
             kind = tensor.kind  # a leaf may be frozen by now
             self.uses.constant(id, raw_of(tensor))
             self.outer[id] = Outer(kind, *facts, thing=ref(tensor), name=origin.name)
+            if kind == "constant":
+                self.outer[id].given_axis = has_given_axis(raw_of(tensor))
             if kind == "constant" and self.watch and few(facts[0]) and not raw_of(tensor).is_inference():
                 self.notes.values.add(id, raw_of(tensor))  # now: one without a name is gone soon
         else:
@@ -265,7 +268,7 @@ class Listener(Observer):
         if known is None or known() is None or found not in self.outer:
             found = next_seq()
             self.constants[key] = (ref(data), found)
-            self.outer[found] = Outer("constant", shape, dtype, device)
+            self.outer[found] = Outer("constant", shape, dtype, device, given_axis=has_given_axis(data))
             if isinstance(data, torch.Tensor):
                 self.uses.constant(found, data)
                 if type(key) is tuple:
@@ -412,6 +415,11 @@ class Listener(Observer):
         if in_a_function(frame):
             self.name_variables(tensor_variables(frame))
 
+    def on_backward_inputs(self, origins: list[Origin]) -> None:
+        """Remember which tensors were to get a gradient: for all others nothing is missing."""
+        if self.running is not None:
+            self.running.asked = {record_id(origin) for origin in origins}
+
     def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:
         """Keep the gradient of a tensor. Until the backward ends, also note those of leaves: a user can change them."""
         running = self.running
@@ -440,12 +448,19 @@ class Listener(Observer):
         running.arrived.append(node.seq)
         for position, reduction in reductions:
             running.reductions[node.seq, position] = reduction
+        if not node.shape and node.op.broadcasts and not reductions:
+            for position, undone in enumerate(self._sums_inside(node)):
+                if undone is not None:
+                    running.reductions[node.seq, position] = undone
 
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
         """Keep the gradient that a rule gave its input, and the reduction that undid a broadcast."""
         running = self.running
         if running is None:
             return
+        if reduction is None and not node.shape and position in node.op.broadcasts:
+            found = self._sums_inside(node)
+            reduction = found[position] if position < len(found) else None
         if reduction is not None:
             running.reductions[node.seq, position] = reduction
             if self.watch and reduced is not gradient and few(reduction.source):  # a fused rule gives the sum alone
@@ -469,6 +484,29 @@ class Listener(Observer):
                 running.windows = running.windows or size > shown
             running.contribution(node.seq, position, reduced, size, receiver, isinstance(origin, Leaf))
 
+    def _sums_inside(self, node: Node) -> list[Reduction | None]:
+        """For each input, the sum that undid its broadcast inside of an op whose result is one number.
+
+        Such an op is a loss of torch's. Its result does not tell to which shape it stretched an input, but the shapes
+        of all inputs do.
+        """
+        ran = self.ops.get(node.seq)
+        if ran is None:
+            return []
+        given = [source for at, source in enumerate(ran.sources) if at in node.op.broadcasts and type(source) is int]
+        known = [self.ops.get(source) or self.outer.get(source) for source in given]
+        shapes = [one.shape for one in known if one is not None]
+        try:
+            full = tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+        except RuntimeError:  # the shape of a nested tensor is not known
+            return []
+        return [
+            summed(full, tuple(edge.shape))
+            if edge is not None and at in node.op.broadcasts and tuple(edge.shape) != full
+            else None
+            for at, edge in enumerate(node.edges)
+        ]
+
     def on_backward_end(self) -> None:
         """The frame is complete and becomes the last one."""
         if self.running is None:
@@ -479,7 +517,7 @@ class Listener(Observer):
         ended.number = number
         # An interrupt may come after any of these lines, so the backward is shown before it is counted.
         self.notes.frame, self.running, ended.outer = ended, ended.outer, None
-        self.uses.reached = ended.arrived
+        self.uses.reached, self.uses.asked = ended.arrived, ended.asked
         self.before_last, self._at_last = self._at_last, self._latest
         self.backwards = number
         self.changes.backwards = number

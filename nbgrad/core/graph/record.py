@@ -100,6 +100,7 @@ class Record(NamedTuple):
         graph: an object that only identifies the graph.
         statistics: the source of the properties ``value``, ``gradient``, ``inputs`` and ``since``.
         earlier: for an op that an earlier graph recorded, the cell or the name of that graph, as in "In [3]".
+        given_axis: for a constant, whether it is (N, 1) because the user gave it an axis, as in ``x[:, None]``.
     """
 
     id: int
@@ -119,6 +120,7 @@ class Record(NamedTuple):
     graph: object
     statistics: Statistics
     earlier: str | None = None
+    given_axis: bool = False
 
     @property
     def value(self) -> Stats | None:

@@ -389,8 +389,24 @@ def _is_copied(data: torch.Tensor) -> bool:
 
 def _norm(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The norm in another element type, to which torch would convert all of the tensor at once."""
+    if data.is_cpu and data.is_contiguous() and data.numel() > piece_of(data):
+        return _norm_in_room(data, dtype)
     lengths = [torch.linalg.vector_norm(piece, dtype=dtype) for piece in pieces(data)]
     norm: torch.Tensor = lengths[0] if len(lengths) == 1 else torch.linalg.vector_norm(torch.stack(lengths))
+    return norm
+
+
+def _norm_in_room(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The same of a large tensor on the CPU, with one piece of memory for all its pieces.
+
+    If torch takes new memory for each piece, the result of each piece lies between two of them, and the memory of the
+    process grows by all of the tensor.
+    """
+    room = torch.empty(piece_of(data), dtype=dtype)
+    lengths = torch.empty(-(-data.numel() // len(room)), dtype=dtype.to_real())
+    for at, piece in enumerate(pieces(data)):
+        torch.linalg.vector_norm(room[: len(piece)].copy_(piece), out=lengths[at])
+    norm: torch.Tensor = torch.linalg.vector_norm(lengths)
     return norm
 
 

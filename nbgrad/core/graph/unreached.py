@@ -37,7 +37,8 @@ class Unreached:
         name: the parameter's name in the model, or the name of the variable; None if it has none.
         shape: its size in each dimension.
         kind: "frozen" (requires_grad is False), "unused", "no_grad", "detached", "no gradient" (it went through an op
-            that has none), "elsewhere" (the results of its ops do not lead to the loss) or "no backward".
+            that has none), "elsewhere" (the results of its ops do not lead to the loss), "not asked" (the user named
+            other tensors, as in ``grad(loss, w)``) or "no backward".
         reason: the same in words, with the op and the line where the path breaks.
         place: that line, if there is one.
         id: the id of its record, if it has one.
@@ -47,6 +48,7 @@ class Unreached:
         stepped: whether an optimizer that holds it has made a step.
         others: whether another optimizer holds parameters that the last backward reached.
         behind: the id of the record of a constant that was computed after that place, if one was used.
+        asked: whether the last backward was to give it a gradient: False if the user named other tensors only.
     """
 
     name: str | None
@@ -59,6 +61,7 @@ class Unreached:
     stepped: bool = False
     others: bool = False
     behind: int | None = None
+    asked: bool = True
 
     @property
     def what(self) -> str:
@@ -159,6 +162,7 @@ class Paths:
     ) -> None:
         self._facts = facts
         self._reached = set(uses.reached)
+        self._asked = uses.asked
         self._cuts = uses.cuts()
         self._reads = uses.reads()
         self._refused = uses.refused
@@ -309,6 +313,7 @@ class Paths:
             stepped=stepped > 0,
             others=holders.others(tensor),
             behind=None if place is None else max(self._behind_place(place), default=None),  # the last, as in a loop
+            asked=self._asked is None or _id(tensor) in self._asked,
         )
 
     def _lost(self, tensor: Tensor, stepped: int) -> bool:
@@ -389,6 +394,8 @@ class Paths:
                 return "detached", reason, constant.place
             return "unused", "no op in this graph uses it", None
         near = self._nearest(start, self._led_on, lambda _: False)
+        if near is not None and self._asked is not None and start not in self._asked:
+            return "not asked", "the last backward was to give gradients to other tensors alone", None
         if near is not None:
             fact = self._facts[near.seq]
             reason = f"{fact.what} at {fact.place} leads to the loss, but gives this input no gradient"

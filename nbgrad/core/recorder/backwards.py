@@ -23,7 +23,7 @@ from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of, owner_of
 from nbgrad.core.recorder.foreseen import HANDING_ON, TAPS, Foreseen, Giving, Share, hands_on, position_in, sum_of, tap
 from nbgrad.core.recorder.functions import Unlisted, unlisted
-from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, origin_in
+from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, named, origin_in
 
 RawTensor = torch.Tensor
 _processes: Any = torch.distributed.is_initialized if torch.distributed.is_available() else bool
@@ -781,6 +781,8 @@ def _begun(walk: TorchBackward, state: State, roots: Any, args: Any) -> Any:
         ]
         for observer in walk.observers:
             observer.on_backward_begin(begun)
+            if args[3]:
+                observer.on_backward_inputs(named(args[3]))
     except Exception as error:
         if not walk.lost(error):
             raise

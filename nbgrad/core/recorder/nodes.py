@@ -11,7 +11,7 @@ from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, next_seq
 from nbgrad.core.engine.observer import torch_followers
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import State, outwards
-from nbgrad.core.engine.torch_origins import KEY, leaf_of, owner_of
+from nbgrad.core.engine.torch_origins import KEY, leaf_of, origin_of, owner_of
 from nbgrad.core.recorder.functions import unlisted
 
 _functions: Any = torch._C._functions
@@ -30,6 +30,13 @@ def origin_in(tensor: torch.Tensor, state: State) -> Origin | None:
         adopt(made, state)
         known = metadata[KEY]
     return known if type(known) is Node else _output(made, tensor.output_nr)
+
+
+def named(inputs: Any) -> list[Origin]:
+    """The origins of the ``inputs`` that a backward was given, tensors or edges, as far as they are known."""
+    tensors = [one if isinstance(one, torch.Tensor) else getattr(one[0], "variable", None) for one in inputs]
+    found = [None if one is None else origin_of(one) for one in tensors]
+    return [one for one in found if one is not None]
 
 
 def _leaf(tensor: torch.Tensor, state: State) -> Leaf | None:

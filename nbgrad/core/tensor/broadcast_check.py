@@ -154,6 +154,30 @@ def unpaired(input: Any, target: Any) -> bool:
     return len(column) == 2 and len(row) == 1 and column[1] == 1 and column[0] == row[0] > 1
 
 
+def has_given_axis(data: Any) -> bool:
+    """Whether ``data``, a raw tensor or array, have shape (N, 1) because the user gave an axis, as in ``x[:, None]``.
+
+    So it is if they are a view of data with fewer dimensions.
+    """
+    if len(data.shape) != 2 or data.shape[1] != 1:
+        return False
+    base = data._base if isinstance(data, torch.Tensor) else data.base
+    return getattr(base, "ndim", 2) < 2
+
+
+def meant(input: Any, target: Any, constant: int) -> bool:
+    """Whether the user has just given one of two raw tensors an axis: then both are meant to meet in every pair.
+
+    A constant, the operand at position ``constant``, may have got its axis long before. So the axis counts if the
+    constant has no name, as in ``x - centers[:, None]``.
+    """
+    for position, data in enumerate((input, target)):
+        named = position == constant and _called(data, position, "operand", raw=True).name is not None
+        if has_given_axis(data) and not named:
+            return True
+    return False
+
+
 def _paired(a: tuple[_Called, Shape], b: tuple[_Called, Shape]) -> str:
     """How to make two tensors fit one to one."""
     (column, shape), (row, other) = (a, b) if len(a[1]) >= len(b[1]) else (b, a)

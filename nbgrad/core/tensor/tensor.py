@@ -317,6 +317,10 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
             self.unbind()
         )  # one op and one gradient for all rows; the gradient of each ``self[i]`` would have the whole shape
 
+    def __reversed__(self) -> "Tensor":
+        """The tensor with its rows in the opposite order, as in torch."""
+        return self.flip(0) if self._data.ndim else self
+
     def __repr__(self) -> str:
         text = repr(self._data)
         if self.grad_fn is not None:

@@ -59,6 +59,16 @@ NEVER_CALLED = {
 """Methods of torch's Module that a subclass would override for nothing, and what to do instead."""
 
 
+TRANSFORMED = (
+    "a transform of torch.func, such as grad, jvp or vmap, was given a module of nbgrad's, whose tensors it cannot "
+    "follow: use nbgrad.autograd.functional, which has jvp, vjp, jacobian and hessian, or transform the torch module "
+    "that from_torch() was given"
+)
+"""The error of a module inside a transform of torch.func."""
+
+_level = torch._C._functorch.maybe_current_level
+
+
 class Module:
     """A part of a network: parameters, child modules, and a ``forward`` that computes with them.
 
@@ -119,6 +129,8 @@ class Module:
             GLOBAL_FORWARD_PRE_HOOKS or GLOBAL_FORWARD_HOOKS or GLOBAL_BACKWARD_PRE_HOOKS or GLOBAL_BACKWARD_HOOKS
         )
         run = self.forward if plain else self._with_hooks
+        if _level() is not None and any(isinstance(one, torch.Tensor) for one in (*args, *kwargs.values())):
+            raise RuntimeError(TRANSFORMED)
         try:
             if not state.observers:
                 return run(*args, **kwargs)

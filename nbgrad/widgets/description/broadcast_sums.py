@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nbgrad.core.engine.broadcast import Reduction as Undone, reduction as undoing
+from nbgrad.core.engine.broadcast import Reduction as Undone
 from nbgrad.core.graph.record import Input, Record
 from nbgrad.core.graph.stats import Stats
 from nbgrad.core.tensor.broadcast_check import unpaired
@@ -86,54 +86,36 @@ def whose_name(input: str, source: Record) -> str:
     return "" if whose == input else whose
 
 
-def undone_sum(record: Record, at: int, made: dict[int, Record]) -> Undone | None:
-    """The sum that undid the broadcast of an input of ``record``; None if there was none.
-
-    Torch's loss functions broadcast inside, and their result is one number. It does not tell to which shape they
-    stretched an input, but the shapes of all inputs do.
-
-    Args:
-        record: the op.
-        at: the position of the input.
-        made: the records of the graph, by id.
-    """
-    taken, op = record.inputs[at], record.op
-    if taken.reduction is not None or op is None or at not in op.broadcasts or not is_loss(record):
-        return taken.reduction
-    source = made.get(taken.source or 0)
-    if source is None or source.kind == "constant" or (taken.gradient is None and not record.root):
-        return None  # it got no gradient
-    shapes = [made[one.source].shape for one in record.inputs if one.source in made]
-    full = np.broadcast_shapes(*shapes)
-    return None if full == source.shape else undoing(full, source.shape)
-
-
 def suspicions(records: list[Record]) -> dict[tuple[int, int], Suspicion]:
     """The broadcasts that were probably not meant, by the id of the op and the position of its input."""
     made = {record.id: record for record in records}
     found: dict[tuple[int, int], Suspicion] = {}
     for record in records:
         for at, taken in enumerate(record.inputs):
-            if taken.source not in made or (stretched := undone_sum(record, at, made)) is None:
+            if record.op is None or taken.source not in made or taken.reduction is None:
                 continue
-            given = [made[one.source] for one in record.inputs if one.source in made]
-            if (one := _suspicion(record, given, taken, stretched)) is not None:
+            # Not all inputs broadcast: the weight of a layer does not meet its bias.
+            fits = [one for at, one in enumerate(record.inputs) if at in record.op.broadcasts]
+            given = [made[one.source] for one in fits if one.source in made]
+            if (one := _suspicion(record, given, taken, taken.reduction, made)) is not None:
                 found[record.id, at] = one
     return found
 
 
-def _suspicion(record: Record, given: list[Record], taken: Input, undone: Undone) -> Suspicion | None:
+def _suspicion(
+    record: Record, given: list[Record], taken: Input, undone: Undone, made: dict[int, Record]
+) -> Suspicion | None:
     """Why the broadcast of ``taken``, an input of ``record`` among those ``given``, was probably not meant."""
     if record.op is None:
         return None
     stretched, shapes = shape_text(undone.target), [one.shape for one in given]
     if len(shapes) == 2 and unpaired(_Shaped(shapes[0]), _Shaped(shapes[1])):
-        if not is_loss(record) and any(map(_gives_an_axis, given)):
+        if not is_loss(record) and any(_gives_an_axis(one, made) for one in given):
             return None
         a, b = map(shape_text, shapes)
-        made = np.broadcast_shapes(*shapes)  # a loss makes one number of it
+        full = np.broadcast_shapes(*shapes)  # a loss makes one number of it
         remedy = "To pair them one by one, give both one shape, with squeeze(-1) or unsqueeze(-1)."
-        text = f"{a} against {b} makes {shape_text(made)}: each number of one meets every number of the other. {remedy}"
+        text = f"{a} against {b} makes {shape_text(full)}: each number of one meets every number of the other. {remedy}"
         return Suspicion(text, remedy)
     if is_loss(record) and undone.terms > 1:
         remedy = "give both one shape if they are to be compared one by one."
@@ -145,12 +127,21 @@ def _suspicion(record: Record, given: list[Record], taken: Input, undone: Undone
     return None
 
 
-def _gives_an_axis(record: Record) -> bool:
-    """Whether the user gave the result an axis of length 1, as ``x[:, None]`` does: then a broadcast is meant."""
-    if record.op is None or record.op.name not in ("getitem", "unsqueeze"):
-        return False
-    index = record.settings.get("index")
-    return record.op.name == "unsqueeze" or (isinstance(index, tuple) and any(one is None for one in index))
+def _gives_an_axis(record: Record, made: dict[int, Record]) -> bool:
+    """Whether the user gave the result an axis of length 1, as ``x[:, None]`` does: then a broadcast is meant.
+
+    A constant may have got its axis long before, as a column of targets does. So the axis of a constant counts only if
+    the constant has no name.
+    """
+    op, index = record.op, record.settings.get("index")
+    if op is None:
+        return record.given_axis and record.name is None
+    if op.name == "getitem":
+        return isinstance(index, tuple) and any(one is None for one in index)
+    if op.name in ("view", "reshape", "unflatten"):
+        before = made.get(record.inputs[0].source or 0) if record.inputs else None
+        return before is not None and before.shape[-1:] != (1,)
+    return op.name == "unsqueeze" or record.settings.get("keepdim") is True
 
 
 def is_loss(record: Record) -> bool:

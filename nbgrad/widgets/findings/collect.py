@@ -346,13 +346,14 @@ def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
     out. One kind is a parameter that was changed: it learns from another loss, as with two networks, or it is a copy of
     one that learns. Another kind is a tensor that no optimizer has stepped, while an optimizer steps other tensors: it
     may get its turn later. It may be of a network that ran inside ``no_grad`` or was cut off by ``detach()``, or an
-    input whose gradient was asked for.
+    input whose gradient was asked for. Nothing is missing either where the user named other tensors as those that get a
+    gradient, as in ``grad(loss, w)``.
     """
     learning, at = graph.update is not None, {record.id: record for record in records}
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
     for one in graph.unreached():
         turn = one.kind in ("no_grad", "detached", "elsewhere") and not one.stepped and (learning or one.others)
-        if one.kind != "no backward" and not one.moved and not turn:
+        if one.kind != "no backward" and one.asked and not one.moved and not turn:
             shown = next((id for id in (one.id, one.behind) if id in at), None)
             missing[one.reason, shown].append(one)
     # An earlier backward, such as that of another loss, may have given these tensors a gradient.

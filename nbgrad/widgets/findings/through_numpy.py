@@ -39,7 +39,9 @@ def halved(records: list[Record]) -> Iterator[Finding]:
 
 
 def _told(constant: Record, source: Record, method: str, place: str) -> Finding:
-    remedy = f"Compute with the tensor {source.name} itself: nbgrad has the functions of numpy, as nbgrad.exp"
+    remedy = (
+        f"Compute with the tensor {source.name} itself: tensors have the functions of numpy, as {source.name}.exp()"
+    )
     return located(
         constant,
         "through numpy",

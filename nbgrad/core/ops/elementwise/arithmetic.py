@@ -9,7 +9,7 @@ from nbgrad.core.dispatch.plan import Plan
 from nbgrad.core.dispatch.samples import NONZERO, Make, Sample, at, binary, pairs, points, unary
 from nbgrad.core.engine.node import identity
 from nbgrad.core.ops.elementwise.rounding import flat
-from nbgrad.core.tensor.broadcast_check import unpaired, warn_unpaired
+from nbgrad.core.tensor.broadcast_check import meant, unpaired, warn_unpaired
 
 
 def _scaled(x, factor):
@@ -79,7 +79,8 @@ class _Error(Plan):
 
     def save(self, values, results, settings):
         out = results[0]
-        if out.ndim == 2 and out.size(0) == out.size(1) and unpaired(*values):
+        square = out.ndim == 2 and out.size(0) == out.size(1)
+        if square and unpaired(*values) and not meant(values[0], values[1], 1 - self.rules[0][0]):
             warn_unpaired("sub", *values)
         return super().save(values, results, settings)
 
