@@ -89,7 +89,7 @@ c.JupyterHub.load_roles = [
     }
 ]
 c.JupyterHub.services = [
-    {"name": "idle-culler", "command": [sys.executable, "-m", "jupyterhub_idle_culler", "--timeout=3600"]}
+    {"name": "idle-culler", "command": [sys.executable, "-P", "-m", "jupyterhub_idle_culler", "--timeout=3600"]}
 ]
 
 

@@ -262,7 +262,7 @@ def test_idle_servers_and_kernels_end(monkeypatch: pytest.MonkeyPatch, tmp_path:
     c = read(name)
     [service] = c.JupyterHub.services
     [role] = c.JupyterHub.load_roles
-    assert service["command"][1:] == ["-m", "jupyterhub_idle_culler", "--timeout=3600"]
+    assert service["command"][1:] == ["-P", "-m", "jupyterhub_idle_culler", "--timeout=3600"]
     assert role["services"] == [service["name"]]
     assert "delete:servers" in role["scopes"]
     assert "--MappingKernelManager.cull_idle_timeout=1800" in c.Spawner.args
