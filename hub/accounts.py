@@ -1,7 +1,7 @@
-"""Accounts with a password each, of which those of the admins exist before anybody can sign up.
+"""Accounts with a password each, of which those of the admins exist before students can sign up.
 
-NativeAuthenticator makes an admin of whoever signs up first under an admin's name. Here nobody can sign up under such a
-name: the hub makes these accounts itself when it starts, before it listens.
+NativeAuthenticator makes an admin of whoever signs up first under an admin's name. Here signing up under such a
+name fails: the hub makes these accounts itself when it starts, before it listens.
 """
 
 import os
@@ -15,7 +15,7 @@ SHORTEST = 12
 
 
 class ClassAccounts(NativeAuthenticator):
-    """NativeAuthenticator for a class: students sign up and admins let them in, and nobody becomes an admin."""
+    """NativeAuthenticator for a class: students sign up, admins let them in, and no admin is made by signing up."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

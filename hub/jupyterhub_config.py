@@ -20,7 +20,7 @@ MEMORY = int(os.environ.get("HUB_MEMORY", "1024"))
 PASSWORD = os.environ.get("HUB_PASSWORD", "")
 if len(PASSWORD) < 8:
     raise ValueError("set HUB_PASSWORD, which all students type in, to a password of at least 8 characters")
-os.umask(0o077)  # nobody else on this computer may read the database, or what students write
+os.umask(0o077)  # no other user may read the database, or what students write
 DATA.mkdir(parents=True, exist_ok=True)
 for file in DATA.glob("hub.sqlite*"):
     file.chmod(0o600)

@@ -25,7 +25,7 @@ if wrong := sorted(name for name in ADMINS if not re.match(NAMES, name)):
     raise ValueError(f"HUB_ADMINS: {wrong[0]!r} is no name: letters, digits and _.@- alone, first a letter or a digit")
 DATABASE = Path("hub.sqlite").resolve()
 
-# Nobody else on this computer may read the files of the hub: the database holds passwords, as hashes.
+# No other user of this computer may read the files of the hub: the database holds passwords, as hashes.
 os.umask(0o077)
 if DATABASE.exists():
     DATABASE.chmod(0o600)

@@ -45,13 +45,13 @@ def checks(folder: Path, environment: Mapping[str, str] = os.environ) -> Iterato
 
 
 def accounts(database: Path, admins: str) -> Iterator[Finding]:
-    """Whether each admin has an account, and nobody else is one."""
+    """Whether each admin has an account, and no other user is one."""
     names = {name.strip().lower() for name in admins.split(",") if name.strip()}
     if not names:
         yield False, "admins", "HUB_ADMINS is not set: set it as for the hub"
         return
     if not database.is_file():
-        yield False, "admins", f"there is no {database}: start the hub once, while nobody else can reach it"
+        yield False, "admins", f"there is no {database}: start the hub once, while no student can reach it"
         return
     with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as opened:
         made = {name for (name,) in opened.execute("select username from users_info where is_authorized")}

@@ -197,7 +197,7 @@ def test_nothing_of_the_hub_listens_to_other_computers(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("name", ["jupyterhub_config.py", "jupyterhub_docker.py"])
-def test_nobody_else_on_the_computer_reads_the_database(
+def test_no_other_user_of_the_computer_reads_the_database(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for variable, value in (("HUB_PASSWORD", "long enough"), ("HUB_ADMINS", "teacher"), ("HUB_DATA", str(tmp_path))):

@@ -40,10 +40,10 @@ def test_every_admin_has_an_account(tmp_path: Path) -> None:
     assert said(accounts(path, "")) == [(False, "HUB_ADMINS is not set: set it as for the hub")]
     [(well, text)] = said(accounts(tmp_path / "none", "teacher"))
     assert not well
-    assert "start the hub once, while nobody else can reach it" in text
+    assert "start the hub once, while no student can reach it" in text
 
 
-def test_nobody_else_is_an_admin(tmp_path: Path) -> None:
+def test_no_other_user_is_an_admin(tmp_path: Path) -> None:
     path = database(tmp_path, {"teacher": True, "mallory": True}, ["teacher", "mallory"])
     [(well, text)] = said(accounts(path, "teacher"))
     assert not well

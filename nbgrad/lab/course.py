@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def write_kernel(folder: Path) -> None:
     The one that is there starts a kernel with the notebook's folder on Python's path: a file ``pathlib.py`` there would
     stop it. Once a kernel runs, it imports from that folder, too.
     """
-    from jupyter_core.paths import jupyter_path  # a part of JupyterLab
+    jupyter_path = import_module("jupyter_core.paths").jupyter_path  # a part of JupyterLab, which is optional
 
     there = [path for one in jupyter_path("kernels") if (path := Path(one, "python3", "kernel.json")).is_file()]
     spec = json.loads(there[0].read_text("utf-8")) if there else {"display_name": "Python 3", "language": "python"}
