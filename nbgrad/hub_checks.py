@@ -151,7 +151,7 @@ def docker(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _told(*words: str) -> Any:
-    """What a command of Docker answers as JSON; None if it fails."""
+    """The answer of a command of Docker, which is JSON; None if it fails."""
     try:
         done = subprocess.run(["docker", *words], capture_output=True, text=True, timeout=_SECONDS, check=True)
         return json.loads(done.stdout)

@@ -44,7 +44,7 @@ class Accounts:
 
 @pytest.fixture(autouse=True)
 def hub_of_docker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What the configuration for Docker takes from elsewhere: a package, the address of a network, a folder."""
+    """Stands for the package and the network that the configuration for Docker needs."""
     package: Any = ModuleType("nativeauthenticator")
     package.NativeAuthenticator = Accounts
     monkeypatch.setitem(sys.modules, "nativeauthenticator", package)

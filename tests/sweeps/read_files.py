@@ -54,7 +54,7 @@ BAD: list[Any] = [
     ),
     *({"device": "cuda:0"}, {"dtype": "load"}, {"code": "1"}, {"slice": [1 << 62, None, 0]}, {"complex": ["1"]}),
 ]
-"""What is put in the place of something in the JSON of a program."""
+"""The replacements for something in the JSON of a program."""
 
 NAMES = [
     *(
@@ -227,7 +227,7 @@ def _read(made: bytes, reader: Callable[[Path], Any]) -> bool:
 
 
 def state() -> dict[str, Any]:
-    """What no reader may change."""
+    """The parts of the process that no reader may change."""
     return {
         "gradients": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
         "random numbers": (torch.get_rng_state().tolist(), python_random.getstate(), np.random.get_state()[1].tolist()),
