@@ -97,8 +97,8 @@ def ports(net: Path) -> Iterator[Finding]:
             inside = host.endswith("7F") or host == _SELF or (number == 8081 and host != everywhere)
             if not inside:
                 opened.add(number)
-    for port in sorted(opened):
-        yield False, "ports", f"other computers reach {PORTS[port]} in plain HTTP, port {port}: see HUB_URL and HUB_IP"
+    for number in sorted(opened):
+        yield False, "ports", f"other computers reach {PORTS[number]} in plain HTTP, port {number}: HUB_URL, HUB_IP"
     if not opened:
         yield True, "ports", "other computers reach none of the hub's own ports"
 

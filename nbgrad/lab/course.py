@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from nbgrad.core.files import replace_file
 
@@ -88,7 +89,8 @@ def write_kernel(folder: Path) -> None:
     jupyter_path = import_module("jupyter_core.paths").jupyter_path  # a part of JupyterLab, which is optional
 
     there = [path for one in jupyter_path("kernels") if (path := Path(one, "python3", "kernel.json")).is_file()]
-    spec = json.loads(there[0].read_text("utf-8")) if there else {"display_name": "Python 3", "language": "python"}
+    usual = {"display_name": "Python 3", "language": "python"}
+    spec: dict[str, Any] = json.loads(there[0].read_text("utf-8")) if there else usual
     argv = spec.setdefault("argv", ["python", "-m", "ipykernel_launcher", "-f", "{connection_file}"])
     if argv[1:2] == ["-m"]:
         argv.insert(1, "-P")

@@ -6,6 +6,7 @@
 import operator
 import re
 from collections.abc import Callable
+from typing import Any
 
 from nbgrad.core.symbolic.numbers import Number
 
@@ -26,7 +27,7 @@ _SIGNS: dict[str, tuple[int, Callable[[float, float], float]]] = {
 """How strongly each sign binds, and what it computes. ``Number`` puts brackets around all parts that have signs."""
 
 
-def read_number(text: str, settings: dict[str, float]) -> Number:
+def read_number(text: Any, settings: dict[str, float]) -> Number:
     """The number that an expression stands for; it reads the settings anew each time.
 
     Args:
