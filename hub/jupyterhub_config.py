@@ -20,7 +20,10 @@ MEMORY = int(os.environ.get("HUB_MEMORY", "1024"))
 PASSWORD = os.environ.get("HUB_PASSWORD", "")
 if len(PASSWORD) < 8:
     raise ValueError("set HUB_PASSWORD, which all students type in, to a password of at least 8 characters")
+os.umask(0o077)  # no other user may read the database, or what students write
 DATA.mkdir(parents=True, exist_ok=True)
+for file in DATA.glob("hub.sqlite*"):
+    file.chmod(0o600)
 
 # Who may come in: everyone who knows the password, under a name of their choice.
 c.JupyterHub.authenticator_class = "shared-password"
@@ -86,7 +89,7 @@ c.JupyterHub.load_roles = [
     }
 ]
 c.JupyterHub.services = [
-    {"name": "idle-culler", "command": [sys.executable, "-m", "jupyterhub_idle_culler", "--timeout=3600"]}
+    {"name": "idle-culler", "command": [sys.executable, "-P", "-m", "jupyterhub_idle_culler", "--timeout=3600"]}
 ]
 
 

@@ -3,32 +3,66 @@
 ``docs/hub.md`` explains it. Build the image first: ``docker build -f hub/Dockerfile -t nbgrad-class .``
 """
 
+import fcntl
 import os
+import re
+import runpy
+import socket
+import struct
 import sys
+from pathlib import Path
 
 c = get_config()  # noqa: F821  # JupyterHub has it there when it reads this file
 
 MEMORY = os.environ.get("HUB_MEMORY", "1G")
 IMAGE = os.environ.get("HUB_IMAGE", "nbgrad-class")
 NETWORK = os.environ.get("HUB_NETWORK", "nbgrad-class")
-ADMINS = {name for name in os.environ.get("HUB_ADMINS", "").split(",") if name}
+ADMINS = {name.strip().lower() for name in os.environ.get("HUB_ADMINS", "").split(",") if name.strip()}
 if not ADMINS:
     raise ValueError("set HUB_ADMINS to the names of those who may manage the hub, with commas between them")
+NAMES = r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$"
+if wrong := sorted(name for name in ADMINS if not re.match(NAMES, name)):
+    raise ValueError(f"HUB_ADMINS: {wrong[0]!r} is no name: letters, digits and _.@- alone, first a letter or a digit")
+DATABASE = Path("hub.sqlite").resolve()
 
-# Accounts with a password each: students sign up, and an admin lets them in. Replace it by the login of your school,
-# such as oauthenticator's or ldapauthenticator's.
-c.JupyterHub.authenticator_class = "native"
+# No other user of this computer may read the files of the hub: the database holds passwords, as hashes.
+os.umask(0o077)
+if DATABASE.exists():
+    DATABASE.chmod(0o600)
+
+# Accounts with a password each: students sign up, and an admin lets them in. Admins cannot sign up: the hub makes their
+# accounts before it listens. Replace it by the login of your school, such as oauthenticator's or ldapauthenticator's.
+ACCOUNTS = runpy.run_path(str(Path(__file__).resolve().parent / "accounts.py"))["ClassAccounts"]
+c.JupyterHub.authenticator_class = ACCOUNTS
 c.Authenticator.admin_users = ADMINS
 c.Authenticator.allow_all = True  # everyone whom an admin has let in
-c.Authenticator.username_pattern = r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$"
+c.Authenticator.username_pattern = NAMES
+c.NativeAuthenticator.minimum_password_length = 8
+c.NativeAuthenticator.check_common_password = True
 
-c.JupyterHub.bind_url = os.environ.get("HUB_URL", "http://:8000")
-# The proxy reaches the hub inside of this computer, containers over their own network. In a container this computer
-# has a name that it does not know itself.
-c.JupyterHub.hub_ip = "0.0.0.0"
-c.JupyterHub.hub_connect_ip = "127.0.0.1"
+
+def bridge() -> str:
+    """The address under which containers reach this computer: that of Docker's own network, docker0.
+
+    Other computers do not reach it, unless this one is a router for them.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            found = fcntl.ioctl(one.fileno(), 0x8915, struct.pack("256s", b"docker0"))  # SIOCGIFADDR
+        except OSError:
+            raise ValueError(
+                "there is no network docker0: start Docker, or set HUB_IP to the address of this computer that "
+                "containers reach as host.docker.internal"
+            ) from None
+    return socket.inet_ntoa(found[20:24])
+
+
+# Browsers come through a web server with TLS on this computer: the hub itself speaks plain HTTP.
+c.JupyterHub.bind_url = os.environ.get("HUB_URL", "http://127.0.0.1:8000")
+# The hub's own interface, for the proxy and for containers, which know this computer under a name of its own.
+c.JupyterHub.hub_ip = os.environ.get("HUB_IP") or bridge()
 c.Spawner.hub_connect_url = f"http://{os.environ.get('HUB_HOST', 'host.docker.internal')}:8081"
-c.JupyterHub.db_url = "sqlite:///hub.sqlite"
+c.JupyterHub.db_url = f"sqlite:///{DATABASE}"
 
 c.JupyterHub.spawner_class = "docker"
 c.DockerSpawner.image = IMAGE
@@ -67,5 +101,5 @@ c.JupyterHub.load_roles = [
     }
 ]
 c.JupyterHub.services = [
-    {"name": "idle-culler", "command": [sys.executable, "-m", "jupyterhub_idle_culler", "--timeout=3600"]}
+    {"name": "idle-culler", "command": [sys.executable, "-P", "-m", "jupyterhub_idle_culler", "--timeout=3600"]}
 ]

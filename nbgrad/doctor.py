@@ -4,8 +4,9 @@ import argparse
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from nbgrad import __version__
 
@@ -23,7 +24,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"nbgrad {__version__}")
     commands = parser.add_subparsers(required=True)
     doctor = commands.add_parser("doctor", help="check this installation, and say what it lacks")
-    doctor.set_defaults(run=lambda _: examine())
+    doctor.add_argument(
+        "--hub",
+        nargs="?",
+        const=".",
+        metavar="FOLDER",
+        help="check a hub before a class, in the folder it runs in",
+    )
+    doctor.set_defaults(run=lambda given: examine() if given.hub is None else examine_hub(given.hub))
     lab = commands.add_parser("lab", help="copy the lessons into a folder, and open JupyterLab there")
     lab.add_argument("folder", nargs="?", default=FOLDER, help="where they are copied to; default: %(default)s")
     lab.add_argument("--no-open", action="store_true", help="copy them only")
@@ -44,8 +52,22 @@ def _lab(given: argparse.Namespace) -> int:
 
 def examine() -> int:
     """Print every finding; 1 if something that nbgrad needs is missing."""
+    return _examine((_versions, _core, _device, _gradient, _drawing, _bitmap, _formulas, _live, _notebook))
+
+
+def examine_hub(folder: str) -> int:
+    """Print every finding about the hub that runs in ``folder``; 1 if one is to be mended before a class begins."""
+    from nbgrad import hub_checks
+
+    def hub() -> Iterator[Finding]:
+        yield from hub_checks.checks(Path(folder))
+
+    return _examine((hub,))
+
+
+def _examine(checks: Iterable[Callable[[], Iterator[Finding]]]) -> int:
     sound = True
-    for check in (_versions, _core, _device, _gradient, _drawing, _bitmap, _formulas, _live, _notebook):
+    for check in checks:
         for well, what, found in _run(check):
             print(f"{'ok ' if well else '-- '} {what:<12} {found}")  # noqa: T201  # this is the command's output
             sound = sound and well

@@ -4,8 +4,10 @@ import json
 import os
 import re
 import runpy
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,41 @@ from benchmarks import classroom
 pytestmark = pytest.mark.once
 
 HUB = Path(__file__).parents[1] / "hub"
+
+
+class Accounts:
+    """Stands for NativeAuthenticator: whoever signs up under the name of an admin is one."""
+
+    def __init__(self, admins: set[str]) -> None:
+        self.admin_users = admins
+        self.passwords: dict[str, str] = getattr(self, "passwords", {})
+        self.log = SimpleNamespace(warning=lambda *_: None)
+
+    def normalize_username(self, name: str) -> str:
+        return name.lower()
+
+    def user_exists(self, name: str) -> bool:
+        return name in self.passwords
+
+    def create_user(self, username: str, password: str, **_: Any) -> Any:
+        name = self.normalize_username(username)
+        if "/" in name or self.user_exists(name):
+            return None
+        self.passwords[name] = password
+        return name
+
+
+@pytest.fixture(autouse=True)
+def hub_of_docker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Stands for the package and the network that the configuration for Docker needs."""
+    package: Any = ModuleType("nativeauthenticator")
+    package.NativeAuthenticator = Accounts
+    monkeypatch.setitem(sys.modules, "nativeauthenticator", package)
+    monkeypatch.setenv("HUB_IP", "172.17.0.1")
+    monkeypatch.delenv("HUB_ADMIN_PASSWORD", raising=False)
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 def read(name: str) -> Config:
@@ -106,6 +143,73 @@ def test_docker_needs_admins_and_has_limits(monkeypatch: pytest.MonkeyPatch) -> 
     assert "enable_icc=false" in (HUB.parent / "docs" / "hub.md").read_text(), "containers do not reach one another"
 
 
+def test_admins_have_accounts_before_anybody_can_sign_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HUB_ADMINS", "Teacher, aide")
+    c = read("jupyterhub_docker.py")
+    accounts = c.JupyterHub.authenticator_class(c.Authenticator.admin_users)
+    printed = dict(re.findall(r"The admin (\S+) logs in with the password (\S+)\n", capsys.readouterr().err))
+    assert printed == accounts.passwords
+    assert set(printed) == {"teacher", "aide"}
+    assert min(map(len, printed.values())) >= 24
+
+    for name in ("teacher", "TEACHER", "aide"):
+        assert accounts.create_user(name, "of a stranger") is None
+    accounts.passwords.clear()  # an account that was removed is no door either
+    assert accounts.create_user("Teacher", "of a stranger") is None
+    assert accounts.create_user("ada", "of a student") == "ada"
+    accounts.passwords["teacher"] = accounts.passwords["aide"] = "their own"
+    accounts.__init__({"teacher", "aide"})
+    assert accounts.passwords == {"ada": "of a student", "teacher": "their own", "aide": "their own"}
+    assert capsys.readouterr().err == "", "a password is printed once"
+
+
+def test_the_password_of_admins_can_be_given(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HUB_ADMINS", "teacher")
+    accounts = read("jupyterhub_docker.py").JupyterHub.authenticator_class
+    monkeypatch.setenv("HUB_ADMIN_PASSWORD", "too short")
+    with pytest.raises(ValueError, match="HUB_ADMIN_PASSWORD is to have at least 12 characters"):
+        accounts({"teacher"})
+    monkeypatch.setenv("HUB_ADMIN_PASSWORD", "long enough for it")
+    assert accounts({"teacher"}).passwords == {"teacher": "long enough for it"}
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "a b", "-x"])
+def test_an_admin_has_a_name_that_students_could_have(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUB_ADMINS", f"teacher,{name}")
+    with pytest.raises(ValueError, match=r"HUB_ADMINS: .* is no name"):
+        read("jupyterhub_docker.py")
+
+
+def test_nothing_of_the_hub_listens_to_other_computers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUB_ADMINS", "teacher")
+    c = read("jupyterhub_docker.py")
+    assert c.JupyterHub.bind_url == "http://127.0.0.1:8000"
+    assert c.JupyterHub.hub_ip == "172.17.0.1"
+    monkeypatch.setenv("HUB_IP", "")
+    if not Path("/sys/class/net/docker0").exists():
+        with pytest.raises(ValueError, match="there is no network docker0: start Docker, or set HUB_IP"):
+            read("jupyterhub_docker.py")
+
+
+@pytest.mark.parametrize("name", ["jupyterhub_config.py", "jupyterhub_docker.py"])
+def test_no_other_user_of_the_computer_reads_the_database(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for variable, value in (("HUB_PASSWORD", "long enough"), ("HUB_ADMINS", "teacher"), ("HUB_DATA", str(tmp_path))):
+        monkeypatch.setenv(variable, value)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hub.sqlite").touch(mode=0o644)
+    assert read(name).JupyterHub.db_url == f"sqlite:///{tmp_path / 'hub.sqlite'}"
+    assert (tmp_path / "hub.sqlite").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "new").touch()
+    assert (tmp_path / "new").stat().st_mode & 0o077 == 0
+
+
 def test_the_image_is_built_from_the_project_alone() -> None:
     """`docker build` gets all files that the wheel and the image need, and no built file."""
     lines = (HUB.parent / ".dockerignore").read_text().splitlines()
@@ -146,7 +250,7 @@ def test_the_proxy_and_containers_reach_the_hub_under_their_own_names(monkeypatc
     """Only containers know the name that Docker gives this computer. The proxy runs outside of them and does not."""
     monkeypatch.setenv("HUB_ADMINS", "teacher")
     c = read("jupyterhub_docker.py")
-    assert c.JupyterHub.hub_connect_ip == "127.0.0.1"
+    assert c.JupyterHub.hub_ip == os.environ["HUB_IP"], "the proxy reaches it by its address"
     assert c.Spawner.hub_connect_url == "http://host.docker.internal:8081"
     assert "host.docker.internal" in c.DockerSpawner.extra_host_config["extra_hosts"]
 
@@ -158,7 +262,7 @@ def test_idle_servers_and_kernels_end(monkeypatch: pytest.MonkeyPatch, tmp_path:
     c = read(name)
     [service] = c.JupyterHub.services
     [role] = c.JupyterHub.load_roles
-    assert service["command"][1:] == ["-m", "jupyterhub_idle_culler", "--timeout=3600"]
+    assert service["command"][1:] == ["-P", "-m", "jupyterhub_idle_culler", "--timeout=3600"]
     assert role["services"] == [service["name"]]
     assert "delete:servers" in role["scopes"]
     assert "--MappingKernelManager.cull_idle_timeout=1800" in c.Spawner.args

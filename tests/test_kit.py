@@ -1,5 +1,6 @@
 """``tools/start.py`` on a computer without a network. The kit here has packages that only report their calls."""
 
+import json
 import os
 import subprocess
 import sys
@@ -42,11 +43,11 @@ def kit(tmp_path: Path) -> Path:
     return folder
 
 
-def start(kit: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def start(kit: Path, *arguments: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(kit / "start.py"), "--folder", str(kit.parent / "home"), *arguments]
     # Python must see the wheel's modules, not those of the tested source tree.
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=own)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=own, cwd=cwd)
 
 
 @pytest.mark.rotated(6)
@@ -66,6 +67,47 @@ def test_a_kit_is_installed_once_and_keeps_what_a_student_wrote(kit: Path) -> No
     assert "/lab/tree/01_tour.ipynb --ServerApp.port=1234" in again.stdout
     assert (home / "01_tour.ipynb").read_text() == "what a student wrote"
     assert (home / "02_more.ipynb").read_text() == "as it was"
+
+
+PLANTED = ("jupyter", "jupyterlab", "random", "nbgrad", "sitecustomize", "pip", "ipykernel_launcher", "pathlib", "json")
+
+
+def plant(folder: Path) -> None:
+    """Put files into a folder that say that they ran."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PLANTED:
+        (folder / f"{name}.py").write_text(f"raise SystemExit('a planted {name} ran')\n")
+
+
+def test_no_file_in_a_folder_takes_the_place_of_a_module(kit: Path) -> None:
+    home = kit.parent / "home"
+    for folder in (home, home / "notebooks"):
+        plant(folder)
+    with ZipFile(kit / "wheels" / "nbgrad-1.0-py3-none-any.whl", "a") as wheel:
+        spec = {"argv": ["python", "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "python"}
+        wheel.writestr("nbgrad-1.0.data/data/share/jupyter/kernels/python3/kernel.json", json.dumps(spec))
+    for arguments in (["--no-lab"], []):
+        done = start(kit, *arguments, cwd=home)
+        assert done.returncode == 0, done.stderr
+        assert "planted" not in done.stdout + done.stderr
+    assert "ran jupyterlab --LabApp.default_url=/lab/tree/01_tour.ipynb" in done.stdout
+    [spec_file] = (home / ".venv").glob("share/jupyter/kernels/python3/kernel.json")
+    assert json.loads(spec_file.read_text())["argv"][:4] == ["python", "-P", "-m", "ipykernel_launcher"]
+
+
+def test_an_environment_that_others_could_have_written_is_not_run(kit: Path) -> None:
+    ran = kit.parent / "home" / ".venv"
+    (ran / "bin").mkdir(parents=True)
+    (ran / "complete").touch()
+    (ran / "bin" / "python").write_text("#!/bin/sh\necho a planted python ran\n")
+    (ran / "bin" / "python").chmod(0o755)
+    for path in (ran.parent, ran, ran / "bin"):
+        path.chmod(0o757)
+        refused = start(kit, "--no-lab")
+        assert refused.returncode != 0
+        assert "planted" not in refused.stdout
+        assert f"others could have written what lies in {path}" in refused.stderr
+        path.chmod(0o755)
 
 
 @pytest.mark.rotated(4)
@@ -122,6 +164,16 @@ def test_a_folder_that_exists_is_shared_only_if_no_other_user_can_change_it(kit:
     room.chmod(0o777)
     refused = start(kit, "--share", str(room))
     assert f"--share: others may write to {room}. Forbid it first: chmod go-w {room}" in refused.stderr
+    room.chmod(0o755)
+    (room / "notebooks").mkdir()
+    (room / "notebooks").chmod(0o757)
+    refused = start(kit, "--share", str(room))
+    assert f"--share: others may write to {room / 'notebooks'}" in refused.stderr
+    (room / "notebooks").rmdir()
+    tmp_path.chmod(0o777)
+    refused = start(kit, "--share", str(room))
+    assert f"--share: others may exchange what lies in {tmp_path}" in refused.stderr
+    tmp_path.chmod(0o700)
     assert not list(room.iterdir())
     assert not list(elsewhere.iterdir())
 

@@ -13,6 +13,7 @@ into the user's home folder.
 """
 
 import argparse
+import json
 import os
 import shutil
 import stat
@@ -47,11 +48,13 @@ def install(folder: Path) -> Path:
     """
     python = python_of(folder)
     if is_complete(folder):
+        check_own_environment(folder)
         return python
     print(f"installing nbgrad into {folder}, once: this takes a minute or two", flush=True)
     home = folder / ".venv"
+    os.umask(os.umask(0o022) | 0o022)  # what is run later is to be this user's alone
     venv.create(home, with_pip=True, clear=True)
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
+    pip = [str(python), "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
     with Progress(home, sum(map(unpacked_size, (KIT / "wheels").glob("*.whl")))):
         wrong = subprocess.run([*pip, "--find-links", str(KIT / "wheels"), "nbgrad[lab]"], check=False).returncode
     if wrong:
@@ -63,9 +66,22 @@ def install(folder: Path) -> Path:
         )
     # JupyterLab asks in its first minute whether it may fetch news, which there is no network for.
     news = "@jupyterlab/apputils-extension:announcements"
-    subprocess.run([str(python), "-m", "jupyter", "labextension", "disable", news], cwd=folder, check=True)
+    subprocess.run([str(python), "-P", "-m", "jupyter", "labextension", "disable", news], cwd=home, check=True)
+    for spec in home.glob("share/jupyter/kernels/*/kernel.json"):
+        start_safely(spec)
     (home / "complete").touch()
     return python
+
+
+def start_safely(spec: Path) -> None:
+    """Let the kernels of a specification start without the folder of their notebook on Python's path.
+
+    There a file may have the name of a module that they need to start. Once they run, they import from the folder, too.
+    """
+    told = json.loads(spec.read_text("utf-8"))
+    if told["argv"][1:2] == ["-m"]:
+        told["argv"].insert(1, "-P")
+        spec.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
 
 
 def unpacked_size(wheel: Path) -> int:
@@ -136,7 +152,7 @@ def share(folder: Path) -> None:
     check_owned(folder)
     python = install(folder)
     print("compiling, so that no user has to", flush=True)
-    compiled = [str(python), "-m", "compileall", "-qq", "-j", "0", "-x", "/tests/", str(folder / ".venv")]
+    compiled = [str(python), "-P", "-m", "compileall", "-qq", "-j", "0", "-x", "/tests/", str(folder / ".venv")]
     subprocess.run(compiled, check=False)  # a template that is not valid Python fails; it is never imported
     for name in SHARED:
         if (KIT / name).is_dir():
@@ -158,14 +174,50 @@ def check_owned(folder: Path) -> None:
     """
     if os.name == "nt":
         return  # Windows keeps owners and rights in another way
+    for above in folder.parents:
+        found = above.lstat()
+        if found.st_uid not in (0, os.getuid()) or (others_write(found) and not found.st_mode & stat.S_ISVTX):
+            raise SystemExit(f"--share: others may exchange what lies in {above}. Name a folder elsewhere")
     for path in (folder, *folder.rglob("*")):
         found = path.lstat()
         if stat.S_ISLNK(found.st_mode):
             raise SystemExit(f"--share: {path} is a link. Name a new folder, or an empty one")
         if found.st_uid != os.getuid():
             raise SystemExit(f"--share: {path} belongs to another user. Name a new folder, or one of your own")
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and path == folder:
+        if others_write(found):
             raise SystemExit(f"--share: others may write to {path}. Forbid it first: chmod go-w {path}")
+
+
+def check_own_environment(folder: Path) -> None:
+    """Look whether the environment in a folder is this user's, or the administrator's: its programs are run.
+
+    Raises:
+        SystemExit: it is not, or others may write to it.
+    """
+    if os.name == "nt":
+        return  # as above
+    home = folder / ".venv"
+    for path in (folder, home, home / "bin", home / "complete"):
+        found = path.lstat()
+        if stat.S_ISLNK(found.st_mode) or found.st_uid not in (0, os.getuid()) or others_write(found):
+            raise SystemExit(
+                f"others could have written what lies in {path}. Name another one with --folder. Or, if only you have "
+                f"written there: chmod -R go-w {folder}"
+            )
+
+
+def others_write(found: os.stat_result) -> bool:
+    """Whether other users may write to a file or a folder. A group that is the user's own has no other members."""
+    if not found.st_mode & stat.S_IWGRP:
+        return bool(found.st_mode & stat.S_IWOTH)
+    import grp
+    import pwd
+
+    try:
+        own = grp.getgrgid(found.st_gid).gr_name == pwd.getpwuid(found.st_uid).pw_name
+    except KeyError:
+        own = False
+    return bool(found.st_mode & stat.S_IWOTH) or not own
 
 
 def protect(path: Path) -> None:
@@ -201,11 +253,14 @@ def main(arguments: list[str]) -> None:
     folder = chosen.folder.expanduser().resolve()
     folder.mkdir(parents=True, exist_ok=True)
     python = python_of(KIT) if is_complete(KIT) else install(folder)
+    # With -P, no file in the folder takes the place of a module that these programs import.
     lessons = copy_lessons(folder)
     if chosen.no_lab:
-        raise SystemExit(subprocess.run([str(python), "-m", "nbgrad", "doctor"], cwd=folder, check=False).returncode)
+        raise SystemExit(
+            subprocess.run([str(python), "-P", "-m", "nbgrad", "doctor"], cwd=folder, check=False).returncode
+        )
     first = min(lessons.glob("*.ipynb"))
-    lab = [str(python), "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{first.name}", *for_lab]
+    lab = [str(python), "-P", "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{first.name}", *for_lab]
     raise SystemExit(subprocess.run(lab, cwd=lessons, check=False).returncode)
 
 

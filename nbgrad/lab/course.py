@@ -1,11 +1,16 @@
 """``nbgrad lab``: copy the lessons into a folder, and open JupyterLab on the first one."""
 
+import json
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from nbgrad.core.files import replace_file
 
@@ -67,8 +72,31 @@ def run(folder: str | Path, *, opens: bool = True) -> int:
         return 0
     if find_spec("jupyterlab") is None:
         return _failed('nbgrad lab: JupyterLab is not installed: pip install "nbgrad[lab]"')
-    command = [sys.executable, "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{lessons[0].name}"]
-    return subprocess.run(command, cwd=place, check=False).returncode
+    # With -P, no file in the folder takes the place of a module that the server or a kernel needs to start.
+    command = [sys.executable, "-P", "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{lessons[0].name}"]
+    with tempfile.TemporaryDirectory() as specs:
+        write_kernel(Path(specs))
+        paths = os.pathsep.join(filter(None, (specs, os.environ.get("JUPYTER_PATH"))))
+        return subprocess.run(command, cwd=place, env=os.environ | {"JUPYTER_PATH": paths}, check=False).returncode
+
+
+def write_kernel(folder: Path) -> None:
+    """Write the specification of the usual kernel, for Jupyter to find below ``folder``.
+
+    The one that is there starts a kernel with the notebook's folder on Python's path: a file ``pathlib.py`` there would
+    stop it. Once a kernel runs, it imports from that folder, too.
+    """
+    jupyter_path = import_module("jupyter_core.paths").jupyter_path  # a part of JupyterLab, which is optional
+
+    there = [path for one in jupyter_path("kernels") if (path := Path(one, "python3", "kernel.json")).is_file()]
+    usual = {"display_name": "Python 3", "language": "python"}
+    spec: dict[str, Any] = json.loads(there[0].read_text("utf-8")) if there else usual
+    argv = spec.setdefault("argv", ["python", "-m", "ipykernel_launcher", "-f", "{connection_file}"])
+    if argv[1:2] == ["-m"]:
+        argv.insert(1, "-P")
+    place = folder / "kernels" / "python3"
+    place.mkdir(parents=True)
+    (place / "kernel.json").write_text(json.dumps(spec), "utf-8")
 
 
 def _failed(text: str) -> int:

@@ -10,7 +10,7 @@ import torch
 from nbgrad.core.engine.broadcast import reduction
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.comparison import UNREADABLE, Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import Case, FunctionJudge, in_order, is_near
@@ -84,7 +84,7 @@ def _dims(answer: Any) -> tuple[int, ...] | None:
         text = re.sub(r"\band\b", ",", text)
         try:
             answer = ast.literal_eval(text) if text else ()
-        except (SyntaxError, ValueError):
+        except UNREADABLE:
             return None
     if answer is None:
         return ()

@@ -5,7 +5,7 @@ The package ``safetensors`` is needed only here: ``pip install safetensors``.
 
 from collections.abc import Collection, Mapping
 from itertools import pairwise
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any
 
 import torch
@@ -71,6 +71,7 @@ def load_safetensors(model: Module, path: str | PathLike[str], strict: bool = Tr
 
     Raises:
         ModuleNotFoundError: safetensors is not installed.
+        ValueError: the file is no file of safetensors, or is damaged.
         RuntimeError: keys or shapes do not match; nothing has been loaded.
     """
     return model.load_state_dict(read_safetensors(path, model.state_dict()), strict=strict)
@@ -81,11 +82,14 @@ def read_safetensors(path: str | PathLike[str], wanted: Collection[str] = ()) ->
 
     The metadata say which these are. They also hold the user's texts, so an entry that names no tensor is no error.
     """
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
-    with safe_open(path, framework="pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dict
-        others = file.metadata() or {}
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dict
+            others = file.metadata() or {}
+    except (SafetensorError, OverflowError) as error:
+        raise ValueError(f"{fspath(path)} is no file of safetensors, or is damaged: {error}") from None
     for name in wanted:
         if name not in tensors and others.get(name) in tensors:
             tensors[name] = tensors[others[name]]

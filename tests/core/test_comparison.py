@@ -9,6 +9,7 @@ import torch
 
 import nbgrad
 from nbgrad.core.tensor.comparison import NoNumbers, difference, numbers_of
+from nbgrad.lab import lesson_04
 from nbgrad.testing import assert_close
 
 RIGHT = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.5]])
@@ -197,3 +198,17 @@ def test_allclose_broadcasts_as_torch_does_and_refuses_what_holds_no_numbers() -
     assert nbgrad.ones(2).allclose([1, 1])
     with pytest.raises(TypeError, match="it is None"):
         nbgrad.allclose(nbgrad.ones(2), None)
+
+
+@pytest.mark.parametrize("answer", ["[" * 100_000, "[" * 150 + "]" * 150, "-" * 100_000 + "1", "9" * 5_000, "{[]: 1}"])
+def test_a_text_that_cannot_be_read_is_no_answer(answer: str) -> None:
+    with pytest.raises(NoNumbers, match=r"is no number and no list of numbers|nested more than"):
+        numbers_of(answer)
+    assert lesson_04._dims(answer) is None
+
+
+def test_lists_without_an_end_are_no_answer() -> None:
+    answer: list[Any] = []
+    answer.append(answer)
+    with pytest.raises(NoNumbers, match="its lists are nested more than 30 deep"):
+        numbers_of(answer)

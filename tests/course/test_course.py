@@ -1,5 +1,7 @@
 """``nbgrad lab`` copies the lessons and opens JupyterLab on the first one."""
 
+import json
+import os
 import subprocess
 import sys
 from importlib import util
@@ -33,15 +35,44 @@ def test_the_lessons_are_copied_and_one_that_was_worked_in_stays(
 
 def test_jupyterlab_opens_on_the_first_lesson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Any] = []
+    kernels: list[list[str]] = []
 
     def run(command: list[str], **settings: Any) -> Any:
         started.append((command, settings["cwd"]))
+        [spec] = Path(settings["env"]["JUPYTER_PATH"].split(os.pathsep)[0]).glob("kernels/*/kernel.json")
+        kernels.append(json.loads(spec.read_text())["argv"])
         return SimpleNamespace(returncode=3)
 
     monkeypatch.setattr(course.subprocess, "run", run)
     assert main(["lab", str(tmp_path)]) == 3
     first = min(ROOT.glob("notebooks/*.ipynb")).name
-    assert started == [([sys.executable, "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{first}"], tmp_path)]
+    lab = [sys.executable, "-P", "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{first}"]
+    assert started == [(lab, tmp_path)]
+    assert kernels[0][1:4] == ["-P", "-m", "ipykernel_launcher"]
+
+
+PLANTED = ("jupyterlab", "jupyter", "random", "nbgrad", "sitecustomize", "pathlib", "ipykernel_launcher", "ipykernel")
+
+
+def test_no_file_beside_the_lessons_stops_a_kernel(tmp_path: Path) -> None:
+    course.write_kernel(tmp_path / "jupyter")
+    lessons = tmp_path / "lessons"
+    lessons.mkdir()
+    for name in PLANTED:
+        (lessons / f"{name}.py").write_text(f"raise SystemExit('a planted {name} ran')")
+    (lessons / "helper.py").write_text("NUMBER = 7")
+    spec = json.loads((tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json").read_text())
+    command = [sys.executable, *spec["argv"][1:-2], "--version"]
+    done = subprocess.run(command, cwd=lessons, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "planted" not in done.stdout + done.stderr
+    lab = [sys.executable, "-P", "-m", "jupyterlab", "--version"]
+    done = subprocess.run(lab, cwd=lessons, capture_output=True, text=True, check=False)
+    assert (done.returncode, "planted" in done.stdout + done.stderr) == (0, False), done.stderr
+
+
+def test_no_lesson_has_the_name_of_a_module() -> None:
+    assert not [one.stem for one in ROOT.glob("notebooks/*.ipynb") if one.stem.isidentifier()]
 
 
 def test_what_is_missing_is_said(

@@ -22,6 +22,13 @@ RTOL, ATOL = 1e-3, 1e-4
 """How far an answer that was worked out by hand may be off: three digits are enough."""
 
 
+UNREADABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
+"""The errors of ``ast.literal_eval`` for a text that is no literal, or is nested too deep to be read."""
+
+_DEEPEST = 30
+"""How deep the lists of an answer may be nested."""
+
+
 class Deviation(NamedTuple):
     """The way in which an answer is wrong.
 
@@ -42,12 +49,13 @@ class NoNumbers(TypeError):
     """An answer that holds no numbers."""
 
 
-def numbers_of(answer: Any) -> torch.Tensor:
+def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
     """The numbers of an answer, on the CPU and without history.
 
     Args:
         answer: a tensor of nbgrad's or torch's, an array, a number, a nested list or tuple of these, or a text that
             Python reads as one of them.
+        depth: in how many lists it lies.
 
     Raises:
         NoNumbers: it is something else, or its rows have different lengths.
@@ -59,15 +67,17 @@ def numbers_of(answer: Any) -> torch.Tensor:
     if isinstance(answer, str):
         try:
             answer = ast.literal_eval(answer.strip())
-        except (SyntaxError, ValueError):
-            raise NoNumbers(f"the text {answer!r} is no number and no list of numbers") from None
+        except UNREADABLE:
+            raise NoNumbers(f"the text {answer[:200]!r} is no number and no list of numbers") from None
     if isinstance(answer, bool | int | float | complex | np.generic | np.ndarray):
         found = np.asarray(answer)
         if found.dtype.kind not in "biufc":
             raise NoNumbers(f"an array of {found.dtype} holds no numbers")
         return torch.from_numpy(np.array(found, dtype=_float_of(found)))
     if isinstance(answer, list | tuple):
-        return _stacked([numbers_of(one) for one in answer])
+        if depth > _DEEPEST:
+            raise NoNumbers(f"its lists are nested more than {_DEEPEST} deep")
+        return _stacked([numbers_of(one, depth + 1) for one in answer])
     what = "None" if answer is None else f"a {kind_of(answer)}"
     hint = ": a function, or a cell, that ends without a value gives None" if answer is None else ""
     raise NoNumbers(f"it is {what}, where numbers are expected{hint}")

@@ -1,6 +1,8 @@
 """Programs in files: they come back to the bit, and a file that is damaged or made to do harm is refused."""
 
 import json
+import resource
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,10 @@ from safetensors.torch import save_file
 
 import nbgrad
 from nbgrad import nn
+from nbgrad.core.symbolic.exports.expressions import read_number
 from nbgrad.core.symbolic.exports.functions import function_at, path_of
 from nbgrad.core.symbolic.exports.saving import KEY
+from nbgrad.core.symbolic.numbers import Number
 from nbgrad.symbolic import Program, load, trace
 
 X, Y = nbgrad.tensor(torch.randn(5, 4)), nbgrad.tensor(torch.randint(0, 3, (5,)))
@@ -197,6 +201,20 @@ HOSTILE = [
     "torch.nn.functional.boolean_dispatch",
     "torch.nn.functional.torch.load",
     "torch.set_num_threads",
+    "torch.ops.aten.set_grad_enabled",
+    "torch.ops.aten.manual_seed",
+    "torch.ops.aten.manual_seed.generator",
+    "torch.ops.aten.add.str",
+    "torch.ops.prims._make_token.default",
+    "torch.__reduce_ex__",
+    "torch.__dir__",
+    "torch._print",
+    "torch._assert_scalar",
+    "torch._C._nn._parse_to",
+    "torch._cufft_set_plan_cache_max_size",
+    "torch.Tensor.set_",
+    "torch.Tensor.resize_",
+    "torch.Tensor.share_memory_",
     "torch.manual_seed",
     "torch.frombuffer",
     "nbgrad.save",
@@ -318,8 +336,110 @@ def test_deep_json_is_refused(program: Program, tmp_path: Path) -> None:
         text = opened.metadata()[KEY]
     bomb = "[" * 100_000 + "]" * 100_000
     save_file({"a": torch.ones(1)}, tmp_path / "it", {KEY: text.replace('"outputs":', f'"more":{bomb},"outputs":')})
-    with pytest.raises(ValueError, match="damaged"):
+    with pytest.raises(ValueError, match="refused: its JSON is nested more than 200 deep"):
         load(tmp_path / "it")
+
+
+def test_a_structure_that_is_too_deep_for_a_reader_is_not_saved(tmp_path: Path) -> None:
+    def function(x: Any) -> Any:
+        for _ in range(210):
+            x = [x]
+        return x
+
+    with pytest.raises(ValueError, match="function takes or returns a structure that is nested too deep"):
+        trace(function, X).save(tmp_path / "it")
+
+
+BIG = 1 << 40
+GRU = [{"value": 0}, {"value": 0}, [{"value": 0}] * 2, False, 1, 0.0, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs", "message"),
+    [
+        ("torch.unbind", [{"value": 0}], [], "too many"),
+        ("torch.Tensor.split", [{"value": 0}, 1], [], "too many"),
+        ("torch.chunk", [{"value": 0}, BIG], [], "more than"),
+        ("torch.tensor_split", [{"value": 0}, BIG], [], "more than"),
+        ("torch.tensordot", [{"value": 0}, {"value": 0}], [["dims", BIG]], "more than"),
+        ("torch.functional.tensordot", [{"value": 0}, {"value": 0}], [["dims", BIG]], "no function|more than"),
+        ("torch.diff", [{"value": 0}, BIG], [], "more than"),
+        ("torch.gru", GRU, [], "too many|gives"),
+        ("torch.empty", [[BIG, BIG]], [["dtype", {"dtype": "nowhere"}]], "no dtype"),
+        ("torch.zeros", [[BIG, 1 << 30]], [], "damaged"),
+        ("torch.ops.aten.mul", [[1], BIG], [], "no function"),
+        ("torch.ops.aten.mul.left_t", [[1], BIG], [], "no function"),
+    ],
+)
+def test_no_step_of_a_file_takes_time_or_memory_while_it_is_loaded(
+    function: str, args: list[Any], kwargs: list[Any], message: str, tmp_path: Path
+) -> None:
+    trace(lambda x: x.sin(), X).save(tmp_path / "it")
+
+    def change(text: Any) -> None:
+        text["values"][0] |= {"shape": [BIG], "stride": [1]}
+        text["steps"][0] |= {"function": function, "args": {"tuple": args}, "kwargs": {"dict": kwargs}}
+
+    before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    with pytest.raises(ValueError, match=message):
+        load(changed(tmp_path / "it", change))
+    assert time.monotonic() - begun < 20
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000, "in KiB"
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "message"),
+    [
+        ("values/0/shape", [1 << 62, 1 << 62], "no memory is that large"),
+        ("values/1/stride", [1 << 60, 1], "no memory is that large"),
+        ("values/1/stride", [10_000, 1], "strides with gaps"),
+        ("captured/0/offset", 1 << 62, "damaged"),
+        ("values/0/device", "cuda:99", "torch finds none here|damaged"),
+        ("values/0/device", "privateuseone", "it has tensors on the device"),
+    ],
+)
+def test_sizes_of_a_file_are_checked_before_there_is_memory(
+    path: str, given: Any, message: str, tmp_path: Path
+) -> None:
+    matrix = nbgrad.tensor(torch.randn(3, 4))
+    trace(lambda x: x @ matrix.T, X).save(tmp_path / "it")
+    with pytest.raises(ValueError, match=message):
+        load(changed(tmp_path / "it", put(path, given)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("9**9**9**9", "computes with literals alone"),
+        ("SGD.param_groups[0]['lr'] * (9 ** 9)", "computes with literals alone"),
+        ("(" * 5_000 + "1", "nested too deep"),
+        ("-" * 5_000 + "1", "nested too deep"),
+        ("1" * 5_000, "a number is expected"),
+        ("1 +" * 5_000, "at most ten thousand"),
+        ("SGD.param_groups[0]['lr'] * 1 ** 308", "computes with literals alone"),
+        ("SGD.param_groups[0]['lr'] ** 9.0", "out of range"),
+        ("SGD.param_groups[0]['lr'] / 0", "zero"),
+        ("SGD.param_groups[0]['momentum']", "momentum"),
+        ("SGD.param_groups[0]['lr'].real", "a number is expected|no expression"),
+        ("__import__('os')", "a number is expected"),
+        ("1", "no expression"),
+        ("(SGD.param_groups[0]['lr']", "not closed"),
+        ("", "cut off"),
+        (7, "is a text"),
+    ],
+)
+def test_an_expression_of_a_file_is_no_code(text: Any, message: str) -> None:
+    with pytest.raises((ValueError, LookupError, ArithmeticError), match=message):
+        read_number(text, {"SGD.param_groups[0]['lr']": 1e300})
+
+
+def test_an_expression_is_what_python_computes() -> None:
+    lr, beta = (Number(value, f"A.param_groups[0]['{name}']", float, []) for name, value in (("lr", 0.1), ("b", 0.9)))
+    settings = {"A.param_groups[0]['lr']": 0.1, "A.param_groups[0]['b']": 0.9}
+    for one in (-lr, lr * 2 - beta, 1 - beta**3, (lr + 1e-8) / -beta, -(lr**2) * (-2.5), 2**lr, lr * float("inf")):
+        read = read_number(one.text, settings)
+        assert (float(read), read.text) == (float(one), one.text)
+        assert read.read() == float(one)
 
 
 def test_what_is_loaded_lies_in_memory_as_kernels_need_it(tmp_path: Path) -> None:

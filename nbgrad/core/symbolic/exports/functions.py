@@ -1,82 +1,43 @@
-"""The functions that a file may name: those of torch that compute tensors from tensors, and nothing else.
+"""The functions that a file may name: those of ``named.py``, which is a list, and the rows of the op table.
 
-A name in a file is looked up, never evaluated. ``torch.load``, ``torch.from_file`` and methods such as ``Tensor.numpy``
-are no functions of a program: a file that names them is refused.
+A name in a file is looked up, never evaluated. What the list does not have is refused, also where torch has it:
+``torch.load`` and ``Tensor.numpy`` as well as ``aten.set_grad_enabled``, which would change the state of torch.
 """
 
+import importlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
+from types import MethodWrapperType
 from typing import Any
 
 import torch
 
 from nbgrad.core.dispatch.opaque import OPAQUE
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.symbolic.exports.named import KERNELS, NAMED
 
-_REFUSED = frozenset(
-    (
-        *("from_file", "set_data", "set_", "backward", "_backward", "requires_grad_", "retain_grad", "record_stream"),
-        *("item", "_local_scalar_dense", "data_ptr", "const_data_ptr", "pin_memory", "_pin_memory", "_version"),
-    )
-)
-"""Operators of aten that open files, change the state of torch or of an autograd graph, or look at numbers."""
-
-_OPERATORS = frozenset(
-    (
-        *("add", "sub", "mul", "matmul", "truediv", "div", "floordiv", "mod", "pow", "and", "or", "xor", "lshift"),
-        *("rshift", "eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert", "getitem", "setitem"),
-    )
-)
-_DUNDERS = frozenset(f"__{prefix}{name}__" for name in _OPERATORS for prefix in ("", "i", "r"))
-_CASTS = frozenset(
-    (
-        *("bool", "byte", "char", "short", "int", "long", "half", "bfloat16", "float", "double", "cfloat", "cdouble"),
-        *("type", "unique", "new_tensor"),
-    )
-)
 _PROPERTIES = frozenset(("real", "imag", "T", "mT", "H", "mH", "data"))
-_NAMESPACES = ("aten", "mkldnn", "mkl", "prims")
-_MODULES = ("torch._C._nn", "torch._C._linalg", "torch._C._special", "torch._C._fft")
-_METHODS = (MethodDescriptorType, WrapperDescriptorType, FunctionType)
-
-
-def _is_operator(name: str) -> bool:
-    return name not in _REFUSED and hasattr(torch.ops.aten, name)
 
 
 def _named() -> Iterator[tuple[str, Callable[..., Any]]]:
     """The functions by name, without those of ``torch.ops``."""
     yield from ((f"nbgrad.ops.{name}", row) for name, row in OPS.items())
     yield from ((name, function) for name, function in OPAQUE.items() if name.startswith("nbgrad.core."))
-    yield from _of_torch()
-    yield from _of_modules()
-    for name in dir(torch.Tensor):
-        found = getattr(torch.Tensor, name)
-        fits = name in _DUNDERS or name in _CASTS or (not name.startswith("__") and _is_operator(name))
-        if fits and isinstance(found, _METHODS):
-            yield f"torch.Tensor.{name}", found
-
-
-def _of_torch() -> Iterator[tuple[str, Callable[..., Any]]]:
-    for name in dir(torch._C._VariableFunctions):
-        found = getattr(torch, name, None)
-        if isinstance(found, BuiltinFunctionType) and _is_operator(name):
-            yield f"torch.{name}", found
-    yield from ((f"torch.{name}", getattr(torch, name)) for name in torch.functional.__all__)
-
-
-def _of_modules() -> Iterator[tuple[str, Callable[..., Any]]]:
-    for space in (torch.nn.functional, torch.linalg, torch.special, torch.fft):
-        for name, found in vars(space).items():
-            own = isinstance(found, FunctionType) and found.__module__ == space.__name__ and not name.startswith("_")
-            if own or (isinstance(found, BuiltinFunctionType) and found.__module__ in (*_MODULES, "torch")):
-                yield f"{space.__name__}.{name}", found
-    for path in _MODULES:
-        space = getattr(torch._C, path.rpartition(".")[2])
-        for name, found in vars(space).items():
-            if isinstance(found, BuiltinFunctionType):
+    for path, names in NAMED.items():
+        space = _space(path)
+        for name in names:
+            found = getattr(space, name, None)
+            if callable(found):  # another version of torch may not have it
                 yield f"{path}.{name}", found
+
+
+def _space(path: str) -> Any:
+    """The module, or the class, with a dotted name."""
+    if path == "torch.Tensor":
+        return torch.Tensor
+    if path.startswith("torch._C."):
+        return getattr(torch._C, path.rpartition(".")[2])
+    return importlib.import_module(path)
 
 
 @lru_cache(1)
@@ -141,16 +102,25 @@ def _property(path: str) -> Callable[..., Any] | None:
 
 
 def _operator(path: str) -> Callable[..., Any] | None:
-    parts = path.split(".")
-    if parts[:2] != ["torch", "ops"] or len(parts) not in (4, 5) or not all(part.isidentifier() for part in parts):
-        return None
-    space, name = parts[2:4]
-    if space not in _NAMESPACES or name in _REFUSED or name.startswith("__"):
+    """A kernel of ``torch.ops``, with or without the name of an overload, that ``KERNELS`` lists."""
+    space, _, name = path.removeprefix("torch.ops.").partition(".")
+    name, _, overload = name.partition(".")
+    if not path.startswith("torch.ops.") or name not in KERNELS.get(space, ()):
         return None
     packet = getattr(getattr(torch.ops, space), name, None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
         return None
-    if len(parts) == 4:
-        return packet
     known: list[str] = packet.overloads()  # type: ignore[no-untyped-call]  # torch's has no types
-    return getattr(packet, parts[4]) if parts[4] in known else None
+    if overload not in known and not path.endswith(f".{space}.{name}"):
+        return None
+    # Some names also stand for operators of lists and texts, which the interpreter of TorchScript uses.
+    taken = [overload] if overload else known
+    if not all(_is_of_tensors(getattr(packet, one)._schema) for one in taken):
+        return None
+    return getattr(packet, overload) if overload else packet
+
+
+def _is_of_tensors(schema: Any) -> bool:
+    """Whether an operator makes tensors from tensors."""
+    given, made = ([str(one.type) for one in part] for part in (schema.arguments, schema.returns))
+    return all(any("Tensor" in kind for kind in part) for part in (given, made))

@@ -2,25 +2,27 @@
 
 Each function is looked up among those that a program may call. Then the steps are followed on tensors without numbers,
 and must give the shapes and the types that the file says. So a file that was damaged or made to do
-harm is refused, before a kernel gets sizes that do not fit.
+harm is refused, before a kernel gets sizes that do not fit. What a file asks for is bounded before it is done: the
+depth of its JSON, the length and the numbers of an expression, the memory of a tensor, the parts that a step makes.
 """
 
-import ast
 import json
 import keyword
-import operator
 import os
 import re
+import stat
 from collections import namedtuple
 from collections.abc import Callable
+from math import inf, prod
 from typing import Any
 
 import torch
 
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.symbolic.exports.expressions import SETTING, read_number
 from nbgrad.core.symbolic.exports.functions import function_at
-from nbgrad.core.symbolic.exports.saving import KEY, VERSION
-from nbgrad.core.symbolic.fake import Fakes, storage_of
+from nbgrad.core.symbolic.exports.saving import DEPTH, KEY, VERSION, depth
+from nbgrad.core.symbolic.fake import MOST, Fakes, storage_of
 from nbgrad.core.symbolic.ir import ProgramStep, RowCall, Shown, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.places import SavedPlace
@@ -28,16 +30,17 @@ from nbgrad.core.symbolic.program import Program
 from nbgrad.core.symbolic.structure import leaves, mapped
 from nbgrad.core.tensor.tensor import Tensor
 
-_SETTING = re.compile(r"\w+\.param_groups\[\d+\]\['\w+'\](\[\d+\])?")
 _NAME = re.compile(r"[\w<>.\- ]{1,200}")
 _PHASES = ("forward", "backward", "update")
-_ARITHMETIC = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-}
+_BYTES = 1 << 48
+"""The most bytes that a tensor may have: more than any computer has."""
+
+_COUNTED = dict.fromkeys(("chunk", "tensor_split", "hsplit", "vsplit", "dsplit"), MOST) | dict.fromkeys(
+    ("diff", "tensordot", "combinations"), 64
+)
+"""Functions with an argument that says how many parts they make, or how often they go on; and the most it may be."""
+
+_DEVICES = ("cpu", "meta", "cuda", "mps", "xpu")
 
 
 def load(path: str | os.PathLike[str]) -> Program:
@@ -60,12 +63,14 @@ def load(path: str | os.PathLike[str]) -> Program:
     """
     text, tensors = _read(path)
     try:
+        if depth(text) > DEPTH:
+            raise _Refused(f"its JSON is nested more than {DEPTH} deep")
         return _Reading(json.loads(text), tensors).program()
     except _Refused as error:
         raise ValueError(f"{os.fspath(path)} is refused: {error}") from None
     except (
         *(ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, RecursionError),
-        *(RuntimeError, SyntaxError, TypeError, ValueError),
+        *(MemoryError, RuntimeError, StopIteration, SyntaxError, TypeError, ValueError),
     ) as error:
         raise ValueError(f"{os.fspath(path)} is damaged: {type(error).__name__}: {error}") from error
 
@@ -83,13 +88,15 @@ def _read(path: str | os.PathLike[str]) -> tuple[str, dict[str, torch.Tensor]]:
             "a program is read by the package safetensors, which is not installed. Run: pip install safetensors",
             name=error.name,
         ) from None
-    with open(path, "rb"):  # noqa: PTH123  # raises an error about the path
+    if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  # raises an error about the path
+        raise ValueError(f"{os.fspath(path)} is no file")
+    with open(path, "rb"):  # noqa: PTH123  # as above
         pass
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dict
-    except SafetensorError as error:
+    except (SafetensorError, OverflowError) as error:
         raise ValueError(f"{os.fspath(path)} is no file of safetensors, or is damaged: {error}") from None
     if KEY not in metadata:
         raise ValueError(f"{os.fspath(path)} holds tensors and no program: it was not written by Program.save")
@@ -159,6 +166,8 @@ class _Reading:
             if entry["offset"] is None:
                 if tuple(data.shape) != value.shape or data.dtype is not value.dtype:
                     raise ValueError(f"{value.name} is {list(data.shape)} of {data.dtype}")
+                if _extent(value.shape, value.stride) > data.numel():
+                    raise ValueError(f"{value.name} has strides with gaps, {list(value.stride)}")
                 made = torch.empty_strided(value.shape, value.stride, dtype=value.dtype, device=value.device)
                 data = made.copy_(data)
             else:
@@ -209,10 +218,7 @@ class _Reading:
         return self._kinds[kind](self, given)
 
     def _number(self, given: dict[str, Any]) -> Number:
-        made = _Expression(self._settings).of(ast.parse(given["number"], mode="eval").body)
-        if not isinstance(made, Number):
-            raise TypeError(f"{given['number']} is no setting")
-        return made
+        return read_number(given["number"], self._settings)
 
     def _tuple(self, given: dict[str, Any]) -> Any:
         parts = [self._part(one) for one in given["tuple"]]
@@ -233,29 +239,11 @@ class _Reading:
         "dtype": lambda self, given: _torch(given["dtype"], torch.dtype),  # noqa: ARG005
         "layout": lambda self, given: _torch(given["layout"], torch.layout),  # noqa: ARG005
         "memory_format": lambda self, given: _torch(given["memory_format"], torch.memory_format),  # noqa: ARG005
-        "device": lambda self, given: torch.device(given["device"]),  # noqa: ARG005
+        "device": lambda self, given: _device(given["device"]),  # noqa: ARG005
         "shown": lambda self, given: Shown(_line(given["shown"])),  # noqa: ARG005
         "tuple": _tuple,
         "dict": lambda self, given: {self._part(key): self._part(one) for key, one in given["dict"]},
     }
-
-
-class _Expression:
-    """Arithmetic over settings of optimizers, as ``Number`` writes it."""
-
-    def __init__(self, settings: dict[str, float]) -> None:
-        self._settings = settings
-
-    def of(self, node: ast.expr) -> Any:
-        """The number that an expression stands for."""
-        if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-            return node.value
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -self.of(node.operand)
-        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-            return _ARITHMETIC[type(node.op)](self.of(node.left), self.of(node.right))
-        name = _setting(ast.unparse(node))
-        return Number(self._settings[name], name, lambda: self._settings[name], [])
 
 
 def _follow(program: Program) -> None:
@@ -264,17 +252,18 @@ def _follow(program: Program) -> None:
     Raises:
         ValueError: a step gives something else than the file says.
     """
-    fakes, known = Fakes(), dict[int, Any]()
+    fakes, known = Fakes(most=MOST + 100 * len(program.steps)), dict[int, Any]()
     for value in (*program.inputs, *program.captured):
         data = value.data
-        if data is None:
-            shape, stride = value.shape, value.stride
-            made = torch.empty if stride is None else lambda size, **kind: torch.empty_strided(size, stride, **kind)  # noqa: B023
-            data = made(shape, dtype=value.dtype, device=value.device)
-        known[id(value)] = fakes.of(data)
+        known[id(value)] = (
+            fakes.made(value.shape, value.stride, value.dtype, value.device) if data is None else fakes.of(data)
+        )
         value.storage = storage_of(known[id(value)])
     for step in program.steps:
         args, kwargs = mapped(lambda one: known.get(id(one), one), (step.args, step.kwargs))
+        most = _COUNTED.get(step.name, inf)
+        if any(type(one) is int and one > most for one in (*args, *kwargs.values())):
+            raise _Refused(f"the step {step.name} is to do more than {most} things")
         # A function that looks at numbers cannot run here: its ``like`` does.
         ran = fakes.run(getattr(step.function, "like", step.function), args, kwargs)
         _bind(step.result, ran.result, known, step.name)
@@ -310,7 +299,9 @@ def _value(number: int, one: dict[str, Any], kind: Any) -> Value:
     stride = None if one["stride"] is None else tuple(map(_count, one["stride"]))
     if stride is not None and len(stride) != len(shape):
         raise ValueError(f"{one['name']} has the shape {list(shape)} and the strides {list(stride)}")
-    dtype, device = _torch(one["dtype"], torch.dtype), torch.device(one["device"])
+    dtype, device = _torch(one["dtype"], torch.dtype), _device(one["device"])
+    if max(_extent(shape, stride), prod(shape)) * dtype.itemsize > _BYTES:
+        raise ValueError(f"{one['name']} has the shape {list(shape)}: no memory is that large")
     return Value(number, shape, stride, dtype, device, -1, kind, one["name"])  # its memory: see _follow
 
 
@@ -318,6 +309,23 @@ def _count(given: Any) -> int:
     if type(given) is not int or given < 0:
         raise ValueError(f"{given!r} is no count")
     return given
+
+
+def _extent(shape: tuple[int, ...], stride: tuple[int, ...] | None) -> int:
+    """How many elements lie between the first and the last of a tensor, with both."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * step for size, step in zip(shape, stride or (), strict=stride is not None))
+
+
+def _device(name: Any) -> torch.device:
+    """The device, if torch can use it here: to ask for another one may load code for it."""
+    device = torch.device(_line(name))
+    if device.type not in _DEVICES:
+        raise _Refused(f"it has tensors on the device {name!r}")
+    if device.type not in ("cpu", "meta") and not getattr(torch, device.type).is_available():
+        raise _Refused(f"it has tensors on the device {name!r}, and torch finds none here")
+    return device
 
 
 def _torch(name: Any, kind: type) -> Any:
@@ -338,7 +346,7 @@ def _matching(pattern: re.Pattern[str], given: Any) -> str:
 
 
 def _setting(name: Any) -> str:
-    return _matching(_SETTING, name)
+    return _matching(SETTING, name)
 
 
 def _line(given: Any) -> str:

@@ -5,7 +5,9 @@ The file is one of safetensors. Its metadata hold the JSON under ``nbgrad.progra
 
 import json
 import os
+import re
 from collections.abc import Iterator
+from itertools import accumulate
 from math import isfinite
 from typing import Any
 
@@ -13,6 +15,7 @@ import torch
 
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.files import replace_file
+from nbgrad.core.symbolic.exports.expressions import read_number
 from nbgrad.core.symbolic.exports.functions import path_of
 from nbgrad.core.symbolic.fake import storage_of
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, RowCall, Value
@@ -24,6 +27,9 @@ KEY = "nbgrad.program"
 
 VERSION = 1
 """The version of the format."""
+
+DEPTH = 200
+"""How deep the lists and objects of the JSON may be nested: a reader goes down into them by recursion."""
 
 _ROW = "the row "
 """In errors, the name of a row's call begins with this, and ``_part`` recognizes a row's call by it.
@@ -51,8 +57,17 @@ def save(listing: Listing, path: str | os.PathLike[str]) -> None:
             name=error.name,
         ) from None
     written = _SavedListing(listing)
-    metadata = {"format": "pt", KEY: json.dumps(written.text(), separators=(",", ":"), allow_nan=False)}
+    text = json.dumps(written.text(), separators=(",", ":"), allow_nan=False)
+    if depth(text) > DEPTH:
+        raise ValueError(f"{listing.name} takes or returns a structure that is nested too deep for a file: flatten it")
+    metadata = {"format": "pt", KEY: text}
     replace_file(path, lambda file: save_file(written.tensors, file, metadata))
+
+
+def depth(text: str) -> int:
+    """How deep the lists and objects of a JSON text are nested; nothing goes down into them."""
+    marks = re.sub(r"[^\[\]{}]+", "", re.sub(r'"(?:[^"\\]|\\.)*"', "", text))
+    return max(accumulate(1 if mark in "[{" else -1 for mark in marks), default=0)
 
 
 class _SavedListing:
@@ -173,6 +188,7 @@ class _SavedListing:
             return {"value": self._values[id(given)]}
         if isinstance(given, Number):
             self.settings |= {name: float(read()) for name, read in given.parts.items()}
+            read_number(given.text, self.settings)  # so that no file is written that cannot be read
             return {"number": given.text, "now": float(given)}
         if type(given) is float:
             return given if isfinite(given) else {"float": repr(given)}

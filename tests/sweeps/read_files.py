@@ -1,0 +1,258 @@
+"""Files and texts that nbgrad reads, damaged and made to do harm: each is read or refused, and nothing else changes."""
+
+import copy
+import json
+import os
+import random as python_random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+
+import nbgrad
+from nbgrad import nn
+from nbgrad.core.symbolic.exports.saving import KEY
+from nbgrad.core.tensor.comparison import NoNumbers, numbers_of
+from nbgrad.symbolic import load, trace
+
+CASES = 60
+
+SECONDS = 30.0
+"""How long a case may take. It takes milliseconds; a process that shares its processor takes longer."""
+
+BAD: list[Any] = [
+    *(None, True, False, 0, 1, -1, 2, 63, 1 << 31, 1 << 40, 1 << 62, -(1 << 63), 1 << 64, 10**30, 0.5, 1e308, -0.0),
+    *(
+        "",
+        "x",
+        "nan",
+        "inf",
+        "cuda",
+        "meta",
+        "float32",
+        "9**9**9**9",
+        "SGD.param_groups[0]['lr']",
+        "a\nb",
+        "\ud800",
+        "[0]",
+    ),
+    *([], [[]], {}, [1 << 40], [1 << 40, 1 << 40], [None], ["x"], {"value": 0}, {"value": 1 << 40}, {"tuple": []}),
+    *(
+        {"dict": [["dim", 1 << 40]]},
+        {"number": "9**9**9**9"},
+        {"number": "-" * 900 + "1"},
+        {"float": "nan"},
+        {"size": [-1]},
+    ),
+    *({"device": "cuda:0"}, {"dtype": "load"}, {"code": "1"}, {"slice": [1 << 62, None, 0]}, {"complex": ["1"]}),
+]
+"""The replacements for something in the JSON of a program."""
+
+NAMES = [
+    *(
+        f"torch.{one}"
+        for one in ("load", "manual_seed", "set_num_threads", "_print", "__reduce_ex__", "unbind", "zeros")
+    ),
+    *(f"torch.ops.aten.{one}" for one in ("set_grad_enabled", "manual_seed", "mul", "mul.left_t", "add.str", "copy_")),
+    *(
+        f"torch.Tensor.{one}"
+        for one in ("numpy", "set_", "resize_", "__dir__", "chunk", "split", "T.__get__", "repeat")
+    ),
+    *("os.system", "builtins.eval", "nbgrad.ops.relu", "nbgrad.ops.cumsum", "torch.randn", "torch.Tensor.normal_", ""),
+    *("torch.set_default_dtype", "torch.nn.functional.dropout", "torch.lstm", "torch.nn.functional.interpolate"),
+]
+
+
+@lru_cache(1)
+def originals() -> tuple[list[bytes], bytes, nn.Module]:
+    """Files of programs, one of weights, and a network for these."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(0.2), nn.Linear(4, 2))
+    optimizer = nbgrad.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    x, y = torch.randn(5, 3), torch.randint(0, 2, (5,))
+
+    def loss(x: Any, y: Any) -> Any:
+        return nn.functional.cross_entropy(net(x), y)
+
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        found = loss(x, y)
+        found.backward()
+        optimizer.step()
+        return found
+
+    step(x, y)
+    recurrent = nn.GRU(3, 2)
+    programs = [
+        trace(loss, x, y),
+        trace(loss, x, y).grad().optimize(),
+        trace(step, x, y),
+        trace(lambda x: [x.T, {"a": x[0, ::2].max(0)[0]}, x.split(2), x.to(torch.complex64)], x),
+        trace(lambda x: recurrent(x[:, None])[0].softmax(0), x),
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        file, found = Path(folder, "it"), []
+        for program in programs:
+            program.save(file)
+            found.append(file.read_bytes())
+            load(file)
+        nbgrad.save_safetensors(net, file)
+        return found, file.read_bytes(), net
+
+
+def split(file: bytes) -> tuple[dict[str, Any], bytes]:
+    """The header of a file of safetensors, and its numbers."""
+    size = int.from_bytes(file[:8], "little")
+    return json.loads(file[8 : 8 + size]), file[8 + size :]
+
+
+def joined(header: dict[str, Any], numbers: bytes) -> bytes:
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + numbers
+
+
+def damaged(file: bytes, random: Random) -> bytes:
+    """The file with some bytes changed, removed or doubled."""
+    made = bytearray(file)
+    for _ in range(random.choice((1, 1, 2, 5, 20))):
+        at = random.randrange(len(made)) if random.random() < 0.3 else random.randrange(min(len(made), 4000))
+        kind = random.randrange(4)
+        if kind == 0:
+            made[at] = random.randrange(256)
+        elif kind == 1:
+            made[at] ^= 1 << random.randrange(8)
+        elif kind == 2:
+            del made[at : at + random.choice((1, 2, 10, 1000))]
+            made += b"\0"
+        else:
+            made[at:at] = made[at : at + random.choice((1, 2, 10, 1000))]
+    return bytes(made)
+
+
+def places(given: Any) -> Iterator[tuple[Any, Any]]:
+    """Each list and object in a structure, with each of its keys."""
+    waiting = [given]
+    while waiting:
+        one = waiting.pop()
+        for key in list(one) if isinstance(one, dict) else range(len(one)):
+            yield one, key
+            if isinstance(one[key], dict | list):
+                waiting.append(one[key])
+
+
+def hostile(file: bytes, random: Random) -> bytes:
+    """The file of a program with some of its JSON changed."""
+    header, numbers = split(file)
+    text = json.loads(header["__metadata__"][KEY])
+    for _ in range(random.choice((1, 1, 1, 2, 4))):
+        every = list(places(text))
+        holder, key = random.choice(every)
+        kind = random.randrange(5)
+        if kind == 0:
+            step = random.choice(text["steps"]) if text.get("steps") else {}
+            if isinstance(step, dict):
+                step["function"] = random.choice(NAMES)
+        elif kind == 1 and isinstance(holder, dict):
+            del holder[key]
+        elif kind == 2:
+            other, place = random.choice(every)
+            holder[key] = json.loads(json.dumps(other[place]))
+        elif kind == 3:
+            for _ in range(random.choice((3, 60, 500))):
+                holder[key] = {"tuple": [holder[key]]} if random.random() < 0.5 else [holder[key]]
+        else:
+            holder[key] = random.choice(BAD)
+    try:
+        header["__metadata__"][KEY] = json.dumps(text)
+    except (RecursionError, ValueError):
+        return file
+    return joined(header, numbers)
+
+
+def wrong_header(file: bytes, random: Random) -> bytes:
+    """A file of safetensors whose header is wrong."""
+    header, numbers = split(file)
+    holder, key = random.choice(list(places(header)))
+    holder[key] = random.choice(BAD)
+    return joined(header, numbers)
+
+
+def a_program(random: Random) -> None:
+    file = random.choice(originals()[0])
+    made = random.choice((damaged, hostile, hostile, hostile, wrong_header))(file, random)
+    _read(made, load)
+
+
+def weights(random: Random) -> None:
+    net = copy.deepcopy(originals()[2])  # a new network would draw random numbers
+    before = {name: value.data.clone() for name, value in net.state_dict().items()}
+    made = random.choice((damaged, wrong_header))(originals()[1], random)
+    if not _read(made, lambda path: nbgrad.load_safetensors(net, path)):
+        assert all(torch.equal(value.data, before[name]) for name, value in net.state_dict().items()), "half loaded"
+
+
+def an_answer(random: Random) -> None:
+    text = "".join(
+        random.choice(("[", "]", "(", ")", ",", "1", "-", ".", "e9", "9" * 50, " ", "'", "{", "x")) for _ in range(30)
+    )
+    text = random.choice((text, "[" * random.randrange(1, 5000) + text, text * random.randrange(1, 400)))
+    try:
+        numbers_of(text)
+    except NoNumbers:
+        return
+
+
+def _read(made: bytes, reader: Callable[[Path], Any]) -> bool:
+    """Whether a file is read; it is one clear error where it is not."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "it")
+        path.write_bytes(made)
+        said = "read"
+        try:
+            reader(path)
+        except (ValueError, RuntimeError) as error:
+            said = "" if not str(error) else "refused"
+        assert said, "an error says what is wrong"
+        assert [one.name for one in Path(folder).iterdir()] == ["it"]
+        assert path.read_bytes() == made
+    return said == "read"
+
+
+def state() -> dict[str, Any]:
+    """The parts of the process that no reader may change."""
+    return {
+        "gradients": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
+        "random numbers": (torch.get_rng_state().tolist(), python_random.getstate(), np.random.get_state()[1].tolist()),
+        "defaults": (
+            torch.get_default_dtype(),
+            torch.get_default_device(),
+            torch.are_deterministic_algorithms_enabled(),
+        ),
+        "threads": (torch.get_num_threads(), threading.active_count()),
+        "environment": dict(os.environ),
+        "folder": (os.getcwd(), sorted(os.listdir())),  # noqa: PTH109, PTH208  # as they are
+        "modes": torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack(),
+        "limit": sys.getrecursionlimit(),
+        "CUDA": torch.cuda.is_initialized(),
+    }
+
+
+def check(random: Random) -> None:
+    """Read one file or text, and look at the process."""
+    originals()
+    before, modules, begun = state(), set(sys.modules), time.monotonic()
+    random.choice((a_program, a_program, a_program, weights, an_answer))(random)
+    taken = time.monotonic() - begun
+    assert taken < SECONDS, f"it took {taken:.0f} s"
+    after = state()
+    assert [name for name, one in after.items() if one != before[name]] == [], "reading has changed these"
+    new = {name for name in set(sys.modules) - modules if not name.startswith(("torch.", "sympy", "mpmath", "nbgrad."))}
+    assert new == set(), "modules that reading a file has imported"
