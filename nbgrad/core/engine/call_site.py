@@ -94,7 +94,7 @@ def local_names(frame: FrameType) -> dict[str, Any]:
     return {
         name: value
         for name, value in in_order(_variables(frame), loops, 1).items()
-        if name not in loops or not (value.requires_grad and value.is_leaf)
+        if "[" not in name and (name not in loops or not (value.requires_grad and value.is_leaf))
     }
 
 

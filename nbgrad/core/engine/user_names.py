@@ -7,6 +7,7 @@ import linecache
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -112,7 +113,7 @@ def loops_of(frame: FrameType) -> frozenset[str]:
     In a notebook these are the loops of all its cells, which share their variables.
     """
     cells = frame.f_globals.get("In")
-    if frame.f_locals is frame.f_globals and isinstance(cells, list):
+    if not frame.f_code.co_flags & CO_OPTIMIZED and isinstance(cells, list):
         return loops_in(frame.f_globals)
     return _loops_of_code(frame.f_code)
 

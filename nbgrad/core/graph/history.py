@@ -287,9 +287,7 @@ class HistoryRecorder:
                 break
             self._kept[at] = self._kept[at]._replace(ratios=update.ratios)
 
-    def frames(
-        self, number: int, roots: tuple[int, ...], records: list[Record], titles: dict[int, str]
-    ) -> History:
+    def frames(self, number: int, roots: tuple[int, ...], records: list[Record], titles: dict[int, str]) -> History:
         """All frames.
 
         Args:
@@ -359,6 +357,14 @@ def _within(scope: Scope, path: tuple[str, ...], model: int) -> tuple[tuple[str,
     module = scope.module()
     learns = module is not None and any(True for _ in module.parameters())
     return (*path, scope.kind.name), id(module) if learns else -1
+
+
+def _plain(scopes: tuple[str, ...]) -> tuple[str, ...]:
+    """The labels ``scopes``, in which a model has the name of its class: the same layer of two models is compared."""
+    if not scopes:
+        return ()
+    _, bracket, kind = scopes[0].partition(" (")
+    return (kind.removesuffix(")"), *scopes[1:]) if bracket else scopes
 
 
 def _titled(scopes: tuple[str, ...], title: str | None) -> tuple[str, ...]:
@@ -451,7 +457,7 @@ def _changes(
     """
     before, after = (
         [
-            (record.kind, record.op, record.name if record.kind == "parameter" else None, record.scopes)
+            (record.kind, record.op, record.name if record.kind == "parameter" else None, _plain(record.scopes))
             for record in each
         ]
         for each in (old, new)
