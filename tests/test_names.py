@@ -71,8 +71,8 @@ def recorded(shell: InteractiveShell, library: str, program: str, block: bool = 
         lines = "\n".join(f"    {line}" for line in program.splitlines())
         body = f"with nbgrad.AutogradGraph() as graph:\n{lines}"
     with capture_output():
-        shell.run_cell(SETUP.replace("LIB", library), store_history=True)
-        shell.run_cell(body if block else f"%%autograd\n{body}", store_history=True)
+        shell.run_cell(SETUP.replace("LIB", library), store_history=True)  # type: ignore[no-untyped-call]
+        shell.run_cell(body if block else f"%%autograd\n{body}", store_history=True)  # type: ignore[no-untyped-call]
     if block:
         graph: AutogradGraph = shell.user_ns["graph"]
         return graph
@@ -223,7 +223,7 @@ def test_a_variable_that_is_assigned_after_a_loop_is_no_variable_of_the_loop(
 
 def test_names_outlive_the_cell(shell: InteractiveShell) -> None:
     graph = recorded(shell, "torch", GAN)
-    shell.run_cell("del G, D")
+    shell.run_cell("del G, D")  # type: ignore[no-untyped-call]
     kept: list[Any] = learned(graph)
     assert kept == PROGRAMS["two models"][1]
     assert isinstance(graph, nbgrad.AutogradGraph)
