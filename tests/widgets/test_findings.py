@@ -21,18 +21,18 @@ _T = TypeVar("_T")
 
 ROWS = torch.ones(16, 4)
 
-ALIVE: list[Any] = []
+_ALIVE: list[Any] = []
 """The modules, optimizers and leaves of a scene. They stay alive here: a graph judges only those that still exist."""
 
 
 @pytest.fixture(autouse=True)
 def _alive() -> Iterator[None]:
     yield
-    ALIVE.clear()
+    _ALIVE.clear()
 
 
 def kept(one: _T) -> _T:
-    ALIVE.append(one)
+    _ALIVE.append(one)
     return one
 
 
@@ -253,7 +253,7 @@ def test_a_finding_says_where_it_is_and_what_to_do() -> None:
     graph = once(lambda: net(nbgrad.tensor(ROWS)))
     one, module = graph.findings()
     assert (module.kind, module.scope, module.id) == ("zero gradient", ("Sequential", "0 (Linear)"), None)
-    assert module.tensors == ("weight (8, 4)", "bias (8,)")
+    assert module.tensors == ("0.weight (8, 4)", "0.bias (8,)")
     assert (one.kind, one.severity) == ("saturated", "warning")
     assert one.remedy == "Try a smaller learning rate, another initialisation, or leaky_relu."
     assert str(one) == one.text

@@ -200,7 +200,7 @@ def test_a_frozen_parameter_that_is_not_finite_is_named_where_nothing_is_recorde
     with nbgrad.detect_anomaly(), pytest.raises(nbgrad.AnomalyError, match="'weight', an input, holds"):
         net(nbgrad.ones(99, size))
     net[0].requires_grad_(True)
-    assert found(lambda: net(nbgrad.ones(99, size)))[0].endswith("begins here, in the forward of parameter (weight)")
+    assert found(lambda: net(nbgrad.ones(99, size)))[0].endswith("begins here, in the forward of parameter (0.weight)")
 
 
 @pytest.mark.parametrize("batch", [8, 500])
@@ -246,9 +246,7 @@ def test_what_a_step_with_a_bad_gradient_makes_of_parameters_is_not_where_it_beg
 @pytest.mark.parametrize("width", [3, 500])
 def test_parameters_that_an_earlier_step_has_spoiled_are_where_it_begins(width: int) -> None:
     (text,) = _stepped(lambda net: (net(nbgrad.ones(5, 3)) * 0).sum().sqrt(), steps=3, width=width)
-    assert text.startswith(
-        f"NaN is in weight ({width}, 3) in Sequential > 0 (Linear) and 3 others since the step after"
-    )
+    assert text.startswith(f"NaN is in 0.weight ({width}, 3) and 3 others since the step after")
     assert "backward 1, whose loss was 0: it began in its backward, in the rule of sqrt at " in text
 
 

@@ -147,7 +147,7 @@ def test_what_grows_slowly_from_0_is_not_accused(case: str) -> None:
 def test_the_note_names_the_line_the_module_and_the_factor() -> None:
     (note,) = trained(policy, 0.5)["notes"]
     assert note.startswith("No gradient goes past linear at tests/widgets/test_zero_factors.py:")
-    assert "in Sequential > 4 (Linear), because weight (3, 16) is all 0. This factor gets a gradient itself" in note
+    assert "in Sequential > 4 (Linear), because 4.weight (3, 16) is all 0. This factor gets a gradient itself" in note
 
 
 def test_gradients_that_are_accumulated_before_the_first_step_are_not_accused() -> None:
@@ -183,9 +183,9 @@ def two_gains() -> tuple[nn.Module, Callable[[nbgrad.Tensor], nbgrad.Tensor]]:
 
 
 SICK: dict[str, tuple[str, Made]] = {
-    "frozen": ("because weight (3, 16) is all 0 and gets no gradient", frozen),
+    "frozen": ("because 4.weight (3, 16) is all 0 and gets no gradient", frozen),
     "a mask of zeros": ("(8,) is all 0", masked),
-    "two layers": ("because weight (3, 8) is all 0 and gets a gradient of 0 itself", two_layers),
+    "two layers": ("because 3.weight (3, 8) is all 0 and gets a gradient of 0 itself", two_layers),
     "two gains": ("because the result of mul (1,) is all 0", two_gains),
 }
 

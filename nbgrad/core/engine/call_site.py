@@ -2,6 +2,7 @@
 
 import os
 import sys
+import sysconfig
 from collections.abc import Callable
 from inspect import CO_OPTIMIZED
 from pathlib import Path
@@ -14,8 +15,9 @@ from torch import Tensor
 
 from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.place import Place
-from nbgrad.core.engine.torch_origins import TENSORS
+from nbgrad.core.engine.user_names import in_order, is_module, loops_of
 
+_LIBRARIES = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "<frozen ")
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 NOT_THE_USERS = (_PACKAGE, _TORCH)
@@ -57,11 +59,6 @@ def in_a_function(frame: FrameType) -> bool:
 _OPTIMIZED = CO_OPTIMIZED  # a C integer in compiled code
 
 
-def is_module(value: Any) -> bool:
-    """Whether ``value`` is a module, of nbgrad's or torch's."""
-    return not isinstance(value, type) and hasattr(type(value), "named_parameters")
-
-
 def tensor_variables(frame: FrameType, modules: bool = False) -> dict[str, Any]:
     """The tensors among the variables of ``frame``, by name, and the modules where they are asked for.
 
@@ -82,14 +79,23 @@ def tensor_variables(frame: FrameType, modules: bool = False) -> dict[str, Any]:
 def tensors_in_sight(frame: FrameType, modules: bool = False) -> dict[str, Any]:
     """The tensors that the code of ``frame`` can name, by name, and the modules where they are asked for.
 
-    Local variables hide global ones.
+    Local variables hide global ones. The best name of each tensor comes first: see ``in_order``.
     """
-    known = {
+    known = {**frame.f_globals, **_variables(frame)}
+    return in_order(known, loops_of(frame), modules=modules)
+
+
+def local_names(frame: FrameType) -> dict[str, Any]:
+    """The tensors that the variables of ``frame``, that of a function, hold or have as attributes, by name.
+
+    The variable of a loop is no name of a leaf that learns: in the next round it is the name of another one.
+    """
+    loops = loops_of(frame)
+    return {
         name: value
-        for name, value in list(frame.f_globals.items())
-        if isinstance(value, TENSORS) or (modules and is_module(value))
+        for name, value in in_order(_variables(frame), loops, 1).items()
+        if "[" not in name and (name not in loops or not (value.requires_grad and value.is_leaf))
     }
-    return known | tensor_variables(frame, modules)
 
 
 _SNAPSHOTS = sys.version_info < (3, 13)
@@ -101,18 +107,48 @@ def variable_name(wanted: Callable[[Any], bool]) -> str | None:
 
     Only for messages: it looks at every variable of every frame.
     """
-    innermost = user_frame()
-    namespaces = [innermost.f_globals]
-    frame: FrameType | None = innermost
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
-            namespaces.insert(-1, tensor_variables(frame))
-        frame = frame.f_back
-    for namespace in namespaces:
-        for name, value in list(namespace.items()):
-            if isinstance(value, TENSORS) and not name.startswith("_") and wanted(value):
-                return str(getattr(value, "name", None) or name)
+    for name, value in names_in_frames():
+        if wanted(value):
+            own = None if "." in name else getattr(value, "name", None)  # a path says more than "weight"
+            return str(own or name)
     return None
+
+
+def names_in_frames() -> list[tuple[str, Any]]:
+    """The names of the tensors that the user's running code can name, the best name of each first.
+
+    The names in the cell or the script come before those in the functions that it has called, so that a message names
+    a tensor as a picture of the cell does.
+    """
+    innermost = user_frame()
+    found: list[tuple[str, Any]] = []
+    for frame in reversed(_user_frames(innermost)):
+        found += in_order(_variables(frame), loops_of(frame)).items()
+    return [*found, *in_order(innermost.f_globals).items()]
+
+
+def _user_frames(frame: FrameType | None) -> list[FrameType]:
+    """The frames of the user's code that run, from the innermost one up to that of the cell or the script."""
+    found: list[FrameType] = []
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(NOT_THE_USERS):
+            if found and file.startswith(_LIBRARIES):
+                break
+            found.append(frame)
+            if not in_a_function(frame):
+                break
+        frame = frame.f_back
+    return found
+
+
+def _variables(frame: FrameType) -> dict[str, Any]:
+    """The variables of ``frame``; as in ``tensor_variables`` no snapshot of them stays."""
+    snapshot = frame.f_locals
+    known = dict(snapshot)
+    if _SNAPSHOTS and in_a_function(frame) and getrefcount(snapshot) <= 3:
+        snapshot.clear()
+    return known
 
 
 def called_by_user() -> bool:

@@ -31,3 +31,6 @@ cdef dict _known
 
 @cython.locals(known=_Placed, caller=ModuleScope)
 cdef _Placed _placed(object module, Scope parent)
+
+@cython.locals(scope=ModuleScope)
+cpdef object retitle(ModuleScope scope, object title)

@@ -24,13 +24,15 @@ class Kind:
     Torch makes some classes for one module, and they hold that module.
 
     Attributes:
+        name: of the class.
         ours: whether the class is one of nbgrad's own.
     """
 
-    __slots__ = ("_about", "_class", "_formula", "ours")
+    __slots__ = ("_about", "_class", "_formula", "name", "ours")
 
     def __init__(self, kind: type[Any]) -> None:
         self._class = ref(kind)
+        self.name = kind.__name__
         self.ours = str(kind.__module__).startswith("nbgrad.")
         self._read()
 
@@ -168,6 +170,11 @@ def _entered(placed: "_Placed", outer: Scope | None, own: bool) -> ModuleScope:
         known = outer.place if outer is not None else None
         scope.place = known if known is not None else user_place()
     return scope
+
+
+def retitle(scope: ModuleScope, title: str) -> None:
+    """Give the frame of a call another title."""
+    scope.label = title
 
 
 _paths: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()

@@ -174,7 +174,7 @@ def _size(pair: Pair) -> float:
 
 def _told(record: Record) -> str:
     path = path_of(record.scope)
-    return f"{path} {record.what}" if path else record.what
+    return f"{path} {record._replace(full=None).what}" if path else record.what
 
 
 def _pair(left: Record, right: Record) -> Pair:

@@ -83,7 +83,8 @@ class Notes:
                 tensor = value
                 if tensor._origin is None:  # its data were replaced: from now on it has another origin
                     given = [id for id, one in outer.copy().items() if one.thing and one.thing() is value]
-                    names.update(dict.fromkeys(given, name))
+                    for known in given:
+                        names.setdefault(known, name)
                     continue
                 id = record_id(tensor._origin)
                 if id not in names:

@@ -16,10 +16,11 @@ from weakref import WeakKeyDictionary
 import torch
 
 from nbgrad.core.backend.function_mode import muted
-from nbgrad.core.engine.call_site import is_module, tensors_in_sight, user_frame
+from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
 from nbgrad.core.engine.place import running_cell
 from nbgrad.core.engine.state import State, current, live, set_state
 from nbgrad.core.engine.tensor_data import check_device, words_of
+from nbgrad.core.engine.user_names import in_order, is_module, loops_in
 from nbgrad.core.graph.answers import Answer, Questions, names_of
 from nbgrad.core.graph.changes import Since, since
 from nbgrad.core.graph.custom_overlay import CustomOverlay
@@ -29,6 +30,7 @@ from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.guarded_listener import GuardedListener
 from nbgrad.core.graph.history import FRAMES, History
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder
+from nbgrad.core.graph.names import called, title_models
 from nbgrad.core.graph.optimizers import Update
 from nbgrad.core.graph.queries import Queries
 from nbgrad.core.graph.ranks import RankRecorder, Ranks, check_group
@@ -115,6 +117,7 @@ class AutogradGraph(Queries):
         self._complete: FrameRecorder | Frame | None = None  # the last complete backward, while a failed one is shown
         self.overlays: dict[str, CustomOverlay] = {}
         self.modules: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+        self._titles: dict[int, str] = {}  # of the models, by Python's ``id()`` of each, if there are several
 
     # The context.
 
@@ -231,13 +234,14 @@ class AutogradGraph(Queries):
     def _settle(self, namespace: dict[str, Any]) -> None:
         """Turn the recorded facts into facts that hold no tensor."""
         self.name_variables(dict(namespace))  # a copy: threads may go on
+        self._titles = title_models([ran.scope for ran in self.listener.there()[0].values()], self.modules)
         notes, frame, passed = self._notes, self.frame, self.listener.passed()
         failure, failed = self.listener.failure, list[Passed]()
         if failure is not None and failure.frame is not None:
             failed = self.listener.passed(failure.frame.roots) if self.backwards else passed
         numbers = self._numbers([*passed, *failed], frame)
-        self._records = notes.taken(passed, frame, *numbers)
-        self._failed = notes.taken(failed, None if failure is None else failure.frame, *numbers)
+        self._records = called(notes.taken(passed, frame, *numbers))
+        self._failed = called(notes.taken(failed, None if failure is None else failure.frame, *numbers))
         notes.settled = {record.id: record.statistics for record in (*self._failed, *self._records)}
         notes.frame = frame
         self.listener.leave_past(numbers[0])
@@ -254,9 +258,10 @@ class AutogradGraph(Queries):
 
     def name_variables(self, namespace: dict[str, Any]) -> None:
         """Name the tensors and modules after the variables in ``namespace`` that hold them."""
-        self.listener.name_variables(namespace)
-        for name, value in namespace.items():
-            if is_module(value) and not name.startswith("_"):
+        named = in_order(namespace, loops_in(namespace), modules=True)
+        self.listener.name_variables(named)
+        for name, value in named.items():
+            if is_module(value):
                 with suppress(TypeError):  # an object without a hash is no module that was called
                     self.modules.setdefault(value, name)
 
@@ -298,7 +303,7 @@ class AutogradGraph(Queries):
         """
         if self._ended is not None:
             return self._ended
-        return self.listener.history.frames(self.backwards, self._notes.roots, self.records)
+        return self.listener.history.frames(self.backwards, self._notes.roots, self.records, self._titles)
 
     @property
     def update(self) -> Update | None:
@@ -336,11 +341,11 @@ class AutogradGraph(Queries):
         if self.closed:
             return list(self._records)
         frame, passed = self.frame, self.listener.passed()
-        return self._notes.taken(passed, frame, *self._numbers(passed, frame))
+        return called(self._notes.taken(passed, frame, *self._numbers(passed, frame)))
 
     @uncollected
     def _open_records(self) -> list[Record]:
-        return self._notes.records(self.listener.passed())
+        return called(self._notes.records(self.listener.passed()))
 
     def _numbers(self, passed: list[Passed], frame: Frame | None) -> tuple[dict[int, Stats], dict[int, Since]]:
         """The statistics of the values that are shown, and the changes of the leaves since the backward ``frame``."""

@@ -15,9 +15,11 @@ from typing import NamedTuple, overload
 
 import torch
 
+from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope, outwards
 from nbgrad.core.graph.facts import Notes, Outer, Passed, Ran
 from nbgrad.core.graph.last_backward import FrameRecorder
+from nbgrad.core.graph.names import qualified
 from nbgrad.core.graph.optimizers import Update
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import norms, read
@@ -73,6 +75,8 @@ class HistoryRecord(NamedTuple):
         return self.gradient / self.weight if self.gradient is not None and self.weight else None
 
     def __str__(self) -> str:
+        if self.kind == "parameter" and self.name is not None and self.scopes:
+            return f"{qualified(self.name, self.scopes)} {self.shape}"
         title = " = ".join(filter(None, (self.name, self.op))) or self.kind
         return f"{title} {self.shape}" + (f" in {' > '.join(self.scopes)}" if self.scopes else "")
 
@@ -135,8 +139,9 @@ class History(Sequence[HistoryFrame]):
         return f"<History: {len(self._frames)} of {self._frames[-1].number} backwards>"
 
 
-Look = tuple[str, str | None, int | None, tuple[int, ...], tuple[str, ...]]
-"""The facts of a record by which two whole frames are compared: kind, op, id of a parameter, shape, scopes."""
+Look = tuple[str, str | None, int | None, tuple[int, ...], tuple[str, ...], int]
+"""The facts of a record by which two whole frames are compared: kind, op, id of a parameter, shape, scopes, and
+Python's ``id()`` of the model, which has a title only when the graph is closed."""
 
 
 class _Numbers:
@@ -177,14 +182,14 @@ class _StoredFrame(NamedTuple):
         """Whether it gave a gradient to the leaf ``id``."""
         return id in self.learned and self.gradients[self.learned.index(id)] is not None
 
-    def frame(self, last: "_StoredFrame") -> HistoryFrame:
+    def frame(self, last: "_StoredFrame", titles: dict[int, str]) -> HistoryFrame:
         """The frame as others see it. If it looks like ``last``, it takes the newer names of that one."""
         names = last.names if self.looks == last.looks else self.names
         updates = [None if id is None else self.ratios.get(id) for id in self.learned]
         parts = zip(self.looks, names, self.gradients, self.weights, updates, strict=True)
         records = tuple(
-            HistoryRecord(kind, op, name, tuple(shape), scopes, *numbers)
-            for (kind, op, _, shape, scopes), name, *numbers in parts
+            HistoryRecord(kind, op, name, tuple(shape), _titled(scopes, titles.get(model)), *numbers)
+            for (kind, op, _, shape, scopes, model), name, *numbers in parts
         )
         return HistoryFrame(self.number, self.loss, self.roots, records)
 
@@ -282,13 +287,14 @@ class HistoryRecorder:
                 break
             self._kept[at] = self._kept[at]._replace(ratios=update.ratios)
 
-    def frames(self, number: int, roots: tuple[int, ...], records: list[Record]) -> History:
+    def frames(self, number: int, roots: tuple[int, ...], records: list[Record], titles: dict[int, str]) -> History:
         """All frames.
 
         Args:
             number: that of the last backward.
             roots: the ids of the tensors from which it started.
             records: the records that it reached, with their statistics.
+            titles: of the models, by Python's ``id()`` of each, where there are several.
         """
         if not self.limit or not number:
             return History()
@@ -297,7 +303,7 @@ class HistoryRecorder:
         if earlier and earlier[-1].number == number and earlier[-1].looks == last.looks:
             last = earlier[-1]._replace(names=last.names, weights=last.weights)
         earlier = [kept for kept in earlier if kept.number < number]
-        return History([kept.frame(last) for kept in (*earlier, last)])
+        return History([kept.frame(last, titles) for kept in (*earlier, last)])
 
 
 def _settled(number: int, roots: tuple[int, ...], records: list[Record]) -> _StoredFrame:
@@ -322,7 +328,7 @@ def _settled(number: int, roots: tuple[int, ...], records: list[Record]) -> _Sto
 
 
 def _looks(passed: "list[Passed] | list[tuple[int, Record, Scope | None]]") -> tuple[Look, ...]:
-    paths: dict[Scope | None, tuple[str, ...]] = {None: ()}
+    paths: dict[Scope | None, tuple[tuple[str, ...], int]] = {None: ((), 0)}
     found: list[Look] = []
     known: dict[Look, Look] = {}  # equal looks are one object: in a long chain all are equal
     for id, fact, scope in passed:
@@ -331,14 +337,45 @@ def _looks(passed: "list[Passed] | list[tuple[int, Record, Scope | None]]") -> t
             new = list(takewhile(lambda one: one not in paths, outwards(scope)))
             path = paths[new[-1].parent]
             for one in reversed(new):
-                path = paths[one] = (*path, one.label)
+                path = paths[one] = _within(one, *path)
         if isinstance(fact, Ran):
-            look: Look = ("op", fact.op.name, None, fact.shape, path)
+            look: Look = ("op", fact.op.name, None, fact.shape, *path)
         else:
             op = None if fact.op is None else fact.op.name
-            look = (fact.kind, op, id if fact.kind == "parameter" else None, fact.shape, path)
+            look = (fact.kind, op, id if fact.kind == "parameter" else None, fact.shape, *path)
         found.append(known.setdefault(look, look))
     return tuple(found)
+
+
+def _within(scope: Scope, path: tuple[str, ...], model: int) -> tuple[tuple[str, ...], int]:
+    """The labels of ``scope`` and of those around it, which are ``path``; and the model of the outermost call.
+
+    A model has the label that it had while the graph was open, because frames from then are compared with the last.
+    """
+    if model or not isinstance(scope, ModuleScope):
+        return (*path, scope.label), model
+    module = scope.module()
+    learns = module is not None and any(True for _ in module.parameters())
+    return (*path, scope.kind.name), id(module) if learns else -1
+
+
+def _plain(scopes: tuple[str, ...]) -> tuple[str, ...]:
+    """The labels ``scopes``, in which a model has the name of its class: the same layer of two models is compared."""
+    if not scopes:
+        return ()
+    _, bracket, kind = scopes[0].partition(" (")
+    return (kind.removesuffix(")"), *scopes[1:]) if bracket else scopes
+
+
+def _titled(scopes: tuple[str, ...], title: str | None) -> tuple[str, ...]:
+    """The labels ``scopes``, in which the model has its ``title``, if it has one."""
+    if title is None:
+        return scopes
+    plain = title.partition(" (")[2].removesuffix(")")
+    if plain not in scopes:
+        return scopes
+    at = scopes.index(plain)
+    return (*scopes[:at], title, *scopes[at + 1 :])
 
 
 def _learned(passed: list[Passed]) -> tuple[int | None, ...]:
@@ -420,7 +457,7 @@ def _changes(
     """
     before, after = (
         [
-            (record.kind, record.op, record.name if record.kind == "parameter" else None, record.scopes)
+            (record.kind, record.op, record.name if record.kind == "parameter" else None, _plain(record.scopes))
             for record in each
         ]
         for each in (old, new)

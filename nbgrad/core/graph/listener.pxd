@@ -1,6 +1,6 @@
 cimport cython
 from nbgrad.core.dispatch.arguments cimport all_unchanging
-from nbgrad.core.engine.call_site cimport FrameType, in_a_function, tensor_variables, user_frame, user_place
+from nbgrad.core.engine.call_site cimport FrameType, in_a_function, user_frame, user_place
 from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, TensorBase, Vertex, raw_of, record_id
 from nbgrad.core.engine.observer cimport Observer
 from nbgrad.core.engine.state cimport Scope, State, recording

@@ -15,13 +15,13 @@ from torch import Tensor as RawTensor
 from nbgrad.core.compilation import compiled
 from nbgrad.core.dispatch.arguments import all_unchanging
 from nbgrad.core.engine.broadcast import Reduction, reduction as summed
-from nbgrad.core.engine.call_site import in_a_function, tensor_variables, tensors_in_sight, user_frame, user_place
+from nbgrad.core.engine.call_site import in_a_function, local_names, names_in_frames, user_frame, user_place
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
 from nbgrad.core.engine.observer import Cut, Observer
 from nbgrad.core.engine.place import running_cell
 from nbgrad.core.engine.state import Scope, current, outwards, recording
 from nbgrad.core.engine.tensor_data import words_of
-from nbgrad.core.engine.torch_origins import shape_of
+from nbgrad.core.engine.torch_origins import known_id, shape_of
 from nbgrad.core.graph.changes import Changes
 from nbgrad.core.graph.cut_paths import Uses
 from nbgrad.core.graph.facts import NOTHING, Literal, Notes, Outer, Passed, Ran, facts_of, grown
@@ -330,11 +330,24 @@ class Listener(Observer):
 
     def on_error(self, op: OpInfo, args: tuple[Any, ...], error: Exception) -> None:
         """Remember where the user's code stopped, if this error ends it."""
-        variables = tensors_in_sight(user_frame())
-        operands = tuple([Operand.of(name, arg, variables) for name, arg in zip(op.inputs, args, strict=False)])
+        names, scope = names_in_frames(), current().scope
+        operands = tuple([self._operand(one, arg, names, scope) for one, arg in zip(op.inputs, args, strict=False)])
         made = getattr(error, "id", None)  # an AnomalyError knows the record that it is about: the op has run
-        facts = (op.name, words_of(error), made, operands, current().scope, user_place())
+        facts = (op.name, words_of(error), made, operands, scope, user_place())
         self.failure = Failure(*facts, seq=number_of(error, new=True))
+
+    def _operand(self, input: str, arg: Any, names: "list[tuple[str, Any]]", scope: Scope | None) -> Operand:
+        """The facts of an argument of an op that raised, under the name that it has in a picture."""
+        known = known_id(arg) if isinstance(arg, (RawTensor, TensorBase)) else None
+        met = self._met.get(id(arg))
+        if met is not None and met[0]() is arg:
+            known = met[3]
+        name = None if known is None or known not in self.outer else self.notes.name_of(known, self.outer[known])
+        if name is None and known is not None:
+            name = self.notes.names.get(known)
+        attributes = (around.attribute(arg) for around in outwards(scope))
+        name = name or next(filter(None, attributes), None) or next((one for one, value in names if value is arg), None)
+        return Operand.of(input, arg, known, name)
 
     def on_backward_error(self, origin: Origin, error: Exception) -> None:
         """Show the backward up to the error, and where it stopped."""
@@ -413,7 +426,7 @@ class Listener(Observer):
         self._take_over([origin for origin, _ in roots], started)
         frame = user_frame()
         if in_a_function(frame):
-            self.name_variables(tensor_variables(frame))
+            self.name_variables(local_names(frame))
 
     def on_backward_inputs(self, origins: list[Origin]) -> None:
         """Remember which tensors were to get a gradient: for all others nothing is missing."""

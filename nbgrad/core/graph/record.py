@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from nbgrad.core.engine.broadcast import Reduction
-from nbgrad.core.engine.node import OpInfo, TensorBase, next_seq, record_id
+from nbgrad.core.engine.node import OpInfo, TensorBase, next_seq
 from nbgrad.core.engine.place import Place, line_of
 from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.engine.torch_origins import TENSORS, kind_of
 from nbgrad.core.graph.changes import Since
 from nbgrad.core.graph.last_backward import Frame
 from nbgrad.core.graph.stats import Stats
@@ -101,6 +102,7 @@ class Record(NamedTuple):
         statistics: the source of the properties ``value``, ``gradient``, ``inputs`` and ``since``.
         earlier: for an op that an earlier graph recorded, the cell or the name of that graph, as in "In [3]".
         given_axis: for a constant, whether it is (N, 1) because the user gave it an axis, as in ``x[:, None]``.
+        full: the name of a tensor of a module with its path in the model; None for any other tensor.
     """
 
     id: int
@@ -121,6 +123,12 @@ class Record(NamedTuple):
     statistics: Statistics
     earlier: str | None = None
     given_axis: bool = False
+    full: str | None = None
+
+    @property
+    def full_name(self) -> str | None:
+        """Its name outside of any frame of a module: ``layer1.0.conv1.weight`` for a parameter called ``weight``."""
+        return self.full or self.name
 
     @property
     def value(self) -> Stats | None:
@@ -180,7 +188,7 @@ class Record(NamedTuple):
     @property
     def what(self) -> str:
         """The op or the kind, with the user's name of the tensor."""
-        return f"{self.kind_or_op} ({self.name})" if self.name else self.kind_or_op
+        return f"{self.kind_or_op} ({self.full_name})" if self.name else self.kind_or_op
 
     @property
     def run(self) -> str:
@@ -239,17 +247,22 @@ class Operand(NamedTuple):
     what: str
 
     @classmethod
-    def of(cls, input: str, value: Any, variables: dict[str, Any]) -> "Operand":
-        """The facts of ``value``, a tensor of ours, of torch's, or anything else."""
+    def of(cls, input: str, value: Any, known: int | None, name: str | None) -> "Operand":
+        """The facts of ``value``, a tensor of ours, of torch's, or anything else.
+
+        Args:
+            input: the name of the op's argument.
+            value: the argument.
+            known: the id of the record that it has.
+            name: of a tensor: that of a variable, an attribute or a parameter.
+        """
         told = described(value)
         what = f"{told.shape} {told.dtype}" if isinstance(told, Described) else repr(told)
-        if not isinstance(value, TensorBase):
+        if not isinstance(value, TENSORS):
             return cls(input, None, "constant", None, what)
-        kind, origin = value.kind, value._origin
-        name = value.name or next((name for name, one in variables.items() if one is value), None)
-        return cls(
-            input, None if origin is None else record_id(origin), "outside" if kind == "op" else kind, name, what
-        )
+        kind = kind_of(value)
+        found = (value.name if isinstance(value, TensorBase) else None) or name
+        return cls(input, known, "outside" if kind == "op" else kind, None if found is None else str(found), what)
 
 
 def number_of(error: BaseException, new: bool = False) -> int:

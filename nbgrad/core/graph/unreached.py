@@ -3,7 +3,6 @@
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 from math import isfinite
 from typing import Any, NamedTuple, Self
 from weakref import ref
@@ -16,13 +15,14 @@ from nbgrad.core.engine.node import record_id
 from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.scope import ModuleScope
-from nbgrad.core.engine.state import Scope, outwards
+from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.tensor_data import memory_of
 from nbgrad.core.engine.torch_origins import TENSORS, kind_of, known_id, origin_of
 from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.cut_paths import Uses
 from nbgrad.core.graph.facts import Outer, Ran
 from nbgrad.core.graph.history import HistoryRecorder
+from nbgrad.core.graph.names import ModuleNames
 from nbgrad.core.graph.optimizers import LOOP, Holders
 from nbgrad.core.graph.stats import norms, read
 from nbgrad.core.ops import torch_signatures
@@ -208,7 +208,7 @@ class Paths:
             named += self._unused({id(one) for one in distinct})
         # A leaf whose data were replaced since has another origin now.
         given = {id(held()) for seq, held in self._leaves.items() if seq in self._reached}
-        holders, names = self.holders(), _Names()
+        holders, names = self.holders(), ModuleNames()
         return [
             self._missing(name, tensor, holders, names)
             for name, tensor in named
@@ -224,7 +224,7 @@ class Paths:
         waiting = [one for one in self.holders().beside() if one.requires_grad and id(one) not in used]
         if not waiting:
             return []
-        names = _Names()
+        names = ModuleNames()
         scopes = dict.fromkeys([*(fact.scope for fact in self._facts.values()), *self._used_in.values()])
         called = dict.fromkeys(names.outermost(scope) for scope in scopes)
         found: list[tuple[str | None, Tensor]] = []
@@ -241,7 +241,7 @@ class Paths:
         """
         used = [(one, cut, scope) for held, cut, scope in self._frozen if (one := held()) is not None]
         sizes = read(norms({at: one.data for at, (one, *_) in enumerate(used)}))
-        found, names = [], _Names()
+        found, names = [], ModuleNames()
         for at, (one, cut, scope) in enumerate(used):
             if isfinite(sizes.get(at, 0.0)) or known_id(one) in shown:
                 continue
@@ -256,7 +256,7 @@ class Paths:
 
     def unheld(self) -> list[tuple[int, str]]:
         """The parameters that the last backward reached, which no optimizer holds and nothing has changed, by id."""
-        holders, names = self.holders(), _Names()
+        holders, names = self.holders(), ModuleNames()
         return [
             (seq, self._told(tensor, names))
             for seq, tensor in self._learning().items()
@@ -277,7 +277,7 @@ class Paths:
 
     def unstepped(self) -> list[Unstepped]:
         """Optimizers that clear gradients in a loop without a step, with parameters that the last backward reached."""
-        learning, names = self._learning(), _Names()
+        learning, names = self._learning(), ModuleNames()
         found = [
             Unstepped(type(one).__name__, one.cleared, [(seq, self._told(learning[seq], names)) for seq in waiting])
             for one, waiting in (self.holders().forgotten() if self._backwards >= LOOP else ())
@@ -293,13 +293,13 @@ class Paths:
         held = {seq: self._leaves[seq]() for seq in sorted(self._reached) if seq in self._leaves}
         return {seq: one for seq, one in held.items() if isinstance(one, TENSORS) and one.requires_grad}
 
-    def _told(self, tensor: Tensor, names: "_Names") -> str:
+    def _told(self, tensor: Tensor, names: ModuleNames) -> str:
         return f"{self._called(tensor, names) or 'a parameter'} {tuple(tensor.shape)}"
 
-    def _called(self, tensor: Tensor, names: "_Names") -> str | None:
+    def _called(self, tensor: Tensor, names: ModuleNames) -> str | None:
         return names.find(tensor, self._scope(tensor)) or name_of(origin_of(tensor))
 
-    def _missing(self, name: str | None, tensor: Tensor, holders: Holders, names: "_Names") -> Unreached:
+    def _missing(self, name: str | None, tensor: Tensor, holders: Holders, names: ModuleNames) -> Unreached:
         kind, reason, place = self._why(tensor)
         moved, stepped = memory_of(tensor.data) in self._changed, holders.stepped(tensor)
         return Unreached(
@@ -453,49 +453,6 @@ class _Near(NamedTuple):
 
 def _steps(near: _Near) -> int:
     return near.steps
-
-
-class _Names:
-    """The names of tensors in their modules, looked up once for all questions. It holds the modules meanwhile."""
-
-    def __init__(self) -> None:
-        self._outermost: dict[Scope | None, ModuleScope | None] = {None: None}
-        self._inside: dict[Any, dict[int, str]] = {}
-
-    def find(self, tensor: Tensor, scope: Scope | None) -> str | None:
-        """Its name in the module that the user called: below that there are many tensors of the name ``weight``."""
-        outermost = self.outermost(scope)
-        if outermost is None:
-            return None
-        if (name := self._in(outermost, tensor)) is not None:
-            return name
-        for above in reversed(list(outwards(scope))):
-            if isinstance(above, ModuleScope) and (name := self._in(above, tensor)) is not None:
-                return name
-        return None
-
-    def inside(self, scope: ModuleScope | None, tensor: Tensor) -> str | None:
-        """Its name in the module of ``scope``; None if that has no such tensor."""
-        return None if scope is None else self._in(scope, tensor)
-
-    def outermost(self, scope: Scope | None) -> ModuleScope | None:
-        """The outermost call of a module around ``scope``, which may be ``scope`` itself."""
-        new = list(takewhile(lambda one: one not in self._outermost, outwards(scope)))
-        for one in reversed(new):
-            known = self._outermost[one.parent]
-            self._outermost[one] = one if known is None and isinstance(one, ModuleScope) else known
-        return self._outermost[scope]
-
-    def _in(self, scope: ModuleScope, tensor: Tensor) -> str | None:
-        """Its name in the module that was called, if it is in there."""
-        module = scope.module()
-        if module is None:
-            return None
-        if module not in self._inside:
-            named = (*module.named_parameters(), *module.named_buffers())
-            self._inside[module] = {id(one): name for name, one in named}
-        name = self._inside[module].get(id(tensor))
-        return name if name is None or "." in name else f"{scope.label.partition(' ')[0]}.{name}"
 
 
 def named_tensors(of: Any) -> list[tuple[str | None, Tensor]]:

@@ -107,7 +107,7 @@ def badge_of(kind: FindingKind) -> BadgeKind:
 
 
 def _operand_label(operand: Operand) -> list[str]:
-    return [operand.name or operand.input, operand.what]
+    return [operand.name or operand.kind, operand.what]
 
 
 def _node(id: str, kind: Kind, label: list[str], details: list[Detail]) -> Node:

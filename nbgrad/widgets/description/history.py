@@ -225,8 +225,7 @@ def _chart(title: str, about: str, scale: _Scale, labels: list[tuple[str, str]],
 
 def _whose(record: Record) -> str:
     """Its name, with the whole path: the layers of all blocks are called alike."""
-    scopes = f"{' > '.join(record.scope.path())}: " if record.scope is not None else ""
-    return f"{scopes}{record.name or record.kind}"
+    return record.full_name or record.kind
 
 
 def _course(numbers: list[float]) -> str:

@@ -227,7 +227,7 @@ def _forward_beginnings(records: list[Record], unknown: set[int]) -> Iterator[tu
             wrong.add(record.id)
             why = _cause(record, made, bad)
             if not why and given is not None:
-                why = f", or in {given.name or 'a constant'} {given.shape}, which led to it and no longer exists"
+                why = f", or in {given.full_name or 'a constant'} {given.shape}, which led to it and no longer exists"
             yield record, f"{bad} begins here, in the forward of {record.what}{why}"
 
 
@@ -332,7 +332,7 @@ def _added_up(records: list[Record], frames: list[HistoryFrame]) -> list[Finding
     more = f" and of {counted(len(others), 'other')}" if others else ""
     step = first.since.what if first.since is not None else None
     text = (
-        f"the .grad of {first.name or f'a {first.kind}'} {first.shape}{more} holds more than the gradient of the last "
+        f"the .grad of {called(first)}{more} holds more than the gradient of the last "
         f"backward, although {step} came after each backward: it still contains gradients of earlier backwards. "
         f"{remedy}"
     )

@@ -59,8 +59,7 @@ def spoiled(bad: Sequence[Record], frames: Sequence[HistoryFrame], records: list
 
 
 def _called(record: Record) -> str:
-    scopes = f" in {' > '.join(record.scope.path())}" if record.scope is not None else ""
-    return f"{record.name or f'a {record.kind}'} {record.shape}{scopes}"
+    return f"{record.full_name or f'a {record.kind}'} {record.shape}"
 
 
 def _first_bad(frames: Sequence[HistoryFrame]) -> int | None:

@@ -13,4 +13,4 @@ def located(record: Record, kind: FindingKind, text: str, remedy: str | None = N
 
 def called(record: Record) -> str:
     """The name of its tensor, or what kind of tensor it is, and its shape."""
-    return f"{record.name or f'a {record.kind_or_op}'} {record.shape}"
+    return f"{record.full_name or f'a {record.kind_or_op}'} {record.shape}"

@@ -107,7 +107,7 @@ def zeroed(facts: list[Record], judged: dict[Scope, Judgement]) -> dict[int, str
     """The names, by id, of tensors outside of modules that a backward reached with a gradient of exactly 0."""
     owned = {fact.id for one in judged.values() for fact in one.learned}
     return {
-        fact.id: f"{fact.name or f'a {fact.kind}'} {fact.shape}"
+        fact.id: f"{fact.full_name or f'a {fact.kind}'} {fact.shape}"
         for fact in facts
         if fact.kind in ("parameter", "leaf") and fact.id not in owned and prod(fact.shape) > 0
         if fact.gradient is not None and fact.gradient.norm == 0

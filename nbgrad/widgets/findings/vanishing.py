@@ -174,7 +174,7 @@ def _factor(record: Record, taken: Input, made: dict[int, Record]) -> str:
         most = max(-of.value.low, of.value.high or 0.0)
         later = of.since is not None and of.since.what is not None  # a step changed it since: only an exact 0 counts
         if most <= (0.0 if later else _SMALL):
-            what = of.name or (f"the result of {of.op.name}" if of.op is not None else other.name)
+            what = of.full_name or (f"the result of {of.op.name}" if of.op is not None else other.name)
             stays = _stays(of, other) if most == 0 else ""
             return f", because {what} {of.shape} is {'all 0' if most == 0 else f'{number(most)} at most'}{stays}"
     return ""

@@ -72,7 +72,7 @@ class _End(NamedTuple):
 
     @property
     def what(self) -> str:
-        return f"{self.factor.name or f'the result of {self.factor.kind_or_op}'} {self.factor.shape}"
+        return f"{self.factor.full_name or f'the result of {self.factor.kind_or_op}'} {self.factor.shape}"
 
 
 def _ends(
