@@ -1,5 +1,6 @@
 """One tensor has one name in the picture, the findings, the tables, the history and the errors, in both dialects."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -227,3 +228,11 @@ def test_names_outlive_the_cell(shell: InteractiveShell) -> None:
     kept: list[Any] = learned(graph)
     assert kept == PROGRAMS["two models"][1]
     assert isinstance(graph, nbgrad.AutogradGraph)
+
+
+def test_the_error_of_an_op_has_the_names_of_its_operands() -> None:
+    left, net = nbgrad.randn(2, 3), SimpleNamespace(weight=nbgrad.randn(4, 5))
+    with pytest.raises(RuntimeError, match=r"^matmul\(a: left of shape \(2, 3\).*; b: net.weight of shape \(4, 5\)"):
+        left @ net.weight
+    with pytest.raises(RuntimeError, match=r"^add\(a: left of .*; b of shape \(2, 4\)"):
+        left + nbgrad.randn(2, 4)

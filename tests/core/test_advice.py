@@ -187,9 +187,9 @@ def test_in_place_anomaly_mode_knows_both_lines_too() -> None:
 
 
 def test_in_place_a_value_without_a_name_is_told_by_its_shape() -> None:
-    made = [leaf(1.0, 2.0).exp()]
-    loss = (made[0] * made[0]).sum()
-    made[0].data.add_(1)
+    made = {leaf(1.0, 2.0).exp()}.copy  # no variable leads to it
+    loss = (next(iter(made())) * next(iter(made()))).sum()
+    next(iter(made())).data.add_(1)
     text = message(loss.backward)
     assert "needs 'b' (its input, a result of exp, of shape (2,)) as it was" in text
     assert "y = y.clone()" in text
@@ -558,7 +558,10 @@ NAMED: dict[str, tuple[Callable[[], Any], str]] = {
     "raw second": (lambda: b + raw, "b of shape (2,) and raw of shape (2, 2) would stretch b to"),
     "an array": (lambda: array + b, "the first operand of shape (2, 2) and b of shape (2,) would stretch b to"),
     "an expression": (lambda: raw + b * 1, "write .expand(2, 2) on the second operand."),
-    "a parameter": (lambda: Scaled()(tensor(raw)), "mul of b of shape (2, 2) and scale of shape (2,) would stretch"),
+    "a parameter": (
+        lambda: Scaled()(tensor(raw)),
+        "mul of b of shape (2, 2) and self.scale of shape (2,) would stretch",
+    ),
 }
 
 
@@ -936,7 +939,10 @@ def test_every_row_names_itself_and_the_input_that_is_no_tensor(row: Op) -> None
 @pytest.mark.parametrize(
     ("run", "words"),
     [
-        (lambda x: x.softmax(0), "softmax(input of shape (2,) and dtype int64): torch has no kernel for int64 on cpu"),
+        (
+            lambda x: x.softmax(0),
+            "softmax(input: x of shape (2,) and dtype int64): torch has no kernel for int64 on cpu",
+        ),
         (nn.functional.gelu, ": write x.float()"),
         (lambda x: nn.functional.cross_entropy(x.reshape(1, 2), tensor([1])), ": write .float() on 'input'"),
         (lambda x: nbgrad.gcd(x.float(), x.float()), "torch has no kernel for float32 on cpu"),

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from nbgrad.core.engine.call_site import variable_name
+from nbgrad.core.engine.call_site import names_in_frames, variable_name
 from nbgrad.core.engine.node import OpInfo, raw_of
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name, told, words_of
@@ -120,10 +120,26 @@ def announced(error: E, op: OpInfo, args: tuple[Any, ...]) -> E:
 
 
 def _about(op: OpInfo, values: Sequence[Any], what: str) -> str:
-    """The text ``what``, with the op and its operands before it."""
-    named = zip(op.inputs, values, strict=True)
-    given = "; ".join(told(name, value) for name, value in named if no_tensor(name, value) is None)
+    """The text ``what``, with the op and its operands before it; a tensor has the user's name too."""
+    called = _names(values)
+    named = [(name, called.get(id(value)), value) for name, value in zip(op.inputs, values, strict=True)]
+    given = "; ".join(
+        told(name if users in (None, name) else f"{name}: {users}", value)
+        for name, users, value in named
+        if no_tensor(name, value) is None
+    )
     return f"{op.name}({given}): {what}"
+
+
+def _names(values: Sequence[Any]) -> dict[int, str]:
+    """The user's names of the tensors among ``values``, by their ids."""
+    wanted, found = {id(one) for one in values if isinstance(one, torch.Tensor)}, dict[int, str]()
+    for name, one in names_in_frames() if wanted else ():
+        raw = id(raw_of(one))
+        if raw in wanted and raw not in found:
+            own = None if "." in name else getattr(one, "name", None)
+            found[raw] = str(own or name)
+    return found
 
 
 def _tensors(op: OpInfo, values: Sequence[Any]) -> dict[str, torch.Tensor]:
@@ -147,8 +163,9 @@ def _remedy(op: OpInfo, said: str, values: list[Any]) -> str:
 
 def _of_shapes(op: OpInfo, said: str, values: list[Any]) -> str:
     """The remedy if torch ``said`` that shapes do not fit."""
+    called = _names(values)
     operands = [
-        (variable_name(lambda tensor, one=one: raw_of(tensor) is one) or name, one)  # type: ignore[misc]
+        (called.get(id(one), name), one)
         for name, one in zip(op.inputs, values, strict=True)
         if isinstance(one, torch.Tensor)
     ]
