@@ -57,7 +57,7 @@ _BATCHED: Any = torch._C._parse_dispatch_key("Batched")
 _CALLS = RecordingMode()
 
 
-class _End:
+class _ThreadEnd:
     """Is dropped when its thread ends: then no graph of it records any more."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class _Thread(local):
     """
 
     def __init__(self) -> None:
-        self.end = _End()
+        self.end = _ThreadEnd()
         self.walk: TorchBackward | None = None
         self.lifted = False
         self.functions: Any = None

@@ -130,7 +130,7 @@ def storage_of(data: torch.Tensor) -> int:
         return -id(data)
 
 
-class _Twin(FakeTensor):
+class _FakeTwin(FakeTensor):
     """The fake tensor that stands for a tensor with numbers; to a thread that traces nothing it is that tensor.
 
     While a function is traced, the tensors that it uses have fake data. Other threads may use them meanwhile, and may
@@ -160,7 +160,7 @@ _without_subclass: Any = torch._C._disabled_torch_function_impl
 
 
 def _with_numbers(given: Any) -> Any:
-    return given.original if isinstance(given, _Twin) else given
+    return given.original if isinstance(given, _FakeTwin) else given
 
 
 class FakeMemory:
@@ -261,7 +261,7 @@ class Fakes:
         """The same; in a thread that traces nothing it is ``data`` itself."""
         fake = self.of(data)
         if type(fake) is FakeTensor:
-            fake.__class__ = _Twin
+            fake.__class__ = _FakeTwin
             vars(fake)["original"] = data
         return fake
 
