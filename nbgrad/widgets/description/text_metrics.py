@@ -4,6 +4,7 @@ The boxes are sized here, before any font is known: the drawings ask for a Helve
 below are Helvetica's with a margin for its wider relatives.
 """
 
+import re
 import unicodedata
 from functools import lru_cache
 from typing import Any
@@ -44,9 +45,12 @@ _WIDTHS = {
 }
 _ADVANCE = {character: width for width, characters in _WIDTHS.items() for character in characters}
 
-# Characters that reorder or hide their neighbours: a name could use them to look like another one.
-_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
-_NON_CHARACTERS = frozenset("\ufffe\uffff")
+_REPLACED = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff"
+    # These reorder or hide their neighbours: a name could use them to look like another one.
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
+)
+"""A control character, half of a surrogate pair, what is no character, or a direction override."""
 
 
 def clean(text: str, *, lines: bool = False) -> str:
@@ -60,19 +64,13 @@ def clean(text: str, *, lines: bool = False) -> str:
         The text with each control character, lone surrogate and direction override replaced by a middle dot, and tabs
         (and line breaks unless ``lines``) by a space.
     """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_clean_character(character, lines) for character in text)
+    return _REPLACED.sub(lambda found: _replaced(found[0], lines), text)
 
 
-def _clean_character(character: str, lines: bool) -> str:
+def _replaced(character: str, lines: bool) -> str:
     if character == "\n":
         return "\n" if lines else " "
-    if character in "\t\r\u2028\u2029":
-        return " "
-    if character in _BIDI or character in _NON_CHARACTERS or unicodedata.category(character) in ("Cc", "Cs"):
-        return "·"
-    return character
+    return " " if character in "\t\r\u2028\u2029" else "·"
 
 
 def cleaned(value: Any) -> Any:
