@@ -27,16 +27,13 @@ X, Y = nbgrad.tensor(torch.randn(5, 4)), nbgrad.tensor(torch.randint(0, 3, (5,))
 
 
 def test_a_trace_computes_nothing_and_draws_nothing() -> None:
-    calls = []
-
     def function(x: nbgrad.Tensor) -> nbgrad.Tensor:
-        calls.append(x.shape)
+        assert x.shape == (10_000, 10_000)
         return nbgrad.nn.functional.dropout(x @ x, 0.5)
 
     before = torch.random.get_rng_state()
     program = trace(function, Spec((10_000, 10_000)))  # a real run would take seconds
     assert torch.equal(before, torch.random.get_rng_state())
-    assert calls == [(10_000, 10_000)]
     assert [step.random for step in program.steps].count(True) == 1
 
 
