@@ -179,7 +179,9 @@ class Calls:
             self._act(_asking(frame), "prints", _PRINTED)
         elif of == "_warnings" and not in_library(frame.f_code.co_filename):
             self._act(frame, "gives a warning", _AFTER)
-        elif isinstance(owner, io.IOBase) and not isinstance(owner, io.StringIO | io.BytesIO):
+        elif isinstance(owner, io.IOBase) and (
+            owner in (sys.stdout, sys.stderr) or not isinstance(owner, io.StringIO | io.BytesIO)
+        ):
             self._act(_behind(frame), f"writes to {_file_name(owner)}", _PRINTED)  # the position of others tells
 
     def _see_action(self, frame: FrameType, code: Any, what: str) -> None:
@@ -192,8 +194,11 @@ class Calls:
                 self._act(_behind(frame), what.format(_file_name(owner)), _PRINTED)
 
     def _act(self, frame: FrameType | None, what: str, remedy: str) -> None:
-        if frame is not None and self._wrong is None:
-            self._wrong = _place(frame), f"the function {what}, which a run of a program does not do", remedy
+        """Raise an error before it is done: no one could take it back."""
+        if frame is not None:
+            if self._wrong is None:
+                self._wrong = _place(frame), f"the function {what}, which a run of a program does not do", remedy
+            raise error_at(*self._wrong)
 
     def _see_environment(self, frame: FrameType) -> None:
         if frame.f_locals.get("self") is os.environ and frame.f_back and _asking(frame.f_back) is not None:
@@ -217,6 +222,8 @@ class Calls:
         asking = _asking(frame)
         if asking is not None:
             self._note(asking, what, same, remedy)
+            if "file" in what and self._wrong is not None:
+                raise error_at(*self._wrong)  # before the file is emptied, or read
 
     def _note(self, frame: FrameType, what: str, same: str, remedy: str) -> None:
         if self._wrong is None:

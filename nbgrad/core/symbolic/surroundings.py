@@ -247,8 +247,7 @@ class Surroundings:
             if self._all_of and (id(own), None) not in self._read:
                 self._read.add((id(own), None))
                 self._contain(f"vars({name})", own)
-        for kind in type(value).__mro__:
-            self._class_attributes(kind, name, value)
+        self._classes_of(name, value)
         if hasattr(type(value), "__getattr__") and not is_module(value):
             for key in self._attributes - _CALLED_BY_PYTHON:
                 if key not in own and not hasattr(type(value), key):
@@ -270,13 +269,28 @@ class Surroundings:
         for kind in type(optimizer).__mro__:
             for key in (self._attributes | {"update"}).intersection(kind.__dict__):
                 if isinstance(kind.__dict__[key], FunctionType):
-                    self._variable(kind, kind.__dict__, key, f"{kind.__name__}.{key}", kind.__dict__[key])
                     self._variable(own, own, key, f"{name}.{key}", own.get(key, _GONE))
+                    self._variable(kind, kind.__dict__, key, f"{kind.__name__}.{key}", kind.__dict__[key])
+                    self._may_hide(type(optimizer), kind, key)
+
+    def _classes_of(self, name: str, value: Any) -> None:
+        for kind in type(value).__mro__:
+            self._class_attributes(kind, name, value)
+            for key in (self._attributes - _OPERATORS).intersection(kind.__dict__):
+                self._may_hide(type(value), kind, key)
+
+    def _may_hide(self, kind: type, base: type, key: str) -> None:
+        """Notice when a class, or one between it and the ``base`` that has the attribute, gets one of that name."""
+        for one in kind.__mro__[: kind.__mro__.index(base)]:
+            if one.__flags__ & _HEAP_TYPE and key not in one.__dict__:
+                self._variable(one, one.__dict__, key, f"{one.__name__}.{key}", _GONE)
 
     def _functions_in(self, owner: Any, space: Mapping[str, Any], name: str) -> None:
         """Compare functions of a library that the code names: a user may replace one."""
         for key in (self._attributes - _OPERATORS).intersection(space):
-            if isinstance(space[key], FunctionType | BuiltinMethodType) and (id(owner), key) not in self._read:
+            if isinstance(space[key], ModuleType):
+                self._look(f"{name}.{key}", space[key])
+            elif callable(space[key]) and (id(owner), key) not in self._read:
                 self._read.add((id(owner), key))
                 self._watched.append((space.get, key, f"{name}.{key}", space[key]))
 
