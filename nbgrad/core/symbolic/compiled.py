@@ -347,16 +347,20 @@ def _hooks_of(tensor: Any) -> tuple[Any, ...]:
 def _switches() -> tuple[Any, ...]:
     """The settings of the process that decide how a function is traced."""
     return (
-        getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None),
-        torch._C._get_deterministic_algorithms(),
-        torch._C._get_flash_sdp_enabled(),
-        torch._C._get_mem_efficient_sdp_enabled(),
-        torch._C._get_math_sdp_enabled(),
+        getattr(_DEFAULT, "device_context", None),
+        *[read() for read in _READ],
         tuple(_PRE_HOOKS) if _PRE_HOOKS else (),
         tuple(_POST_HOOKS) if _POST_HOOKS else (),
     )
 
 
+_DEFAULT = torch._GLOBAL_DEVICE_CONTEXT
+_READ = (
+    torch._C._get_deterministic_algorithms,
+    torch._C._get_flash_sdp_enabled,
+    torch._C._get_mem_efficient_sdp_enabled,
+    torch._C._get_math_sdp_enabled,
+)
 _PRE_HOOKS, _POST_HOOKS = every_optimizer._global_optimizer_pre_hooks, every_optimizer._global_optimizer_post_hooks
 """The hooks of all optimizers: torch's own tables."""
 

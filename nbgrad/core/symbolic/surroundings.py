@@ -82,7 +82,7 @@ class Surroundings:
         self._all_of = False
         self._functions: dict[int, FunctionType] = {}
         self._objects: dict[int, Sight] = {}
-        self._read: set[tuple[Any, Any]] = set()
+        self._read: set[tuple[Any, ...]] = set()
         self._look(getattr(function, "__name__", type(function).__name__), function)
         for module in modules:
             self._look(type(module).__name__, module)
@@ -266,24 +266,27 @@ class Surroundings:
             self._read.add((id(optimizer), "hooks"))
             for hooks in (optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks):
                 self._contain(f"the hooks of {name}", hooks)
-        for kind in type(optimizer).__mro__:
-            for key in (self._attributes | {"update"}).intersection(kind.__dict__):
-                if isinstance(kind.__dict__[key], FunctionType):
-                    self._variable(own, own, key, f"{name}.{key}", own.get(key, _GONE))
-                    self._variable(kind, kind.__dict__, key, f"{kind.__name__}.{key}", kind.__dict__[key])
-                    self._may_hide(type(optimizer), kind, key)
+        for key in self._attributes - _CALLED_BY_PYTHON | {"update"}:
+            if self._resolve(type(optimizer), key):
+                self._variable(own, own, key, f"{name}.{key}", own.get(key, _GONE))
 
     def _classes_of(self, name: str, value: Any) -> None:
+        """Look at the classes of an object, and at their methods that the code names."""
         for kind in type(value).__mro__:
             self._class_attributes(kind, name, value)
-            for key in (self._attributes - _OPERATORS).intersection(kind.__dict__):
-                self._may_hide(type(value), kind, key)
+            if kind.__flags__ & _HEAP_TYPE:  # others cannot be changed
+                for key in (self._attributes - _OPERATORS).intersection(kind.__dict__):
+                    self._resolve(type(value), key)
 
-    def _may_hide(self, kind: type, base: type, key: str) -> None:
-        """Notice when a class, or one between it and the ``base`` that has the attribute, gets one of that name."""
-        for one in kind.__mro__[: kind.__mro__.index(base)]:
-            if one.__flags__ & _HEAP_TYPE and key not in one.__dict__:
-                self._variable(one, one.__dict__, key, f"{one.__name__}.{key}", _GONE)
+    def _resolve(self, kind: type, key: str) -> bool:
+        """Compare a method or property of a class, its own or that of a base. Whether there is one."""
+        value = next((vars(one)[key] for one in kind.__mro__ if key in vars(one)), None)
+        if not isinstance(value, FunctionType | property):
+            return False
+        if (id(kind), key, "resolved") not in self._read:
+            self._read.add((id(kind), key, "resolved"))
+            self._watched.append((partial(getattr, kind), key, f"{kind.__name__}.{key}", value))
+        return True
 
     def _functions_in(self, owner: Any, space: Mapping[str, Any], name: str) -> None:
         """Compare functions of a library that the code names: a user may replace one."""
@@ -317,8 +320,6 @@ class Surroundings:
             owner: the object of that class; None for the class itself.
         """
         if is_library(sys.modules.get(kind.__module__)):
-            if kind.__flags__ & _HEAP_TYPE:  # others cannot be changed
-                self._functions_in(kind, kind.__dict__, kind.__name__)
             return
         for key in self._attributes.intersection(kind.__dict__):
             value = kind.__dict__[key]
