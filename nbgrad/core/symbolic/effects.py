@@ -51,7 +51,8 @@ class Change:
     """
 
     def __init__(self, name: str, owner: Any, before: Any = None, now: Any = None, fills: bool = False) -> None:
-        self.name, self.owner, self.before, self.now, self.fills = name, owner, before, now, fills
+        self.name, self.owner, self.before, self.now = name, owner, before, now
+        self.fills = fills and "hook" not in name  # the first hook of a module makes the place for it
 
     def __str__(self) -> str:
         told = all(type(one) in (int, float, str, bool) for one in (self.before, self.now))

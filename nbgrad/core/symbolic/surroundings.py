@@ -77,6 +77,7 @@ class Surroundings:
         self._numbers: list[Any] = []
         self._codes: list[tuple[FunctionType, CodeType]] = []
         self._kinds: list[tuple[Any, type]] = []
+        self._hooks: list[tuple[str, Mapping[Any, Any], list[Any]]] = []
         self._attributes = set(_CALLED_BY_PYTHON)
         self._asked: set[str] = set()
         self._all_of = False
@@ -104,12 +105,15 @@ class Surroundings:
                 changed = _changed_entry(container, name, listed, entries)
                 if changed is not None:
                     return changed
-        return self._other_code() or self._other_numbers()
+        return self._other_code() or (self._other_numbers() if self._arrays else None)
 
     def _other_code(self) -> str | None:
         for function, code in self._codes:
             if function.__code__ is not code:
                 return f"the function {function.__name__} has another code"
+        for name, hooks, before in self._hooks:
+            if (hooks or before) and list(hooks.items()) != before:
+                return f"a hook was added to {name}, or taken from it"
         for owner, kind in self._kinds:
             if owner.__class__ is not kind:
                 return f"an object of {kind.__name__} is one of {owner.__class__.__name__} now"
@@ -265,7 +269,7 @@ class Surroundings:
         if (id(optimizer), "hooks") not in self._read:
             self._read.add((id(optimizer), "hooks"))
             for hooks in (optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks):
-                self._contain(f"the hooks of {name}", hooks)
+                self._hooks.append((name, hooks, list(hooks.items())))
         for key in self._attributes - _CALLED_BY_PYTHON | {"update"}:
             if self._resolve(type(optimizer), key):
                 self._variable(own, own, key, f"{name}.{key}", own.get(key, _GONE))

@@ -182,7 +182,7 @@ def _remedy(change: Change) -> str:
         return "Call the function once without a trace if later calls find it set, or set it outside of the function"
     if hasattr(owner, "last_epoch") and hasattr(owner, "get_last_lr"):
         return "Call scheduler.step() after the compiled step"
-    if isinstance(owner, TensorBase):
+    if isinstance(owner, TensorBase) or "hook" in change.name:
         return "Register hooks once, outside of the function"
     if is_module(owner) and change.name.endswith(".training"):
         return "Call net.train() or net.eval() before the call"
