@@ -81,7 +81,8 @@ class World:
         self.opt = made(self.net.parameters(), **case["settings"])
         self.schedule = nbgrad.optim.lr_scheduler.StepLR(self.opt, 2, gamma=0.5) if case["schedule"] else None
         self.late = nbgrad.optim.lr_scheduler.LambdaLR(self.opt, lambda epoch: 1.0 if epoch < 4 else 0.5)
-        self.count, self.flag, self.cache, self.scale = 0, False, None, 1.0
+        self.count, self.flag, self.scale = 0, False, 1.0
+        self.cache: Any = None
         self.memo: dict[Any, Any] = {}
         self.items: list[Any] = [1.0, 2.0, 3.0]
         self.names: set[Any] = {"a"}
@@ -92,7 +93,8 @@ class World:
         self.numbers = np.ones(WIDTH, dtype=np.float32)
         self.bytes, self.array = bytearray(b"ab"), array.array("d", [1.0])
         self.slots, self.inner = Slots(), SimpleNamespace(deep=SimpleNamespace(count=0), call=lambda x: x * 1)
-        self.heap, self.queue = [5, 7], queue.Queue()
+        self.heap = [5, 7]
+        self.queue: queue.Queue[int] = queue.Queue()
         self.iterator, self.counter = iter([float(one) for one in range(99)]), itertools.count()
         self.generator = (float(one) for one in range(99))
         self.random, self.draws = python_random.Random(3), np.random.default_rng(3)
@@ -120,8 +122,8 @@ class World:
             *(TOTAL, World.shared, VARIABLE.get(), self.random.getstate(), repr(self.draws.bit_generator.state)),
             *(os.environ.get("NBGRAD_SWEEP"), torch.get_num_threads(), torch.is_grad_enabled(), self.stream.getvalue()),
             *(python_random.getstate(), self.cache is None, self.net.mask is None, sorted(map(str, self.memo))),
-            *(sorted(vars(self)), sorted(vars(self.net)), self.scaled.__func__.__defaults__, len(self.seen)),
-            *([group["lr"] for group in self.opt.param_groups], len(self.opt.param_groups), np.random.get_state()[2]),
+            *(sorted(vars(self)), sorted(vars(self.net)), World.scaled.__defaults__, len(self.seen)),
+            *([group["lr"] for group in self.opt.param_groups], len(self.opt.param_groups), np.random.get_state()[2]),  # type: ignore[index]
             None if self.schedule is None else self.schedule.last_epoch,
         )
         tensors = [one.data.tolist() for one in (*self.net.parameters(), self.net.average)]
@@ -141,10 +143,10 @@ def closure() -> tuple[Callable[[], int], Callable[[], None]]:
 
 
 EFFECTS: dict[str, Callable[[World, Any], Any]] = {}
-"""What a step does beside training. Each takes the batch, and may give another one."""
+"""The acts of a step beside training. Each takes the batch, and may give another one."""
 
 CHANGES: dict[str, Callable[[World], Any]] = {}
-"""What happens between two calls."""
+"""Changes between two calls."""
 
 
 def effect(function: Callable[[World, Any], Any]) -> Callable[[World, Any], Any]:
@@ -703,13 +705,13 @@ def another_forward(w: World) -> None:
 @change
 def another_forward_of_the_class(w: World) -> None:
     PATCHED.append((Net, "forward", Net.forward))
-    Net.forward = lambda self, x, old=Net.forward: old(self, x) * 2  # type: ignore[method-assign]
+    setattr(Net, "forward", lambda self, x, old=Net.forward: old(self, x) * 2)  # noqa: B010
 
 
 @change
 def another_forward_of_a_library(w: World) -> None:
     PATCHED.append((nn.Linear, "forward", nn.Linear.forward))
-    nn.Linear.forward = lambda self, x, old=nn.Linear.forward: old(self, x) * 2  # type: ignore[method-assign]
+    setattr(nn.Linear, "forward", lambda self, x, old=nn.Linear.forward: old(self, x) * 2)  # noqa: B010
 
 
 @change
@@ -890,7 +892,7 @@ def step_of(world: World, case: dict[str, Any]) -> Callable[[Any], Any]:
 
 
 def outcome(case: dict[str, Any], compiled: bool) -> tuple[list[Any], str | None]:
-    """What each call gave and left; and the error that ended it."""
+    """The results of each call and all that it left; and how the calls ended."""
     world = World(case)
     run = nbgrad.compile(step_of(world, case)) if compiled else step_of(world, case)
     torch.manual_seed(1)

@@ -82,7 +82,7 @@ class Effects:
                 waiting.extend(self._found(name, value))
 
     def changes(self) -> list[Change]:
-        """What has changed since."""
+        """The changes since."""
         return [change for one in self._held for change in one.changes()]
 
     def restore(self) -> None:
@@ -151,7 +151,7 @@ class Effects:
         for one in kind.__mro__:
             for key, slot in vars(one).items():
                 if isinstance(slot, MemberDescriptorType) and one.__module__ != "builtins":
-                    held = _Slot(f"{name}.{key}", value, slot)
+                    held = _SlotAttribute(f"{name}.{key}", value, slot)
                     self._hold(held)
                     yield held.name, held.before
 
@@ -223,7 +223,7 @@ def _is_unset(value: Any) -> bool:
 
 
 class _Held:
-    """What an object held.
+    """The contents of an object at one time.
 
     Attributes:
         name: how the user's code calls the object.
@@ -234,7 +234,7 @@ class _Held:
         self.name, self.owner = name, owner
 
     def changes(self) -> Iterator[Change]:
-        """What has changed."""
+        """The changes since."""
         raise NotImplementedError
 
     def restore(self) -> None:
@@ -403,7 +403,7 @@ class _Bytes(_Held):
         self.owner[:] = self.before
 
 
-class _Numbers(_Held):
+class _ArrayNumbers(_Held):
     """The numbers of an array of numpy's; of a large one whether they have changed."""
 
     def __init__(self, name: str, owner: np.ndarray[Any, Any]) -> None:
@@ -425,7 +425,7 @@ class _Numbers(_Held):
             self.owner[...] = self.copy
 
 
-class _Slot(_Held):
+class _SlotAttribute(_Held):
     """An attribute in ``__slots__``."""
 
     def __init__(self, name: str, owner: Any, slot: Any) -> None:
@@ -512,10 +512,10 @@ def _tables(tensor: Any) -> list[Any]:
 
 _SIMPLE: list[tuple[Any, Callable[[str, Any], _Held]]] = [
     (ModuleType, lambda name, value: _Variables(name, value, vars(value))),
-    (np.ndarray, _Numbers),
+    (np.ndarray, _ArrayNumbers),
     (bytearray | array, _Bytes),
 ]
-"""What is kept of objects that hold no others, or of which the others are not looked at."""
+"""Kinds of objects that hold no others, or of which the others are not looked at; and what is kept of them."""
 
 
 class Lines:

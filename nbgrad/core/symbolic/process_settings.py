@@ -45,6 +45,11 @@ def _put_list_back(owner: list[Any], before: list[Any]) -> None:
     owner[:] = before
 
 
+def _set_filters(before: list[Any]) -> None:
+    filters: Any = warnings.filters  # another list inside of ``catch_warnings``
+    filters[:] = before
+
+
 def _variables() -> dict[Any, Any]:
     """The context variables of the user's: those of libraries hold their own modes."""
     return {
@@ -69,7 +74,7 @@ def _deterministic() -> tuple[bool, bool]:
 
 
 def _attention() -> tuple[bool, ...]:
-    cuda = torch.backends.cuda
+    cuda: Any = torch.backends.cuda
     return cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled()
 
 
@@ -136,7 +141,7 @@ def _settings() -> list[Setting]:
         ("the working directory", os.getcwd, os.chdir),
         ("the locale", partial(locale.setlocale, locale.LC_ALL), partial(locale.setlocale, locale.LC_ALL)),
         ("the context of decimal", lambda: decimal.getcontext().copy(), decimal.setcontext),
-        ("the filters of warnings", lambda: list(warnings.filters), partial(_put_list_back, warnings.filters)),
+        ("the filters of warnings", lambda: list(warnings.filters), _set_filters),
         ("sys.path", lambda: list(sys.path), partial(_put_list_back, sys.path)),
         ("sys.stdout", *_flag(sys, "stdout")),
         ("sys.stderr", *_flag(sys, "stderr")),

@@ -22,7 +22,7 @@ from nbgrad.core.symbolic.source import one_line
 from nbgrad.core.symbolic.structure import leaves, mapped
 from nbgrad.core.symbolic.surroundings import Surroundings
 from nbgrad.core.symbolic.tracer import Tracer
-from nbgrad.core.symbolic.watch import Watch, Wrong
+from nbgrad.core.symbolic.watch import TraceWatch, Wrong
 from nbgrad.core.tensor.tensor import Tensor
 
 
@@ -119,7 +119,7 @@ def traced(
     gradients: list[tuple[Any, Value | None]] = []
     recorded = take_off()
     sights = Surroundings(function).seen
-    watch = Watch(tracer, sights, calls=watches, locating=locating)
+    watch = TraceWatch(tracer, sights, calls=watches, locating=locating)
     ended = False
     try:
         tracer.watch_settings([one.value for one in sights])

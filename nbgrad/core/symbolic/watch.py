@@ -1,4 +1,4 @@
-"""``Watch``: sees what a traced function does beside the steps of its program, refuses it, and takes it back."""
+"""``TraceWatch``: sees what a traced function does beside the steps of its program, refuses it, and takes it back."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Wrong:
 
     Attributes:
         reason, remedy: for the error.
-        done: whether it is done already, in a run that a ``Watch`` watches.
+        done: whether it is done already, in a run that a ``TraceWatch`` watches.
         fills: whether it sets what was unset.
         shared: whether another thread may have done it.
         once: whether a library may do it once for the whole process, as at the import of another one.
@@ -34,13 +34,13 @@ class Wrong:
 
     reason: str
     remedy: str
-    done: "Callable[[Watch], bool]"
+    done: "Callable[[TraceWatch], bool]"
     fills: bool = False
     shared: bool = False
     once: bool = False
 
 
-class Watch:
+class TraceWatch:
     """A context in which a function is traced.
 
     Args:

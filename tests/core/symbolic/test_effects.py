@@ -1,4 +1,4 @@
-"""What a compiled step does beside its program is refused with its line, and is as before."""
+"""Effects of a compiled step beside its program are refused with their line, and all is as before."""
 
 import logging
 import os
@@ -31,9 +31,12 @@ class Slots:
 
     __slots__ = ("count",)
 
+    def __init__(self) -> None:
+        self.count = 0
+
 
 class World:
-    """What the effects change."""
+    """All that the effects change."""
 
     total = 0
 
@@ -45,7 +48,6 @@ class World:
         self.count, self.losses, self.table = 0, list[Any](), {"count": 0}
         self.names, self.ring, self.numbers = {"a"}, deque([1, 2]), np.zeros(2)
         self.inner, self.slots = SimpleNamespace(count=0), Slots()
-        self.slots.count = 0
         self.cache: Any = None
 
     def train(self, x: Any) -> Any:
@@ -218,7 +220,7 @@ class Doubled(nn.Linear):
 
 def twice(w: World) -> None:
     old = w.opt.step
-    w.opt.step = lambda: (old(), old())  # type: ignore[method-assign,assignment,return-value]
+    setattr(w.opt, "step", lambda: (old(), old()))  # noqa: B010
 
 
 def doubled(p: Any) -> None:
