@@ -70,7 +70,8 @@ class Calls:
         self._next: Place | None = None
         self._names: set[str] = set()
         self._all_names = False
-        self._iterators = [one for one in around if isinstance(one, Iterator)]
+        streams = io.StringIO, io.BytesIO  # ``Effects`` looks at what is in them
+        self._iterators = [one for one in around if isinstance(one, Iterator) and not isinstance(one, streams)]
         self._before = [_position(one) for one in self._iterators]
         self._own = {id(one) for one in self._iterators}
         self._generators = {id(one.gi_frame) for one in self._iterators if isinstance(one, GeneratorType)}
@@ -94,12 +95,12 @@ class Calls:
             raise error_at(*self._wrong)
         for iterator, before in zip(self._iterators, self._before, strict=True):
             if before is not _STILL and _position(iterator) != before:
-                if isinstance(iterator, io.StringIO | io.BytesIO):
-                    what, remedy = "reads or writes a {} outside of it", _OUTSIDE
-                else:
-                    what, remedy = "takes values from a {} outside of it", _GIVE
-                what = f"the function {what.format(type(iterator).__name__)}, and a program would "
-                raise error_at(self._next or user_place(), f"{what}use the same ones in each run", remedy)
+                raise error_at(
+                    self._next or user_place(),
+                    f"the function takes values from a {type(iterator).__name__} outside of it, and a program would "
+                    "use the same ones in each run",
+                    _GIVE,
+                )
 
     def restore(self) -> None:
         """Let the iterators give the same values again, as far as Python can do that."""

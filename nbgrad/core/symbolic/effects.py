@@ -5,6 +5,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial, partialmethod
+from io import BytesIO, StringIO
 from operator import is_
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
@@ -403,6 +404,28 @@ class _Bytes(_Held):
         self.owner[:] = self.before
 
 
+class _Stream(_Held):
+    """The text or the bytes in a stream in memory, and the place where it is read."""
+
+    def __init__(self, name: str, owner: Any) -> None:
+        super().__init__(name, owner)
+        self.before = self._now()
+
+    def _now(self) -> Any:
+        return None if self.owner.closed else (self.owner.getvalue(), self.owner.tell())
+
+    def changes(self) -> Iterator[Change]:
+        if self._now() != self.before:
+            yield Change(self.name, self.owner)
+
+    def restore(self) -> None:
+        if self.before is not None and not self.owner.closed:
+            self.owner.seek(0)
+            self.owner.truncate()
+            self.owner.write(self.before[0])
+            self.owner.seek(self.before[1])
+
+
 class _ArrayNumbers(_Held):
     """The numbers of an array of numpy's; of a large one whether they have changed."""
 
@@ -514,6 +537,7 @@ _SIMPLE: list[tuple[Any, Callable[[str, Any], _Held]]] = [
     (ModuleType, lambda name, value: _Variables(name, value, vars(value))),
     (np.ndarray, _ArrayNumbers),
     (bytearray | array, _Bytes),
+    (StringIO | BytesIO, _Stream),
 ]
 """Kinds of objects that hold no others, or of which the others are not looked at; and what is kept of them."""
 

@@ -87,7 +87,7 @@ def test_names_are_those_of_the_user() -> None:
         (lambda x: x * float(x.sum()), r"float\(x\) asks for a number", "Use the tensor itself"),
         (lambda x: nbgrad.tensor(x.tolist()), "tolist asks for the numbers", "Use the tensor itself"),
         (lambda x: nbgrad.tensor(x.detach().numpy()), "numpy asks for the numbers", "Use the tensor itself"),
-        (lambda x: print(x) or x, r"print\(x\) asks for the numbers", "Return the tensor"),
+        (lambda x: repr(x) and x, r"print\(x\) asks for the numbers", "Return the tensor"),
         (lambda x: f"{x.sum():.2f}" and x, "asks for", "Return the tensor|Use the tensor itself"),
         (lambda x: x.nonzero(), "nonzero asks for a size", r"Use x \* mask"),
         (lambda x: nbgrad.masked_select(x, x > 0), "depends on numbers|asks for a size", r"Use x \* mask"),
