@@ -57,7 +57,7 @@ class Calls:
 
     Args:
         around: what the function uses from outside; iterators among them must stay where they are.
-        watches: False if nothing is to be watched, as in the second trace of one function.
+        watches: False if nothing is to be watched, as in a second trace that looks for a line.
 
     Attributes:
         draws: whether a generator of random numbers was called, of torch's or of Python's; True if nothing is watched.

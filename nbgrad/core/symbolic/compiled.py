@@ -473,7 +473,7 @@ def _variant(
         if needed
     ]
     joint_function = with_seeds(function, [*(ours[place] for place in wanted), *owners], trace.differentiable)
-    joint = traced(joint_function, (seeds, *args), watches=False).listing
+    joint = traced(joint_function, (seeds, *args)).listing
     found, gradients = joint.outputs
     by_place = dict(zip(wanted, gradients, strict=False))
     in_order = [by_place.get(place) for place in range(len(flat))] + list(gradients[len(wanted) :])

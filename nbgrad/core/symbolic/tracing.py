@@ -99,7 +99,6 @@ def traced(
     examples: tuple[Any, ...],
     on_error: Callable[[Exception], object] | None = None,
     *,
-    watches: bool = True,
     locating: Wrong | None = None,
 ) -> Trace:
     """The trace of a call. The tensors that it finds are afterwards what they were before, whatever happens.
@@ -108,7 +107,6 @@ def traced(
         function: as for ``trace``.
         examples: as for ``trace``.
         on_error: is called with an error that the function itself raises.
-        watches: whether its calls are watched, which takes time: see ``Calls``.
         locating: what a first trace has refused. This one finds the line of it, and raises ``Located``.
     """
     tracer = Tracer()
@@ -119,7 +117,7 @@ def traced(
     gradients: list[tuple[Any, Value | None]] = []
     recorded = take_off()
     sights = Surroundings(function).seen
-    watch = TraceWatch(tracer, sights, calls=watches, locating=locating)
+    watch = TraceWatch(tracer, sights, locating=locating)
     ended = False
     try:
         tracer.watch_settings([one.value for one in sights])

@@ -46,20 +46,19 @@ class TraceWatch:
     Args:
         tracer: of the trace.
         sights: what the function uses from outside.
-        calls: whether its calls are watched, which takes time.
         locating: what is looked for, in a second run that finds the line of it.
 
     Attributes:
         place: that line; None if it was not found.
     """
 
-    def __init__(self, tracer: Tracer, sights: Sequence[Sight], *, calls: bool, locating: Wrong | None = None) -> None:
+    def __init__(self, tracer: Tracer, sights: Sequence[Sight], *, locating: Wrong | None = None) -> None:
         around = [one.value for one in sights]
         self.tracer = tracer
         self.seed = torch.get_rng_state()
         self.draws = Draws(around)
         self.effects = Effects(sights)
-        self.calls = Calls(around, watches=calls and locating is None)
+        self.calls = Calls(around, watches=locating is None)
         self.settings = ProcessSettings()
         self.place: Place | None = None
         self._setting: str | None = None

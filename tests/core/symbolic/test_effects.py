@@ -138,6 +138,20 @@ def test_the_line_is_that_of_the_effect() -> None:
         nbgrad.compile(step)(nbgrad.tensor(X))
 
 
+@pytest.mark.parametrize(("act", "reason"), [(print, "prints"), (lambda w: w.losses.append(1), "changes w.losses")])
+def test_an_effect_in_the_backward_of_a_loss_is_refused(act: Callable[[Any], Any], reason: str) -> None:
+    w = World()
+
+    def loss(x: Any) -> Any:
+        out = w.net(x)
+        out.register_hook(lambda g: act(w))
+        return out.sum()
+
+    with pytest.raises(TraceError, match=f"the function {reason}"):
+        nbgrad.compile(loss)(nbgrad.tensor(X))
+    assert w.losses == []
+
+
 def test_a_file_is_not_emptied(tmp_path: Path) -> None:
     path = tmp_path / "losses.txt"
     path.write_text("kept")
