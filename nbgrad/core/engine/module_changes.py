@@ -8,7 +8,7 @@ GLOBAL_BACKWARD_PRE_HOOKS = every_module._global_backward_pre_hooks
 GLOBAL_BACKWARD_HOOKS = every_module._global_backward_hooks
 """The hooks of all modules: torch's own tables, which it changes and never replaces."""
 
-_TABLES = (GLOBAL_FORWARD_PRE_HOOKS, GLOBAL_FORWARD_HOOKS, GLOBAL_BACKWARD_PRE_HOOKS, GLOBAL_BACKWARD_HOOKS)
+TABLES = (GLOBAL_FORWARD_PRE_HOOKS, GLOBAL_FORWARD_HOOKS, GLOBAL_BACKWARD_PRE_HOOKS, GLOBAL_BACKWARD_HOOKS)
 
 
 class ModuleChanges:
@@ -30,4 +30,4 @@ module_changes = ModuleChanges()
 
 def global_hooks() -> tuple[tuple[int, ...], ...]:
     """The ids of the hooks that run for all modules."""
-    return tuple(map(tuple, _TABLES)) if any(_TABLES) else ()
+    return tuple(map(tuple, TABLES)) if any(TABLES) else ()

@@ -1,13 +1,17 @@
 """``Calls``: watches what a traced function asks of the world around Python, which a program would not ask again."""
 
 import io
+import logging
 import os
+import queue
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from functools import partial
+from socket import socket
 from types import FrameType, GeneratorType
 from typing import Any, Self
 
@@ -23,11 +27,24 @@ _CLOCKS = frozenset((*_TIME, *(f"{name}_ns" for name in _TIME), "localtime", "gm
 _NOW = frozenset(("now", "utcnow", "today"))
 _READS = frozenset(("read", "read1", "readline", "readlines", "readinto", "seek", "tell", "truncate"))
 _DRAWS = frozenset(("random", "getrandbits", "manual_seed", "seed", "set_state"))
-_NAMES = _CLOCKS | _NOW | _READS | _DRAWS | {"open", "urandom", "input", "next"}
+_FILES = frozenset(("remove", "unlink", "mkdir", "rmdir", "rename", "replace", "link", "symlink", "chmod", "utime"))
+_SENDS = frozenset(("send", "sendall", "sendto", "connect", "recv"))
+_STARTS = frozenset(("start_new_thread", "start_joinable_thread", "fork", "fork_exec", "posix_spawn", "system", "kill"))
+_ACTS = _FILES | _SENDS | _STARTS | {"print", "write", "writelines", "sleep", "warn", "put", "register"}
+_NAMES = _CLOCKS | _NOW | _READS | _DRAWS | _ACTS | {"open", "urandom", "input", "next"}
 """The names of the functions that matter: every other call is passed by with one look."""
 
 _STANDARD = ("os", "collections", "random", "secrets", "uuid", "datetime", "_pydatetime", "pathlib", "tempfile")
 """Modules of Python whose functions ask on behalf of their caller."""
+
+_ACTING: dict[str, tuple[Any, str]] = {
+    "callHandlers": (logging.Logger.callHandlers.__code__, "logs a message"),
+    "put": (queue.Queue.put.__code__, "puts something into a queue"),
+    "get": (queue.Queue.get.__code__, "takes something from a queue"),
+    "set": (threading.Event.set.__code__, "sets an Event"),
+    "write": (None, "writes to {}"),
+}
+"""Functions of Python's that do something: by name their code, and what they do."""
 
 _ENVIRONMENT: Any = type(os.environ)
 _ONE_NAME, _ALL_NAMES = _ENVIRONMENT.__getitem__.__code__, _ENVIRONMENT.__iter__.__code__
@@ -40,7 +57,7 @@ class Calls:
 
     Args:
         around: what the function uses from outside; iterators among them must stay where they are.
-        watches: False if nothing is to be watched, as in the second trace of one function.
+        watches: False if nothing is to be watched, as in a second trace that looks for a line.
 
     Attributes:
         draws: whether a generator of random numbers was called, of torch's or of Python's; True if that is unknown.
@@ -53,7 +70,8 @@ class Calls:
         self._next: Place | None = None
         self._names: set[str] = set()
         self._all_names = False
-        self._iterators = [one for one in around if isinstance(one, Iterator)]
+        streams = io.StringIO, io.BytesIO  # ``Effects`` looks at what is in them
+        self._iterators = [one for one in around if isinstance(one, Iterator) and not isinstance(one, streams)]
         self._before = [_position(one) for one in self._iterators]
         self._own = {id(one) for one in self._iterators}
         self._generators = {id(one.gi_frame) for one in self._iterators if isinstance(one, GeneratorType)}
@@ -84,6 +102,15 @@ class Calls:
                     _GIVE,
                 )
 
+    def restore(self) -> None:
+        """Let the iterators give the same values again, as far as Python can do that."""
+        for iterator, before in zip(self._iterators, self._before, strict=True):
+            if isinstance(iterator, io.IOBase):
+                if type(before) is int and _position(iterator) != before:
+                    iterator.seek(before)
+            elif hasattr(iterator, "__setstate__") and _is_place(before):
+                iterator.__setstate__(before[1])
+
     def guards(self) -> list[tuple[str, Callable[[], Any], Any]]:
         """The environment variables that were read: the text, the function that reads again, and what it gives."""
         found: list[tuple[str, Callable[[], Any], Any]] = [
@@ -105,6 +132,8 @@ class Calls:
                 self._see_environment(frame)
             elif id(frame) in self._generators or (code.co_name == "__next__" and self._own):
                 self._see_next(frame)
+            elif code.co_name in _ACTING:
+                self._see_action(frame, *_ACTING[code.co_name])
 
     def _see_builtin(self, frame: FrameType, name: str, called: Any) -> None:
         owner = getattr(called, "__self__", None)
@@ -124,6 +153,53 @@ class Calls:
             self._next = _place(frame)
         elif name == "input":
             self._refuse(frame, "asks the user with input()", "the same answer", _OUTSIDE)
+        elif name in _ACTS:
+            self._see_act(frame, name, owner, called)
+
+    def _see_act(self, frame: FrameType, name: str, owner: Any, called: Any) -> None:
+        """See something that a program would not do again."""
+        of = getattr(owner, "__name__", None) or getattr(called, "__module__", None)
+        if name in ("print", "write", "writelines", "warn"):
+            self._see_output(frame, of, owner, called)
+        elif name == "sleep" and owner is time:
+            self._act(_asking(frame), "waits with time.sleep()", _AFTER)
+        elif name in _STARTS and of in ("_thread", "posix", "nt", "_posixsubprocess"):
+            what = "starts a thread" if of == "_thread" else "starts a process, or signals one"
+            self._act(_asking(frame, ("threading", "subprocess", "concurrent")), what, _AFTER)
+        elif name in _FILES and of in ("posix", "nt"):
+            self._act(_asking(frame, ("shutil",)), f"changes files with os.{name}()", _AFTER)
+        elif name in _SENDS and isinstance(owner, socket):
+            self._act(_behind(frame), "uses a network connection", _AFTER)
+        elif name == "put" and isinstance(owner, queue.SimpleQueue):
+            self._act(_asking(frame), "puts something into a queue", _AFTER)
+        elif name == "register" and of == "atexit":
+            self._act(_asking(frame), "registers a function with atexit", _AFTER)
+
+    def _see_output(self, frame: FrameType, of: str | None, owner: Any, called: Any) -> None:
+        if called is print:
+            self._act(_asking(frame), "prints", _PRINTED)
+        elif of == "_warnings" and not in_library(frame.f_code.co_filename):
+            self._act(frame, "gives a warning", _AFTER)
+        elif isinstance(owner, io.IOBase) and (
+            owner in (sys.stdout, sys.stderr) or not isinstance(owner, io.StringIO | io.BytesIO)
+        ):
+            self._act(_behind(frame), f"writes to {_file_name(owner)}", _PRINTED)  # the position of others tells
+
+    def _see_action(self, frame: FrameType, code: Any, what: str) -> None:
+        """The same for a function that is written in Python."""
+        if code is frame.f_code:
+            self._act(_behind(frame), what, _PRINTED if "logs" in what else _AFTER)
+        elif code is None and frame.f_code.co_argcount:
+            owner = frame.f_locals.get(frame.f_code.co_varnames[0])
+            if owner is sys.stdout or owner is sys.stderr or isinstance(owner, io.TextIOBase):
+                self._act(_behind(frame), what.format(_file_name(owner)), _PRINTED)
+
+    def _act(self, frame: FrameType | None, what: str, remedy: str) -> None:
+        """Raise an error before it is done: no one could take it back."""
+        if frame is not None:
+            if self._wrong is None:
+                self._wrong = _place(frame), f"the function {what}, which a run of a program does not do", remedy
+            raise error_at(*self._wrong)
 
     def _see_environment(self, frame: FrameType) -> None:
         if frame.f_locals.get("self") is os.environ and frame.f_back and _asking(frame.f_back) is not None:
@@ -147,6 +223,8 @@ class Calls:
         asking = _asking(frame)
         if asking is not None:
             self._note(asking, what, same, remedy)
+            if "file" in what and self._wrong is not None:
+                raise error_at(*self._wrong)  # before the file is emptied, or read
 
     def _note(self, frame: FrameType, what: str, same: str, remedy: str) -> None:
         if self._wrong is None:
@@ -154,6 +232,8 @@ class Calls:
 
 
 _OUTSIDE = "Do it outside of the function, and give the function what it needs as an argument"
+_AFTER = "Do it after the call, outside of the function"
+_PRINTED = "Return the tensor from the function, and print or log it after the call"
 _GIVE = "Call next(...) outside of the function, and give it the value as an argument"
 
 
@@ -165,12 +245,28 @@ _STILL: Any = object()
 """The position of an iterator whose calls are seen."""
 
 
-def _asking(frame: FrameType) -> FrameType | None:
+def _asking(frame: FrameType, others: tuple[str, ...] = ()) -> FrameType | None:
     """The user's frame that asks, maybe through modules of Python; None if a library asks for itself."""
     asking: FrameType | None = frame
-    while asking is not None and asking.f_globals.get("__name__", "").partition(".")[0] in _STANDARD:
+    while asking is not None and asking.f_globals.get("__name__", "").partition(".")[0] in (*_STANDARD, *others):
         asking = asking.f_back
     return None if asking is None or in_library(asking.f_code.co_filename) else asking
+
+
+def _behind(frame: FrameType) -> FrameType | None:
+    """The user's frame for which any library acts; None if nbgrad or torch acts for itself, or a warning is shown."""
+    asking: FrameType | None = frame
+    while asking is not None and in_library(asking.f_code.co_filename):
+        if asking.f_globals.get("__name__", "").partition(".")[0] in ("nbgrad", "torch", "warnings"):
+            return None
+        asking = asking.f_back
+    return asking
+
+
+def _file_name(file: Any) -> str:
+    if file in (sys.stdout, sys.stderr):
+        return "sys.stdout" if file is sys.stdout else "sys.stderr"
+    return f"a {type(file).__name__}"
 
 
 def _position(iterator: Any, depth: int = 0) -> Any:
@@ -203,6 +299,12 @@ def _told(given: Any) -> Any:
     if isinstance(given, tuple):
         return tuple(_position(one, 1) if isinstance(one, Iterator) else _told(one) for one in given)
     return given if isinstance(given, int | float | str) else len(given) if hasattr(given, "__len__") else 0
+
+
+def _is_place(position: Any) -> bool:
+    """Whether a position is what an iterator over a list, a text or the like can be set to."""
+    pair = type(position) is tuple and len(position) == 2
+    return pair and type(position[1]) is int and type(position[0]) is not int
 
 
 class _UnknownPosition:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.optim.optimizer as every_optimizer
 
 from nbgrad.core.backend.autocast import Settings, any_enabled
 from nbgrad.core.backend.below_autograd import below_autograd
@@ -19,7 +20,7 @@ from nbgrad.core.engine.module_changes import global_hooks, module_changes
 from nbgrad.core.engine.node import TensorBase, raw_of
 from nbgrad.core.engine.state import current, recording
 from nbgrad.core.symbolic.backends import BACKENDS, Backend
-from nbgrad.core.symbolic.errors import ColdOptimizer
+from nbgrad.core.symbolic.errors import ColdOptimizer, Unsettled
 from nbgrad.core.symbolic.fake import storage_of
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.joint import partitioned, with_seeds
@@ -98,6 +99,7 @@ class Compiled:
         self._newest: Variant | None = None
         self._writes_inputs = False
         self._alike: dict[str, list[Any]] = {}
+        self._unsettled: set[Any] = set()  # kinds of calls that have set what was unset, the last time
         self._told_numbers = False
         self._told = False  # whether the user knows that it is traced too often
         self._takes_names = _takes_names(function)
@@ -123,6 +125,8 @@ class Compiled:
         with running:
             variant = self._found(args)[0]
             if variant is not None:
+                if self._unsettled:
+                    self._unsettled.clear()
                 return variant.run(args)
         return self._traced(args)
 
@@ -177,6 +181,12 @@ class Compiled:
         except ColdOptimizer as cold:
             self.reasons.append(f"{reason}: ran without a program, because {str(cold).partition(',')[0]}")
             return None
+        except Unsettled as unsettled:
+            if key in self._unsettled:
+                raise
+            self._unsettled.add(key)
+            self.reasons.append(f"{reason}: ran without a program, because {unsettled.reason.partition(',')[0]}")
+            return None
         except Exception as error:
             if not any(error is one for one in raised):
                 raise
@@ -185,6 +195,7 @@ class Compiled:
         if variant.program.writes_inputs and not self._writes_inputs:
             self._writes_inputs = True
             key = (*key, _sharing(args))
+        self._unsettled.clear()
         known = self._variants.setdefault(key, [])
         self._limit(key, args)
         if len(known) == _KEPT and not self._told:
@@ -260,6 +271,8 @@ class Variant:
         trace.surroundings.keep_numbers()
         self._modules = trace.surroundings.modules()
         self._settings = self._read_settings()
+        self._switches = _switches()
+        self._hooked = {id(owner): found for owner, _, _ in trace.tensors if (found := _hooks_of(owner))}
 
     def __len__(self) -> int:
         return len(self.program)
@@ -267,13 +280,20 @@ class Variant:
     def why_not(self) -> str | None:
         """Why the program does not hold for a call now; None if it does."""
         trace = self._trace
+        hooked = self._hooked
         for owner, data, needs_grad in trace.tensors:
             if owner._data is not data or owner._needs_grad is not needs_grad:
                 return self._replaced(owner, data)
+            origin = owner._origin
+            seen = origin is not None and (hooked or origin.hooks is not None)
+            if seen and _hooks_of(owner) != hooked.get(id(owner), ()):
+                return "a hook was added to a tensor, or taken from one"
         for owner, grad in trace.gradients:
             held = owner._grad
             if grad is not (None if held is None else held._data):
                 return f"a parameter of shape {list(owner.shape)} has another .grad"
+        if self._switches != _switches():
+            return "a setting of torch is another one, or a hook of all optimizers"
         return trace.surroundings.change() or self._optimizer_change() or self._module_change()
 
     def _optimizer_change(self) -> str | None:
@@ -301,7 +321,7 @@ class Variant:
         return f"{name} has " + ("other data" if owner._data is not data else f"requires_grad={owner._needs_grad}")
 
     def _read_settings(self) -> list[dict[str, Any]]:
-        return [dict(vars(module)) for module in self._modules]
+        return [{**vars(module), "__class__": type(module)} for module in self._modules]
 
     def _changed(self, settings: list[dict[str, Any]]) -> str | None:
         for module, before, now in zip(self._modules, self._settings, settings, strict=True):
@@ -313,6 +333,36 @@ class Variant:
     def run(self, args: tuple[Any, ...]) -> Any:
         """Run the program on the arguments of a call."""
         raise NotImplementedError
+
+
+def _hooks_of(tensor: Any) -> tuple[Any, ...]:
+    """The hooks of a tensor; empty if there are none."""
+    hooks = getattr(tensor._origin, "hooks", None)
+    if hooks is None:
+        return ()
+    held = *hooks.gradient.items(), *hooks.before.items(), *hooks.after.items(), *hooks.accumulated.items()
+    return held if hooks.reducer is None else (*held, hooks.reducer)
+
+
+def _switches() -> tuple[Any, ...]:
+    """The settings of the process that decide how a function is traced."""
+    return (
+        getattr(_DEFAULT, "device_context", None),
+        *[read() for read in _READ],
+        tuple(_PRE_HOOKS) if _PRE_HOOKS else (),
+        tuple(_POST_HOOKS) if _POST_HOOKS else (),
+    )
+
+
+_DEFAULT = torch._GLOBAL_DEVICE_CONTEXT
+_READ = (
+    torch._C._get_deterministic_algorithms,
+    torch._C._get_flash_sdp_enabled,
+    torch._C._get_mem_efficient_sdp_enabled,
+    torch._C._get_math_sdp_enabled,
+)
+_PRE_HOOKS, _POST_HOOKS = every_optimizer._global_optimizer_pre_hooks, every_optimizer._global_optimizer_post_hooks
+"""The hooks of all optimizers: torch's own tables."""
 
 
 class _CompiledStep(Variant):
@@ -423,7 +473,7 @@ def _variant(
         if needed
     ]
     joint_function = with_seeds(function, [*(ours[place] for place in wanted), *owners], trace.differentiable)
-    joint = traced(joint_function, (seeds, *args), watches=False).listing
+    joint = traced(joint_function, (seeds, *args)).listing
     found, gradients = joint.outputs
     by_place = dict(zip(wanted, gradients, strict=False))
     in_order = [by_place.get(place) for place in range(len(flat))] + list(gradients[len(wanted) :])
@@ -455,7 +505,14 @@ def _key(args: tuple[Any, ...]) -> Any:
     """The kind of a call: the shapes and types of its tensors, its other arguments, and the modes around it."""
     state = current()
     casts = Settings().key() if any_enabled() else None
-    return (*[_part(one) for one in args], recording(state), state.inference, casts, torch.get_default_dtype())
+    return (
+        *[_part(one) for one in args],
+        recording(state),
+        state.inference,
+        state.device,
+        casts,
+        torch.get_default_dtype(),
+    )
 
 
 def _part(given: Any) -> Any:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 
 
 class Draws:
@@ -16,34 +17,37 @@ class Draws:
     """
 
     def __init__(self, around: Iterable[Any]) -> None:
-        reads: list[tuple[str, Callable[[], Any]]] = [
-            ("Python's random", random.getstate),
-            ("numpy.random", partial(_older_state_of, np.random)),
+        kinds: list[tuple[str, Callable[[], Any], Callable[[Any], object]]] = [
+            ("Python's random", random.getstate, random.setstate),
+            ("numpy.random", partial(np.random.get_state, legacy=False), np.random.set_state),
         ]
         for one in around:
             if isinstance(one, random.Random):
-                reads.append(("a random.Random", one.getstate))
+                kinds.append(("a random.Random", one.getstate, one.setstate))
             elif isinstance(one, np.random.Generator):
-                reads.append(("a generator of numpy", partial(_state_of, one.bit_generator)))
+                bits = one.bit_generator
+                kinds.append(("a generator of numpy", partial(getattr, bits, "state"), partial(setattr, bits, "state")))
             elif isinstance(one, np.random.RandomState):
-                reads.append(("a RandomState of numpy", partial(_older_state_of, one)))
-        self._before = [(name, read, read()) for name, read in reads]
+                kinds.append(("a RandomState of numpy", partial(one.get_state, legacy=False), one.set_state))
+            elif isinstance(one, torch.Generator):
+                kinds.append(("a generator of torch", one.get_state, one.set_state))
+        self._before = [(name, read, write, read()) for name, read, write in kinds]
 
     def changed(self) -> str | None:
         """The name of a generator that has drawn since; None if none has."""
-        return next((name for name, read, before in self._before if read() != before), None)
+        return next((name for name, read, _, before in self._before if _flat(read()) != _flat(before)), None)
 
-
-def _state_of(generator: Any) -> Any:
-    return _flat(generator.state)
-
-
-def _older_state_of(generator: Any) -> Any:
-    return _flat(generator.get_state(legacy=False))
+    def restore(self) -> None:
+        """Give the generators that have drawn their old states."""
+        for _, read, write, before in self._before:
+            if _flat(read()) != _flat(before):
+                write(before)
 
 
 def _flat(state: Any) -> Any:
     """A state that can be compared: arrays as bytes."""
     if isinstance(state, dict):
         return {key: _flat(one) for key, one in state.items()}
+    if isinstance(state, torch.Tensor):
+        state = state.numpy()
     return state.tobytes() if isinstance(state, np.ndarray) else state

@@ -17,8 +17,12 @@ class ColdOptimizer(TraceError):
     """An optimizer has no state yet, which its first step would make."""
 
 
-def error_at(place: Place, reason: str, remedy: str) -> TraceError:
+class Unsettled(TraceError):
+    """The function has set what was unset, as a first call may do once for all later ones."""
+
+
+def error_at(place: Place, reason: str, remedy: str, kind: type[TraceError] = TraceError) -> TraceError:
     """The error for a line of the user's code."""
-    error = TraceError(f"{place}: {reason}. {remedy}")
+    error = kind(f"{place}: {reason}. {remedy}")
     error.reason = reason
     return error

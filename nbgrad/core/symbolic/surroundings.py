@@ -31,6 +31,9 @@ _CALLED_BY_PYTHON = frozenset(
 )
 """Methods that code runs without naming them."""
 
+_OPERATORS = _CALLED_BY_PYTHON - {"forward", "__call__"}
+_HEAP_TYPE = 1 << 9
+
 _LIBRARIES = (*NOT_THE_USERS, *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _NOT_FOLLOWED = (TensorBase, torch.Tensor, torch.optim.Optimizer, np.ndarray, FunctionType, MethodType)
 """Attributes of these are not looked at: other code compares tensors, optimizers and arrays, and reads functions."""
@@ -60,7 +63,7 @@ class Surroundings:
 
     Args:
         function: the function.
-        modules: modules that it is known to call.
+        modules: modules that it is known to call, and optimizers.
 
     Attributes:
         seen: all that was found, each object once.
@@ -72,12 +75,15 @@ class Surroundings:
         self._entries: list[tuple[Any, str, list[Any]]] = []
         self._arrays: list[tuple[str, Any]] = []
         self._numbers: list[Any] = []
+        self._codes: list[tuple[FunctionType, CodeType]] = []
+        self._kinds: list[tuple[Any, type]] = []
+        self._hooks: list[tuple[str, Mapping[Any, Any], list[Any]]] = []
         self._attributes = set(_CALLED_BY_PYTHON)
         self._asked: set[str] = set()
         self._all_of = False
         self._functions: dict[int, FunctionType] = {}
         self._objects: dict[int, Sight] = {}
-        self._read: set[tuple[Any, Any]] = set()
+        self._read: set[tuple[Any, ...]] = set()
         self._look(getattr(function, "__name__", type(function).__name__), function)
         for module in modules:
             self._look(type(module).__name__, module)
@@ -99,6 +105,21 @@ class Surroundings:
                 changed = _changed_entry(container, name, listed, entries)
                 if changed is not None:
                     return changed
+        return self._other_code() or (self._other_numbers() if self._arrays else None)
+
+    def _other_code(self) -> str | None:
+        for function, code in self._codes:
+            if function.__code__ is not code:
+                return f"the function {function.__name__} has another code"
+        for name, hooks, before in self._hooks:
+            if (hooks or before) and list(hooks.items()) != before:
+                return f"a hook was added to {name}, or taken from it"
+        for owner, kind in self._kinds:
+            if owner.__class__ is not kind:
+                return f"an object of {kind.__name__} is one of {owner.__class__.__name__} now"
+        return None
+
+    def _other_numbers(self) -> str | None:
         for (name, array), numbers in zip(self._arrays, self._numbers, strict=True):
             same = np.array_equal(array, numbers, equal_nan=array.dtype.kind in "fc")
             if not same or (array.dtype.kind in "fc" and not _same_signs(array, numbers)):
@@ -165,6 +186,7 @@ class Surroundings:
         if id(function) in self._functions or in_library(function.__code__.co_filename):
             return
         self._functions[id(function)] = function
+        self._codes.append((function, function.__code__))
         space = function.__globals__
         if _by_text(function.__code__, {"globals"}, self._asked):
             self._contain("globals()", space)
@@ -199,10 +221,14 @@ class Surroundings:
     def _follow(self, sight: Sight) -> None:
         """Look at the attributes of an object that the code names."""
         name, value = sight
+        if isinstance(value, torch.optim.Optimizer):
+            self._methods_of(value, name)
         if isinstance(value, _NOT_FOLLOWED):
             return
         if isinstance(value, ModuleType):
-            if not _is_library(value):
+            if is_library(value):
+                self._functions_in(value, value.__dict__, name)
+            else:
                 self._attributes_in(value.__dict__, name)
         elif isinstance(value, type):
             for kind in value.__mro__:
@@ -214,6 +240,7 @@ class Surroundings:
         """The same for an object that is no class and no module of Python's."""
         own = getattr(value, "__dict__", {})
         ours = _is_ours(value)
+        self._keep_kind(value)
         if is_module(value) and not ours:
             self._settings_of(own, name)
         self._attributes_in(own, name, counted=ours)
@@ -224,12 +251,55 @@ class Surroundings:
             if self._all_of and (id(own), None) not in self._read:
                 self._read.add((id(own), None))
                 self._contain(f"vars({name})", own)
-        for kind in type(value).__mro__:
-            self._class_attributes(kind, name, value)
+        self._classes_of(name, value)
         if hasattr(type(value), "__getattr__") and not is_module(value):
             for key in self._attributes - _CALLED_BY_PYTHON:
                 if key not in own and not hasattr(type(value), key):
                     self._compute(value, key, name)
+
+    def _keep_kind(self, value: Any) -> None:
+        """Compare the class of an object, unless a module of nbgrad's counts the changes of it."""
+        if not _is_ours(value) and hasattr(value, "__dict__") and (id(value), "__class__") not in self._read:
+            self._read.add((id(value), "__class__"))
+            self._kinds.append((value, type(value)))
+
+    def _methods_of(self, optimizer: Any, name: str) -> None:
+        """Compare the methods of an optimizer that the code names, and those that they call."""
+        own = vars(optimizer)
+        if (id(optimizer), "hooks") not in self._read:
+            self._read.add((id(optimizer), "hooks"))
+            for hooks in (optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks):
+                self._hooks.append((name, hooks, list(hooks.items())))
+        for key in self._attributes - _CALLED_BY_PYTHON | {"update"}:
+            if self._resolve(type(optimizer), key):
+                self._variable(own, own, key, f"{name}.{key}", own.get(key, _GONE))
+
+    def _classes_of(self, name: str, value: Any) -> None:
+        """Look at the classes of an object, and at their methods that the code names."""
+        for kind in type(value).__mro__:
+            self._class_attributes(kind, name, value)
+            if kind.__flags__ & _HEAP_TYPE:  # others cannot be changed
+                for key in (self._attributes - _OPERATORS).intersection(kind.__dict__):
+                    self._resolve(type(value), key)
+
+    def _resolve(self, kind: type, key: str) -> bool:
+        """Compare a method or property of a class, its own or that of a base. Whether there is one."""
+        value = next((vars(one)[key] for one in kind.__mro__ if key in vars(one)), None)
+        if not isinstance(value, FunctionType | property):
+            return False
+        if (id(kind), key, "resolved") not in self._read:
+            self._read.add((id(kind), key, "resolved"))
+            self._watched.append((partial(getattr, kind), key, f"{kind.__name__}.{key}", value))
+        return True
+
+    def _functions_in(self, owner: Any, space: Mapping[str, Any], name: str) -> None:
+        """Compare functions of a library that the code names: a user may replace one."""
+        for key in (self._attributes - _OPERATORS).intersection(space):
+            if isinstance(space[key], ModuleType):
+                self._look(f"{name}.{key}", space[key])
+            elif callable(space[key]) and (id(owner), key) not in self._read:
+                self._read.add((id(owner), key))
+                self._watched.append((space.get, key, f"{name}.{key}", space[key]))
 
     def _attributes_in(self, space: dict[str, Any], name: str, counted: bool = False) -> None:
         """Look at the attributes in ``space``. If their changes are ``counted``, none is compared."""
@@ -253,7 +323,7 @@ class Surroundings:
             name: of what has the attributes.
             owner: the object of that class; None for the class itself.
         """
-        if _is_library(sys.modules.get(kind.__module__)):
+        if is_library(sys.modules.get(kind.__module__)):
             return
         for key in self._attributes.intersection(kind.__dict__):
             value = kind.__dict__[key]
@@ -300,17 +370,22 @@ def _functions_of(given: Any) -> Iterator[FunctionType]:
             made.append(inner)
 
 
+_VARIABLE_STEPS = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
+_ATTRIBUTE_STEPS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "STORE_ATTR", "DELETE_ATTR")
+"""Instructions of Python. A program does not store what the function stores: it holds while that is there already."""
+
+
 def _global_names(code: CodeType, attributes: set[str]) -> list[str]:
-    """The global variables that a function reads. The attributes that it names are added to ``attributes``."""
+    """The global variables that a function uses. The attributes that it names are added to ``attributes``."""
     names: dict[str, None] = {}
     codes = [code]
     while codes:
         one = codes.pop()
         codes += (inner for inner in one.co_consts if isinstance(inner, CodeType))
         for step in dis.get_instructions(one):
-            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            if step.opname in _VARIABLE_STEPS:
                 names[step.argval] = None
-            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
+            elif step.opname in _ATTRIBUTE_STEPS:
                 attributes.add(step.argval)
     return list(names)
 
@@ -362,7 +437,7 @@ def in_library(file: str) -> bool:
     return file.startswith(_LIBRARIES) or any(part in file for part in ("site-packages", "dist-packages", "<frozen"))
 
 
-def _is_library(module: Any) -> bool:
+def is_library(module: Any) -> bool:
     """Whether a module of Python's is part of a library."""
     file = getattr(module, "__file__", None)
     if file is None:

@@ -320,13 +320,21 @@ class Tracer(TorchFunctionMode):
                         number = group[key] = self._setting(f"{name}.param_groups[{place}]", group, key)
                         self._watched.append((group, key, number, value))
 
+    def optimizers(self) -> list[Any]:
+        """The optimizers that were found."""
+        return [*self._guarded.values()]
+
+    def changed_settings(self) -> list[str]:
+        """The names of the settings that the function has changed."""
+        return [number.text for group, key, number, _ in self._watched if group.get(key) is not number]
+
     def release_settings(self) -> list[str]:
         """Give the optimizers plain numbers again.
 
         Returns:
             The names of the settings that the function has changed.
         """
-        changed = [number.text for group, key, number, _ in self._watched if group.get(key) is not number]
+        changed = self.changed_settings()
         for group, key, _, value in self._watched:
             group[key] = value
         return changed

@@ -2,22 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, signature
-from threading import active_count
 from typing import Any
 
 import torch
 
 from nbgrad.core.backend.function_mode import place, take_off
-from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.node import TensorBase
+from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Switch, current, restoring
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.no_gc import uncollected
-from nbgrad.core.symbolic.calls import Calls
-from nbgrad.core.symbolic.draws import Draws
-from nbgrad.core.symbolic.errors import TraceError, error_at
+from nbgrad.core.symbolic.errors import TraceError
 from nbgrad.core.symbolic.fake import is_fake
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.naming import name_values
@@ -25,6 +22,7 @@ from nbgrad.core.symbolic.source import one_line
 from nbgrad.core.symbolic.structure import leaves, mapped
 from nbgrad.core.symbolic.surroundings import Surroundings
 from nbgrad.core.symbolic.tracer import Tracer
+from nbgrad.core.symbolic.watch import TraceWatch, Wrong
 from nbgrad.core.tensor.tensor import Tensor
 
 
@@ -101,7 +99,7 @@ def traced(
     examples: tuple[Any, ...],
     on_error: Callable[[Exception], object] | None = None,
     *,
-    watches: bool = True,
+    locating: Wrong | None = None,
 ) -> Trace:
     """The trace of a call. The tensors that it finds are afterwards what they were before, whatever happens.
 
@@ -109,7 +107,7 @@ def traced(
         function: as for ``trace``.
         examples: as for ``trace``.
         on_error: is called with an error that the function itself raises.
-        watches: whether its calls are watched, which takes time: see ``Calls``.
+        locating: what a first trace has refused. This one finds the line of it, and raises ``Located``.
     """
     tracer = Tracer()
     if current().tracer is not None:
@@ -118,48 +116,49 @@ def traced(
     args = mapped(lambda one: _argument(tracer, one, names), examples)
     gradients: list[tuple[Any, Value | None]] = []
     recorded = take_off()
-    seed = torch.get_rng_state()
-    around = [one.value for one in Surroundings(function).seen]
-    draws, calls = Draws(around), Calls(around, watches=watches)
+    sights = Surroundings(function).seen
+    watch = TraceWatch(tracer, sights, locating=locating)
+    ended = False
     try:
-        tracer.watch_settings(around)
-        with Switch(tracer=tracer, observers=(tracer.watch,)), tracer, calls:
+        tracer.watch_settings([one.value for one in sights])
+        with Switch(tracer=tracer, observers=(tracer.watch,)), tracer, watch:
             found = _called(function, args, on_error)
             outputs = mapped(lambda one: _value(tracer, one), found)
+        ended = True
     finally:
         changed = tracer.release_settings()
         gradients = tracer.release()
         replaced = tracer.restore_modules()
         if recorded:
             place()
-    calls.check()
-    if changed:
-        raise error_at(
-            user_place(),
-            f"the function changes {', '.join(changed)}, which a run of a program does not do",
-            "Change settings, and call schedulers, outside of the function",
-        )
-    _check_effects(seed, draws, replaced, calls.draws or active_count() == 1)
-    tracer.guards += calls.guards()
+        if not ended or locating is not None:
+            watch.restore()
+    if locating is not None:
+        raise Located(watch.place)
+    watch.check(changed, replaced, partial(_place_of, function, examples))
+    tracer.guards += watch.calls.guards()
     name = one_line(str(getattr(function, "__name__", type(function).__name__)))  # files and titles will hold it
     arguments = mapped(lambda one: _value(tracer, one), args)
     changes = any(step.writes and step.phase != "update" for step in tracer.steps)
     listing = Listing(name, tracer.inputs, tracer.captured, tracer.steps, outputs, gradients, arguments, changes)
     listing.events = [one for one in tracer.events if not is_fake(one.owner._data)]  # of tensors from outside
-    modules = list(tracer.modules.values())
-    surroundings = Surroundings(function, modules)
+    surroundings = Surroundings(function, [*(modules := list(tracer.modules.values())), *tracer.optimizers()])
     tensors = {id(one.value): one.name for one in surroundings.seen if _is_tensor(one.value)}
     name_values(listing, modules, tensors, tracer.state_names())
-    held = [
+    needing = [
+        isinstance(one, TensorBase) and tracer.watch.has_backward(one) for one in leaves(found) if _is_tensor(one)
+    ]
+    kept = tracer.found_gradients, tracer.guards, modules, tracer.states()
+    return Trace(listing.check(), _held(tracer), *kept, needing, surroundings)
+
+
+def _held(tracer: Tracer) -> list[tuple[Any, torch.Tensor, bool]]:
+    """The tensors of nbgrad that a trace has found, with their data and whether they needed a gradient."""
+    return [
         (one.owner, one.data, one.owner._needs_grad)
         for one in tracer.captured
         if one.owner is not None and one.data is not None
     ]
-    needing = [
-        isinstance(one, TensorBase) and tracer.watch.has_backward(one) for one in leaves(found) if _is_tensor(one)
-    ]
-    states, found_gradients = tracer.states(), tracer.found_gradients
-    return Trace(listing.check(), held, found_gradients, tracer.guards, modules, states, needing, surroundings)
 
 
 def _called(function: Callable[..., Any], args: tuple[Any, ...], on_error: Callable[[Exception], object] | None) -> Any:
@@ -173,34 +172,20 @@ def _called(function: Callable[..., Any], args: tuple[Any, ...], on_error: Calla
         raise
 
 
-def _check_effects(seed: torch.Tensor, draws: Draws, replaced: list[str], drew: bool) -> None:
-    """Raise an error if a traced function has done what a program does not do again.
+class Located(Exception):
+    """A second trace has found the line of what the first one has refused; or None, if there is none."""
 
-    Args:
-        seed: the state of torch's random numbers before the trace, which is restored.
-        draws: other generators.
-        replaced: attributes of modules that have become other tensors.
-        drew: whether it is this thread that has drawn, if numbers were drawn. Other threads may draw as they like.
-    """
-    if drew and not torch.equal(seed, torch.get_rng_state()):
-        torch.set_rng_state(seed)
-        raise error_at(
-            user_place(),
-            "the function seeds torch's random numbers, or draws some where the trace does not see it",
-            "Call torch.manual_seed(...) outside of the function",
-        )
-    if (drawn := draws.changed()) is not None and (drew or "numpy" in drawn):  # calls of numpy are not seen
-        raise error_at(
-            user_place(),
-            f"the function draws random numbers of {drawn}, and a program would use the same ones in each run",
-            "Draw them outside of the function and give them to it, or draw them with torch, as in torch.rand(...)",
-        )
-    if replaced:
-        raise error_at(
-            user_place(),
-            f"the function gives {', '.join(replaced)} a new tensor, which a program cannot do",
-            "Change the tensor that is there in place: self.average.mul_(0.9).add_(...), or self.average.copy_(...)",
-        )
+
+def _place_of(function: Callable[..., Any], examples: tuple[Any, ...], wrong: Wrong) -> Place | None:
+    """The first line of the user's that does what is wrong."""
+    try:
+        traced(function, examples, locating=wrong)
+    except Located as found:
+        place: Place | None = found.args[0]
+        return place
+    except Exception:  # it runs in another way the second time
+        return None
+    return None
 
 
 def _is_tensor(given: Any) -> bool:

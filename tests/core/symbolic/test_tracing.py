@@ -27,16 +27,13 @@ X, Y = nbgrad.tensor(torch.randn(5, 4)), nbgrad.tensor(torch.randint(0, 3, (5,))
 
 
 def test_a_trace_computes_nothing_and_draws_nothing() -> None:
-    calls = []
-
     def function(x: nbgrad.Tensor) -> nbgrad.Tensor:
-        calls.append(x.shape)
+        assert x.shape == (10_000, 10_000)
         return nbgrad.nn.functional.dropout(x @ x, 0.5)
 
     before = torch.random.get_rng_state()
     program = trace(function, Spec((10_000, 10_000)))  # a real run would take seconds
     assert torch.equal(before, torch.random.get_rng_state())
-    assert calls == [(10_000, 10_000)]
     assert [step.random for step in program.steps].count(True) == 1
 
 
@@ -90,7 +87,7 @@ def test_names_are_those_of_the_user() -> None:
         (lambda x: x * float(x.sum()), r"float\(x\) asks for a number", "Use the tensor itself"),
         (lambda x: nbgrad.tensor(x.tolist()), "tolist asks for the numbers", "Use the tensor itself"),
         (lambda x: nbgrad.tensor(x.detach().numpy()), "numpy asks for the numbers", "Use the tensor itself"),
-        (lambda x: print(x) or x, r"print\(x\) asks for the numbers", "Return the tensor"),
+        (lambda x: repr(x) and x, r"print\(x\) asks for the numbers", "Return the tensor"),
         (lambda x: f"{x.sum():.2f}" and x, "asks for", "Return the tensor|Use the tensor itself"),
         (lambda x: x.nonzero(), "nonzero asks for a size", r"Use x \* mask"),
         (lambda x: nbgrad.masked_select(x, x > 0), "depends on numbers|asks for a size", r"Use x \* mask"),
