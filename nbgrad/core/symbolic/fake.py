@@ -150,7 +150,9 @@ class _FakeTwin(FakeTensor):
         return _without_subclass(func, types, args, kwargs or {})
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]  # as torch's own
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if current().tracer is None:
             return func(*mapped(_with_numbers, args), **mapped(_with_numbers, kwargs or {}))
         return super().__torch_dispatch__(func, types, args, kwargs or {})
@@ -236,9 +238,7 @@ class Fakes:
                 a trace, which follows what the user's own program does.
         """
         self._left = [] if most is None else [most]
-        self.mode = FakeTensorMode(
-            allow_non_fake_inputs=True, **({} if most is None else {"allow_fallback_kernels": False})
-        )
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=most is None)
         # Each with its fake. The real one is held, so that no other memory gets its address while this exists.
         self._memory: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         self._views = _Views(self)

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from nbgrad.core.engine.call_site import NOT_THE_USERS, is_module
+from nbgrad.core.engine.call_site import NOT_THE_USERS
 from nbgrad.core.engine.node import TensorBase
+from nbgrad.core.engine.user_names import is_module
 
 _COMPARED = (Number, np.generic, str, bytes, type(None), torch.Size, torch.device, range, slice)
 """The types whose values are compared. Any other value has to be the same object."""

@@ -7,9 +7,10 @@ from typing import Any, Self
 
 import torch
 
-from nbgrad.core.engine.call_site import is_module, user_place
+from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.user_names import is_module
 from nbgrad.core.symbolic.calls import Calls
 from nbgrad.core.symbolic.draws import Draws
 from nbgrad.core.symbolic.effects import Change, Effects, Lines
