@@ -1,7 +1,6 @@
 """Tensors without numbers: torch's fake tensors, and what a call of torch does to them.
 
-Fake tensors are private to torch. This file alone uses them, and ``tests/core/symbolic/test_fake.py`` says what it
-needs of them.
+Fake tensors are private to torch. This file alone uses them.
 """
 
 import logging
