@@ -77,7 +77,7 @@ def test_a_forward_that_fails_is_drawn_until_the_next_backward(
     assert shown(live)["notes"][0].startswith("The cell stopped here: linear raised RuntimeError")
     names = {each["id"]: each["label"][0] for each in shown(live)["nodes"]}
     given = [names[edge["source"]] for edge in shown(live)["edges"] if edge["target"] == node["id"]]
-    assert given == ["input", "weight", "bias"]
+    assert given == ["constant", "weight", "bias"]
     assert len(live.graph.history) == (5 if before == LOOP else 0)
     assert live.graph.ending is None
     run(shell, "(nbgrad.ones(2, requires_grad=True) * 2).sum().backward()")

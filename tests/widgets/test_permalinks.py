@@ -1,5 +1,6 @@
 """Links into an exported page, and the names of tensors in the user's code, to be copied."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,12 @@ def test_what_only_looks_like_a_module_harms_nothing() -> None:
 
 
 def test_without_a_variable_the_path_in_the_network_stands() -> None:
-    def run(graph: AutogradGraph, *holder: nn.Module) -> None:
+    def run(graph: AutogradGraph, holder: Iterator[nn.Module]) -> None:
         with graph:
-            holder[0](nbgrad.ones(2, 3)).sum().backward()
+            next(holder)(nbgrad.ones(2, 3)).sum().backward()
 
-    graph, nets = AutogradGraph("net"), [nn.Sequential(nn.Linear(3, 1, bias=False))]
-    run(graph, *nets)
+    graph, nets = AutogradGraph("net"), {nn.Sequential(nn.Linear(3, 1, bias=False))}
+    run(graph, iter(nets))
     assert codes(graph) == {"weight (1, 3)": "0.weight"}
 
 

@@ -180,4 +180,4 @@ def test_an_optimizer_may_hold_what_has_no_shape_yet() -> None:
         optimizer.zero_grad()
         optimizer.step()
     (text,) = texts(graph)
-    assert text.startswith("No gradient reached Linear.weight (2, 2), Linear.bias (2,): the result of linear is cut")
+    assert text.startswith("No gradient reached net.0.weight (2, 2), net.0.bias (2,): the result of linear is cut")

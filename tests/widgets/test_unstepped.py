@@ -79,7 +79,7 @@ def test_an_optimizer_that_is_stepped_instead_of_another_is_none(instead: str) -
                 optimizer.step()
     found = texts(graph)
     assert [text.partition(" which")[0] for text in found] == (
-        ["Adam holds 0.weight (8, 3), 0.bias (8,) and 2 others, the last of them 2.bias (2,),"]
+        ["Adam holds decoder.0.weight (8, 3), decoder.0.bias (8,) and 2 others, the last of them decoder.2.bias (2,),"]
         if instead == "twice"
         else []
     )

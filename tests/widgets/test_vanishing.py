@@ -48,10 +48,10 @@ def test_the_block_where_a_gradient_vanishes_is_named_with_its_line(by: float) -
     assert "in Sequential > 3 (Gate)" in end
     if by:
         assert begin == "the gradient falls at mul"
-        assert end.endswith("for a, because scale (1,) is 1e-05 at most")
+        assert end.endswith("for a, because 3.scale (1,) is 1e-05 at most")
     else:
         assert begin == "the gradient ends at mul"
-        assert end.endswith("and exactly 0 goes on to a, because scale (1,) is all 0 and gets no gradient")
+        assert end.endswith("and exactly 0 goes on to a, because 3.scale (1,) is all 0 and gets no gradient")
 
 
 ENDS: dict[str, tuple[str, Callable[[nbgrad.Tensor], nbgrad.Tensor]]] = {
@@ -193,7 +193,7 @@ def test_the_mean_of_a_normalization_is_no_factor_of_its_gradient() -> None:
     net = Twice()
     (text,) = told(lambda: net(nbgrad.randn(4, 2, 3, 3)).square())
     assert text.endswith(
-        "exactly 0 goes on to input, because weight (2,) is all 0 and gets a gradient of 0 itself, because the "
+        "exactly 0 goes on to input, because norm.weight (2,) is all 0 and gets a gradient of 0 itself, because the "
         "other factor is 0 too: so it stays 0"
     )
 

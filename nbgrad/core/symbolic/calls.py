@@ -65,7 +65,7 @@ class Calls:
 
     def __init__(self, around: Iterable[Any], *, watches: bool = True) -> None:
         self._watches = watches and sys.getprofile() is None
-        self.draws = watches and not self._watches
+        self.draws = not self._watches
         self._wrong: tuple[Place, str, str] | None = None
         self._next: Place | None = None
         self._names: set[str] = set()

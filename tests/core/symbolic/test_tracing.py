@@ -328,9 +328,9 @@ def test_equal_calls_of_torch_run_once_in_all_traces(monkeypatch: pytest.MonkeyP
     ran: list[Any] = []
     start = fake._Witness.__init__
 
-    def counted(self: Any) -> None:
+    def counted(self: Any, left: Any) -> None:
         ran.append(self)
-        start(self)
+        start(self, left)
 
     def stacked(depth: int) -> Callable[[Any], Any]:
         def function(x: Any) -> Any:
