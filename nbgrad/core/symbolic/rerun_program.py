@@ -33,23 +33,21 @@ def rerun_program(rerun: Rerun) -> RerunProgram:
     """
     given = list(rerun.sources)
     examples = [Tensor(rerun.numbers(id).clone(), requires_grad=rerun.learns(id)) for id in given]
-    results: list[tuple[Any, ...]] = []
 
-    def recorded(*tensors: Tensor) -> list[Any]:
-        outcome = rerun.among(dict(zip(given, tensors, strict=True)))
-        results[:], made = _flat(outcome)
-        return made
+    def recorded(*tensors: Tensor) -> dict[tuple[Any, ...], Any]:
+        return _flat(rerun.among(dict(zip(given, tensors, strict=True))))
 
     program = trace(recorded, *examples)
+    results = list(program.outputs)
+    program.outputs = list(program.outputs.values())
     if len(list(leaves(program.outputs))) != len(results):
         raise RerunError("two of its tensors are one value in the program")
     return RerunProgram(program, given, examples, results)
 
 
-def _flat(outcome: RerunOutcome) -> tuple[list[tuple[Any, ...]], list[Any]]:
-    found: dict[tuple[Any, ...], Any] = {
+def _flat(outcome: RerunOutcome) -> dict[tuple[Any, ...], Any]:
+    return {
         **{("value", id): one for id, one in outcome.values.items()},
         **{("gradient", id): one for id, one in outcome.gradients.items() if not isinstance(one, list)},
         **{("edge", *key): one for key, one in outcome.contributions.items()},
     }
-    return list(found), list(found.values())
