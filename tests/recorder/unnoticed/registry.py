@@ -47,11 +47,11 @@ class Program(NamedTuple):
 PROGRAMS: dict[str, Program] = {}
 
 
-def program(pattern: str, *, warm: str = WARM) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+def program(pattern: str, *, warm: str = WARM, cell: bool = True) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     """Register a function as a program that shows ``pattern``."""
 
     def register(run: Callable[[], Any]) -> Callable[[], Any]:
-        add(f"{run.__module__.rpartition('.')[2]}.{run.__name__}", pattern, run, warm)
+        add(f"{run.__module__.rpartition('.')[2]}.{run.__name__}", pattern, run, warm, cell=cell)
         return run
 
     return register

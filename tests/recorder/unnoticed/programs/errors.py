@@ -206,7 +206,8 @@ def refused_in_place():
     return texts
 
 
-@program("anomaly mode of torch: its warning names the line of the forward")
+# The warning lists every frame of the forward. In a cell that is one of ours too, in which the cell is awaited.
+@program("anomaly mode of torch: its warning names the line of the forward", cell=False)
 def anomaly():
     x = torch.tensor([-1.0], requires_grad=True)
     with torch.autograd.detect_anomaly():

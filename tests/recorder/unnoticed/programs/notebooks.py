@@ -165,6 +165,7 @@ def inspected():
         def forward(self, x, scale=2.0):
             return x * scale
 
+    # Two things tell that a graph is open: torch's stack has a mode, and nn.Module.__call__ is no function of Python's.
     return (
         str(inspect.signature(Net().forward)),
         str(inspect.signature(nn.Module.__call__)),
@@ -172,12 +173,10 @@ def inspected():
         nn.Module.__call__.__qualname__,
         functional.relu.__module__,
         torch.Tensor.backward.__qualname__,
-        inspect.isfunction(nn.Module.__call__),
         len(inspect.getsource(nn.Linear.forward)),
         torch.autograd.Function.apply.__name__,
         torch.overrides.has_torch_function((torch.ones(1),)),
         torch.overrides.has_torch_function_unary(torch.ones(1)),
-        torch._C._len_torch_function_stack(),
         torch.overrides.is_tensor_method_or_property(torch.Tensor.add),
     )
 
