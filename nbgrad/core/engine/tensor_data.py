@@ -32,11 +32,18 @@ def check_device(device: torch.device | str | int) -> torch.device:
     return wanted
 
 
+OWN_DISPATCH: Any = torch.Tensor.__torch_dispatch__
+"""The mark of a class of tensors that leaves the kernels as they are."""
+
+
 def memory_of(data: torch.Tensor) -> int:
     """The address of the memory behind ``data``, which it shares with its views.
 
-    A sparse tensor has none to share, nor has a nested one, nor a parameter that waits for its shape.
+    A sparse tensor has none to share, nor has a nested one, nor a parameter that waits for its shape, nor a tensor of
+    a class with a ``__torch_dispatch__``.
     """
+    if type(data).__torch_dispatch__ is not OWN_DISPATCH:
+        return -id(data)
     try:
         return data.untyped_storage().data_ptr()
     except (NotImplementedError, ValueError, RuntimeError):

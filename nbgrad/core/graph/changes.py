@@ -15,7 +15,7 @@ import torch
 from nbgrad.core.engine.node import next_seq, raw_of
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.tensor_data import memory_of
-from nbgrad.core.graph.stats import SMALL, Stats, countable, norms, read, summarise
+from nbgrad.core.graph.stats import SMALL, Stats, data_of, norms, read, summarise
 
 Change = tuple[str, Place, int, int]
 """An in-place change: its name, its place, how many backwards had ended by then, and its sequence number."""
@@ -195,12 +195,12 @@ def since(leaves: "Iterable[tuple[int, ref[Any] | None, Stats | None]]", changes
     ]
     # A tensor without a gradient may be no leaf any more, like a buffer into which values with a history were written.
     grads = {id: tensor.grad for id, tensor, gradient in there if gradient is not None}
-    held = {id: grad.data for id, grad in grads.items() if grad is not None and countable(grad.data)}
+    held = {id: data for id, grad in grads.items() if grad is not None and (data := data_of(grad)) is not None}
     sizes = read(norms(held))
     found: dict[int, Since] = {}
     several = changes.several() if len(there) > 1 else None
     for id, tensor, gradient in there:
-        change = changes.since_backward(tensor.data, several)
+        change = changes.since_backward(raw_of(tensor), several)
         grad = _other(held.get(id), sizes.get(id, 0.0), gradient)
         if change is not None or grad is not None:
             what, place = (None, None) if change is None else (change[0], str(change[1]))

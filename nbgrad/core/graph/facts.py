@@ -17,7 +17,7 @@ from nbgrad.core.engine.torch_origins import known_id
 from nbgrad.core.graph.changes import Changes, Since, since
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder, Values
 from nbgrad.core.graph.record import Input, Record, Statistics, TakenStatistics, kept
-from nbgrad.core.graph.stats import Stats, countable, summarise
+from nbgrad.core.graph.stats import Stats, data_of, summarise
 
 
 class Literal:
@@ -106,8 +106,7 @@ class Notes:
         tensor = fact.thing() if isinstance(fact, Outer) and fact.thing is not None else None
         if tensor is None:
             return self.values.raw(id)
-        data: torch.Tensor = tensor.data
-        return data if countable(data) else None
+        return data_of(tensor)
 
     def kept_gradient(self, id: int) -> torch.Tensor | None:
         """The gradient itself, while the graph is open and keeps it."""

@@ -7,10 +7,10 @@ from weakref import WeakSet
 
 import torch
 
-from nbgrad.core.engine.node import record_id
+from nbgrad.core.engine.node import raw_of, record_id
 from nbgrad.core.engine.tensor_data import memory_of
 from nbgrad.core.engine.torch_origins import origin_of
-from nbgrad.core.graph.stats import countable, norms, read
+from nbgrad.core.graph.stats import data_of, norms, read
 from nbgrad.core.recorder.switches import STEPPED
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -111,8 +111,9 @@ class UpdateRecorder:
         """
         origins = [origin_of(param) for param in params]
         pairs = zip(origins, params, strict=True)
-        found = {record_id(origin): param.data for origin, param in pairs if origin is not None}
-        found = {id: data for id, data in found.items() if id not in self._seen and countable(data)}
+        unseen = {record_id(origin): param for origin, param in pairs if origin is not None}
+        known = {id: data_of(param) for id, param in unseen.items() if id not in self._seen}
+        found = {id: data for id, data in known.items() if data is not None}
         size = sum(data.nbytes for data in found.values())
         picked = size <= LARGE or evaluates or any(number % RARELY == 1 for number in self.waiting)
         if picked and size <= self._budget:
@@ -195,7 +196,7 @@ class Holders:
         for one, params in self._held:
             if one in STEPPED or not one.never_steps():
                 continue
-            if any(memory_of(param.data) in self._changed for param in params.values()):
+            if any(memory_of(raw_of(param)) in self._changed for param in params.values()):
                 continue
             waiting = [seq for seq, tensor in self._learning.items() if id(tensor) in params]
             if waiting:
@@ -228,5 +229,5 @@ def params_of(optimizer: Stepper) -> list[Tensor]:
 
 def _last_step(params: list[Tensor], changed: dict[int, int], idle: dict[int, int]) -> int:
     """After how many backwards an optimizer that holds ``params`` stepped last."""
-    known = [changed.get(memory_of(one.data), 0) for one in params]
+    known = [changed.get(memory_of(raw_of(one)), 0) for one in params]
     return max([*known, *[idle.get(id(one), 0) for one in params[:1]]], default=0)

@@ -11,6 +11,8 @@ import torch
 
 from nbgrad.core.backend.chunks import piece_of, pieces
 from nbgrad.core.compilation import compiled
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.tensor_data import OWN_DISPATCH
 
 T = TypeVar("T")
 
@@ -312,7 +314,7 @@ def countable(data: torch.Tensor) -> bool:
     """
     if data.layout is not torch.strided or data.is_meta or data.is_nested:
         return False
-    if type(data) is not torch.Tensor and type(data).__torch_dispatch__ is not _OWN_DISPATCH:
+    if type(data) is not torch.Tensor and type(data).__torch_dispatch__ is not OWN_DISPATCH:
         return False
     try:
         return data.data_ptr() != 0 or not data.numel()
@@ -320,8 +322,11 @@ def countable(data: torch.Tensor) -> bool:
         return False
 
 
-_OWN_DISPATCH: Any = torch.Tensor.__torch_dispatch__
-"""The mark of a class of tensors that leaves the kernels as they are."""
+def data_of(tensor: Any) -> torch.Tensor | None:
+    """The data of a tensor, without history; None where the elements are not there. No code of a subclass runs."""
+    data: torch.Tensor | None = tensor.data if countable(raw_of(tensor)) else None
+    return data
+
 
 Norm = float | torch.Tensor
 """A number; where it was computed on a GPU, a 0-d tensor there: to read it is to wait."""

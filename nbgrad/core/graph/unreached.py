@@ -11,7 +11,7 @@ import torch
 
 from nbgrad.core import ops
 from nbgrad.core.engine.backward_errors import name_of
-from nbgrad.core.engine.node import record_id
+from nbgrad.core.engine.node import raw_of, record_id
 from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.scope import ModuleScope
@@ -184,7 +184,7 @@ class Paths:
             for source in fact.sources:
                 self._consumers.setdefault(source, []).append(id)
         self._constants = {
-            memory_of(tensor.data): self._consumers.get(id, [0])[0]
+            memory_of(raw_of(tensor)): self._consumers.get(id, [0])[0]
             for id, held in self._leaves.items()
             if (tensor := held()) is not None and not tensor.requires_grad
         }
@@ -263,7 +263,7 @@ class Paths:
             if isinstance(tensor, Tensor)  # nbgrad does not know all of torch's optimizers
             and tensor.kind == "parameter"
             and not holders.hold(tensor)
-            and memory_of(tensor.data) not in self._changed
+            and memory_of(raw_of(tensor)) not in self._changed
         ]
 
     def idle_step(self) -> str | None:
@@ -272,7 +272,7 @@ class Paths:
         The step may have run before the last backward: too early for any gradient.
         """
         number, text = self._idle_step
-        known = [self._changed.get(memory_of(tensor.data), 0) for tensor in self._learning().values()]
+        known = [self._changed.get(memory_of(raw_of(tensor)), 0) for tensor in self._learning().values()]
         return text if max(known, default=0) < number and number >= self._backwards - 1 else None
 
     def unstepped(self) -> list[Unstepped]:
@@ -301,7 +301,7 @@ class Paths:
 
     def _missing(self, name: str | None, tensor: Tensor, holders: Holders, names: ModuleNames) -> Unreached:
         kind, reason, place = self._why(tensor)
-        moved, stepped = memory_of(tensor.data) in self._changed, holders.stepped(tensor)
+        moved, stepped = memory_of(raw_of(tensor)) in self._changed, holders.stepped(tensor)
         return Unreached(
             name or self._called(tensor, names),
             tuple(tensor.shape),
@@ -388,7 +388,7 @@ class Paths:
     def _dead_end(self, tensor: Tensor, start: int) -> Break:
         """Where the path breaks if nothing computed from the tensor is cut off; ``start`` is the id of the tensor."""
         if not self._consumers.get(start):
-            constant = self._facts.get(self._constants.get(memory_of(tensor.data), 0))
+            constant = self._facts.get(self._constants.get(memory_of(raw_of(tensor)), 0))
             if constant is not None:
                 reason = f"{constant.what} at {constant.place} uses its memory, but as a constant: made with .data?"
                 return "detached", reason, constant.place
