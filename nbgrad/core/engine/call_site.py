@@ -109,9 +109,14 @@ def variable_name(wanted: Callable[[Any], bool]) -> str | None:
     """
     for name, value in names_in_frames():
         if wanted(value):
-            own = None if "." in name else getattr(value, "name", None)  # a path says more than "weight"
-            return str(own or name)
+            return better_name(name, value)
     return None
+
+
+def better_name(name: str, tensor: Any) -> str:
+    """Its own name, if it has one, in place of the ``name`` of a variable. A path says more than "weight"."""
+    own = None if "." in name else getattr(tensor, "name", None)
+    return str(own or name)
 
 
 def names_in_frames() -> list[tuple[str, Any]]:

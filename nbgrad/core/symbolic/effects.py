@@ -373,50 +373,48 @@ class _Listed(_Held):
         self.owner.extend(self.before)
 
 
-class _Set(_Held):
-    """The entries of a set."""
-
-    def __init__(self, name: str, owner: Any) -> None:
-        super().__init__(name, owner)
-        self.before = set(owner)
-
-    def changes(self) -> Iterator[Change]:
-        if self.owner != self.before:
-            yield Change(self.name, self.owner)
-
-    def restore(self) -> None:
-        self.owner.clear()
-        self.owner.update(self.before)
-
-
-class _Bytes(_Held):
-    """The contents of a bytearray, or of an array of Python's."""
-
-    def __init__(self, name: str, owner: Any) -> None:
-        super().__init__(name, owner)
-        self.before = owner[:]
-
-    def changes(self) -> Iterator[Change]:
-        if self.owner != self.before:
-            yield Change(self.name, self.owner)
-
-    def restore(self) -> None:
-        self.owner[:] = self.before
-
-
-class _Stream(_Held):
-    """The text or the bytes in a stream in memory, and the place where it is read."""
+class _Compared(_Held):
+    """Contents that are compared as a whole."""
 
     def __init__(self, name: str, owner: Any) -> None:
         super().__init__(name, owner)
         self.before = self._now()
 
     def _now(self) -> Any:
-        return None if self.owner.closed else (self.owner.getvalue(), self.owner.tell())
+        """The contents, or what differs if they do."""
+        raise NotImplementedError
 
     def changes(self) -> Iterator[Change]:
         if self._now() != self.before:
             yield Change(self.name, self.owner)
+
+
+class _Set(_Compared):
+    """The entries of a set."""
+
+    def _now(self) -> Any:
+        return set(self.owner)
+
+    def restore(self) -> None:
+        self.owner.clear()
+        self.owner.update(self.before)
+
+
+class _Bytes(_Compared):
+    """The contents of a bytearray, or of an array of Python's."""
+
+    def _now(self) -> Any:
+        return self.owner[:]
+
+    def restore(self) -> None:
+        self.owner[:] = self.before
+
+
+class _Stream(_Compared):
+    """The text or the bytes in a stream in memory, and the place where it is read."""
+
+    def _now(self) -> Any:
+        return None if self.owner.closed else (self.owner.getvalue(), self.owner.tell())
 
     def restore(self) -> None:
         if self.before is not None and not self.owner.closed:
@@ -426,22 +424,17 @@ class _Stream(_Held):
             self.owner.seek(self.before[1])
 
 
-class _ArrayNumbers(_Held):
+class _ArrayNumbers(_Compared):
     """The numbers of an array of numpy's; of a large one whether they have changed."""
 
     def __init__(self, name: str, owner: np.ndarray[Any, Any]) -> None:
         super().__init__(name, owner)
         self.copy = owner.copy() if owner.nbytes <= _COPIED else None
-        self.before = self._now()
 
     def _now(self) -> Any:
         if self.owner.dtype.hasobject:
             return [id(one) for one in self.owner.flat]
         return hash(self.owner.tobytes())
-
-    def changes(self) -> Iterator[Change]:
-        if self._now() != self.before:
-            yield Change(self.name, self.owner)
 
     def restore(self) -> None:
         if self.copy is not None:

@@ -108,10 +108,6 @@ def _set_levels(before: dict[str, Any]) -> None:
             logging.getLogger(name).setLevel(before.get(name, logging.NOTSET))
 
 
-def _set_grad_mode(before: bool) -> None:
-    set_grad_enabled(before)
-
-
 def _handled(number: int) -> tuple[Callable[[], Any], Callable[[Any], object]]:
     return partial(signal.getsignal, number), partial(signal.signal, number)
 
@@ -125,7 +121,7 @@ def _settings() -> list[Setting]:
         ("torch's precision of matmul", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
         ("torch's number of threads", torch.get_num_threads, torch.set_num_threads),
         ("torch's grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
-        ("nbgrad's grad mode", lambda: current().grad_enabled, _set_grad_mode),
+        ("nbgrad's grad mode", lambda: current().grad_enabled, set_grad_enabled),
         ("torch's anomaly mode", torch.is_anomaly_enabled, torch.set_anomaly_enabled),
         ("torch's print options", _print_options, _set_print_options),
         ("torch.backends.cudnn.enabled", *_flag(flags.cudnn, "enabled")),

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from nbgrad.core.engine.call_site import names_in_frames, variable_name
+from nbgrad.core.engine.call_site import better_name, names_in_frames, variable_name
 from nbgrad.core.engine.node import OpInfo, raw_of
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name, told, words_of
@@ -137,8 +137,7 @@ def _names(values: Sequence[Any]) -> dict[int, str]:
     for name, one in names_in_frames() if wanted else ():
         raw = id(raw_of(one))
         if raw in wanted and raw not in found:
-            own = None if "." in name else getattr(one, "name", None)
-            found[raw] = str(own or name)
+            found[raw] = better_name(name, one)
     return found
 
 
