@@ -8,14 +8,11 @@ from typing import Any
 import torch
 
 from nbgrad.nn.closures import ClosureCopy
-from nbgrad.nn.converted_class import UNMODIFIED, check_names, empty, empty_of, hides
+from nbgrad.nn.converted_class import UNMODIFIED, check_names, empty, hides
 from nbgrad.nn.first_call import await_first_call
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, is_lazy
 from nbgrad.nn.shared_parameter import SharedParameter
-
-_empty = empty_of
-"""Pickles of version 0.1.0 name it so."""
 
 _BASE = {*vars(torch.nn.Module()), "_compiled_call_impl"}
 """The private attributes of every module of torch, which are not copied."""

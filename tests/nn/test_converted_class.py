@@ -91,16 +91,6 @@ def test_copies_and_pickles_are_of_both_classes_too(made, again):
         assert type(mine) is nn.Parameter
 
 
-def test_pickles_that_name_the_function_of_version_0_1_0_are_read():
-    from nbgrad.nn import from_torch as module
-
-    ours = from_torch(Chooses().double())
-    made = module._empty(Chooses)
-    made.__setstate__(vars(ours))
-    assert type(made) is type(ours)
-    assert torch.equal(made(nbgrad.tensor(X)).data, ours(nbgrad.tensor(X)).data)
-
-
 def test_what_torch_has_parametrized_can_be_copied():
     theirs = tnn.utils.parametrizations.weight_norm(tnn.Linear(3, 2).double())
     ours = from_torch(theirs)

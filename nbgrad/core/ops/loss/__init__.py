@@ -1,5 +1,1 @@
 """Losses, with the reductions of torch. It imports ``dispatch`` and below, and other ops."""
-
-from nbgrad.core.moved import formerly
-
-__getattr__ = formerly(__name__)
