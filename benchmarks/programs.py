@@ -58,13 +58,13 @@ SMALL = {
         [drawn(64, 1, around=1.0), drawn(1, 64)],
     ),
 }
-BACKENDS = ("replay", "fused", "c", "inductor", *(["cudagraph"] if torch.cuda.is_available() else []))
+BACKENDS = ("replay", "fused", "inductor", *(["cudagraph"] if torch.cuda.is_available() else []))
 
 
-FUSED = ("fused", "c")
+FUSED = ("fused",)
 """The backends whose functions are also measured at the level "reassociate", which changes the order of sums."""
 
-WHOLE = ("replay", "c")
+WHOLE = ("replay",)
 """The same for training steps. At that level convolutions also get another memory layout."""
 
 

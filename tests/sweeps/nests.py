@@ -1,17 +1,15 @@
-"""Random kernels of loop nests: every engine gives the same as torch, which runs one operation after the other."""
+"""Random kernels of loop nests: the interpreter gives the same as torch, which runs one operation after the other."""
 
 from random import Random
 
 import torch
 
+from nbgrad.core.symbolic.nest import interpreter
 from nbgrad.core.symbolic.nest.ir import COMPARISONS, VIEWS, Kernel, Operation
 from nbgrad.core.symbolic.nest.schedule import PIECE
-from tests.core.symbolic.nests import EXACT, applied, build, engines, evaluated, random_kernel, ulps
+from tests.core.symbolic.nests import EXACT, applied, evaluated, random_kernel, ulps
 
 CASES = 250
-COMPILED = 0.02
-"""The share of the cases that the C compiler compiles: that takes half a second for each."""
-
 
 ADDED = PIECE / 16 + 4 + 1
 """The largest number of float32 numbers that are added one after the other."""
@@ -21,21 +19,16 @@ def check(random: Random) -> None:
     """Compare one kernel, of whole numbers or of others."""
     whole = random.random() < 0.6
     kernel, inputs = random_kernel(random, whole=whole)
-    names = [name for name in engines() if name != "c" or random.random() < COMPILED]
     if not whole:
         kernel = everything(kernel)
-    results = {name: build(name, kernel)(*inputs) for name in names}
-    for name, found in results.items():
-        if whole:
-            values = evaluated(kernel, inputs)
-            for number, one in zip(kernel.outputs, found, strict=True):
-                assert one.shape == values[number].shape, (name, kernel)
-                assert torch.equal(one, values[number]), (name, number, kernel)
-        else:
-            compare(kernel, inputs, found)
-    same = list(results.values())
-    for others in same[1:]:
-        assert all(map(identical, same[0], others)), (f"{names} differ", kernel)
+    found = interpreter.build(kernel)(*inputs)
+    if not whole:
+        compare(kernel, inputs, found)
+        return
+    values = evaluated(kernel, inputs)
+    for number, one in zip(kernel.outputs, found, strict=True):
+        assert one.shape == values[number].shape, kernel
+        assert torch.equal(one, values[number]), (number, kernel)
 
 
 def everything(kernel: Kernel) -> Kernel:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from nbgrad.core.symbolic.cuda_graph import cudagraph
-from nbgrad.core.symbolic.fusion import compiled, interpreted
+from nbgrad.core.symbolic.fusion import interpreted
 from nbgrad.core.symbolic.ir import Listing
 from nbgrad.core.symbolic.replay import Run, replay
 
@@ -21,7 +21,6 @@ BACKENDS: dict[str, Backend] = {
     "auto": replay,
     "replay": replay,
     "fused": interpreted,
-    "c": compiled,
     "inductor": inductor,
     "cudagraph": cudagraph,
 }

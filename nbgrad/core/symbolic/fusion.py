@@ -14,7 +14,7 @@ import torch
 
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.lowering import VIEWS, Lowering, known, name_in_place
-from nbgrad.core.symbolic.nest import c_library, interpreter
+from nbgrad.core.symbolic.nest import interpreter
 from nbgrad.core.symbolic.nest.interpreter import Run as NestRun
 from nbgrad.core.symbolic.nest.ir import Kernel, KernelError
 from nbgrad.core.symbolic.passes.functional import undo_in_place, work_in_place
@@ -69,32 +69,14 @@ LONGEST = 4000
 def interpreted(listing: Listing) -> Run:
     """The backend "fused": what loop nests compute runs in their interpreter.
 
+    A nest reads memory itself, so strides have to be those of the trace. Those of inputs and captured tensors are
+    looked at in each run, those of what torch's kernels make in the first.
+
     Raises:
         KernelError: the core is not compiled, so that there is no interpreter.
     """
     interpreter.needed()
-    return run_of(listing, interpreter.build)
-
-
-def compiled(listing: Listing) -> Run:
-    """The backend "c": what loop nests compute is compiled by the C compiler of this computer.
-
-    Where the interpreter is there, it runs until the compiler is done, and computes the same to the bit.
-
-    Raises:
-        KernelError: there is no C compiler.
-    """
-    c_library.needed()
-    return run_of(listing, c_library.build_behind if interpreter.available() else c_library.build)
-
-
-def run_of(listing: Listing, build: Build) -> Run:
-    """The function that runs a listing with its groups fused.
-
-    A nest reads memory itself, so strides have to be those of the trace. Those of inputs and captured tensors are
-    looked at in each run, those of what torch's kernels make in the first.
-    """
-    changed = fused(listing, build)
+    changed = fused(listing, interpreter.build)
     nests = [step for step in changed.steps if isinstance(step.function, FusedCall)]
     if not nests:
         return replay(listing)

@@ -6,8 +6,6 @@ from random import Random
 
 import torch
 
-from nbgrad.core.symbolic.nest import c_library, interpreter
-from nbgrad.core.symbolic.nest.interpreter import Run
 from nbgrad.core.symbolic.nest.ir import (
     COMPARISONS,
     FULL,
@@ -25,16 +23,6 @@ EXACT = ("add", "sub", "mul", "div", "maximum", "minimum", "neg", "abs", "sign",
 
 SIZES = (1, 1, 2, 3, 5, 8, 16, 17, 33, 64)
 LIMIT = 9.0
-
-
-def engines() -> list[str]:
-    """The engines that are available here."""
-    return [name for name, one in (("interpreter", interpreter), ("c", c_library)) if one.available()]
-
-
-def build(engine: str, kernel: Kernel) -> Run:
-    """A kernel, ready to run."""
-    return {"interpreter": interpreter, "c": c_library}[engine].build(kernel)
 
 
 def evaluated(kernel: Kernel, inputs: list[torch.Tensor]) -> list[torch.Tensor]:

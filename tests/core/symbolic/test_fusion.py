@@ -9,12 +9,12 @@ import torch
 import nbgrad
 from nbgrad.core.symbolic import fusion
 from nbgrad.core.symbolic.ir import Listing
-from nbgrad.core.symbolic.nest import c_library, interpreter
+from nbgrad.core.symbolic.nest import interpreter
 from nbgrad.core.symbolic.nest.interpreter import Run
 from nbgrad.core.symbolic.nest.ir import Kernel, KernelError
 from nbgrad.core.symbolic.nest.schedule import schedule
 
-BACKENDS = [name for name, one in (("fused", interpreter), ("c", c_library)) if one.available()]
+needs_interpreter = pytest.mark.skipif(not interpreter.available(), reason="the interpreter is not there")
 
 
 def unbuilt(kernel: Kernel) -> Run:
@@ -89,30 +89,29 @@ def test_what_no_nest_computes_stays(
     assert names(traced(function, (3, 4))) == steps
 
 
+@needs_interpreter
 def test_views_of_what_a_nest_makes_still_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     always(monkeypatch)
     listing = traced(lambda x: [y := x + 1, y.reshape(6), y[None].expand(4, 2, 3)], (2, 3))
     assert names(listing)[0] == "nest"
     assert "nest" not in names(listing)[1:]
-    for backend in BACKENDS:
-        run = nbgrad.symbolic.BACKENDS[backend](listing)
-        y, flat, expanded = run([torch.ones(2, 3)], [])
-        assert y.data_ptr() == flat.data_ptr() == expanded.data_ptr()
-        assert expanded.tolist() == torch.full((4, 2, 3), 2.0).tolist()
+    y, flat, expanded = nbgrad.symbolic.BACKENDS["fused"](listing)([torch.ones(2, 3)], [])
+    assert y.data_ptr() == flat.data_ptr() == expanded.data_ptr()
+    assert expanded.tolist() == torch.full((4, 2, 3), 2.0).tolist()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_comparison_that_leaves_is_torchs_bool(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_interpreter
+def test_a_comparison_that_leaves_is_torchs_bool(monkeypatch: pytest.MonkeyPatch) -> None:
     always(monkeypatch)
     listing = traced(lambda x: [y := x * 2, y > 1, nbgrad.where(y > 1, y, -y)], (5,))
     x = torch.tensor([-1.0, 0.0, 0.4, 0.6, 2.0])
-    y, above, chosen = nbgrad.symbolic.BACKENDS[backend](listing)([x], [])
+    y, above, chosen = nbgrad.symbolic.BACKENDS["fused"](listing)([x], [])
     assert torch.equal(above, x * 2 > 1)
     assert torch.equal(chosen, torch.where(y > 1, y, -y))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_memory_from_outside_is_changed_by_torch_alone(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_interpreter
+def test_memory_from_outside_is_changed_by_torch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     always(monkeypatch)
     held = nbgrad.tensor([1.0, 2.0])
 
@@ -121,7 +120,7 @@ def test_memory_from_outside_is_changed_by_torch_alone(backend: str, monkeypatch
         held.add_(x)
         return before, held * 3 + x
 
-    run = nbgrad.compile(function, backend=backend)
+    run = nbgrad.compile(function, backend="fused")
     x = nbgrad.tensor([1.0, 1.0])
     for k in range(3):
         before, after = run(x)
@@ -130,8 +129,8 @@ def test_memory_from_outside_is_changed_by_torch_alone(backend: str, monkeypatch
     assert held.tolist() == [4.0, 5.0]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_compiled_loss_has_the_gradients_of_eager(backend: str) -> None:
+@needs_interpreter
+def test_a_compiled_loss_has_the_gradients_of_eager() -> None:
     def loss(x: Any, y: Any) -> Any:
         for _ in range(6):
             x = (x * y).tanh() + y.softmax(0) - x.mean(0)
@@ -141,13 +140,13 @@ def test_a_compiled_loss_has_the_gradients_of_eager(backend: str) -> None:
     loss(x, y).backward()
     right = x.grad.clone(), y.grad.clone()
     x.grad = y.grad = None
-    nbgrad.compile(loss, backend=backend)(x, y).backward()
+    nbgrad.compile(loss, backend="fused")(x, y).backward()
     for one, other in zip((x.grad, y.grad), right, strict=True):
         torch.testing.assert_close(one._data, other._data, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_step_with_an_optimizer_takes_the_learning_rate_of_the_call(backend: str) -> None:
+@needs_interpreter
+def test_a_step_with_an_optimizer_takes_the_learning_rate_of_the_call() -> None:
     def trained(compile_it: bool) -> list[float]:
         nbgrad.manual_seed(0)
         w = nbgrad.nn.Parameter(nbgrad.ones(4))
@@ -160,7 +159,7 @@ def test_a_step_with_an_optimizer_takes_the_learning_rate_of_the_call(backend: s
             optimizer.step()
             return loss
 
-        run = nbgrad.compile(step, backend=backend) if compile_it else step
+        run = nbgrad.compile(step, backend="fused") if compile_it else step
         losses = []
         for k in range(5):
             optimizer.param_groups[0]["lr"] = 0.5 / (k + 1)
@@ -170,10 +169,10 @@ def test_a_step_with_an_optimizer_takes_the_learning_rate_of_the_call(backend: s
     assert trained(True) == pytest.approx(trained(False), rel=1e-5)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_inputs_that_lie_otherwise_are_copied_first(backend: str) -> None:
+@needs_interpreter
+def test_inputs_that_lie_otherwise_are_copied_first() -> None:
     listing = traced(lambda x: (x + 1) * 2 - x, (3, 4))
-    run = nbgrad.symbolic.BACKENDS[backend](listing)
+    run = nbgrad.symbolic.BACKENDS["fused"](listing)
     x = torch.randn(4, 3).T
     torch.testing.assert_close(run([x], [])[0], (x + 1) * 2 - x)
 
@@ -188,10 +187,10 @@ COMPOSED: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
 """Functions that become several operations in a nest, and the shapes of their arguments."""
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@needs_interpreter
 @pytest.mark.parametrize("name", COMPOSED)
 def test_the_error_of_a_composed_function_and_its_gradient_is_no_larger_than_torchs(
-    name: str, backend: str, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     always(monkeypatch)
     function, shapes = COMPOSED[name]
@@ -208,7 +207,7 @@ def test_the_error_of_a_composed_function_and_its_gradient_is_no_larger_than_tor
     given = [torch.randn(shape, generator=generator) * 2 for shape in shapes]
     program = nbgrad.trace(whole, *(nbgrad.tensor(one, requires_grad=True) for one in given))
     assert not [one for one in names(program) if "gelu" in one or "layer_norm" in one]
-    found = nbgrad.symbolic.BACKENDS[backend](program)(given, [])
+    found = nbgrad.symbolic.BACKENDS["fused"](program)(given, [])
     eager = whole(*(nbgrad.tensor(one, requires_grad=True) for one in given))
     right = whole(*(nbgrad.tensor(one.double(), requires_grad=True) for one in given))
     for one, torchs, wanted in zip(found, eager, right, strict=True):

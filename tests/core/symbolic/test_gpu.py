@@ -114,10 +114,9 @@ def test_what_a_graph_cannot_do_is_refused() -> None:
         nbgrad.compile(lambda x: x.cpu() * 2, backend="cudagraph")(x)
 
 
-@pytest.mark.parametrize("backend", ["fused", "c"])
-def test_loop_nests_leave_the_gpu_to_torch(backend: str) -> None:
+def test_loop_nests_leave_the_gpu_to_torch() -> None:
     x = nbgrad.tensor([1.0, 2.0], device="cuda")
-    assert nbgrad.compile(lambda x: (x * 2 + 1).relu(), backend=backend)(x).tolist() == [3.0, 5.0]
+    assert nbgrad.compile(lambda x: (x * 2 + 1).relu(), backend="fused")(x).tolist() == [3.0, 5.0]
 
 
 CPU_ONLY = frozenset(("quantize_per_channel", "quantize_per_tensor"))

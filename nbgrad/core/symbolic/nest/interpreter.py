@@ -1,6 +1,5 @@
 """Runs a kernel with the interpreter of loop nests, which is compiled when nbgrad is installed."""
 
-import ctypes
 import struct
 from collections.abc import Callable
 from importlib import import_module
@@ -33,7 +32,7 @@ def needed() -> None:
     if (why := reason()) is not None:
         raise KernelError(
             f"the interpreter of loop nests is not there ({why}): run `make compile`, or install nbgrad where there "
-            "is a C compiler; or choose another backend, 'c' or 'replay'"
+            "is a C compiler; or choose another backend, 'replay' or 'inductor'"
         )
 
 
@@ -44,19 +43,10 @@ def build(kernel: Kernel) -> Run:
         KernelError: where the interpreter was not compiled.
     """
     needed()
-    return scheduled(schedule(kernel))
-
-
-def scheduled(plan: Schedule) -> Run:
-    """Make a schedule ready to run."""
-    constants = struct.pack(f"{len(plan.constants)}f", *map(as_float32, plan.constants))
+    plan = schedule(kernel)
+    constants = struct.pack(f"{len(plan.constants)}f", *map(_as_float32, plan.constants))
     run: Run = _machine().Program(_words(plan), constants, _templates(plan))
     return run
-
-
-def replace(run: Run, library: ctypes.CDLL) -> None:
-    """Let the compiled code of a schedule run from now on, in place of the interpreter."""
-    run.use(ctypes.cast(library.run, ctypes.c_void_p).value)  # type: ignore[attr-defined]
 
 
 def _templates(plan: Schedule) -> tuple[torch.Tensor, ...]:
@@ -68,7 +58,7 @@ def _machine() -> ModuleType:
     return import_module("nbgrad.core.symbolic.nest.machine")
 
 
-def as_float32(number: float) -> float:
+def _as_float32(number: float) -> float:
     """A constant as float32: one that is too large is infinite, as torch has it."""
     return float(torch.tensor(number, dtype=torch.float32))
 

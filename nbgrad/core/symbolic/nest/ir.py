@@ -1,8 +1,8 @@
 """A kernel: pointwise operations and reductions of float32 tensors, to be computed in one call.
 
-A kernel describes the computation, and no loops: `schedule` arranges it in loop nests, which `interpreter` runs and
-`c_library` compiles. Values are numbered: first the inputs, then the result of each operation. Shapes broadcast as
-torch's do. Every input is contiguous, and no shape has a size of 0.
+A kernel describes the computation, and no loops: `schedule` arranges it in loop nests, which `interpreter` runs.
+Values are numbered: first the inputs, then the result of each operation. Shapes broadcast as torch's do. Every input is
+contiguous, and no shape has a size of 0.
 """
 
 import math

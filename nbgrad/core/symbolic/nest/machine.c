@@ -70,7 +70,6 @@ typedef struct {
   char *kept;
   int busy;
   PyObject *templates; /* a tensor of the shape of each output */
-  void (*compiled)(float **, double *, float *); /* runs instead of the nests, where they were compiled as C */
   vectorcallfunc call;
 } Program;
 static inline const int64_t *words_of(const Program *program) { return program->words; }
@@ -249,9 +248,7 @@ static void execute(const Program *self, float **bases, char *memory) {
   float *scratch = (float *)(at += rounded(self->most_registers * 8));
   memcpy(scratch + self->constants_at, self->values, (size_t)self->constants * 4);
   bases[self->inputs + self->outputs] = scratch;
-  void (*compiled)(float **, double *, float *) = __atomic_load_n(&self->compiled, __ATOMIC_ACQUIRE);
-  if (compiled) compiled(bases, doubles, partial);
-  else run_nests(self, bases, doubles, partial, place);
+  run_nests(self, bases, doubles, partial, place);
 }
 
 /* The outputs as a list. The caller answers for shapes, types and contiguity of the inputs. */
@@ -303,18 +300,6 @@ failed:
 static PyObject *program_name(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure)) { return PyUnicode_FromString("nest"); }
 static PyGetSetDef fields[] = {{"__name__", program_name, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
 
-/* use(address): the function of a C library that runs instead of the nests from now on. */
-static PyObject *program_use(Program *self, PyObject *address) {
-  void *function = PyLong_AsVoidPtr(address);
-  if (!function && PyErr_Occurred()) return NULL;
-  __atomic_store_n(&self->compiled, (void (*)(float **, double *, float *))(uintptr_t)function, __ATOMIC_RELEASE);
-  Py_RETURN_NONE;
-}
-static PyMethodDef program_methods[] = {
-  {"use", (PyCFunction)program_use, METH_O, PyDoc_STR("use(address): run this function of a C library instead of the nests.")},
-  {NULL, NULL, 0, NULL},
-};
-
 static PyTypeObject program_type = {
   PyVarObject_HEAD_INIT(NULL, 0)
   .tp_name = "nbgrad.core.symbolic.nest.machine.Program",
@@ -324,7 +309,6 @@ static PyTypeObject program_type = {
   .tp_vectorcall_offset = offsetof(Program, call),
   .tp_call = PyVectorcall_Call,
   .tp_getset = fields,
-  .tp_methods = program_methods,
   .tp_new = program_new,
   .tp_dealloc = (destructor)program_dealloc,
 };

@@ -1,5 +1,5 @@
 /* As many float32 numbers at a time as the processor has in a register, in the vectors of GCC and Clang: what the
-   interpreter and the generated C compute with, so that both give the same bits.
+   interpreter computes with.
 
    Most functions that are not exact compute in float64 with short polynomials and round once at the end: their error is
    under 0.51 ulp, at denormal numbers too. Nothing here may be contracted to fused multiply-adds: that would change
