@@ -33,7 +33,7 @@ with Seen():
                 if "is written in C" not in str(error):
                     raise
     MORE
-assert "nbgrad.optim.adam" in sys.modules and "nbgrad.widgets.view" in sys.modules
+assert "nbgrad.optim.optimizers" in sys.modules and "nbgrad.widgets.view" in sys.modules
 """
 
 

@@ -9,24 +9,26 @@ import torch
 
 from nbgrad.core.suggestions import suggesting
 from nbgrad.optim import lr_scheduler as lr_scheduler, swa_utils as swa_utils
-from nbgrad.optim.adadelta import Adadelta as Adadelta
-from nbgrad.optim.adafactor import Adafactor as Adafactor
-from nbgrad.optim.adagrad import Adagrad as Adagrad
-from nbgrad.optim.adam import Adam as Adam
-from nbgrad.optim.adamax import Adamax as Adamax
-from nbgrad.optim.adamw import AdamW as AdamW
-from nbgrad.optim.asgd import ASGD as ASGD
 from nbgrad.optim.grad_scaler import GradScaler as GradScaler
 from nbgrad.optim.lbfgs import LBFGS as LBFGS
-from nbgrad.optim.nadam import NAdam as NAdam
 from nbgrad.optim.optimizer import Optimizer as Optimizer
-from nbgrad.optim.radam import RAdam as RAdam
-from nbgrad.optim.rmsprop import RMSprop as RMSprop
-from nbgrad.optim.rprop import Rprop as Rprop
+from nbgrad.optim.optimizers import (
+    ASGD as ASGD,
+    Adadelta as Adadelta,
+    Adafactor as Adafactor,
+    Adagrad as Adagrad,
+    Adam as Adam,
+    Adamax as Adamax,
+    AdamW as AdamW,
+    NAdam as NAdam,
+    RAdam as RAdam,
+    RMSprop as RMSprop,
+    Rprop as Rprop,
+)
 from nbgrad.optim.sgd import SGD as SGD
 
 if hasattr(torch.optim, "Muon"):  # torch has it from 2.9 on
-    from nbgrad.optim.muon import Muon as Muon
+    from nbgrad.optim.optimizers import Muon as Muon
 
 if not TYPE_CHECKING:  # with __getattr__ every name would exist for a type checker
     _suggest = suggesting(globals())

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
 from nbgrad.core.engine.state import enable_grad, restoring, tell_changed
-from nbgrad.optim.optimizer import Params
 from nbgrad.optim.torch_optimizer import TorchOptimizer
 
 
@@ -26,44 +25,16 @@ class LBFGS(TorchOptimizer):
         tolerance_change: stop where parameters or loss change by less.
         history_size: how many changes of the gradient are remembered.
         line_search_fn: "strong_wolfe" to search along the direction, or None to step by ``lr``.
-        maximize: look for where the loss is higher instead of lower.
 
     Raises:
         ValueError: the learning rate is negative, or there are several groups.
-        NotImplementedError: ``maximize`` is asked for, and torch is older than 2.14.
     """
 
     torchs = torch.optim.LBFGS
-    _takes: ClassVar = {"maximize": "torch 2.14 or newer; with any version, a closure can return minus the loss"}
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | torch.Tensor = 1,
-        max_iter: int = 20,
-        max_eval: int | None = None,
-        tolerance_grad: float = 1e-7,
-        tolerance_change: float = 1e-9,
-        history_size: int = 100,
-        line_search_fn: str | None = None,
-        *,
-        maximize: bool = False,
-    ) -> None:
-        super().__init__(
-            params,
-            lr=lr,
-            max_iter=max_iter,
-            max_eval=max_eval,
-            tolerance_grad=tolerance_grad,
-            tolerance_change=tolerance_change,
-            history_size=history_size,
-            line_search_fn=line_search_fn,
-            maximize=maximize,
-        )
 
     @restoring
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]  # as torch's
-        """Move to where the loss is lower, or higher with ``maximize``.
+        """Move to where the loss is lower.
 
         Args:
             closure: drops the gradients, computes the loss and its gradients anew, and returns it.

@@ -6,7 +6,7 @@ import torch
 from torch.optim.sgd import sgd
 
 from nbgrad.core.tensor.tensor import Tensor
-from nbgrad.optim.optimizer import Params, Tensors
+from nbgrad.optim.optimizer import Tensors
 from nbgrad.optim.torch_optimizer import TorchOptimizer
 
 _SETTINGS = ("weight_decay", "momentum", "lr", "dampening", "nesterov", "maximize", "foreach")
@@ -35,33 +35,6 @@ class SGD(TorchOptimizer):
     """
 
     torchs = torch.optim.SGD
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | torch.Tensor = 1e-3,
-        momentum: float = 0,
-        dampening: float = 0,
-        weight_decay: float | torch.Tensor = 0,
-        nesterov: bool = False,
-        *,
-        maximize: bool = False,
-        foreach: bool | None = None,
-        differentiable: bool = False,
-        fused: bool | None = None,
-    ) -> None:
-        super().__init__(
-            params,
-            lr=lr,
-            momentum=momentum,
-            dampening=dampening,
-            weight_decay=weight_decay,
-            nesterov=nesterov,
-            maximize=maximize,
-            foreach=foreach,
-            differentiable=differentiable,
-            fused=fused,
-        )
 
     def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:
         """Change the data of ``params`` in place by their gradients ``grads``, with the settings of ``group``."""

@@ -33,8 +33,6 @@ class TorchOptimizer(Optimizer):
     _bare: ClassVar[Callable[..., Any]]
     _usual: ClassVar[dict[str, Any]]
     """The defaults of its settings, which show their types."""
-    _takes: ClassVar[dict[str, str]] = {}
-    """The requirements of settings that only newer versions of torch have. Each is off by default."""
     _whole: ClassVar[frozenset[str]] = frozenset()
     """The settings that torch's step uses as a count, so that a float is an error."""
 
@@ -42,14 +40,16 @@ class TorchOptimizer(Optimizer):
         super().__init_subclass__(**given)
         cls._bare = staticmethod(unwrap(cls.torchs.step))
         cls._usual = {one.name: one.default for one in signature(cls.torchs).parameters.values()}
+        if "torchs" in vars(cls) and "__init__" not in vars(cls):
+            cls.__init__ = _adopted(cls.torchs.__init__)  # type: ignore[method-assign]
 
     def __init__(self, params: Params, **settings: Any) -> None:
         self._check_settings(settings)
         super().__init__(params, {})
-        settings = {name: value for name, value in raw(settings).items() if not self._is_unknown(name)}
         owners = {param.data: param for param in params_of(self)}
         runner: Any = self.torchs(
-            [{**group, "params": [param.data for param in group["params"]]} for group in self.param_groups], **settings
+            [{**group, "params": [param.data for param in group["params"]]} for group in self.param_groups],
+            **raw(settings),
         )
         self.defaults = runner.defaults
         for group, checked in zip(self.param_groups, runner.param_groups, strict=True):
@@ -60,16 +60,7 @@ class TorchOptimizer(Optimizer):
     def _check_settings(self, settings: dict[str, Any]) -> None:
         super()._check_settings(settings)
         for name, value in settings.items():
-            if value and self._is_unknown(name):
-                raise NotImplementedError(
-                    f"{type(self).__name__}({name}={value!r}) takes {self._takes[name]}. "
-                    f"This is torch {torch.__version__}"
-                )
             _check_kind(type(self).__name__, name, value, self._usual.get(name), name in self._whole)
-
-    def _is_unknown(self, name: str) -> bool:
-        """Whether ``name`` is a setting that this version of torch does not have."""
-        return name in self._takes and name not in self._usual
 
     def update(self, params: list[Tensor], grads: Tensors, group: dict[str, Any]) -> None:
         """Change the data of ``params`` in place by their gradients ``grads``, with the settings of ``group``."""
@@ -117,6 +108,23 @@ class TorchOptimizer(Optimizer):
             runner.__setstate__({"defaults": self.defaults, "state": defaultdict(dict), "param_groups": []})
             self._runner = runner
         return self._runner
+
+
+def _adopted(torchs: Callable[..., None]) -> Callable[..., None]:
+    """An ``__init__`` with the arguments of torch's."""
+    known = signature(torchs)
+
+    def __init__(self: TorchOptimizer, *args: Any, **settings: Any) -> None:  # noqa: N807
+        try:
+            given = known.bind(self, *args, **settings)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}{known}: {error}") from None
+        given.apply_defaults()
+        _, params, *values = given.arguments.values()
+        TorchOptimizer.__init__(self, params, **dict(zip([*given.arguments][2:], values, strict=True)))
+
+    __init__.__signature__ = known  # type: ignore[attr-defined]
+    return __init__
 
 
 def _check_kind(called: str, name: str, value: Any, usual: Any, whole: bool) -> None:

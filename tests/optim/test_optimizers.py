@@ -299,23 +299,6 @@ def test_muon_is_for_matrices(name):
         getattr(optim, name)([nn.Parameter([1.0])])
 
 
-def test_a_setting_that_torch_has_not_yet_may_be_what_it_is_by_default(monkeypatch):
-    """On torch 2.6 this is so: its Adam has no decoupled_weight_decay."""
-    known = {name: usual for name, usual in optim.Adam._usual.items() if name != "decoupled_weight_decay"}
-    monkeypatch.setattr(optim.Adam, "_usual", known)
-    weight = nn.Parameter([1.0])
-    adam = optim.Adam([weight], lr=0.5, decoupled_weight_decay=False)
-    weight.grad = torch.ones(1)
-    adam.step()
-    assert weight.item() == pytest.approx(0.5)
-    takes = r"takes torch 2\.7 or newer; AdamW does the same with any version\. This is "
-    wanted = rf"Adam\(decoupled_weight_decay=True\) {takes}"
-    with pytest.raises(NotImplementedError, match=wanted):
-        optim.Adam([weight], decoupled_weight_decay=True)
-    with pytest.raises(NotImplementedError, match=wanted):
-        adam.add_param_group({"params": nn.Parameter([1.0]), "decoupled_weight_decay": True})
-
-
 def test_an_optimizer_that_torch_has_not_yet_says_which_torch_it_takes(monkeypatch):
     monkeypatch.delattr(optim, "Muon", raising=False)
     with pytest.raises(
