@@ -153,7 +153,7 @@ types: setup ## mypy --strict
 together: setup
 	@$(MAKE) --no-print-directory -j $(JOBS) TOGETHER=1 types frontend $(BUILD)/minimum/installed.txt $(MODELS)/.small $(MORE)/.installed
 
-# A part of the tests marked `sampled` or `rotated` runs; the commit chooses which: tests/sampling.py. A second run of the
+# A part of the tests marked `sampled` or `rotated` runs, always the same: tests/sampling.py. A second run of the
 # tests finds less, so it takes only some cases of a sixth of the test functions. `make whole` takes all cases, and changes
 # one thing at a time.
 unit: setup compile ## the tests that need no browser: on the compiled core; some on the plain one and as other processors run them
@@ -223,14 +223,14 @@ NBVAL = $(PY) -m pytest -q --nbval-current-env --nbval-sanitize-with=tests/nbval
 COMPARED = $(NBVAL) --nbval
 # A student's copy has no saved outputs to compare with, so the check is only that every cell runs.
 UNANSWERED = $(NBVAL) --nbval-lax
-# A second run takes some of the notebooks; the commit says which.
+# A second run takes some of the notebooks.
 TURNS := 3
 turn = $$($(PY) -m tests.sampling $(TURNS) $(1)/*.ipynb)
 
 more: setup $(MORE)/.installed ## what needs packages of their own: the site with saved pictures, graded hand-ins, marimo, ipyparallel, accelerate (MORE_TURNS= runs all)
 	$(call step,site and graders and marimo and engines,$(MORE)/bin/python $(TESTS) -n $(WAITING) -m more $(MORE_TURNS) $(IN_MORE))
 
-# These tests wait for kernels half of their time. The commit says which graders, engines and processes run.
+# These tests wait for kernels half of their time. Some graders, engines and processes run.
 MORE_TURNS ?= --sampled
 IN_MORE := tests/test_site.py tests/course/test_grading.py tests/test_marimo.py tests/test_engines.py \
 	tests/nn/parallel/test_accelerate.py

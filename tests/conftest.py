@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.sampling import chosen, rotated, turn_of_commit
+from tests.sampling import chosen, rotated
 from tools.check_tools import chromium
 
 if TYPE_CHECKING:
@@ -36,19 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", type=int, default=1, metavar="N", help="run one in N cases of each test function")
     parser.addoption("--functions", type=int, default=1, metavar="N", help="run one in N test functions of each file")
     parser.addoption("--sampled", action="store_true", help="run one in N of what is marked sampled(N) or rotated(N)")
-    parser.addoption("--turn", type=int, metavar="T", help="which ones: without it the commit says so")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Choose the turn once; xdist passes it on to its processes."""
-    if config.option.turn is None:
-        config.option.turn = turn_of_commit(config.rootpath)
+    parser.addoption("--turn", type=int, default=0, metavar="T", help="which ones: each T takes others")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say how to run the same cases again."""
+    """Say how to run other cases."""
     if config.option.sample > 1 or config.option.functions > 1 or config.option.sampled:
-        terminalreporter.write_line(f"not every case ran: --turn {config.option.turn} picks the same ones again")
+        terminalreporter.write_line(f"not every case ran: --turn {config.option.turn + 1} takes others")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

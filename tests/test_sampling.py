@@ -76,26 +76,6 @@ def test_another_function_and_another_turn_have_other_cases() -> None:
     assert len({frozenset(run) for run in runs}) == 3
 
 
-def test_the_commit_says_the_turn(tmp_path: Path) -> None:
-    assert sampling.turn_of_commit(tmp_path) == 0, "no repository"
-
-    def git(*arguments: str) -> str:
-        who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
-        return subprocess.run(
-            ["git", *who, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
-        ).stdout
-
-    git("init", "--quiet")
-    assert sampling.turn_of_commit(tmp_path) == 0, "no commit"
-    turns = []
-    for subject in ("one", "two"):
-        git("commit", "--quiet", "--allow-empty", "-m", subject)
-        turns.append(sampling.turn_of_commit(tmp_path))
-        assert turns[-1] == sampling.turn_of_commit(tmp_path)
-        assert git("rev-parse", "HEAD").startswith(f"{turns[-1]:08x}")
-    assert turns[0] != turns[1]
-
-
 def ran(folder: Path, *options: str, tests: str = TESTS) -> tuple[dict[str, set[int]], str]:
     """Which cases of each test ran, and what pytest wrote."""
     file = folder / "test_cases.py"
@@ -124,7 +104,7 @@ def test_sampled_leaves_out_cases_of_the_marked_tests_alone(tmp_path: Path, proc
     assert len(run) == 1
     assert cases["test_many"] == sampling.chosen("test_cases.py::test_many", 21, 5, 3)
     assert cases["test_each"] == {*range(21)}
-    assert "--turn 3 picks the same ones again" in said
+    assert "--turn 4 takes others" in said
 
 
 def test_tests_that_need_one_thing_take_turns_as_one(tmp_path: Path) -> None:
@@ -140,7 +120,7 @@ def test_sample_leaves_out_cases_of_all_tests_and_without_it_all_run(tmp_path: P
     cases, said = ran(tmp_path)
     every = {"test_many": {*range(21)}, "test_each": {*range(21)}, "test_one": {0}, "test_long_alike": {0, 1}}
     assert cases == {**every, "test_long": {0, 1}, "test_longer": {0}}
-    assert "picks the same" not in said
+    assert "takes others" not in said
 
 
 def test_functions_leaves_out_whole_test_functions_and_two_turns_run_all(tmp_path: Path) -> None:
