@@ -6,6 +6,7 @@ from typing import Any
 
 from nbgrad.core.dispatch.samples import REALS, Domain, Samples
 from nbgrad.core.engine.broadcast import Sums
+from nbgrad.core.engine.traits import NONE, Traits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ class Declaration:
         random: whether it draws random numbers: a program keeps every such run, in its order.
         mutates: inputs that it changes in place, as batch_norm changes its running statistics.
         unvaried: settings that all samples leave at one value, each with the reason.
+        traits: what the findings ask about an op.
     """
 
     formula: str
@@ -76,3 +78,4 @@ class Declaration:
     random: bool = False
     mutates: tuple[str, ...] = ()
     unvaried: dict[str, str] = field(default_factory=dict)
+    traits: Traits = NONE

@@ -79,6 +79,7 @@ class Op(OpInfo):
         random: whether it draws random numbers.
         mutates: the inputs that it changes in place.
         unvaried: settings that all samples leave at one value, each with the reason.
+        traits: what the findings ask about it: see ``Traits``.
         symbols: the symbols of arguments and results in the formulas that ``formula.symbols`` would not find by itself.
         plan: the function that makes the plan of a call: the rules that a backward runs, and the values that they need.
     """
@@ -112,6 +113,7 @@ class Op(OpInfo):
         self.domain, self.samples, self.ranks = declared.domain, declared.samples, declared.ranks
         self.reference, self.unvaried, self.symbols = declared.reference, declared.unvaried, declared.symbols
         self.policy, self.random, self.mutates = declared.policy, declared.random, declared.mutates
+        self.traits = declared.traits
         self.rules: dict[str, Rule] = {}
         self._plans: dict[int, Plan | None] = {}
         self._rows: dict[int, Op] = {}

@@ -2,19 +2,14 @@
 
 from collections.abc import Iterator
 
+from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.located import located
 
-_SCORES = ("cross_entropy", "binary_cross_entropy_with_logits")
-"""The losses that make probabilities of scores themselves."""
-
-_PROBABILITIES = ("softmax", "sigmoid")
-"""The ops that make probabilities."""
-
-_PASSING = ("view", "reshape", "squeeze", "unsqueeze", "transpose", "permute", "getitem", "clone", "to")
-"""The ops that pass the same numbers on."""
+_PROBABILITIES = (0.0, 1.0)
+"""The interval of probabilities."""
 
 _ROUNDED = 1e-2
 """Rounding may put a log-probability of half precision above 0 by up to this much."""
@@ -27,9 +22,10 @@ def mistaken(records: list[Record]) -> Iterator[Finding]:
         if record.op is None:
             continue
         told = None
-        if record.op.name in _SCORES:
+        takes = traits_of(record.op).takes
+        if takes == "scores":
             told = _squashed(record, _giver(record, made))
-        elif record.op.name == "nll_loss":
+        elif takes == "log-probabilities":
             told = _unlogged(_giver(record, made)) or _across(made.get(record.inputs[0].source or 0))
         if told is not None:
             yield located(record, "loss input", *told)
@@ -38,7 +34,7 @@ def mistaken(records: list[Record]) -> Iterator[Finding]:
 def _giver(record: Record, made: dict[int, Record]) -> Record | None:
     """The record of the op that made the input of ``record``."""
     found = made.get(record.inputs[0].source or 0)
-    while found is not None and found.op is not None and found.op.name in _PASSING:
+    while found is not None and found.op is not None and traits_of(found.op).moves:
         found = made.get(found.inputs[0].source or 0)
     return found
 
@@ -46,7 +42,7 @@ def _giver(record: Record, made: dict[int, Record]) -> Record | None:
 def _squashed(record: Record, giver: Record | None) -> tuple[str, str] | None:
     """The finding about probabilities that are given as scores, and the remedy."""
     what = _name(record)
-    if giver is None or _name(giver) not in _PROBABILITIES:
+    if giver is None or traits_of(giver.op).interval != _PROBABILITIES:
         return None
     remedy = f"Leave out {_name(giver)}"
     text = (
@@ -62,7 +58,7 @@ def _unlogged(giver: Record | None) -> tuple[str, str] | None:
     if giver is None:
         return None
     remedy = "give it what log_softmax makes, or the scores to cross_entropy"
-    if _name(giver) in _PROBABILITIES:
+    if traits_of(giver.op).interval == _PROBABILITIES:
         return f"nll_loss takes log-probabilities, but it is given the probabilities of {giver.run}: {remedy}", remedy
     high = None if giver.value is None else giver.value.high
     if high is not None and high > _ROUNDED:

@@ -8,25 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.located import located
 
-FLAT = ("relu", "relu6", "threshold", "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink")
-"""The activations that have a slope of exactly 0 on a part of the line."""
-
-STEEP = {"sigmoid": 0.25, "tanh": 1.0}
-"""The activations that are nearly flat on both sides, and how steep they are in the middle."""
-
 _FLATTER = 0.15
 """A healthy sigmoid or tanh layer passes on more than this fraction of the maximum possible."""
-
-_CHANNELS = ("conv", "batch_norm", "instance_norm", "group_norm")
-"""Results of ops whose names begin so have their units along dimension 1; those of ``_FEATURES`` along the last one."""
-
-_FEATURES = ("linear", "matmul", "addmm", "layer_norm", "rms_norm", "attention", "scaled_dot_product")
 
 FEW = 8
 """Fewer numbers than this may all be off, with the slope 0, by chance."""
@@ -50,13 +40,16 @@ def silent(records: list[Record], ahead: set[int]) -> Iterator[Finding]:
     made = {record.id: record for record in records}
     known: dict[Any, list[Finding]] = {}
     for record in records:
-        if record.op is None or record.gradient is None or not record.inputs or record.op.name not in (*FLAT, *STEEP):
+        traits = traits_of(record.op)
+        if record.op is None or record.gradient is None or not record.inputs:
+            continue
+        if not traits.flat and traits.steepest is None:
             continue
         source, passed = made.get(record.inputs[0].source or 0), record.inputs[0].gradient
         if source is None or passed is None or not (record.id in ahead or _takes_learned(source, made)):
             continue
-        if record.op.name in STEEP:
-            told = _saturated(record, record.gradient, passed) if record.id in ahead else None
+        if traits.steepest is not None:
+            told = _saturated(record, record.gradient, passed, traits.steepest) if record.id in ahead else None
         else:
             told = _told(record, source, record.gradient, passed, made)
         if told:
@@ -68,10 +61,9 @@ def silent(records: list[Record], ahead: set[int]) -> Iterator[Finding]:
         yield replace(first, text=f"{first.text}{again}")
 
 
-def _saturated(record: Record, gradient: Stats, passed: Stats) -> Finding | None:
+def _saturated(record: Record, gradient: Stats, passed: Stats, steepest: float) -> Finding | None:
     """Activations that pass on exactly nothing belong to ``vanishing``."""
-    most = 0.0 if record.op is None else gradient.norm * STEEP[record.op.name]
-    if not 0 < passed.norm < _FLATTER * most < inf or prod(passed.shape) < FEW * _SAMPLES:
+    if not 0 < passed.norm < _FLATTER * gradient.norm * steepest < inf or prod(passed.shape) < FEW * _SAMPLES:
         return None
     remedy = (
         "Bring them to a size near 1: normalize the data, put a normalization before it, or begin with smaller weights."
@@ -125,10 +117,8 @@ def _unit(record: Record | None, made: dict[int, Record]) -> int | None:
         if one is None or one.op is None or one.id in seen:
             continue
         seen.add(one.id)
-        if one.op.name.startswith(_CHANNELS):
-            return 1
-        if one.op.name.startswith(_FEATURES):
-            return -1
+        if (unit := traits_of(one.op).units) is not None:
+            return unit
         waiting.extend(made.get(taken.source or 0) for taken in one.inputs)
     return None
 

@@ -8,11 +8,12 @@ from math import isfinite, prod
 import torch
 
 from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Input, Record
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.located import located
-from nbgrad.widgets.findings.saturated import FEW, FLAT, STEEP
+from nbgrad.widgets.findings.saturated import FEW
 
 SLIGHT = 1e-2
 """A gradient falls at an op that passes on less than this part of it; other ops only shrink it a little."""
@@ -23,16 +24,8 @@ _SMALL = 1e-2
 _TINY = 1e-5
 """A gradient of float16 whose numbers are typically below this may become 0 where it is multiplied with a weight."""
 
-NORMS = ("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm")
-
-PRODUCTS = ("mul", "linear", "matmul", "bmm", "addmm", "einsum", "conv", *NORMS)
-"""The ops, or what their names begin with, that multiply the gradient of one input with the other."""
-
 _ADDED = ("bias", "running_mean", "running_var")
-"""The inputs that the ops in ``PRODUCTS`` add, subtract or divide by: a small one makes no gradient small."""
-
-_STEPS = ("round", "floor", "ceil", "trunc", "sign", "heaviside")
-"""The step functions: their slope is 0 except at the jumps."""
+"""The inputs that an op which multiplies them adds, subtracts or divides by: a small one makes no gradient small."""
 
 
 def falls(
@@ -60,7 +53,7 @@ def falls(
             told = None
             if (record.id, one.name) in waiting:
                 continue
-            if one.source in below and (record.op is None or record.op.name not in FLAT):
+            if one.source in below and not traits_of(record.op).flat:
                 told = _told(record, one, made, inside=inside)
             elif one.source in lone and _lasting(record, one, made, inside=inside):
                 told = _told(record, one, made, inside=inside, leaf=lone[one.source])
@@ -93,7 +86,7 @@ def _told(record: Record, taken: Input, made: dict[int, Record], *, inside: bool
         )
         found = located(record, "zero gradient", text, remedy)
         return replace(found, tensors=(*found.tensors, leaf)) if leaf else found
-    if record.op.name in STEEP or leaf:
+    if traits_of(record.op).steepest is not None or leaf:
         return None
     # No finding if others bring the tensor most of its gradient, or if only the loss follows: a mean passes on little.
     if inside and went.norm < SLIGHT * came.norm and source.gradient.norm <= 2 * went.norm:
@@ -107,10 +100,10 @@ def _told(record: Record, taken: Input, made: dict[int, Record], *, inside: bool
 
 def _lasting(record: Record, taken: Input, made: dict[int, Record], *, inside: bool) -> bool:
     """Whether an op passes on 0 whatever else is learned, and not just by chance in this batch."""
-    op = "" if record.op is None else record.op.name
+    op, traits = "" if record.op is None else record.op.name, traits_of(record.op)
     if taken.gradient is None or taken.gradient.norm != 0:
         return False
-    if op in _STEPS or underflowed(record, taken, made):
+    if traits.jumps or underflowed(record, taken, made):
         return True
     if not inside:
         return False
@@ -118,7 +111,8 @@ def _lasting(record: Record, taken: Input, made: dict[int, Record], *, inside: b
         return any(_is_0(one, made) for one in record.inputs if one is not taken)
     # A few results may lie in the flat part by chance. A parameter in the flat part is no chance: it stays there.
     few, itself = prod(record.shape) < FEW, made[taken.source or 0].op is None
-    return (op in (*STEEP, "clamp") and (itself or not few)) or (op in FLAT and itself and few)
+    between = traits.steepest is not None or op == "clamp"
+    return (between and (itself or not few)) or (traits.flat and itself and few)
 
 
 def _is_0(taken: Input, made: dict[int, Record]) -> bool:
@@ -134,7 +128,7 @@ def _meant(record: Record, made: dict[int, Record]) -> bool:
     weights = [taken.literal for taken in record.inputs] if record.op is not None and record.op.name == "mul" else []
     if 0 in weights or record.op is None:
         return True
-    layer = record.op.name.startswith(PRODUCTS) and any(
+    layer = traits_of(record.op).multiplies and any(
         made[taken.source].kind == "parameter" for taken in record.inputs if taken.source in made
     )
     return not layer and record.value is not None and record.value.norm == 0
@@ -142,7 +136,7 @@ def _meant(record: Record, made: dict[int, Record]) -> bool:
 
 def _why(record: Record, taken: Input, made: dict[int, Record]) -> tuple[str, str | None]:
     """The reason: the other factor, or that the op is flat, as far as it is known; and the remedy, if there is one."""
-    op = "" if record.op is None else record.op.name
+    op, traits = "" if record.op is None else record.op.name, traits_of(record.op)
     if (
         op in ("softmax", "log_softmax")
         and isinstance(dim := record.settings.get("dim"), int)
@@ -150,17 +144,17 @@ def _why(record: Record, taken: Input, made: dict[int, Record]) -> tuple[str, st
     ):
         remedy = "Use sigmoid, or two scores"
         return f": {op} of one number, as along dim={dim} of {record.shape}, is always the same. {remedy}", remedy
-    if op in STEEP:
+    if traits.steepest is not None:
         return ": all of its inputs lie so far from 0 that it is flat there", None
-    if op in (*FLAT, "clamp") and taken.gradient is not None and taken.gradient.norm == 0:
+    if (traits.flat or op == "clamp") and taken.gradient is not None and taken.gradient.norm == 0:
         return ": its slope is 0 wherever the gradient of its result is not 0", None
-    if op in _STEPS:
+    if traits.jumps:
         return f": the slope of {op} is 0 everywhere", None
     if underflowed(record, taken, made):
         dtype = dtype_name(made[taken.source or 0].dtype)
         remedy = "Scale the loss, as optim.GradScaler does"
         return f": it is too small for {dtype}. {remedy}", remedy
-    return _factor(record, taken, made) if op.startswith(PRODUCTS) else "", None
+    return _factor(record, taken, made) if traits.multiplies else "", None
 
 
 def _factor(record: Record, taken: Input, made: dict[int, Record]) -> str:

@@ -5,13 +5,14 @@ from math import inf, prod
 from typing import NamedTuple
 
 from nbgrad.core.engine.state import Scope
+from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.record import Input, Record
 from nbgrad.widgets.description.format import counted
 from nbgrad.widgets.findings.divergence import alike
 from nbgrad.widgets.findings.module_gradients import Judgement, starved
-from nbgrad.widgets.findings.vanishing import PRODUCTS, SLIGHT, underflowed
+from nbgrad.widgets.findings.vanishing import SLIGHT, underflowed
 
 _MOST = 3
 """At most this many places are reported; a network of many blocks has as many places as blocks."""
@@ -143,7 +144,7 @@ def _zeros(of: Record) -> str:
 def _factor(record: Record, taken: Input, made: dict[int, Record], moving: set[int]) -> int | None:
     """The id of a ``moving`` factor by which a gradient is multiplied on its way to ``taken``, if little arrives."""
     came, went = record.gradient, taken.gradient
-    if record.op is None or not record.op.name.startswith(PRODUCTS) or came is None or went is None:
+    if record.op is None or not traits_of(record.op).multiplies or came is None or went is None:
         return None
     if not 0 < came.norm < inf or went.norm >= SLIGHT * came.norm or underflowed(record, taken, made):
         return None

@@ -8,6 +8,7 @@ from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.plan import Plan
 from nbgrad.core.dispatch.samples import NONZERO, Make, Sample, at, binary, pairs, points, unary
 from nbgrad.core.engine.node import identity
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.elementwise.rounding import flat
 from nbgrad.core.tensor.broadcast_check import meant, unpaired, warn_unpaired
 
@@ -93,7 +94,15 @@ def rsub(input, other, *, alpha=1):
     return sub(other, input, alpha=alpha)
 
 
-@op(formula=r"a \odot b", kernel=torch.mul, broadcasts=True, operator="mul", inplace=True, samples=binary)
+@op(
+    formula=r"a \odot b",
+    kernel=torch.mul,
+    broadcasts=True,
+    operator="mul",
+    inplace=True,
+    samples=binary,
+    traits=Traits(multiplies=True),
+)
 def mul(a, b):
     """Product of two tensors, elementwise, broadcasting.
 

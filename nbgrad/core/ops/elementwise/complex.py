@@ -10,6 +10,7 @@ import torch
 from nbgrad.core.dispatch.op import install_property, op
 from nbgrad.core.dispatch.samples import Make, Sample, unary
 from nbgrad.core.engine.node import identity
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.elementwise.rounding import sgn
 from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.index.assign import copy
@@ -221,7 +222,7 @@ def _(g):
     return complex(g[..., 0], g[..., 1])
 
 
-@op(formula=r"\arg z", kernel=torch.angle, samples=_either, holomorphic=False)
+@op(formula=r"\arg z", kernel=torch.angle, samples=_either, holomorphic=False, traits=Traits(jumps=True))
 def angle(input):
     """The angle of a complex number, between -pi and pi; of a real one 0 or pi, with no gradient.
 

@@ -9,6 +9,7 @@ import torch
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample, at, pairs, points
 from nbgrad.core.engine.node import identity
+from nbgrad.core.engine.traits import Traits
 
 _steps = at(-2.5, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.5)
 
@@ -18,7 +19,7 @@ def flat(g):
     return torch.zeros(g.shape, dtype=g.dtype, device=g.device)
 
 
-@op(formula=r"\lfloor x \rfloor", kernel=torch.floor, inplace=True, samples=_steps)
+@op(formula=r"\lfloor x \rfloor", kernel=torch.floor, inplace=True, samples=_steps, traits=Traits(jumps=True))
 def floor(input):
     """The next whole number below, elementwise.
 
@@ -29,7 +30,7 @@ def floor(input):
     return torch.floor(input)
 
 
-@op(formula=r"\lceil x \rceil", kernel=torch.ceil, inplace=True, samples=_steps)
+@op(formula=r"\lceil x \rceil", kernel=torch.ceil, inplace=True, samples=_steps, traits=Traits(jumps=True))
 def ceil(input):
     """The next whole number above, elementwise.
 
@@ -40,7 +41,7 @@ def ceil(input):
     return torch.ceil(input)
 
 
-@op(formula=r"\operatorname{trunc}(x)", kernel=torch.trunc, inplace=True, samples=_steps)
+@op(formula=r"\operatorname{trunc}(x)", kernel=torch.trunc, inplace=True, samples=_steps, traits=Traits(jumps=True))
 def trunc(input):
     """The whole part, elementwise: rounded towards 0.
 
@@ -57,7 +58,7 @@ def _roundings(make: Make):
         yield Sample.of(make(2, 3), decimals=decimals)
 
 
-@op(formula=r"\operatorname{round}(x)", inplace=True, samples=_roundings)
+@op(formula=r"\operatorname{round}(x)", inplace=True, samples=_roundings, traits=Traits(jumps=True))
 def round(input, *, decimals=0):
     """The nearest whole number, elementwise, or the nearest with ``decimals`` digits; halfway, the even one.
 
@@ -68,7 +69,13 @@ def round(input, *, decimals=0):
     return torch.round(input, decimals=decimals) if decimals else torch.round(input)
 
 
-@op(formula=r"\operatorname{sign}(x)", kernel=torch.sign, inplace=True, samples=at(-1.0, -0.0, 0.0, 1.0))
+@op(
+    formula=r"\operatorname{sign}(x)",
+    kernel=torch.sign,
+    inplace=True,
+    samples=at(-1.0, -0.0, 0.0, 1.0),
+    traits=Traits(jumps=True),
+)
 def sign(input):
     """-1, 0 or 1 as each element is negative, zero or positive.
 
@@ -85,7 +92,14 @@ def _directions(make: Make):
     yield Sample.of(torch.tensor([0.0, 1.0, -2.0j]).to(torch.complex128))
 
 
-@op(formula=r"\operatorname{sgn}(x)", kernel=torch.sgn, inplace=True, holomorphic=False, samples=_directions)
+@op(
+    formula=r"\operatorname{sgn}(x)",
+    kernel=torch.sgn,
+    inplace=True,
+    holomorphic=False,
+    samples=_directions,
+    traits=Traits(jumps=True),
+)
 def sgn(input):
     """The sign of each element; for a complex number, the number of size 1 in the same direction.
 
@@ -169,6 +183,7 @@ def _levels(make: Make):
     differentiable=False,
     inplace=True,
     samples=_levels,
+    traits=Traits(jumps=True),
 )
 def heaviside(input, values):
     """The step function, elementwise: 0 below 0, 1 above, and the given value at 0; it has no gradient.

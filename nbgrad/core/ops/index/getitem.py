@@ -5,6 +5,7 @@ import torch
 from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.index._indices import canonical, part
 from nbgrad.core.tensor.call_errors import explained
@@ -52,7 +53,14 @@ def picks(make: Make):
     yield Sample.of(make(2, 0, 3), index=(1,))
 
 
-@op(formula=r"x[i]", method=False, view=True, samples=picks, reference=lambda x, index: x[index])
+@op(
+    formula=r"x[i]",
+    method=False,
+    view=True,
+    samples=picks,
+    reference=lambda x, index: x[index],
+    traits=Traits(moves=True),
+)
 def getitem(x, *, index):
     """The elements at ``index``: numbers, slices, None, Ellipsis, masks, integer tensors, and mixtures of them.
 

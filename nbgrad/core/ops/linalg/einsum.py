@@ -7,6 +7,7 @@ import torch
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.engine.tensor_data import memory_of
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.linalg.diagonals import diag_embed, diagonal
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -46,6 +47,7 @@ def _sums(make: Make):
     samples=_sums,
     method=False,
     name="einsum",
+    traits=Traits(multiplies=True),
     reference=lambda *operands, equation: torch.einsum(equation, *operands),
 )
 def row(*operands, equation):

@@ -11,6 +11,7 @@ from nbgrad.core.dispatch.plan import conjugate
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.engine.broadcast import reduction
 from nbgrad.core.engine.node import identity
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops._autocast import as_one
 from nbgrad.core.ops.linalg.einsum import einsum
 from nbgrad.core.ops.shape.views import unsqueeze
@@ -41,7 +42,15 @@ def _over_batch(output, b):
     return reduction((*output[:-2], *b), b) if len(b) == 2 and len(output) > 2 else None
 
 
-@op(formula=r"a\,b", broadcasts=True, sums={"b": _over_batch}, operator="matmul", samples=_products, ranks=range(1, 6))
+@op(
+    formula=r"a\,b",
+    broadcasts=True,
+    sums={"b": _over_batch},
+    operator="matmul",
+    samples=_products,
+    ranks=range(1, 6),
+    traits=Traits(multiplies=True, units=-1),
+)
 def matmul(a, b):
     """Matrix product of the last two dimensions, those before them broadcasting; a vector is one row or column.
 
@@ -106,7 +115,7 @@ def _two_batches(make: Make):
         yield Sample.of(make(b, n, k), make(b, k, m))
 
 
-@op(formula=r"A_i\,B_i", kernel=torch.bmm, samples=_two_batches, ranks=(3,))
+@op(formula=r"A_i\,B_i", kernel=torch.bmm, samples=_two_batches, ranks=(3,), traits=Traits(multiplies=True))
 def bmm(input, mat2):
     """Products of two batches of matrices, pair by pair.
 
@@ -332,7 +341,13 @@ def _layers(make: Make):
     yield Sample.of(make(2, 0), make(4, 0), make(4))
 
 
-@op(formula=r"x\,W^{\top} + b", broadcasts=("bias",), samples=_layers, ranks=range(1, 6))
+@op(
+    formula=r"x\,W^{\top} + b",
+    broadcasts=("bias",),
+    samples=_layers,
+    ranks=range(1, 6),
+    traits=Traits(multiplies=True, units=-1),
+)
 def linear(input, weight, bias=None):
     """The fully connected layer: every output is a weighted sum of all inputs, plus a bias.
 
@@ -407,7 +422,14 @@ def _matrices(make: Make):
     yield Sample.of(make(2, 4), make(2, 0), make(0, 4), beta=2)
 
 
-@op(formula=r"\beta x + \alpha A\,B", broadcasts=("input",), inplace=True, samples=_matrices, ranks=(0, 1, 2))
+@op(
+    formula=r"\beta x + \alpha A\,B",
+    broadcasts=("input",),
+    inplace=True,
+    samples=_matrices,
+    ranks=(0, 1, 2),
+    traits=Traits(multiplies=True, units=-1),
+)
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     """The product of two matrices, added to the input, each with a factor.
 

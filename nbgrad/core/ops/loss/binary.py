@@ -6,6 +6,7 @@ from nbgrad.core.backend.aten import aten
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.plan import conjugate
 from nbgrad.core.dispatch.samples import Domain, Make, Sample
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.elementwise.powers import log
 from nbgrad.core.ops.elementwise.select import clamp_min
 from nbgrad.core.ops.loss.regression import REDUCTIONS, code, divided, for_g, with_gradients
@@ -123,6 +124,7 @@ def _scores(make: Make):
     reference=lambda x, target, weight=None, pos_weight=None, reduction="mean": _nn.binary_cross_entropy_with_logits(
         x, target, weight, pos_weight=pos_weight, reduction=reduction
     ),
+    traits=Traits(takes="scores"),
 )
 def binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None, *, reduction="mean"):
     """How badly scores predict a yes or no: binary cross entropy of their sigmoid, without overflow.

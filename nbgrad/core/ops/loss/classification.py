@@ -7,6 +7,7 @@ import torch
 from nbgrad.core.backend.aten import aten
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample, points
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.loss.regression import REDUCTIONS, code, in_full
 from nbgrad.core.ops.neural.softmax import log_softmax, log_softmax_backward
@@ -39,6 +40,7 @@ def _class_numbers(make: Make):
     no_gradient=("target",),
     samples=_class_numbers,
     ranks=range(1, 6),
+    traits=Traits(takes="log-probabilities"),
 )
 def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean"):
     """Minus the log probability of the right class, where ``input`` holds log probabilities.
@@ -152,6 +154,7 @@ def _classifications(make: Make):
     aux=("log_probabilities", "total_weight"),
     samples=_classifications,
     ranks=range(1, 6),
+    traits=Traits(takes="scores"),
 )
 def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
     """How badly scores predict classes: minus the log of the probability that softmax gives the right one.

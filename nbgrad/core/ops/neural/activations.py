@@ -9,13 +9,21 @@ from nbgrad.core.backend.aten import aten
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.plan import conjugate
 from nbgrad.core.dispatch.samples import Make, Sample, alike, at, varied
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.elementwise.arithmetic import abs as absolute
 from nbgrad.core.ops.elementwise.powers import exp
 from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.index.getitem import getitem, getitem_backward
 
 
-@op(formula=r"\tanh x", kernel=torch.tanh, holomorphic=False, samples=at(-30.0, 0.0, 30.0), inplace=True)
+@op(
+    formula=r"\tanh x",
+    kernel=torch.tanh,
+    holomorphic=False,
+    samples=at(-30.0, 0.0, 30.0),
+    inplace=True,
+    traits=Traits(steepest=1.0, interval=(-1.0, 1.0)),
+)
 def tanh(input):
     """Hyperbolic tangent, elementwise: squeezes any number into (-1, 1).
 
@@ -53,7 +61,12 @@ def _(gradient, g, y):
 
 
 @op(
-    formula=r"\frac{1}{1 + e^{-x}}", kernel=torch.sigmoid, holomorphic=False, samples=at(-30.0, 0.0, 30.0), inplace=True
+    formula=r"\frac{1}{1 + e^{-x}}",
+    kernel=torch.sigmoid,
+    holomorphic=False,
+    samples=at(-30.0, 0.0, 30.0),
+    inplace=True,
+    traits=Traits(steepest=0.25, interval=(0.0, 1.0)),
 )
 def sigmoid(input):
     """The logistic function, elementwise: squeezes any number into (0, 1).

@@ -14,6 +14,7 @@ from nbgrad.core.backend.aten import aten
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops._autocast import as_one
 from nbgrad.core.ops._joint_rules import total
 from nbgrad.core.ops.elementwise.select import where
@@ -197,6 +198,7 @@ def _by_torch(query, key, value, attn_mask=None, *, is_causal=False, scale=None,
     samples=_attentions,
     ranks=(4,),
     reference=_by_torch,
+    traits=Traits(units=-1),
 )
 def flash_attention(query, key, value, attn_mask=None, *, is_causal=False, scale=None, backend=None):
     """Attention in one kernel: each query takes a mean of the values, weighted by how well their keys match it.

@@ -10,6 +10,7 @@ from nbgrad.core.backend.aten import aten
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.engine.broadcast import all_but
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops._joint_rules import asked, per_dim, spread, total
 
 _functional = torch.nn.functional
@@ -97,6 +98,7 @@ def _convolution(rank):
         samples=_convolutions(rank),
         ranks=(rank + 1, rank + 2),
         reference=kernel,
+        traits=Traits(multiplies=True, units=1),
     )(convolve)
 
     @row.joint_rule(input=r"\bar{y} * W", weight=r"x \star \bar{y}", bias=r"\sum \bar{y}")
@@ -123,7 +125,12 @@ def _transposed(rank):
     )
     samples = _transposed_convolutions(rank)
     row = op(
-        formula=r"x * W + b", sums=_over_places(rank), samples=samples, ranks=(rank + 1, rank + 2), reference=kernel
+        formula=r"x * W + b",
+        sums=_over_places(rank),
+        samples=samples,
+        ranks=(rank + 1, rank + 2),
+        reference=kernel,
+        traits=Traits(multiplies=True, units=1),
     )(spread_out)
 
     @row.joint_rule(input=r"\bar{y} \star W", weight=r"\bar{y} \star x", bias=r"\sum \bar{y}")

@@ -12,6 +12,7 @@ from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.engine.broadcast import for_channels, for_features
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops._joint_rules import asked, spread, total
 from nbgrad.core.ops.neural.pooling import avg_pool2d
 from nbgrad.core.ops.reduce.norms import linalg_vector_norm
@@ -364,6 +365,7 @@ def _layers(make: Make):
 
 @op(
     name="layer_norm",
+    traits=Traits(multiplies=True, units=-1),
     formula=r"\frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \odot w + b",
     aux=("mean", "rstd"),
     sums={"weight": for_features, "bias": for_features},
@@ -413,6 +415,7 @@ def _rms_casts(input, weight=None, *, normalized_shape, eps=None):
 
 @op(
     name="rms_norm",
+    traits=Traits(multiplies=True, units=-1),
     formula=r"\frac{x}{\sqrt{\overline{x^2} + \varepsilon}} \odot w",
     aux=("rstd",),
     sums={"weight": for_features},
@@ -469,6 +472,7 @@ def _groups_by_torch(input, weight=None, bias=None, *, num_groups, eps=1e-5):
 
 @op(
     name="group_norm",
+    traits=Traits(multiplies=True, units=1),
     formula=r"\frac{x - \mu_g}{\sqrt{\sigma_g^2 + \varepsilon}} \odot w + b",
     aux=("mean", "rstd"),
     sums={"weight": for_channels, "bias": for_channels},
@@ -519,6 +523,7 @@ def _batches(make: Make):
 
 @op(
     name="batch_norm",
+    traits=Traits(multiplies=True, units=1),
     formula=r"\frac{x - \mu_c}{\sqrt{\sigma_c^2 + \varepsilon}} \odot w + b",
     aux=("mean", "invstd"),
     no_gradient=("running_mean", "running_var"),

@@ -1,5 +1,6 @@
 """Relu, and other activations that are linear in pieces."""
 
+from math import inf
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample, alike, at, unary, varied
 from nbgrad.core.engine.broadcast import for_channels, reduction
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.shape.views import reshape, sum_to_size
 
@@ -16,7 +18,13 @@ _nn: Any = torch._C._nn
 _torch: Any = torch  # its in-place functions return their input
 
 
-@op(formula=r"\max(x, 0)", kernel=torch.relu, samples=at(-1.0, 0.0, 1.0), inplace=True)
+@op(
+    formula=r"\max(x, 0)",
+    kernel=torch.relu,
+    samples=at(-1.0, 0.0, 1.0),
+    inplace=True,
+    traits=Traits(flat=True, interval=(0.0, inf)),
+)
 def relu(input):
     """The rectified linear unit: x where it is positive, 0 elsewhere.
 
@@ -39,7 +47,12 @@ def _thresholds(make: Make):
     yield Sample.of(torch.tensor([-1.0, 0.5, 1.0], dtype=torch.float64), threshold=0.5, value=2.0)
 
 
-@op(formula=r"x \text{ where } x > t \text{, else } v", inplace=_torch.threshold_, samples=_thresholds)
+@op(
+    formula=r"x \text{ where } x > t \text{, else } v",
+    inplace=_torch.threshold_,
+    samples=_thresholds,
+    traits=Traits(flat=True),
+)
 def threshold(input, *, threshold, value):
     """The input where it exceeds ``threshold``, ``value`` elsewhere.
 
@@ -285,6 +298,7 @@ _threshold = threshold  # the __name__ of torch's function
     symbols={"min_val": "a", "max_val": "b"},
     samples=varied(at(-2.0, -1.0, 0.0, 1.0, 2.0), {"min_val": -1.5, "max_val": 2.0}),
     inplace=_nn.hardtanh_,
+    traits=Traits(flat=True),
 )
 def hardtanh(input, *, min_val=-1.0, max_val=1.0):
     """Cuts the input off below ``min_val`` and above ``max_val``: tanh made of straight pieces.
@@ -323,7 +337,13 @@ def _(g, x, min_val, max_val):
     return hardtanh_backward(g, x, min_val=min_val, max_val=max_val)
 
 
-@op(formula=r"\min(\max(x, 0), 6)", kernel=_nn.relu6, samples=at(-1.0, 0.0, 3.0, 6.0, 7.0), inplace=_nn.relu6_)
+@op(
+    formula=r"\min(\max(x, 0), 6)",
+    kernel=_nn.relu6,
+    samples=at(-1.0, 0.0, 3.0, 6.0, 7.0),
+    inplace=_nn.relu6_,
+    traits=Traits(flat=True, interval=(0.0, 6.0)),
+)
 def relu6(input):
     """A relu that stops at 6.
 
@@ -346,6 +366,7 @@ def _(g, input):
     samples=at(-4.0, -3.0, 0.0, 3.0, 4.0),
     reference=lambda x: _nn.hardtanh(x, -3, 3) / 6 + 0.5,  # torch's own has no second-order gradient
     inplace=_nn.hardsigmoid_,
+    traits=Traits(flat=True, interval=(0.0, 1.0)),
 )
 def hardsigmoid(input):
     """The logistic function made of straight pieces: 0 below -3, 1 above 3.
@@ -388,6 +409,7 @@ def _(g, x):
     kernel=_nn.hardswish,
     samples=at(-4.0, -3.0, 0.0, 3.0, 4.0),
     inplace=_nn.hardswish_,
+    traits=Traits(flat=True),
 )
 def hardswish(input):
     """The input times its hardsigmoid: silu without an exponential.
@@ -435,6 +457,7 @@ def _(gradient, g, x):
     formula=r"x \text{ where } |x| > \lambda \text{, else } 0",
     kernel=torch.hardshrink,
     samples=varied(at(-1.0, -0.5, 0.0, 0.5, 1.0), {"lambd": 1.5}),
+    traits=Traits(flat=True),
 )
 def hardshrink(input, *, lambd=0.5):
     """The input where it is more than ``lambd`` away from 0, 0 elsewhere.
@@ -455,6 +478,7 @@ def _(g, input, lambd):
     formula=r"x - \lambda \operatorname{sgn} x \text{ where } |x| > \lambda \text{, else } 0",
     kernel=_nn.softshrink,
     samples=varied(at(-1.0, -0.5, 0.0, 0.5, 1.0), {"lambd": 1.5}),
+    traits=Traits(flat=True),
 )
 def softshrink(input, *, lambd=0.5):
     """The input moved towards 0 by ``lambd``, 0 where it is nearer.

@@ -1,12 +1,14 @@
 """Softmax turns the scores along a dimension into probabilities. Also its logarithm, and sampling from it."""
 
 import warnings
+from math import inf
 
 import torch
 
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample, along_a_dim
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.tensor.tensor import Tensor
 
 
@@ -23,7 +25,7 @@ def _two_along_a_dim(make: Make):
         yield Sample.of(sample.args[0], make(*sample.args[0].shape), **sample.settings)
 
 
-@op(formula=r"\frac{e^{x_i}}{\sum_j e^{x_j}}", samples=_probabilities)
+@op(formula=r"\frac{e^{x_i}}{\sum_j e^{x_j}}", samples=_probabilities, traits=Traits(interval=(0.0, 1.0)))
 def softmax(input, *, dim, dtype=None):
     """Turns scores along ``dim`` into probabilities: positive numbers that add up to 1.
 
@@ -64,7 +66,7 @@ def _(gradient, g, y, dim):
     return gradient * (g - (g * y).sum(dim, True)) - g * (gradient * y).sum(dim, True)
 
 
-@op(formula=r"x_i - \ln \sum_j e^{x_j}", samples=_probabilities)
+@op(formula=r"x_i - \ln \sum_j e^{x_j}", samples=_probabilities, traits=Traits(interval=(-inf, 0.0)))
 def log_softmax(input, *, dim, dtype=None):
     """Logarithm of softmax along ``dim``, computed without overflow.
 

@@ -7,6 +7,7 @@ import torch
 from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
 from nbgrad.core.engine.tensor_data import check_device
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.shape.views import clone, contiguous
 from nbgrad.core.tensor.methods import Conversions
 from nbgrad.core.tensor.tensor import Tensor
@@ -18,7 +19,7 @@ def _moves(make: Make):
     yield Sample.of(make(2, 3), dtype=torch.float64, non_blocking=True)
 
 
-@op(formula=r"x", samples=_moves, reference=torch.Tensor.to, view=True)
+@op(formula=r"x", samples=_moves, reference=torch.Tensor.to, view=True, traits=Traits(moves=True))
 def to(x, *, device=None, dtype=None, non_blocking=False):
     """The tensor on another device or with another element type; the gradient goes back to the device of x.
 

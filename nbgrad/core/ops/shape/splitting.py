@@ -5,6 +5,7 @@ import torch
 from nbgrad.core.backend.aten import aten
 from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.shape.joining import cat, stack
 
 
@@ -140,7 +141,14 @@ def _picked(make: Make):
     yield Sample.of(make(4, 5), dim=0, start=4, length=0)
 
 
-@op(formula=r"x_{i : i + n}", symbols={"start": "i", "length": "n"}, samples=_picked, ranks=range(1, 6), view=True)
+@op(
+    formula=r"x_{i : i + n}",
+    symbols={"start": "i", "length": "n"},
+    samples=_picked,
+    ranks=range(1, 6),
+    view=True,
+    traits=Traits(moves=True),
+)
 def narrow(input, *, dim, start, length):
     """The ``length`` slices along ``dim`` from ``start`` on, in the same memory.
 
@@ -189,7 +197,7 @@ def _selected(make: Make):
     yield Sample.of(make(2, 0, 3), dim=2, index=1)
 
 
-@op(formula=r"x_i", samples=_selected, ranks=range(1, 6), view=True)
+@op(formula=r"x_i", samples=_selected, ranks=range(1, 6), view=True, traits=Traits(moves=True))
 def select(input, *, dim, index):
     """The slice at ``index`` along ``dim``, without that dimension, in the same memory.
 

@@ -11,6 +11,7 @@ from nbgrad.core.dispatch.plan import conjugate
 from nbgrad.core.dispatch.samples import SHAPES, Make, Sample, unary
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.node import identity, raw_of
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.tensor.views import View
 
 
@@ -24,7 +25,7 @@ def _reshapes(make: Make):
     yield Sample.of(make(2, 0, 3), shape=(0, 5))
 
 
-@op(formula=r"x \text{ in shape } s", variadic="shape", samples=_reshapes, view=True)
+@op(formula=r"x \text{ in shape } s", variadic="shape", samples=_reshapes, view=True, traits=Traits(moves=True))
 def reshape(x, *, shape):
     """The same elements, in the same order, in another shape; one size may be -1 and is worked out.
 
@@ -52,6 +53,7 @@ def _views(make: Make):
     reference=lambda x, size: x.view(size),
     view=True,
     method=False,
+    traits=Traits(moves=True),
 )
 def view(x, *, size):
     """The same elements in another shape, in the same memory; one size may be -1 and is worked out.
@@ -124,6 +126,7 @@ def _expansions(make: Make):
     samples=_expansions,
     reference=lambda x, size: x.expand(size),
     view=True,
+    traits=Traits(moves=True),
 )
 def expand(x, *, size):
     """Dimensions of size 1, and new leading ones, stretched without copying; -1 keeps a size.
@@ -177,7 +180,7 @@ def _new_dims(make: Make):
     yield from (Sample.of(make(*shape), dim=-1) for shape in SHAPES)
 
 
-@op(formula=r"x \text{ with a new dimension}", samples=_new_dims, view=True)
+@op(formula=r"x \text{ with a new dimension}", samples=_new_dims, view=True, traits=Traits(moves=True))
 def unsqueeze(x, *, dim):
     """A new dimension of size 1 at ``dim``, without copying.
 
@@ -198,7 +201,7 @@ def _ones(make: Make):
     yield Sample.of(make(1, 0, 1), dim=-1)
 
 
-@op(formula=r"x \text{ without dimensions of size 1}", samples=_ones, view=True)
+@op(formula=r"x \text{ without dimensions of size 1}", samples=_ones, view=True, traits=Traits(moves=True))
 def squeeze(x, *, dim=None):
     """The dimensions of size 1 removed, all of them or ``dim`` alone, without copying.
 
@@ -218,7 +221,7 @@ def _copies(make: Make):
     yield Sample.of(make(2, 3, 2, 2), memory_format=torch.channels_last)
 
 
-@op(formula=r"x", kernel=torch.clone, samples=_copies)
+@op(formula=r"x", kernel=torch.clone, samples=_copies, traits=Traits(moves=True))
 def clone(x, *, memory_format=torch.preserve_format):
     """A copy in memory of its own; gradients pass through it.
 
@@ -343,7 +346,7 @@ def _swaps(make: Make):
     yield Sample.of(make(2, 3), dim0=1, dim1=1)
 
 
-@op(formula=r"x^{\top}", samples=_swaps, view=True)
+@op(formula=r"x^{\top}", samples=_swaps, view=True, traits=Traits(moves=True))
 def transpose(x, *, dim0, dim1):
     """Two dimensions swapped, without copying.
 
@@ -369,7 +372,13 @@ def _permutations(make: Make):
     yield Sample.of(make(2, 0, 3), dims=(1, 2, 0))
 
 
-@op(formula=r"x \text{ with its dimensions reordered}", variadic="dims", samples=_permutations, view=True)
+@op(
+    formula=r"x \text{ with its dimensions reordered}",
+    variadic="dims",
+    samples=_permutations,
+    view=True,
+    traits=Traits(moves=True),
+)
 def permute(x, *, dims):
     """The dimensions in another order, without copying.
 
