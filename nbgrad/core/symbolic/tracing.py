@@ -1,5 +1,6 @@
 """Run a function under a ``Tracer``, and let go of all that the trace had changed."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -133,7 +134,7 @@ def traced(
         if recorded:
             place()
         if not ended or locating is not None:
-            watch.restore()
+            watch.give_up(None if ended else sys.exc_info()[1])
     if locating is not None:
         raise Located(watch.place)
     watch.check(changed, replaced, partial(_place_of, function, examples))
