@@ -65,7 +65,7 @@ class Calls:
         draws: whether a generator of random numbers was called, of torch's or of Python's; True if that is unknown.
 
     Raises:
-        TraceError: a profiler is on that cannot be told of calls, nor stand still.
+        TraceError: a profiler is on that is no function, and cannot stand still.
     """
 
     def __init__(self, around: Iterable[Any], *, watches: bool = True) -> None:

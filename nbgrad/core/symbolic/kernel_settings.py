@@ -152,7 +152,7 @@ def devices() -> tuple[torch.device, ...]:
 
 
 def interferes() -> str | None:
-    """What looks at each call of torch, or changes it, so that no program does the same; None if nothing does."""
+    """The mode that looks at each call of torch, or changes it, so that no program does the same; None if none does."""
     for place in range(_length()):
         mode = _at(place)
         if mode is not recorder.mode and type(mode) is not _DeviceContext:

@@ -72,7 +72,7 @@ def _default_device() -> torch.device | None:
 
 
 def _precision() -> str | None:
-    """What ``torch.set_float32_matmul_precision`` has set; None where newer settings have taken its place."""
+    """The value that ``torch.set_float32_matmul_precision`` has set; None where newer settings have taken its place."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:

@@ -204,6 +204,18 @@ def test_a_setting_that_changes_between_calls(name: str, backend: str) -> None:
                 assert outcome(compiled, x) == outcome(plain, x), step
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_inductor_compiles_again_for_other_settings() -> None:
+    steps = Steps()
+    compiled = nbgrad.compile(steps.small_numbers, backend="inductor")
+    x = nbgrad.ones(8, 8)
+    for name in ("denormal numbers", "threads", "deterministic", "default type"):
+        assert outcome(compiled, x) == outcome(steps.small_numbers, x)
+        with CHANGES[name]():
+            assert outcome(compiled, x) == outcome(steps.small_numbers, x), name
+    assert len([one for one in compiled.reasons if "traced in" in one]) == 5
+
+
 def within(context: Context, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def inside(x: Any) -> Any:
         with context():
