@@ -37,6 +37,7 @@ TOTAL = 0
 """A global variable that a step may change."""
 
 VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("effects", default=0)
+BACKENDS: Any = torch.backends
 LOGGER = logging.getLogger("tests.sweeps.effects")
 
 
@@ -908,7 +909,7 @@ def deterministic(w: World) -> None:
 
 @change
 def other_kernels(w: World) -> None:
-    torch.backends.mkldnn.enabled = not torch.backends.mkldnn.enabled
+    BACKENDS.mkldnn.enabled = not BACKENDS.mkldnn.enabled
 
 
 @change
@@ -923,7 +924,7 @@ def cudnn_deterministic(w: World) -> None:
 
 @change
 def plain_attention(w: World) -> None:
-    torch.backends.cuda.enable_flash_sdp(not torch.backends.cuda.flash_sdp_enabled())
+    torch.backends.cuda.enable_flash_sdp(not BACKENDS.cuda.flash_sdp_enabled())
 
 
 @change
@@ -949,7 +950,7 @@ def anomalies(w: World) -> None:
 
 @change
 def a_mode(w: World) -> None:
-    mode = Doubling()
+    mode: Any = Doubling()
     MODES.append(mode)
     mode.__enter__()
 
@@ -968,7 +969,7 @@ class Doubling(TorchFunctionMode):
         return made * 2 if func in (torch.tanh, torch.Tensor.tanh) else made
 
 
-MODES: list[TorchFunctionMode] = []
+MODES: list[Any] = []
 PATCHED: list[tuple[Any, str, Any]] = []
 
 
@@ -1081,7 +1082,7 @@ def clean() -> None:
     torch.set_default_dtype(torch.float32)
     torch.set_flush_denormal(False)
     torch.set_float32_matmul_precision("highest")
-    torch.backends.mkldnn.enabled = True
+    BACKENDS.mkldnn.enabled = True
     torch.backends.cudnn.deterministic = False
     torch.backends.cuda.enable_flash_sdp(True)
     nbgrad.autograd.set_detect_anomaly(False)

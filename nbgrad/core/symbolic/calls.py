@@ -70,8 +70,10 @@ class Calls:
 
     def __init__(self, around: Iterable[Any], *, watches: bool = True) -> None:
         self._watches = watches
-        self._profiler: Any = sys.getprofile() if watches else None
-        if self._profiler is not None and not callable(self._profiler) and not _is_pausable(self._profiler):
+        self._profiler: Any = None
+        if watches:
+            self._profiler = _current_profiler()
+        if not (self._profiler is None or callable(self._profiler) or _is_pausable(self._profiler)):
             raise error_at(
                 user_place(),
                 f"the profiler {type(self._profiler).__name__} is on, and a trace has to watch the calls itself",
@@ -351,6 +353,11 @@ def _rewind(iterator: Any, before: Any) -> None:
                 _rewind(one, place)
     elif hasattr(iterator, "__setstate__") and _is_place(before):
         iterator.__setstate__(before[1])
+
+
+def _current_profiler() -> Any:
+    """The profiler of this thread, which need not be a function; None if there is none."""
+    return sys.getprofile()
 
 
 def _is_pausable(profiler: Any) -> bool:

@@ -108,7 +108,7 @@ _COMPARED = _known(
         *_ALWAYS,
         *_ATTENTION,
         *(_flag("torch's precision of matmul", key) for key in _older),
-        *(_ON_GPU if torch.backends.cuda.is_built() else ()),
+        *(_ON_GPU if torch.version.cuda or torch.version.hip else ()),
     ]
 )
 _NAMES = tuple(one[0] for one in _COMPARED)

@@ -59,7 +59,7 @@ class Doubling(TorchFunctionMode):
         return made * 2 if getattr(func, "__name__", "") in ("tanh", "tanh_") else made
 
 
-class DoublingKernels(TorchDispatchMode):
+class DoublingKernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The same among the kernels."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
