@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.optim.optimizer as every_optimizer
+from torch.overrides import TorchFunctionMode
 
 import nbgrad
 from nbgrad import nn
@@ -36,6 +37,7 @@ TOTAL = 0
 """A global variable that a step may change."""
 
 VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("effects", default=0)
+BACKENDS: Any = torch.backends
 LOGGER = logging.getLogger("tests.sweeps.effects")
 
 
@@ -97,6 +99,8 @@ class World:
         self.queue: queue.Queue[int] = queue.Queue()
         self.iterator, self.counter = iter([float(one) for one in range(99)]), itertools.count()
         self.generator = (float(one) for one in range(99))
+        self.pairs = zip(range(99), [float(one) for one in range(99)], strict=True)
+        self.mapped, self.numbered = map(float, range(99)), enumerate(range(99))
         self.random, self.draws = python_random.Random(3), np.random.default_rng(3)
         self.stream, self.pair = io.StringIO(), (1, 2)
         self.handles: list[Any] = []
@@ -358,6 +362,68 @@ def counts_with_itertools(w: World, x: Any) -> Any:
 @effect
 def takes_from_a_generator(w: World, x: Any) -> Any:
     return x + next(w.generator) * 0
+
+
+@effect
+def takes_a_pair(w: World, x: Any) -> Any:
+    return x + next(w.pairs)[1] * 0
+
+
+@effect
+def takes_what_is_mapped(w: World, x: Any) -> Any:
+    return next(x + one * 0 for one, _ in zip(w.mapped, range(1), strict=False))
+
+
+@effect
+def takes_a_number(w: World, x: Any) -> Any:
+    return x + next(w.numbered)[0] * 0
+
+
+@effect
+def computes_with_other_kernels(w: World, x: Any) -> Any:
+    with torch.backends.mkldnn.flags(enabled=False):
+        return x * w.net.first.weight.sum()
+
+
+@effect
+def flushes_small_numbers(w: World, x: Any) -> Any:
+    torch.set_flush_denormal(True)
+    try:
+        return x + x * 1e-39
+    finally:
+        torch.set_flush_denormal(False)
+
+
+@effect
+def sets_the_default_type_for_a_while(w: World, x: Any) -> Any:
+    torch.set_default_dtype(torch.float64)
+    try:
+        return x + nbgrad.zeros(WIDTH).sum().float()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@effect
+def computes_in_bfloat16(w: World, x: Any) -> Any:
+    with torch.autocast("cpu", torch.bfloat16):
+        return x + (x @ w.net.first.weight.detach()).float() * 0.1
+
+
+@effect
+def computes_in_bfloat16_with_torch(w: World, x: Any) -> Any:
+    with torch.autocast("cpu", torch.bfloat16):
+        return x + nbgrad.tensor(x.data @ w.net.first.weight.data).float() * 0.1
+
+
+@effect
+def looks_for_anomalies(w: World, x: Any) -> Any:
+    with nbgrad.detect_anomaly():
+        return x * 1
+
+
+@effect
+def divides_with_numpy(w: World, x: Any) -> Any:
+    return x * float(np.exp(np.float32(1) / (np.float32(w.items[0]) - 1) * -1))
 
 
 @effect
@@ -841,6 +907,69 @@ def deterministic(w: World) -> None:
     torch.use_deterministic_algorithms(True)
 
 
+@change
+def other_kernels(w: World) -> None:
+    BACKENDS.mkldnn.enabled = not BACKENDS.mkldnn.enabled
+
+
+@change
+def another_precision(w: World) -> None:
+    torch.set_float32_matmul_precision("high")
+
+
+@change
+def cudnn_deterministic(w: World) -> None:
+    torch.backends.cudnn.deterministic = not torch.backends.cudnn.deterministic
+
+
+@change
+def plain_attention(w: World) -> None:
+    torch.backends.cuda.enable_flash_sdp(not BACKENDS.cuda.flash_sdp_enabled())
+
+
+@change
+def flushed_numbers(w: World) -> None:
+    torch.set_flush_denormal(True)
+
+
+@change
+def other_threads(w: World) -> None:
+    torch.set_num_threads(3 - torch.get_num_threads())
+
+
+@change
+def errors_of_numpy(w: World) -> None:
+    np.seterr(all="raise")
+
+
+@change
+def anomalies(w: World) -> None:
+    w.handles.append(SimpleNamespace(remove=functools.partial(nbgrad.autograd.set_detect_anomaly, False)))
+    nbgrad.autograd.set_detect_anomaly(True)
+
+
+@change
+def a_mode(w: World) -> None:
+    mode: Any = Doubling()
+    MODES.append(mode)
+    mode.__enter__()
+
+
+@change
+def no_mode(w: World) -> None:
+    while MODES:
+        MODES.pop().__exit__(None, None, None)
+
+
+class Doubling(TorchFunctionMode):
+    """Doubles what torch.tanh gives."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        return made * 2 if func in (torch.tanh, torch.Tensor.tanh) else made
+
+
+MODES: list[Any] = []
 PATCHED: list[tuple[Any, str, Any]] = []
 
 
@@ -950,6 +1079,15 @@ def clean() -> None:
     torch.set_num_threads(1)
     torch.set_grad_enabled(True)
     torch.use_deterministic_algorithms(False)
+    torch.set_default_dtype(torch.float32)
+    torch.set_flush_denormal(False)
+    torch.set_float32_matmul_precision("highest")
+    BACKENDS.mkldnn.enabled = True
+    torch.backends.cudnn.deterministic = False
+    torch.backends.cuda.enable_flash_sdp(True)
+    nbgrad.autograd.set_detect_anomaly(False)
+    np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
+    no_mode(None)  # type: ignore[arg-type]
     python_random.seed(0)
     np.random.seed(0)
 

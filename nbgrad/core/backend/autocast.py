@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import chain
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -71,6 +71,14 @@ def may_cast(function: Callable[..., Any]) -> bool:
     if not isinstance(function, BuiltinFunctionType) or not (function.__module__ or "").startswith("torch"):
         return True
     return function.__name__ in _with_policy()
+
+
+def may_cast_in(function: Callable[..., Any]) -> bool:
+    """The same for any function or method of torch's that a program calls."""
+    if not isinstance(function, BuiltinFunctionType | MethodDescriptorType | WrapperDescriptorType):
+        return True
+    name = function.__name__
+    return (name.strip("_") if name.startswith("__") else name) in _with_policy()
 
 
 @cache

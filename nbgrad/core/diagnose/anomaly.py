@@ -109,6 +109,12 @@ class set_detect_anomaly(Setting):  # noqa: N801  # torch's name
         super().__init__(observers=(*others, _AnomalyObserver(check_nan)) if mode else others)
 
 
+def detects_anomalies() -> bool:
+    """Whether ``detect_anomaly`` is on in this thread."""
+    observers = current().observers
+    return bool(observers) and any(isinstance(one, _AnomalyObserver) for one in observers)
+
+
 class _AnomalyObserver(Observer):
     """Checks every result and gradient. It remembers the line of each op, and the gradients that came into each."""
 

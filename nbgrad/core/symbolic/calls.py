@@ -1,5 +1,6 @@
 """``Calls``: watches what a traced function asks of the world around Python, which a program would not ask again."""
 
+import _lsprof
 import io
 import logging
 import os
@@ -8,7 +9,8 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sized
 from datetime import date
 from functools import partial
 from socket import socket
@@ -53,7 +55,7 @@ _ONE_NAME, _ALL_NAMES = _ENVIRONMENT.__getitem__.__code__, _ENVIRONMENT.__iter__
 class Calls:
     """A context that watches the calls of the thread that it is entered in.
 
-    A profiler of the user's keeps running; then nothing is watched.
+    A profiler of the user's that is a function hears of all calls too. cProfile stands still meanwhile.
 
     Args:
         around: what the function uses from outside; iterators among them must stay where they are.
@@ -61,10 +63,23 @@ class Calls:
 
     Attributes:
         draws: whether a generator of random numbers was called, of torch's or of Python's; True if that is unknown.
+
+    Raises:
+        TraceError: a profiler is on that is no function, and cannot stand still.
     """
 
     def __init__(self, around: Iterable[Any], *, watches: bool = True) -> None:
-        self._watches = watches and sys.getprofile() is None
+        self._watches = watches
+        self._profiler: Any = None
+        if watches:
+            self._profiler = _current_profiler()
+        if not (self._profiler is None or callable(self._profiler) or _is_pausable(self._profiler)):
+            raise error_at(
+                user_place(),
+                f"the profiler {type(self._profiler).__name__} is on, and a trace has to watch the calls itself",
+                "Switch it off for the first call of the function: later calls are not traced",
+            )
+        self._taken: dict[str, int] = {}
         self.draws = not self._watches
         self._wrong: tuple[Place, str, str] | None = None
         self._next: Place | None = None
@@ -78,12 +93,16 @@ class Calls:
 
     def __enter__(self) -> Self:
         if self._watches:
-            sys.setprofile(self._see)
+            if _is_pausable(self._profiler):
+                self._profiler.disable()
+            sys.setprofile(self._see if not callable(self._profiler) else self._see_and_tell)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._watches:
-            sys.setprofile(None)
+            sys.setprofile(self._profiler if callable(self._profiler) else None)
+            if _is_pausable(self._profiler):
+                self._profiler.enable()
 
     def check(self) -> None:
         """Raise an error if a program would go on with an old answer.
@@ -105,11 +124,19 @@ class Calls:
     def restore(self) -> None:
         """Let the iterators give the same values again, as far as Python can do that."""
         for iterator, before in zip(self._iterators, self._before, strict=True):
-            if isinstance(iterator, io.IOBase):
-                if type(before) is int and _position(iterator) != before:
-                    iterator.seek(before)
-            elif hasattr(iterator, "__setstate__") and _is_place(before):
-                iterator.__setstate__(before[1])
+            _rewind(iterator, before)
+
+    def lost(self) -> str:
+        """The sentences about iterators that cannot give the same values again; ask after ``restore``."""
+        said = [
+            f"The {kind} has moved on by {count} {'value' if count == 1 else 'values'}, and Python cannot put it back"
+            for kind, count in self._taken.items()
+        ]
+        for iterator, before in zip(self._iterators, self._before, strict=True):
+            if before is not _STILL and _position(iterator) != before:
+                may = "may have" if isinstance(before, _UnknownPosition) else "has"
+                said.append(f"The {type(iterator).__name__} {may} moved on, and Python cannot put it back")
+        return ". ".join(said)
 
     def guards(self) -> list[tuple[str, Callable[[], Any], Any]]:
         """The environment variables that were read: the text, the function that reads again, and what it gives."""
@@ -120,6 +147,11 @@ class Calls:
         if self._all_names:
             found.append(("os.environ", lambda: dict(os.environ), dict(os.environ)))
         return found
+
+    def _see_and_tell(self, frame: FrameType, event: str, called: Any) -> None:
+        """Tell a profiler of the user's of a call that is seen."""
+        self._profiler(frame, event, called)
+        self._see(frame, event, called)
 
     def _see(self, frame: FrameType, event: str, called: Any) -> None:
         if event == "c_call":
@@ -209,10 +241,15 @@ class Calls:
                 self._all_names = True
 
     def _see_next(self, frame: FrameType) -> None:
+        of: Any = None
         if id(frame) not in self._generators:
             named = frame.f_code.co_varnames[:1]
-            if not named or id(frame.f_locals.get(named[0])) not in self._own:
+            of = frame.f_locals.get(named[0]) if named else None
+            if id(of) not in self._own:
                 return
+        kind = "generator" if of is None else type(of).__name__
+        if of is None or not all(isinstance(one, _RESTORED) for one in getattr(of, "__dict__", {}).values()):
+            self._taken[kind] = self._taken.get(kind, 0) + 1
         caller = frame.f_back
         while caller is not None and in_library(caller.f_code.co_filename):
             caller = caller.f_back
@@ -276,10 +313,12 @@ def _position(iterator: Any, depth: int = 0) -> Any:
         return _STILL if depth == 0 else _UnknownPosition()
     if isinstance(iterator, io.IOBase):
         return _file_position(iterator)
-    if kind.__module__ not in ("builtins", "itertools") or depth > 4:
+    if kind.__module__ not in ("builtins", "itertools") or depth > 4 or kind is _OF_CALLS:
         return _UnknownPosition()
     try:
-        reduced = iterator.__reduce__()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # from Python 3.12 on itertools warns that 3.14 cannot copy its iterators
+            reduced = iterator.__reduce__()
     except Exception:  # one of the many kinds that cannot be copied
         return _UnknownPosition()
     return tuple(_position(one, depth + 1) if isinstance(one, Iterator) else _told(one) for one in reduced[1:])
@@ -298,7 +337,39 @@ def _file_position(file: Any) -> Any:
 def _told(given: Any) -> Any:
     if isinstance(given, tuple):
         return tuple(_position(one, 1) if isinstance(one, Iterator) else _told(one) for one in given)
-    return given if isinstance(given, int | float | str) else len(given) if hasattr(given, "__len__") else 0
+    if isinstance(given, int | float | str):
+        return given
+    return len(given) if isinstance(given, Sized) and not isinstance(given, torch.Tensor) else 0
+
+
+def _rewind(iterator: Any, before: Any) -> None:
+    """Set an iterator back to a position, if it can be."""
+    if isinstance(iterator, io.IOBase):
+        if type(before) is int and _position(iterator) != before:
+            iterator.seek(before)
+    elif type(iterator) in (zip, map, filter):  # their places are those of the iterators in them
+        if type(before) is tuple:
+            for one, place in zip(iterator.__reduce__()[1], before[0], strict=True):
+                _rewind(one, place)
+    elif hasattr(iterator, "__setstate__") and _is_place(before):
+        iterator.__setstate__(before[1])
+
+
+def _current_profiler() -> Any:
+    """The profiler of this thread, which need not be a function; None if there is none."""
+    return sys.getprofile()
+
+
+def _is_pausable(profiler: Any) -> bool:
+    """Whether it is cProfile, which before Python 3.12 takes the place of all other profilers."""
+    return isinstance(profiler, _lsprof.Profiler)
+
+
+_RESTORED = (int, float, complex, str, bytes, list, tuple, dict, set, type(None))
+"""Attributes of an iterator of the user's that ``Effects`` gives their old values."""
+
+_OF_CALLS = type(iter(int, 1))
+"""Iterators over the results of a function, which do not tell how often they have called it."""
 
 
 def _is_place(position: Any) -> bool:

@@ -24,6 +24,7 @@ from nbgrad.core.symbolic.errors import ColdOptimizer, Unsettled
 from nbgrad.core.symbolic.fake import storage_of
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.joint import partitioned, with_seeds
+from nbgrad.core.symbolic.kernel_settings import changed_setting, devices, interferes, kernel_settings
 from nbgrad.core.symbolic.nest import interpreter
 from nbgrad.core.symbolic.passes.optimize import LEVELS, Level
 from nbgrad.core.symbolic.passes.rematerialize import check_budget
@@ -121,6 +122,11 @@ class Compiled:
         if kwargs:
             args = self._in_order(args, kwargs)
         if current().tracer is not None:
+            return self.function(*args)
+        if (hindrance := interferes()) is not None:
+            reason = f"ran without a program, because {hindrance}"
+            if self.reasons[-1:] != [reason]:
+                self.reasons.append(reason)
             return self.function(*args)
         with running:
             variant = self._found(args)[0]
@@ -271,7 +277,7 @@ class Variant:
         trace.surroundings.keep_numbers()
         self._modules = trace.surroundings.modules()
         self._settings = self._read_settings()
-        self._switches = _switches()
+        self._kernels, self._switches = kernel_settings(), _switches()
         self._hooked = {id(owner): found for owner, _, _ in trace.tensors if (found := _hooks_of(owner))}
 
     def __len__(self) -> int:
@@ -292,8 +298,10 @@ class Variant:
             held = owner._grad
             if grad is not (None if held is None else held._data):
                 return f"a parameter of shape {list(owner.shape)} has another .grad"
+        if self._kernels != (kernels := kernel_settings()):
+            return f"{changed_setting(self._kernels, kernels)} is another one"
         if self._switches != _switches():
-            return "a setting of torch is another one, or a hook of all optimizers"
+            return "torch's default device is another one, or a hook of all optimizers"
         return trace.surroundings.change() or self._optimizer_change() or self._module_change()
 
     def _optimizer_change(self) -> str | None:
@@ -348,19 +356,12 @@ def _switches() -> tuple[Any, ...]:
     """The settings of the process that decide how a function is traced."""
     return (
         getattr(_DEFAULT, "device_context", None),
-        *[read() for read in _READ],
         tuple(_PRE_HOOKS) if _PRE_HOOKS else (),
         tuple(_POST_HOOKS) if _POST_HOOKS else (),
     )
 
 
 _DEFAULT = torch._GLOBAL_DEVICE_CONTEXT
-_READ = (
-    torch._C._get_deterministic_algorithms,
-    torch._C._get_flash_sdp_enabled,
-    torch._C._get_mem_efficient_sdp_enabled,
-    torch._C._get_math_sdp_enabled,
-)
 _PRE_HOOKS, _POST_HOOKS = every_optimizer._global_optimizer_pre_hooks, every_optimizer._global_optimizer_post_hooks
 """The hooks of all optimizers: torch's own tables."""
 
@@ -512,6 +513,7 @@ def _key(args: tuple[Any, ...]) -> Any:
         state.device,
         casts,
         torch.get_default_dtype(),
+        *devices(),
     )
 
 

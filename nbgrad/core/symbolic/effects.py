@@ -4,6 +4,7 @@ import sys
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial, partialmethod
 from io import BytesIO, StringIO
 from operator import is_
@@ -461,10 +462,11 @@ class _SlotAttribute(_Held):
             yield Change(self.name, self.owner, self.before, now, _is_unset(self.before))
 
     def restore(self) -> None:
-        if self.before is _UNSET:
-            self.slot.__delete__(self.owner)
-        else:
-            self.slot.__set__(self.owner, self.before)
+        with suppress(AttributeError):  # it is only read, as the count of lines of a reader of the module csv
+            if self.before is _UNSET:
+                self.slot.__delete__(self.owner)
+            else:
+                self.slot.__set__(self.owner, self.before)
 
 
 class _Cell(_Held):

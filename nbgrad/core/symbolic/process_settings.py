@@ -8,19 +8,20 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 import torch.optim.optimizer as torch_optimizer
+from torch.backends import mha, opt_einsum as einsum
 
 from nbgrad.core.engine.module_changes import TABLES
 from nbgrad.core.engine.state import current, set_grad_enabled
-
-Setting = tuple[str, Callable[[], Any], Callable[[Any], object]]
+from nbgrad.core.symbolic.kernel_settings import KERNEL_SETTINGS, Setting
 
 
 def _flag(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], object]]:
@@ -65,25 +66,30 @@ def _put_variables_back(before: dict[Any, Any]) -> None:
             variable.set(before[variable])
 
 
-def _set_deterministic(before: tuple[bool, bool]) -> None:
-    torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+def _default_device() -> torch.device | None:
+    """The one that was set; None where none was, and torch has no mode for it."""
+    return getattr(getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None), "device", None)
 
 
-def _deterministic() -> tuple[bool, bool]:
-    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+def _precision() -> str | None:
+    """The value that ``torch.set_float32_matmul_precision`` has set; None where newer settings have taken its place."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
 
 
-def _attention() -> tuple[bool, ...]:
-    cuda: Any = torch.backends.cuda
-    return cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled()
+def _set_precision(before: str | None) -> None:
+    if before is not None:
+        torch.set_float32_matmul_precision(before)
 
 
-def _set_attention(before: tuple[bool, ...]) -> None:
-    cuda = torch.backends.cuda
-    for switch, on in zip(
-        (cuda.enable_flash_sdp, cuda.enable_mem_efficient_sdp, cuda.enable_math_sdp), before, strict=True
-    ):
-        switch(on)
+def _einsum() -> tuple[Any, ...]:
+    return einsum.enabled, einsum.strategy
+
+
+def _set_einsum(before: tuple[Any, ...]) -> None:
+    einsum.enabled, einsum.strategy = before
 
 
 def _print_options() -> dict[str, Any]:
@@ -113,21 +119,17 @@ def _handled(number: int) -> tuple[Callable[[], Any], Callable[[Any], object]]:
 
 
 def _settings() -> list[Setting]:
-    flags = torch.backends
     return [
         ("torch's default type", torch.get_default_dtype, torch.set_default_dtype),
-        ("torch's default device", torch.get_default_device, torch.set_default_device),
-        ("torch.use_deterministic_algorithms", _deterministic, _set_deterministic),
-        ("torch's precision of matmul", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-        ("torch's number of threads", torch.get_num_threads, torch.set_num_threads),
+        ("torch's default device", _default_device, torch.set_default_device),
+        ("torch's precision of matmul", _precision, _set_precision),
+        *KERNEL_SETTINGS,
+        ("torch.backends.opt_einsum", _einsum, _set_einsum),
+        ("the fast path of torch.backends.mha", mha.get_fastpath_enabled, mha.set_fastpath_enabled),
         ("torch's grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
         ("nbgrad's grad mode", lambda: current().grad_enabled, set_grad_enabled),
         ("torch's anomaly mode", torch.is_anomaly_enabled, torch.set_anomaly_enabled),
         ("torch's print options", _print_options, _set_print_options),
-        ("torch.backends.cudnn.enabled", *_flag(flags.cudnn, "enabled")),
-        ("torch.backends.cudnn.benchmark", *_flag(flags.cudnn, "benchmark")),
-        ("torch.backends.cudnn.deterministic", *_flag(flags.cudnn, "deterministic")),
-        ("the kernels of attention in torch.backends.cuda", _attention, _set_attention),
         ("torch's hooks of all optimizers", *_table(torch_optimizer._global_optimizer_pre_hooks)),
         ("torch's hooks of all optimizers", *_table(torch_optimizer._global_optimizer_post_hooks)),
         *(("the hooks of all modules", *_table(one)) for one in TABLES),
@@ -149,6 +151,35 @@ def _settings() -> list[Setting]:
     ]
 
 
+def arithmetic(around: Iterable[Any]) -> list[tuple[str, Callable[[], Any], Any]]:
+    """The settings of numpy and ``decimal`` that decide what numbers are computed, where a function uses these modules.
+
+    Args:
+        around: what the function uses from outside.
+
+    Returns:
+        The text of each, the function that reads it, and what it reads now.
+    """
+    names = {_module_of(one) for one in around}
+    return [(f"the setting {name}", read, read()) for module, name, read in _ARITHMETIC if module in names]
+
+
+def _module_of(given: Any) -> str:
+    name = given.__name__ if isinstance(given, ModuleType) else getattr(given, "__module__", type(given).__module__)
+    return str(name).partition(".")[0]
+
+
+def _precision_of_decimals() -> tuple[int, str]:
+    context = decimal.getcontext()
+    return context.prec, context.rounding
+
+
+_ARITHMETIC: list[tuple[str, str, Callable[[], Any]]] = [
+    ("numpy", "numpy.geterr()", np.geterr),
+    ("decimal", "decimal.getcontext()", _precision_of_decimals),
+]
+
+
 class ProcessSettings:
     """The settings of the process."""
 
@@ -166,11 +197,15 @@ class ProcessSettings:
                 write(before)
 
 
+_OF_DECIMALS = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "traps")
+"""All but the flags, which arithmetic itself sets."""
+
+
 def _differs(now: Any, before: Any) -> bool:
     if now is before:
         return False
     if isinstance(before, decimal.Context):
-        return repr(now) != repr(before)
+        return any(getattr(now, name) != getattr(before, name) for name in _OF_DECIMALS)
     return bool(now != before)
 
 

@@ -15,6 +15,7 @@ from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, TensorBase, raw_
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import current, outwards
+from nbgrad.core.symbolic.around import Around
 from nbgrad.core.symbolic.errors import ColdOptimizer, TraceError, error_at
 from nbgrad.core.symbolic.fake import NEEDS_NUMBERS, FakeMemory, Fakes, is_fake, storage_of
 from nbgrad.core.symbolic.ir import Event, Phase, ProgramStep, RowCall, Value, name_of
@@ -84,6 +85,7 @@ class Tracer(TorchFunctionMode):
         self.events: list[Event] = []
         self.phase: Phase | None = None
         self.watch = TraceObserver(self)
+        self._around = Around()
         self._numbers = count()
         self._values: dict[int, Value] = {}
         self._names: dict[Any, str] = {}
@@ -453,6 +455,7 @@ class Tracer(TorchFunctionMode):
             return FakeMemory(args[0])
         if name in _QUIET:
             return func(*args, **kwargs)
+        self._around.check(func, in_row=self._depth > 0)
         if name == "_fused_sdp_choice":  # for fake tensors torch always names the slow kernel
             asked, named = mapped(_stand_in, (args, kwargs))
             return func(*asked, **named)
@@ -462,7 +465,8 @@ class Tracer(TorchFunctionMode):
             raise _needs_numbers(name, _READS_NUMBERS[name])
         fake_args, fake_kwargs = mapped(self._fake, args), mapped(self._fake, kwargs)
         try:
-            ran = self.fakes.run(getattr(func, "like", func), fake_args, fake_kwargs)  # opaque functions have ``like``
+            like = getattr(func, "like", func)  # an opaque function has one
+            ran = self._around.run(self.fakes.run, like, fake_args, fake_kwargs)
         except NEEDS_NUMBERS:
             raise _sized_by_numbers(name) from None
         return self._write(func, fake_args, fake_kwargs, ran)

@@ -1,5 +1,6 @@
 """Run a function under a ``Tracer``, and let go of all that the trace had changed."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -18,6 +19,7 @@ from nbgrad.core.symbolic.errors import TraceError
 from nbgrad.core.symbolic.fake import is_fake
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.naming import name_values
+from nbgrad.core.symbolic.process_settings import arithmetic
 from nbgrad.core.symbolic.source import one_line
 from nbgrad.core.symbolic.structure import leaves, mapped
 from nbgrad.core.symbolic.surroundings import Surroundings
@@ -132,11 +134,11 @@ def traced(
         if recorded:
             place()
         if not ended or locating is not None:
-            watch.restore()
+            watch.give_up(None if ended else sys.exc_info()[1])
     if locating is not None:
         raise Located(watch.place)
     watch.check(changed, replaced, partial(_place_of, function, examples))
-    tracer.guards += watch.calls.guards()
+    tracer.guards += [*watch.calls.guards(), *arithmetic(one.value for one in sights)]
     name = one_line(str(getattr(function, "__name__", type(function).__name__)))  # files and titles will hold it
     arguments = mapped(lambda one: _value(tracer, one), args)
     changes = any(step.writes and step.phase != "update" for step in tracer.steps)

@@ -14,7 +14,7 @@ from nbgrad.core.engine.user_names import is_module
 from nbgrad.core.symbolic.calls import Calls
 from nbgrad.core.symbolic.draws import Draws
 from nbgrad.core.symbolic.effects import Change, Effects, Lines
-from nbgrad.core.symbolic.errors import TraceError, Unsettled, error_at
+from nbgrad.core.symbolic.errors import ColdOptimizer, TraceError, Unsettled, error_at
 from nbgrad.core.symbolic.fake import is_fake
 from nbgrad.core.symbolic.process_settings import ProcessSettings
 from nbgrad.core.symbolic.surroundings import Sight
@@ -89,6 +89,27 @@ class TraceWatch:
         if (self.calls.draws or active_count() == 1) and self.has_drawn():
             torch.set_rng_state(self.seed)
 
+    def give_up(self, error: BaseException | None) -> None:
+        """Take back what the function has done, before ``error`` has ended its trace.
+
+        Raises:
+            TraceError: iterators cannot be set back, and a call of the function itself would go on with later values.
+        """
+        self.restore()
+        lost = self.calls.lost() if isinstance(error, Exception) else ""
+        if not lost:
+            return
+        if isinstance(error, TraceError) and not isinstance(error, ColdOptimizer | Unsettled):
+            if lost not in str(error):
+                error.args = (f"{error}. {lost}",)
+            return
+        told = f"{type(error).__name__}: {str(error).partition(',')[0]}"
+        raise error_at(
+            user_place(),
+            f"the function takes values from an iterator outside of it, and its trace ends with {told}",
+            f"Call next(...) outside of the function, and give it the value as an argument. {lost}",
+        ) from error
+
     def has_drawn(self) -> bool:
         """Whether random numbers of torch's were drawn."""
         return not torch.equal(self.seed, torch.get_rng_state())
@@ -110,8 +131,10 @@ class TraceWatch:
         """
         try:
             self.calls.check()
-        except TraceError:
+        except TraceError as error:
             self.restore()
+            if lost := self.calls.lost():
+                error.args = (f"{error}. {lost}",)
             raise
         found = list(self._wrong(changed, replaced))
         if not found:

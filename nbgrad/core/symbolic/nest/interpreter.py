@@ -60,7 +60,7 @@ def _machine() -> ModuleType:
 
 def _as_float32(number: float) -> float:
     """A constant as float32: one that is too large is infinite, as torch has it."""
-    return float(torch.tensor(number, dtype=torch.float32))
+    return float(torch.tensor(number, dtype=torch.float32, device="cpu"))
 
 
 def _words(plan: Schedule) -> bytes:
