@@ -131,7 +131,14 @@ def called(
                 if not taken(state.observers, error, "the call of a module"):
                     raise
             lifted = own and placed.alone and lift()
-            result = run(*args, **kwargs) if kwargs else run(*args)
+            # Compiled, a call with ``*`` takes one more of the calls that Python's limit of recursion allows, and so ends
+            # a program that nests its modules deeply. A call with written arguments takes none.
+            if kwargs or len(args) > 2:
+                result = run(*args, **kwargs) if kwargs else run(*args)
+            elif len(args) == 2:
+                result = run(args[0], args[1])
+            else:
+                result = run(args[0]) if args else run()
             if then is not None:
                 _tell(then, result, state)
             return result
