@@ -37,7 +37,7 @@ from nbgrad.core.graph.ranks import RankRecorder, Ranks, check_group
 from nbgrad.core.graph.record import Failure, Record, number_of
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.graph.stats import Stats, summarise_all
-from nbgrad.core.graph.thinned import KEPT, thinned, whole
+from nbgrad.core.graph.thinned import KEPT, whole
 from nbgrad.core.graph.unreached import Paths, Unreached, named_tensors
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.recorder.switches import follow, follows, unfollow, unfollow_to
@@ -239,10 +239,10 @@ class AutogradGraph(Queries):
         self.name_variables(dict(namespace))  # a copy: threads may go on
         self._titles = title_models([ran.scope for ran in self.listener.there()[0].values()], self.modules)
         notes, frame = self._notes, self.frame
-        passed, self.left_out = thinned(self.listener.passed(), KEPT)
+        passed, self.left_out = self.listener.passed_ends(None, KEPT)
         failure, failed = self.listener.failure, list[Passed]()
         if failure is not None and failure.frame is not None:
-            failed = thinned(self.listener.passed(failure.frame.roots), KEPT)[0] if self.backwards else passed
+            failed = self.listener.passed_ends(failure.frame.roots, KEPT)[0] if self.backwards else passed
         numbers = self._numbers([*passed, *failed], frame)
         self._records = self._taken(passed, frame, *numbers)
         self._failed = self._taken(failed, None if failure is None else failure.frame, *numbers)

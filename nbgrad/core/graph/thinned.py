@@ -2,7 +2,6 @@
 
 from typing import TypeVar
 
-from nbgrad.core.graph.facts import Passed, Ran
 from nbgrad.core.graph.record import Record
 
 KEPT = 100_000
@@ -16,19 +15,11 @@ def ends(parts: list[T], most: int) -> list[T]:
     return parts if len(parts) <= most else [*parts[: most - most // 2], *parts[len(parts) - most // 2 :]]
 
 
-def thinned(passed: list[Passed], most: int) -> tuple[list[Passed], int]:
-    """The first and the last ops of ``passed`` with the tensors that they take, and how many ops are left out."""
-    if len(passed) <= most:
-        return passed, 0
-    ops = [(id, fact) for id, fact, _ in passed if isinstance(fact, Ran)]
-    kept = dict(ends(ops, most))
-    taken = {source for ran in kept.values() for source in ran.sources}
-    left = [one for one in passed if (one[0] in kept if isinstance(one[1], Ran) else one[0] in taken)]
-    return left, len(ops) - len(kept)
-
-
 def fewer(records: list[Record], most: int) -> tuple[list[Record], int]:
-    """The same for ``records``; their inputs from ops that are left out have no source."""
+    """The first and the last ops of ``records`` with the tensors that they take, and how many ops are left out.
+
+    Their inputs from ops that are left out have no source.
+    """
     if len(records) <= most:
         return records, 0
     ops = [record.id for record in records if record.kind == "op"]
