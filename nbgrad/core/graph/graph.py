@@ -395,7 +395,9 @@ class AutogradGraph(Queries):
         If a backward raised it, the graph from then on shows that backward up to the error, in place of the last
         complete one. The history only has complete backwards.
         """
-        found = self.failure(error)
+        found, fault = self.failure(error), self.listener.fault
+        if fault is not None and fault.too_deep and isinstance(error, RecursionError):
+            self.listener.fault = None  # the program reached the limit of recursion, too: no part of it is missing
         ending = Ending.of(error, found)
         if found is None or found.frame is None:
             self.ending = ending

@@ -204,6 +204,11 @@ class Paths:
         return not self._ops and not self._cuts
 
     @property
+    def begun(self) -> bool:
+        """Whether a backward has run, or was refused. Before that, each leaf is without a gradient for this reason."""
+        return self._backwards > 0 or bool(self._refused)
+
+    @property
     def reached(self) -> set[int]:
         """The ids of the records to which the last backward gave a gradient."""
         return self._reached
@@ -346,7 +351,7 @@ class Paths:
         """Where the path to ``tensor`` breaks, looking from it towards the loss."""
         if not tensor.requires_grad:
             return "frozen", "its requires_grad is False", None
-        if not self._backwards and not self._refused:
+        if not self.begun:
             return "no backward", "no backward has run in this graph", None
         seq = _id(tensor)
         near = self._nearest(seq, self._cut_off, self._end)

@@ -354,6 +354,8 @@ def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
     input whose gradient was asked for. Nothing is missing either where the user named other tensors as those that get a
     gradient, as in ``grad(loss, w)``.
     """
+    if Evidence(graph).no_backward():
+        return []  # for a million ops the search alone would take seconds
     learning, at = graph.update is not None, {record.id: record for record in records}
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
     for one in graph.unreached():
