@@ -440,11 +440,17 @@ def _training() -> tuple[Callable[[Any], Any], Any]:
     return train, x
 
 
-def compiled() -> Callable[[], Any]:
-    """A compiled training step, which was traced before."""
+@cache
+def _traced() -> tuple[Any, Any]:
     train, x = _training()
     step = nbgrad.compile(train)
     step(x)
+    return step, x
+
+
+def compiled() -> Callable[[], Any]:
+    """A compiled training step, which was traced before; all interrupts hit the same one."""
+    step, x = _traced()
     return lambda: _numbers(step(x), step(x))
 
 

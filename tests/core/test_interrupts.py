@@ -1,6 +1,7 @@
 """Ctrl-C at any instant: nbgrad leaves no switch behind, and the interrupted code runs as usual afterwards."""
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from nbgrad.core.backend import below_autograd
 from nbgrad.core.engine import state
 from nbgrad.core.engine.state import current
 from nbgrad.core.recorder.switches import unfollow_to
+from nbgrad.core.symbolic import turns
 from tests.core.interrupting import (
     BLOCKS,
     CHANGES,
@@ -362,3 +364,29 @@ def test_open_blocks_are_left_and_settings_stay() -> None:
     finally:
         state.set_state(begin)
         unfollow_to(0)
+
+
+@pytest.mark.parametrize("turn", [turns.running, turns.tracing], ids=["run", "trace"])
+def test_an_interrupted_turn_keeps_no_thread_waiting(turn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock or a place in the queue that stayed behind would let every program of every thread wait for ever."""
+    monkeypatch.setattr(turns, "_PATIENCE", 0.01)
+
+    def take() -> None:
+        with turn if turn is turns.running else turn():
+            pass
+
+    def others() -> None:
+        with turns.running:
+            pass
+        with turns.tracing():
+            pass
+
+    hits = 0
+    for hit in _each("turns", lambda: take):
+        hits += 1
+        thread = threading.Thread(target=others, daemon=True)
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive(), hit
+        others()
+    assert hits > 30
