@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import nbgrad
 from nbgrad.core.backend import below_autograd
@@ -390,3 +392,29 @@ def test_an_interrupted_turn_keeps_no_thread_waiting(turn: Any, monkeypatch: pyt
         assert not thread.is_alive(), hit
         others()
     assert hits > 30
+
+
+def test_an_interrupted_trace_leaves_no_mode_of_torch_on() -> None:
+    """The last steps of torch's blocks are Python functions, which Ctrl-C may hit: then the mode stays on the stack."""
+
+    class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's classes have no types
+        pass
+
+    make: Any = Mode
+
+    def interrupted() -> None:
+        with turns.tracing():
+            FakeTensorMode().__enter__()
+            make().__enter__()
+            raise KeyboardInterrupt
+
+    FakeTensorMode()  # the first one imports modules, which change the warnings
+    before = switched()
+    with make() as own:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert torch._C._len_torch_dispatch_stack() == 1
+        assert torch._C._get_dispatch_stack_at(0) is own
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    check_untouched(before, "an interrupted trace")

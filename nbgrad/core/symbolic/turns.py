@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from threading import Condition, RLock, get_ident
 from typing import Any
 
+import torch
+
 from nbgrad.core.tensor.tensor import GRADIENT_LOCK
 
 _lock = RLock()
@@ -147,7 +149,7 @@ running = Running()
 @contextmanager
 def tracing() -> Iterator[None]:
     """A context in which a function is traced: no other thread runs a program, traces or writes gradients meanwhile."""
-    thread, around = get_ident(), _owns(GRADIENT_LOCK)
+    thread, around, modes = get_ident(), _owns(GRADIENT_LOCK), _modes()
     _together(_trace, thread)
     try:  # both, as in ``_together``
         try:
@@ -158,7 +160,25 @@ def tracing() -> Iterator[None]:
             if not around:
                 _give_back(GRADIENT_LOCK)
             _together(_leave, _traces, thread)
-    except BaseException:
+    except BaseException as error:
         if not around:
             _give_back(GRADIENT_LOCK)
+        if not isinstance(error, Exception):
+            _leave_modes(modes)
         raise
+
+
+def _modes() -> list[Any]:
+    """The modes on torch's stack for operators."""
+    return [torch._C._get_dispatch_stack_at(place) for place in range(torch._C._len_torch_dispatch_stack())]
+
+
+def _leave_modes(before: list[Any]) -> None:
+    """Take the modes of a trace off torch's stack, if Ctrl-C has hit the ends of their blocks: these are Python."""
+    for mode in reversed(_modes()):
+        if not any(mode is one for one in before):
+            key = getattr(mode, "_mode_key", None)  # torch's own modes, such as that of fake tensors, have places
+            if key is None:
+                torch._C._pop_torch_dispatch_stack(None)
+            else:
+                torch._C._unset_dispatch_mode(key)
