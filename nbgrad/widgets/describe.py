@@ -55,7 +55,7 @@ _MOST = 20
 """At most this many findings are drawn of each kind in ``_REST``: there may be one for each parameter."""
 
 DRAWN = 10_000
-"""Of more ops than this the first and the last ones are drawn: nobody reads more, and a page of all takes minutes."""
+"""Of more ops than this the first and the last ones are drawn: a page of a million ops takes minutes."""
 
 _REST: dict[FindingKind, str] = {"unreached": "that no gradient reached", "no optimizer": "that no optimizer holds"}
 """The kinds of findings that ``_MOST`` limits, and the words for the parameters whose findings are left out."""
