@@ -1,7 +1,8 @@
 """Random cases that torch's samples do not contain: ``make sweep`` runs each sweep for minutes, the tests a few cases.
 
 A sweep is a file of ``tests/sweeps`` with two names. ``check(random)`` makes one case from a ``random.Random`` and
-raises AssertionError where nbgrad and torch differ. ``CASES`` says how many cases the unit tests run. The number of a
+raises AssertionError where nbgrad and torch differ. It may return how many tries the case has made, such as interrupts:
+``--tries`` stops a sweep after so many. ``CASES`` says how many cases the unit tests run. The number of a
 case is its seed, so ``python -m tools.sweep NAME --seed NUMBER --cases 1`` repeats a failure.
 """
 
@@ -38,11 +39,12 @@ class Failure(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The results of some cases of one sweep."""
+    """The results of some cases of one sweep; ``tries`` is the sum of what the cases have returned."""
 
     sweep: str
     cases: int
     failures: list[Failure]
+    tries: int = 0
 
 
 def names() -> list[str]:
@@ -50,21 +52,26 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.py"))
 
 
-def run(sweep: str, seed: int, *, cases: int | None = None, seconds: float = float("inf")) -> Outcome:
-    """Run the cases of a sweep from ``seed`` on, up to a number of cases or seconds. A failure does not end the run."""
+def run(
+    sweep: str, seed: int, *, cases: int | None = None, seconds: float = float("inf"), tries: int | None = None
+) -> Outcome:
+    """Run the cases of a sweep from ``seed`` on, up to a number of cases, seconds or tries.
+
+    A failure does not end the run.
+    """
     check = import_module(f"tests.sweeps.{sweep}").check
     end = monotonic() + seconds
-    done, failures = 0, []
+    done, tried, failures = 0, 0, []
     for number in itertools.count(seed) if cases is None else range(seed, seed + cases):
-        if monotonic() > end:
+        if monotonic() > end or (tries is not None and tried >= tries):
             break
         torch.default_generator.manual_seed(number)
         done += 1
         try:
-            check(Random(number))
+            tried += check(Random(number)) or 0
         except Exception:  # any error at all is the result of the case
             failures.append(Failure(sweep, number, traceback.format_exc()))
-    return Outcome(sweep, done, failures)
+    return Outcome(sweep, done, failures, tried)
 
 
 def prepare() -> None:
@@ -74,10 +81,12 @@ def prepare() -> None:
     warnings.simplefilter("ignore")  # nbgrad and torch warn of the same things, case after case
 
 
-def run_all(sweeps: list[str], seed: int, *, seconds: float, cases: int | None, jobs: int = 2) -> list[Outcome]:
+def run_all(
+    sweeps: list[str], seed: int, *, seconds: float, cases: int | None, tries: int | None = None, jobs: int = 2
+) -> list[Outcome]:
     """Run sweeps side by side, each in its own process. A process that dies or hangs counts as a failure."""
     with ProcessPool(jobs, max_tasks=1, initializer=prepare, context=get_context("spawn")) as pool:
-        settings = {"cases": cases, "seconds": seconds}
+        settings = {"cases": cases, "seconds": seconds, "tries": tries}
         begun = [
             (name, pool.schedule(run, args=(name, seed), kwargs=settings, timeout=seconds + GRACE)) for name in sweeps
         ]
@@ -89,7 +98,9 @@ def run_all(sweeps: list[str], seed: int, *, seconds: float, cases: int | None, 
                 outcomes.append(Outcome(name, 0, [Failure(name, seed, f"a case hangs for more than {GRACE:g} s")]))
             except ProcessExpired as death:
                 outcomes.append(Outcome(name, 0, [Failure(name, seed, f"died with exit code {death.exitcode}")]))
-            print(f"{name:24} {outcomes[-1].cases:8} cases, {len(outcomes[-1].failures)} failed", flush=True)
+            last = outcomes[-1]
+            tried = f" with {last.tries:,} tries" if last.tries else ""
+            print(f"{name:24} {last.cases:8} cases{tried}, {len(last.failures)} failed", flush=True)
     return outcomes
 
 
@@ -110,6 +121,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*", help=f"which sweeps: {', '.join(names())} (default: all)")
     parser.add_argument("--minutes", type=float, default=30.0, help="how long all of them take together")
     parser.add_argument("--cases", type=int, help="stop a sweep after so many cases")
+    parser.add_argument("--tries", type=int, help="stop a sweep after so many tries, such as interrupts")
     parser.add_argument("--seed", type=int, help="the number of the first case (default: another one each time)")
     parser.add_argument("--jobs", type=int, default=2, help="how many processes")
     options = parser.parse_args(arguments)
@@ -119,7 +131,8 @@ def main(arguments: list[str]) -> int:
     seed = secrets.randbelow(10**9) if options.seed is None else options.seed
     rounds = -(-len(sweeps) // options.jobs)
     print(f"{len(sweeps)} sweeps from seed {seed}, {options.minutes / rounds:.1f} minutes each", flush=True)
-    outcomes = run_all(sweeps, seed, seconds=options.minutes * 60 / rounds, cases=options.cases, jobs=options.jobs)
+    limits = {"cases": options.cases, "tries": options.tries, "jobs": options.jobs}
+    outcomes = run_all(sweeps, seed, seconds=options.minutes * 60 / rounds, **limits)
     return report(outcomes) > 0
 
 

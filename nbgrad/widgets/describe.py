@@ -54,6 +54,9 @@ from nbgrad.widgets.optional_packages import loading
 _MOST = 20
 """At most this many findings are drawn of each kind in ``_REST``: there may be one for each parameter."""
 
+DRAWN = 10_000
+"""Of more ops than this the first and the last ones are drawn: a page of a million ops takes minutes."""
+
 _REST: dict[FindingKind, str] = {"unreached": "that no gradient reached", "no optimizer": "that no optimizer holds"}
 """The kinds of findings that ``_MOST`` limits, and the words for the parameters whose findings are left out."""
 
@@ -73,7 +76,7 @@ def outline(graph: AutogradGraph) -> Outline:
 
     It holds the numbers as they are now, and neither a tensor nor the graph.
     """
-    survey = Survey.of(graph)
+    survey = Survey.of(graph, DRAWN)
     ending, records, frames = graph.ending, survey.records, survey.frames
     ids = {record.id: f"n{at}" for at, record in enumerate(records)}
     scopes, inside = _Scopes(), _made_inside(records)
@@ -124,7 +127,7 @@ def outline(graph: AutogradGraph) -> Outline:
         version=2,
         name=str(graph.name),
         summary="",
-        notes=[*_notes(graph, records), *rank_notes(graph), *survey.waits.notes],
+        notes=[*_notes(graph, records), *_left_out(survey), *rank_notes(graph), *survey.waits.notes],
         stopped=ending is not None and not ending.interrupted,
         nodes=nodes,
         edges=edges,
@@ -416,6 +419,17 @@ def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
         kinds = " and ".join(unread)
         notes.append(f"The ops on {kinds} are shown without values: nbgrad reads the values of plain tensors only.")
     return [*_state(graph, records), *notes]
+
+
+def _left_out(survey: Survey) -> list[str]:
+    """The sentence about the ops that the picture leaves out, if there are any."""
+    if not survey.left_out:
+        return []
+    shown = sum(record.kind == "op" for record in survey.records)
+    return [
+        f"{survey.left_out:,} of {survey.left_out + shown:,} ops are not drawn, and no finding is about them: the "
+        f"picture has the first {shown - shown // 2:,} and the last {shown // 2:,} ops."
+    ]
 
 
 def _state(graph: AutogradGraph, records: list[Record]) -> list[str]:

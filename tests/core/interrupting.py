@@ -423,6 +423,61 @@ def torchs() -> Callable[[], Any]:
     return run
 
 
+def _training() -> tuple[Callable[[Any], Any], Any]:
+    """A training step, and its input."""
+    torch.manual_seed(0)
+    net = nbgrad.nn.Sequential(nbgrad.nn.Linear(3, 2), nbgrad.nn.Tanh())
+    optimizer = nbgrad.optim.SGD(net.parameters(), lr=0.0)
+    x = nbgrad.ones(4, 3)
+
+    def train(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = (net(x) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return train, x
+
+
+@cache
+def _traced() -> tuple[Any, Any]:
+    train, x = _training()
+    step = nbgrad.compile(train)
+    step(x)
+    return step, x
+
+
+def compiled() -> Callable[[], Any]:
+    """A compiled training step, which was traced before; all interrupts hit the same one."""
+    step, x = _traced()
+    return lambda: _numbers(step(x), step(x))
+
+
+def tracing() -> Callable[[], Any]:
+    """A training step that is traced, and runs as a program; one that was interrupted is traced again."""
+    train, x = _training()
+    known = nbgrad.compile(train)
+    return lambda: _numbers(known(x), nbgrad.compile(train)(x), known(x))
+
+
+def closing() -> Callable[[], Any]:
+    """A graph that is closed after a backward, and one that is closed before."""
+    net = torch.nn.Linear(3, 2)
+    w = nbgrad.ones(2, requires_grad=True)
+    x = torch.ones(4, 3)
+
+    def run() -> Any:
+        graphs = [nbgrad.AutogradGraph("torch"), nbgrad.AutogradGraph("ours")]
+        with graphs[0]:
+            net(x).square().sum().backward()
+        with graphs[1]:
+            y = (w * w).exp()
+        return [y.tolist(), *[(len(one.records), one.backwards, one.fault) for one in graphs]]
+
+    return run
+
+
 def _small(*, close: bool) -> nbgrad.AutogradGraph:
     """A graph of one layer, after its block. It is closed only if ``close`` is true."""
     torch.manual_seed(0)
@@ -485,6 +540,7 @@ ENGINE: dict[Make, tuple[str, ...]] = {
     modules: ("call", "optimizer", "parametrize"),
     inplace: ("views", "below_autograd", "inplace", "state"),
     functional: ("gradcheck", "func", "products", "state"),
+    compiled: ("compiled", "reached", "surroundings", "turns", "state"),
 }
 """Scenarios whose switches nbgrad restores itself, also after an error. The values are the modules that switch."""
 
@@ -492,14 +548,16 @@ BLOCKS: dict[Make, tuple[str, ...]] = {
     anomaly: ("anomaly", "state", "scope", "broadcast_check"),
     recording: ("no_gc", "graph", "state", "recording", "timing"),
     torchs: ("graph", "switches", "calls", "backwards", "compiled_regions", "function_mode"),
+    closing: ("graph", "listener", "facts", "past", "unreached", "no_gc", "switches"),
 }
 """``with`` blocks of the user. Without compiled code a switch may stay on; the end of a cell restores it."""
 
 PICTURES: dict[Make, tuple[str, ...]] = {
     drawing: ("no_gc", "describe", "facts", "last_backward", "positions", "outline", "svg"),
     answering: ("no_gc", "choose", "positions", "wire_format", "outline", "view"),
+    tracing: ("compiled", "tracing", "tracer", "effects", "turns", "state"),
 }
-"""Scenarios that draw an existing graph. After an interrupt the same graph is drawn again."""
+"""Scenarios that draw an existing graph, or trace a step. After an interrupt the same is done again."""
 
 
 class Change(NamedTuple):

@@ -1,18 +1,22 @@
 """Ctrl-C at any instant: nbgrad leaves no switch behind, and the interrupted code runs as usual afterwards."""
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import nbgrad
 from nbgrad.core.backend import below_autograd
 from nbgrad.core.engine import state
 from nbgrad.core.engine.state import current
 from nbgrad.core.recorder.switches import unfollow_to
+from nbgrad.core.symbolic import turns
 from tests.core.interrupting import (
     BLOCKS,
     CHANGES,
@@ -362,3 +366,55 @@ def test_open_blocks_are_left_and_settings_stay() -> None:
     finally:
         state.set_state(begin)
         unfollow_to(0)
+
+
+@pytest.mark.parametrize("turn", [turns.running, turns.tracing], ids=["run", "trace"])
+def test_an_interrupted_turn_keeps_no_thread_waiting(turn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock or a place in the queue that stayed behind would let every program of every thread wait for ever."""
+    monkeypatch.setattr(turns, "_PATIENCE", 0.01)
+
+    def take() -> None:
+        with turn if turn is turns.running else turn():
+            pass
+
+    def others() -> None:
+        with turns.running:
+            pass
+        with turns.tracing():
+            pass
+
+    hits = 0
+    for hit in _each("turns", lambda: take):
+        hits += 1
+        thread = threading.Thread(target=others, daemon=True)
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive(), hit
+        others()
+    assert hits > 30
+
+
+def test_an_interrupted_trace_leaves_no_mode_of_torch_on() -> None:
+    """The last steps of torch's blocks are Python functions, which Ctrl-C may hit: then the mode stays on the stack."""
+
+    class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's classes have no types
+        pass
+
+    make: Any = Mode
+
+    def interrupted() -> None:
+        with turns.tracing():
+            FakeTensorMode().__enter__()
+            make().__enter__()
+            raise KeyboardInterrupt
+
+    FakeTensorMode()  # the first one imports modules, which change the warnings
+    before = switched()
+    with make() as own:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert torch._C._len_torch_dispatch_stack() == 1
+        assert torch._C._get_dispatch_stack_at(0) is own
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    check_untouched(before, "an interrupted trace")

@@ -17,14 +17,15 @@ from tests.core.interrupting import BLOCKS, ENGINE, PICTURES, Alarm, Instants, c
 CASES = 8
 
 INTERRUPTS = 50
-"""The number of interrupts in a case: 20,000 cases make a million."""
+"""The number of interrupts in a case: ``--tries 1000000`` makes a million."""
 
 OF_A_PICTURE = 5
-"""The same for pictures. These take a hundred times as long, and run to their end after each interrupt."""
+"""The same for pictures and traces. These take a hundred times as long, and run to their end after each interrupt."""
 
 
-def check(random: Random) -> None:
-    """Interrupt one scenario again and again, and run it to its end in between."""
+def check(random: Random) -> int:
+    """Interrupt one scenario again and again, and run it to its end in between; return how often it was interrupted."""
+    done = 0
     make = random.choice([*ENGINE, *BLOCKS, *PICTURES])
     ignored: list[object] = []  # Python ignores what is raised in a __del__, as that of a widget
     with warnings.catch_warnings(), patch.object(sys, "unraisablehook", ignored.append):
@@ -45,6 +46,7 @@ def check(random: Random) -> None:
             stop = Instants(number) if traced else Alarm(random.uniform(1e-6, 1.1 * seconds))
             before, begun = switched(), current()
             interrupted = stop.run(run)
+            done += interrupted
             if make in BLOCKS and not nbgrad.compiled():
                 state.set_state(state.unwound(begun))  # as at the end of a cell
                 unfollow_to(0)
@@ -58,3 +60,4 @@ def check(random: Random) -> None:
             if make in PICTURES:
                 assert run() == want, where
         assert run() == want, make.__name__
+    return done

@@ -43,8 +43,18 @@ class Fault(NamedTuple):
         text = f"{text[:_LONG]} ..." if len(text) > _LONG else text
         return cls(f"{type(error).__name__}: {text}" if text else type(error).__name__, doing, place)
 
+    @property
+    def too_deep(self) -> bool:
+        """Whether the calls of the program were nested as deeply as Python allows: no defect of nbgrad's."""
+        return self.error.startswith(RecursionError.__name__)
+
     def __str__(self) -> str:
         at = "" if self.place is None else f" at {self.place}"
+        if self.too_deep:
+            return (
+                f"nbgrad could not record {self.doing}{at}, so a part of the graph is missing: the calls were nested "
+                "as deeply as Python allows. sys.setrecursionlimit() allows more"
+            )
         return (
             f"nbgrad could not record {self.doing}{at} ({self.error}), so a part of the graph is missing. Your program "
             "was not affected. This is a defect of nbgrad: please report it"

@@ -20,7 +20,7 @@ cdef class _Placed:
     cdef object label
     cdef object module
 
-@cython.locals(given=State, after=State, outer=Scope, placed=_Placed, own=bint, lifted=bint)
+@cython.locals(given=State, after=State, outer=Scope, placed=_Placed, own=bint, lifted=bint, few=Py_ssize_t)
 cpdef object called(object module, State state, object run, tuple args, dict kwargs, object then=*)
 
 cdef object _tell(object then, object result, State state)

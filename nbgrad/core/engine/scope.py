@@ -131,7 +131,10 @@ def called(
                 if not taken(state.observers, error, "the call of a module"):
                     raise
             lifted = own and placed.alone and lift()
-            result = run(*args, **kwargs) if kwargs else run(*args)
+            # Compiled, a call with ``*`` takes one more of the calls that Python's limit of recursion allows: modules
+            # could not be nested as deeply as without a graph. A call with written arguments takes none.
+            few = 0 if kwargs else len(args)
+            result = (run(args[0]) if few == 1 else run(args[0], args[1])) if few in (1, 2) else run(*args, **kwargs)
             if then is not None:
                 _tell(then, result, state)
             return result

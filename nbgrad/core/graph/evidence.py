@@ -21,6 +21,10 @@ class Evidence:
         """Whether no op in the graph ran on a tensor that needs a gradient; ops whose results are gone count too."""
         return self._paths().empty
 
+    def no_backward(self) -> bool:
+        """Whether no backward has run or was refused."""
+        return not self._paths().begun
+
     def left_out(self) -> dict[str, bool]:
         """The first ops of torch's own that ran before any op was recorded, each with whether gradients were on."""
         return self._graph.listener.left_out.copy()

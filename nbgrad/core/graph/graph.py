@@ -37,6 +37,7 @@ from nbgrad.core.graph.ranks import RankRecorder, Ranks, check_group
 from nbgrad.core.graph.record import Failure, Record, number_of
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.graph.stats import Stats, summarise_all
+from nbgrad.core.graph.thinned import KEPT, whole
 from nbgrad.core.graph.unreached import Paths, Unreached, named_tensors
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.recorder.switches import follow, follows, unfollow, unfollow_to
@@ -75,6 +76,7 @@ class AutogradGraph(Queries):
 
     Attributes:
         ending: the error that ended the block or the cell, if there was one.
+        left_out: how many ops have no record, because the graph was too large when it was closed.
         questions: the tensors of ``ask``; ``answers`` and ``answer`` are about them.
         overlays: the numbers that ``overlay`` added, by name.
         modules: the names of the variables that held modules.
@@ -112,6 +114,7 @@ class AutogradGraph(Queries):
     def _forget(self) -> None:
         self._records: list[Record] = []
         self._failed: list[Record] = []  # the nodes that the failed backward reached, once the graph is closed
+        self.left_out = 0
         self._ended: History | None = None  # the complete backwards, once a failed one is shown
         self.ending: Ending | None = None
         self._complete: FrameRecorder | Frame | None = None  # the last complete backward, while a failed one is shown
@@ -235,19 +238,27 @@ class AutogradGraph(Queries):
         """Turn the recorded facts into facts that hold no tensor."""
         self.name_variables(dict(namespace))  # a copy: threads may go on
         self._titles = title_models([ran.scope for ran in self.listener.there()[0].values()], self.modules)
-        notes, frame, passed = self._notes, self.frame, self.listener.passed()
+        notes, frame = self._notes, self.frame
+        passed, self.left_out = self.listener.passed_ends(None, KEPT)
         failure, failed = self.listener.failure, list[Passed]()
         if failure is not None and failure.frame is not None:
-            failed = self.listener.passed(failure.frame.roots) if self.backwards else passed
+            failed = self.listener.passed_ends(failure.frame.roots, KEPT)[0] if self.backwards else passed
         numbers = self._numbers([*passed, *failed], frame)
-        self._records = called(notes.taken(passed, frame, *numbers))
-        self._failed = called(notes.taken(failed, None if failure is None else failure.frame, *numbers))
+        self._records = self._taken(passed, frame, *numbers)
+        self._failed = self._taken(failed, None if failure is None else failure.frame, *numbers)
         notes.settled = {record.id: record.statistics for record in (*self._failed, *self._records)}
         notes.frame = frame
         self.listener.leave_past(numbers[0])
         self._paths = self._make_paths()
         notes.things = self.listener.things([*passed, *failed])
         self.listener.let_go()
+
+    def _taken(
+        self, passed: list[Passed], frame: Frame | None, values: dict[int, Stats], changed: dict[int, Since]
+    ) -> list[Record]:
+        """The records of the closed graph: with their names, and without inputs from ops that are left out."""
+        records = called(self._notes.taken(passed, frame, values, changed))
+        return whole(records) if self.left_out else records
 
     def clear(self) -> None:
         """Remove all records; an open graph continues to record."""
@@ -328,7 +339,8 @@ class AutogradGraph(Queries):
         """Every op and tensor of the graph in record order, which is a topological order: sources first.
 
         After a backward, these are the ops and tensors that it reached. Before the first backward, these are all ops
-        whose results still exist. A record never changes; an open graph makes new records at each access.
+        whose results still exist. A record never changes; an open graph makes new records at each access. Of more than
+        100,000 ops a closed graph has the first and the last ones, and ``left_out`` says how many are missing.
         """
         return list(self._records) if self.closed else self._open_records()
 
@@ -383,7 +395,9 @@ class AutogradGraph(Queries):
         If a backward raised it, the graph from then on shows that backward up to the error, in place of the last
         complete one. The history only has complete backwards.
         """
-        found = self.failure(error)
+        found, fault = self.failure(error), self.listener.fault
+        if fault is not None and fault.too_deep and isinstance(error, RecursionError):
+            self.listener.fault = None  # the program reached the limit of recursion, too: no part of it is missing
         ending = Ending.of(error, found)
         if found is None or found.frame is None:
             self.ending = ending
@@ -558,7 +572,7 @@ class AutogradGraph(Queries):
 
     def __repr__(self) -> str:
         ops = sum(record.kind == "op" for record in self.records)
-        return f"<AutogradGraph {self.name!r}: {ops} ops, {self.backwards} backwards>"
+        return f"<AutogradGraph {self.name!r}: {ops + self.left_out} ops, {self.backwards} backwards>"
 
 
 def _left(records: list[Record], ids: set[int], edges: set[tuple[int, int]]) -> list[Record]:

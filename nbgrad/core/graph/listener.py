@@ -31,6 +31,7 @@ from nbgrad.core.graph.optimizers import UpdateRecorder
 from nbgrad.core.graph.past import Legacy, leaf_facts, led_to, node_of, remade
 from nbgrad.core.graph.record import Failure, Operand, described, number_of
 from nbgrad.core.graph.stats import Stats, countable, few, held_by, nbytes_of, numbers_of, summarise_all
+from nbgrad.core.graph.thinned import ends
 from nbgrad.core.tensor.broadcast_check import has_given_axis
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -677,6 +678,10 @@ class Listener(Observer):
         Before any backward these are all ops whose results still exist; if none exists, the ops that led to the number
         that was read last.
         """
+        return self.passed_ends(roots)[0]
+
+    def passed_ends(self, roots: tuple[int, ...] | None = None, most: int | None = None) -> tuple[list[Passed], int]:
+        """The same, but of more than ``most`` ops only the first and the last ones; and how many are left out."""
         ops, outer, constants, last = self.there()
         if self.backwards:
             shown = [(id, ops[id]) for id in sorted(_reached(last if roots is None else roots, ops))]
@@ -687,6 +692,9 @@ class Listener(Observer):
             if not shown and (last_read := max(self.uses.reads(), default=0)):  # a loss made by item() has no tensor
                 needed = _reached((last_read,), ops)
                 shown = [(id, ran) for id, ran in ops.items() if id in needed]
+        all_of_them = len(shown)
+        if most is not None:
+            shown = ends(shown, most)
         raw = {id: data for data, id in constants.values()}
         seen: set[int] = set()
         passed: list[Passed] = []
@@ -699,7 +707,7 @@ class Listener(Observer):
                     value = None if thing is None else thing()
                     passed.append((source, taken, self._home(source, taken, value, ran.scope)))
             passed.append((id, ran, ran.scope))
-        return passed
+        return passed, all_of_them - len(shown)
 
     def things(self, passed: list[Passed]) -> "dict[int, ref[Any]]":
         """The weak references of ``Notes.things`` for the shown ops and tensors."""

@@ -136,10 +136,8 @@ class Rerun:
             RerunError: the graph cannot be run again.
         """
         records = graph.records
-        if len(records) > MOST:
-            raise RerunError(
-                f"this graph has {len(records):,} boxes, and only a graph of at most {MOST:,} can be run again"
-            )
+        if (many := len(records) + graph.left_out) > MOST:
+            raise RerunError(f"this graph has {many:,} boxes, and only a graph of at most {MOST:,} can be run again")
         notes = graph.listener.notes
         if notes.deleted or notes.cut:
             raise RerunError("boxes or edges were removed from this graph")

@@ -119,7 +119,7 @@ class Paths:
     """The paths of the tensors of a graph. It holds no tensor, so a closed graph may keep it.
 
     Args:
-        facts: the ops of the record, by id.
+        ops: the ops of the record, by id.
         tensors: the leaves and constants of the record, weakly, by id.
         uses: the uses that are not in the records.
         changed: by the address of the memory of each tensor that was changed in place, how many backwards had ended
@@ -142,17 +142,13 @@ class Paths:
         latest: int,
     ) -> Self:
         """The paths of a graph: its ops, the tensors that no op in it made, and its constants by their memory."""
-        facts = {
-            id: PathOp(ran.op.name, tuple([s for s in ran.sources if type(s) is int]), ran.place, ran.scope)
-            for id, ran in ops.items()
-        }
         tensors = {id: one.thing for id, one in outer.items()}
         tensors.update({id: raw for raw, id in constants.values() if isinstance(raw(), torch.Tensor)})
-        return cls(facts, tensors, uses, changed, backwards, history, latest)
+        return cls(ops, tensors, uses, changed, backwards, history, latest)
 
     def __init__(
         self,
-        facts: dict[int, PathOp],
+        ops: "dict[int, Ran]",
         tensors: "dict[int, ref[Any] | None]",
         uses: Uses,
         changed: dict[int, int],
@@ -160,7 +156,7 @@ class Paths:
         history: HistoryRecorder,
         latest: int,
     ) -> None:
-        self._facts = facts
+        self._ops = ops
         self._reached = set(uses.reached)
         self._asked = uses.asked
         self._cuts = uses.cuts()
@@ -179,20 +175,38 @@ class Paths:
             int, tuple[int, int]
         ] = {}  # by id: the last op computed from it; the last op, or it itself, whose numbers were read
         self._leaves = {**{id: ref for id, ref in tensors.items() if ref is not None}, **uses.leaves()}
-        self._consumers: dict[int, list[int]] = {}
-        for id, fact in facts.items():
-            for source in fact.sources:
-                self._consumers.setdefault(source, []).append(id)
         self._constants = {
-            memory_of(raw_of(tensor)): self._consumers.get(id, [0])[0]
+            memory_of(raw_of(tensor)): id
             for id, held in self._leaves.items()
             if (tensor := held()) is not None and not tensor.requires_grad
         }
 
+    # These are made when they are first read: for a million ops they take seconds.
+
+    @cached_property
+    def _facts(self) -> dict[int, PathOp]:
+        return {
+            id: PathOp(ran.op.name, tuple([s for s in ran.sources if type(s) is int]), ran.place, ran.scope)
+            for id, ran in self._ops.items()
+        }
+
+    @cached_property
+    def _consumers(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for id, fact in self._facts.items():
+            for source in fact.sources:
+                found.setdefault(source, []).append(id)
+        return found
+
     @property
     def empty(self) -> bool:
         """Whether nothing ran on a tensor that needs a gradient."""
-        return not self._facts and not self._cuts
+        return not self._ops and not self._cuts
+
+    @property
+    def begun(self) -> bool:
+        """Whether a backward has run, or was refused. Before that, each leaf is without a gradient for this reason."""
+        return self._backwards > 0 or bool(self._refused)
 
     @property
     def reached(self) -> set[int]:
@@ -337,7 +351,7 @@ class Paths:
         """Where the path to ``tensor`` breaks, looking from it towards the loss."""
         if not tensor.requires_grad:
             return "frozen", "its requires_grad is False", None
-        if not self._backwards and not self._refused:
+        if not self.begun:
             return "no backward", "no backward has run in this graph", None
         seq = _id(tensor)
         near = self._nearest(seq, self._cut_off, self._end)
@@ -388,7 +402,8 @@ class Paths:
     def _dead_end(self, tensor: Tensor, start: int) -> Break:
         """Where the path breaks if nothing computed from the tensor is cut off; ``start`` is the id of the tensor."""
         if not self._consumers.get(start):
-            constant = self._facts.get(self._constants.get(memory_of(raw_of(tensor)), 0))
+            same = self._constants.get(memory_of(raw_of(tensor)), 0)
+            constant = self._facts.get(self._consumers.get(same, [0])[0])
             if constant is not None:
                 reason = f"{constant.what} at {constant.place} uses its memory, but as a constant: made with .data?"
                 return "detached", reason, constant.place

@@ -6,14 +6,17 @@ have ended, and runs, gradients and traces of other threads wait until it has en
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Condition, Lock, get_ident
+from threading import Condition, RLock, get_ident
 from typing import Any
+
+import torch
 
 from nbgrad.core.tensor.tensor import GRADIENT_LOCK
 
-_turn = Condition(Lock())
+_lock = RLock()
+_turn = Condition(_lock)
 _running: dict[int, int] = {}
 """By thread how many runs it is in, one inside of the other."""
 _traces: dict[int, int] = {}
@@ -33,6 +36,34 @@ def _wait() -> None:
         for held in (_running, _traces):
             for thread in [one for one in held if not _in_a_program(frames.get(one))]:
                 del held[thread]
+        _waiting[:] = [one for one in _waiting if _in_a_program(frames.get(one))]
+
+
+def _together(change: Callable[..., None], *args: Any) -> None:
+    """Run ``change``, which no other thread does meanwhile. The lock is given back even if Ctrl-C hits the ``finally``.
+
+    A ``with`` statement would keep it: the first and the last steps of a ``Condition`` are Python functions, which
+    Ctrl-C may hit. Then all programs of all threads would wait for ever.
+    """
+    try:
+        try:
+            _lock.acquire()
+            change(*args)
+        finally:
+            _give_back(_lock)
+    except BaseException:
+        _give_back(_lock)
+        raise
+
+
+def _owns(lock: Any) -> bool:
+    """Whether this thread has ``lock``, which is asked as ``threading.Condition`` asks."""
+    return bool(lock._is_owned())
+
+
+def _give_back(lock: Any) -> None:
+    if _owns(lock):
+        lock.release()
 
 
 def _in_a_program(frame: Any) -> bool:
@@ -49,7 +80,9 @@ _PACKAGE = __name__.rpartition(".")[0] + "."
 
 def _after_fork() -> None:
     """In the child no other thread is there."""
-    _turn.__init__(Lock())  # type: ignore[misc]  # another thread may have held the old lock
+    global _lock  # noqa: PLW0603  # another thread may have held the old lock
+    _lock = RLock()
+    _turn.__init__(_lock)  # type: ignore[misc]
     for held in (_running, _traces):
         for thread in [one for one in held if one != get_ident()]:
             del held[thread]
@@ -66,12 +99,36 @@ def _alone(held: dict[int, int], thread: int) -> bool:
 
 
 def _leave(held: dict[int, int], thread: int) -> None:
-    with _turn:
-        if held.get(thread, 1) > 1:
-            held[thread] -= 1
-        else:
-            held.pop(thread, None)
+    if held.get(thread, 1) > 1:
+        held[thread] -= 1
+    else:
+        held.pop(thread, None)
+        _turn.notify_all()
+
+
+def _run(thread: int) -> None:
+    _wait_no_more(thread)
+    while (_traces or _waiting) and thread not in _running and thread not in _traces:
+        _wait()
+    _running[thread] = _running.get(thread, 0) + 1
+
+
+def _trace(thread: int) -> None:
+    try:
+        _waiting.append(thread)
+        while not (_alone(_traces, thread) and _alone(_running, thread)):
+            _wait()
+        _traces[thread] = _traces.get(thread, 0) + 1
+    finally:
+        _wait_no_more(thread)
+        if _owns(_lock):  # an interrupt may end the wait before the lock is taken again
             _turn.notify_all()
+
+
+def _wait_no_more(thread: int) -> None:
+    """Take ``thread`` off those that wait: it does something else, or an interrupt has ended its wait."""
+    while thread in _waiting:
+        _waiting.remove(thread)
 
 
 class Running:
@@ -80,14 +137,10 @@ class Running:
     __slots__ = ()
 
     def __enter__(self) -> None:
-        thread = get_ident()
-        with _turn:
-            while (_traces or _waiting) and thread not in _running and thread not in _traces:
-                _wait()
-            _running[thread] = _running.get(thread, 0) + 1
+        _together(_run, get_ident())
 
     def __exit__(self, *_: object) -> None:
-        _leave(_running, get_ident())
+        _together(_leave, _running, get_ident())
 
 
 running = Running()
@@ -96,18 +149,36 @@ running = Running()
 @contextmanager
 def tracing() -> Iterator[None]:
     """A context in which a function is traced: no other thread runs a program, traces or writes gradients meanwhile."""
-    thread = get_ident()
-    with _turn:
-        _waiting.append(thread)
+    thread, around, modes = get_ident(), _owns(GRADIENT_LOCK), _modes()
+    _together(_trace, thread)
+    try:  # both, as in ``_together``
         try:
-            while not (_alone(_traces, thread) and _alone(_running, thread)):
-                _wait()
-            _traces[thread] = _traces.get(thread, 0) + 1
-        finally:
-            _waiting.remove(thread)
-            _turn.notify_all()
-    try:
-        with GRADIENT_LOCK:
+            if not around:
+                GRADIENT_LOCK.acquire()
             yield
-    finally:
-        _leave(_traces, thread)
+        finally:
+            if not around:
+                _give_back(GRADIENT_LOCK)
+            _together(_leave, _traces, thread)
+    except BaseException as error:
+        if not around:
+            _give_back(GRADIENT_LOCK)
+        if not isinstance(error, Exception):
+            _leave_modes(modes)
+        raise
+
+
+def _modes() -> list[Any]:
+    """The modes on torch's stack for operators."""
+    return [torch._C._get_dispatch_stack_at(place) for place in range(torch._C._len_torch_dispatch_stack())]
+
+
+def _leave_modes(before: list[Any]) -> None:
+    """Take the modes of a trace off torch's stack, if Ctrl-C has hit the ends of their blocks: these are Python."""
+    for mode in reversed(_modes()):
+        if not any(mode is one for one in before):
+            key = getattr(mode, "_mode_key", None)  # torch's own modes, such as that of fake tensors, have places
+            if key is None:
+                torch._C._pop_torch_dispatch_stack(None)
+            else:
+                torch._C._unset_dispatch_mode(key)

@@ -16,6 +16,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
+from nbgrad.core.graph.thinned import KEPT, fewer
 from nbgrad.core.graph.unreached import Unreached
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.broadcast_sums import Suspicion, suspicions, whose_name
@@ -57,6 +58,7 @@ class Survey:
 
     Attributes:
         records: what it recorded.
+        left_out: how many ops have no record here, because there are too many.
         frames: the backwards that it remembers, if there were several and ``records`` are of the last one.
         waits: the judgement of each module's gradients, and the ops where a gradient ends only until a step moves a
             factor of 0.
@@ -67,6 +69,7 @@ class Survey:
     """
 
     records: list[Record]
+    left_out: int
     frames: list[HistoryFrame]
     waits: Waiting
     stretched: dict[tuple[int, int], Suspicion]
@@ -75,17 +78,19 @@ class Survey:
     verdicts: list[ModuleVerdict]
 
     @classmethod
-    def of(cls, graph: AutogradGraph) -> Self:
-        """Look through ``graph``, open or closed."""
-        ending, records = graph.ending, graph.snapshot()
+    def of(cls, graph: AutogradGraph, most: int = KEPT) -> Self:
+        """Look through ``graph``, open or closed: through the first and the last of more than ``most`` ops."""
+        ending, (records, left) = graph.ending, fewer(graph.snapshot(), most)
+        left += graph.left_out
         if graph.fault is not None:  # a part of the facts is missing, so what they seem to say may be wrong
-            return cls(records, [], Waiting({}, set(), {}, []), {}, None if ending is None else ended(ending), [], [])
+            end = None if ending is None else ended(ending)
+            return cls(records, left, [], Waiting({}, set(), {}, []), {}, end, [], [])
         frames, judged = frames_of(graph, records), judgements(records)
         waits, stretched = waiting(graph, records, judged, frames), suspicions(records)
         found = _found(graph, records, frames, waits, stretched)
         said = verdicts(judged, waits.scopes, begun=any(one.kind == "nan" for one in found))
         end = None if ending is None else ended(ending)
-        return cls(records, frames, waits, stretched, end, found, said)
+        return cls(records, left, frames, waits, stretched, end, found, said)
 
     @property
     def findings(self) -> list[Finding]:
@@ -349,6 +354,8 @@ def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
     input whose gradient was asked for. Nothing is missing either where the user named other tensors as those that get a
     gradient, as in ``grad(loss, w)``.
     """
+    if Evidence(graph).no_backward():
+        return []  # for a million ops the search alone would take seconds
     learning, at = graph.update is not None, {record.id: record for record in records}
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
     for one in graph.unreached():

@@ -120,7 +120,7 @@ def fold(graph: Outline, folding: Folding) -> Outline:
     note = _fold_note([scope for home in members for scope in held[home]], len(where))
     drawn: Description = {
         **description,
-        "hidden": hidden_by(description, where, {edge["id"] for edge in merged}),
+        "hidden": hidden_by(description, graph.nesting, where, {edge["id"] for edge in merged}),
         "beside": {where.get(one, one): where.get(by, by) for one, by in description.get("beside", {}).items()},
         "notes": [*description["notes"], note],
         "nodes": nodes,

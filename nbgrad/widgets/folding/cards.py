@@ -61,10 +61,10 @@ def _titled(node: Node, module: str | None) -> Node:
     return {**node, "label": [head, *lines], "about": f"· {about}" if module and not node["about"] else about}
 
 
-def rows_in(description: Description) -> dict[str, str]:
-    """For each tensor that is a row in the box of an op, the id of this op."""
+def rows_in(description: Description, nesting: Nesting | None = None) -> dict[str, str]:
+    """For each tensor that is a row in the box of an op, the id of this op. ``nesting`` is that of the scopes."""
     nodes = {node["id"]: node for node in description["nodes"]}
-    nesting = Nesting(description["scopes"])
+    nesting = nesting or Nesting(description["scopes"])
     uses = Counter([edge["source"] for edge in description["edges"]])
     made = {edge["target"] for edge in description["edges"]}
     fed = _fed(description, nodes)

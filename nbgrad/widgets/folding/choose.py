@@ -59,7 +59,7 @@ class Folding:
         if len(given) > 1:
             alone = replace(self, apart=self.apart | given, asked=given)
             # A call of one op is one box, folded or unfolded.
-            ops = _ops(description)
+            ops = _ops(graph)
             open_alone = replace(alone, closed=alone.closed - {one for one in given if ops[one] == 1})
             fits = _counting(description, graph.runs)(open_alone) <= limit
             return _with_room(graph, open_alone if fits else alone, limit)
@@ -133,25 +133,26 @@ def _sized(graph: Outline, limit: int) -> Iterator[tuple[Folding, int, float]]:
     description, same = graph.description, graph.runs
     scopes = {scope["id"]: scope for scope in description["scopes"]}
     loops = loops_of(description)
-    count = _counting(description, same)
-    for folding in _foldings(description, scopes, same):
-        nodes = count(folding)
+    sizes = _sizes(description, same)
+    for folding in _foldings(graph, scopes):
+        hidden = homes(scopes, folding, same)
+        nodes = _left(description, hidden, sizes)
         if nodes > limit:
             yield folding, nodes, float(nodes)
             continue
-        size = extent(description, homes(scopes, folding, same))
+        size = extent(description, hidden, graph.rows)
         if size.told >= (_FEWEST if loops & folding.closed else _FEW) or not folding.closed:
             yield folding, nodes, size.over
 
 
-def _foldings(description: Description, scopes: dict[str, Scope], same: list[Run]) -> Iterator[Folding]:
+def _foldings(graph: Outline, scopes: dict[str, Scope]) -> Iterator[Folding]:
     """The foldings to try, in order.
 
     First all of a run is one box, then all but its first repetition, then all but its first two.
     """
-    nesting = Nesting(description["scopes"])
-    inside = nesting.sums(Counter([node["scope"] for node in description["nodes"]]))
-    ops = _ops(description)
+    nesting, same = graph.nesting, graph.runs
+    inside = nesting.sums(Counter([node["scope"] for node in graph.description["nodes"]]))
+    ops = _ops(graph)
     # A call of one op is a box as it is, and says more than a folded one.
     depths = {scope: depth for scope, depth in nesting.depths.items() if inside[scope] > 1 and ops[scope] > 1}
     holding = {scope["parent"] for scope in scopes.values()}
@@ -169,10 +170,10 @@ def _foldings(description: Description, scopes: dict[str, Scope], same: list[Run
                 yield Folding(closed, apart=frozenset() if kept else closed)
 
 
-def _ops(description: Description) -> Counter[str]:
+def _ops(graph: Outline) -> Counter[str]:
     """How many ops ran in each module call."""
-    ran = Counter([node["scope"] for node in description["nodes"] if node["kind"] in ("op", "failed")])
-    return Nesting(description["scopes"]).sums(ran)
+    ran = Counter([node["scope"] for node in graph.description["nodes"] if node["kind"] in ("op", "failed")])
+    return graph.nesting.sums(ran)
 
 
 def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
@@ -182,8 +183,7 @@ def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
     alone, because the box of the others says how many they are. The module of the first problem opens even if that is
     too much, if it raised or has no twin.
     """
-    description, same = graph.description, graph.runs
-    nesting = Nesting(description["scopes"])
+    description, same, nesting = graph.description, graph.runs, graph.nesting
     home = {node["id"]: node["scope"] for node in description["nodes"]}
     home.update((node, calls[0]) for run in same for calls, nodes in run.repeated for node in nodes)
     count, room, find = _counting(description, same), limit, twins(description)
@@ -222,23 +222,30 @@ def _same_place(nesting: Nesting, path: list[str], twin: str) -> list[str]:
 def _counting(description: Description, same: list[Run]) -> Callable[[Folding], int]:
     """Says how many nodes a folding leaves."""
     scopes = {scope["id"]: scope for scope in description["scopes"]}
+    sizes = _sizes(description, same)
+    return lambda folding: _left(description, homes(scopes, folding, same), sizes)
+
+
+def _sizes(description: Description, same: list[Run]) -> Counter[str | None]:
+    """How many nodes each scope has itself, and 1 for each node beside the calls of a run."""
     sizes = Counter([node["scope"] for node in description["nodes"]])
     sizes.update(node for run in same for nodes in run.beside for node in nodes)
+    return sizes
 
-    def count(folding: Folding) -> int:
-        inside: Counter[str] = Counter()
-        for scope, home in homes(scopes, folding, same).items():
-            inside[home] += sizes[scope]
-        return len(description["nodes"]) - sum(hidden - 1 for hidden in inside.values() if hidden)
 
-    return count
+def _left(description: Description, hidden: dict[str, str], sizes: Counter[str | None]) -> int:
+    """How many nodes are left if ``hidden`` says whose box is drawn for each scope or node."""
+    inside: Counter[str] = Counter()
+    for scope, home in hidden.items():
+        inside[home] += sizes[scope]
+    return len(description["nodes"]) - sum(many - 1 for many in inside.values() if many)
 
 
 def _with_room(graph: Outline, folding: Folding, limit: int, *, inside: bool = False) -> Folding:
     """The folding with enough more scopes closed, far from those asked for; with ``inside``, also inside of these."""
     description = graph.description
     count = _counting(description, graph.runs)
-    far = _farthest_first(description, folding)
+    far = _farthest_first(graph, folding)
     if inside:
         far += [scope["id"] for scope in description["scopes"] if scope["parent"] in folding.asked - folding.closed]
 
@@ -249,11 +256,11 @@ def _with_room(graph: Outline, folding: Folding, limit: int, *, inside: bool = F
     return closing(enough)
 
 
-def _farthest_first(description: Description, folding: Folding) -> list[str]:
+def _farthest_first(graph: Outline, folding: Folding) -> list[str]:
     """The scopes beside those asked for, or beside scopes around them. Those that ran farthest away come first."""
-    nesting = Nesting(description["scopes"])
+    nesting = graph.nesting
     around = _all_around(nesting, folding.asked)
-    spans = _spans(description, nesting)
+    spans = _spans(graph.description, nesting)
     asked = [spans[scope] for scope in folding.asked if scope in spans]
     if not asked:
         return []
@@ -297,8 +304,8 @@ def folded_below(graph: Description | Outline, depth: int | None) -> Folding | N
     """
     if depth is None:
         return None
-    description = Outline.of(graph).description
-    nesting = Nesting(description["scopes"])
+    graph = Outline.of(graph)
+    description, nesting = graph.description, graph.nesting
     raised = {one["node"] for one in description["problems"] if one["kind"] in _RAISED}
     around = _all_around(nesting, [node["scope"] for node in description["nodes"] if node["id"] in raised])
     loops = loops_of(description)

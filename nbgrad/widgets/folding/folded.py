@@ -9,15 +9,16 @@ _NAMED = 32
 """At most this many of the scopes around an op are named: a path through thousands says nothing to a reader."""
 
 
-def hidden_by(description: Description, where: dict[str, str], drawn: set[str]) -> Hidden:
+def hidden_by(description: Description, nesting: Nesting, where: dict[str, str], drawn: set[str]) -> Hidden:
     """The parts of a description that disappear when the nodes in ``where`` are drawn as other nodes.
 
     Args:
         description: before anything was folded.
+        nesting: of its scopes.
         where: the folded node of each node that is inside one.
         drawn: the ids of the edges that stay.
     """
-    return Hidden(reductions=_reductions(description, where, drawn), nodes=_nodes(description, where))
+    return Hidden(reductions=_reductions(description, where, drawn), nodes=_nodes(description, nesting, where))
 
 
 def _reductions(description: Description, where: dict[str, str], drawn: set[str]) -> list[HiddenReduction]:
@@ -42,9 +43,8 @@ def _home(edge: Edge, where: dict[str, str]) -> str:
     return where.get(edge["target"]) or where[edge["source"]]
 
 
-def _nodes(description: Description, where: dict[str, str]) -> list[HiddenNode]:
+def _nodes(description: Description, nesting: Nesting, where: dict[str, str]) -> list[HiddenNode]:
     labels = {scope["id"]: scope["label"] for scope in description["scopes"]}
-    nesting = Nesting(description["scopes"])
     around = {id: [labels[one] if one else "…" for one in _told(nesting, id)] for id in labels}
     found: dict[tuple[str, ...], HiddenNode] = {}
     for node in description["nodes"]:

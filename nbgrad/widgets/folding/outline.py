@@ -12,9 +12,11 @@ from typing import Any, Protocol, Self
 
 from nbgrad.core.graph.stats import Stats
 from nbgrad.core.no_gc import uncollected
+from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Edge, Node, Reduction
 from nbgrad.widgets.description.tensor_summary import seen, smaller
 from nbgrad.widgets.description.walk import Stop, handed_on, ran
+from nbgrad.widgets.folding.cards import rows_in
 from nbgrad.widgets.folding.repeats import Run, runs
 
 _TOGETHER = 64
@@ -45,7 +47,7 @@ class Outline:
         runs: the runs of equal module calls; looked for on request where they are not known.
     """
 
-    __slots__ = ("_runs", "description", "rests", "walk")
+    __slots__ = ("_nesting", "_rows", "_runs", "description", "rests", "walk")
 
     def __init__(
         self, description: Description, rests: Rests, walk: list[Stop] | None = None, runs: list[Run] | None = None
@@ -54,6 +56,8 @@ class Outline:
         self.rests = rests
         self.walk = walk
         self._runs = runs
+        self._nesting: Nesting | None = None
+        self._rows: dict[str, str] | None = None
 
     @classmethod
     def of(cls, graph: "Description | Outline") -> "Outline":
@@ -66,8 +70,22 @@ class Outline:
     def runs(self) -> list[Run]:
         """The runs of equal module calls, which are looked for once."""
         if self._runs is None:
-            self._runs = runs(self.description)
+            self._runs = runs(self.description, self.nesting)
         return self._runs
+
+    @property
+    def nesting(self) -> Nesting:
+        """The tree of the scopes, which is built once."""
+        if self._nesting is None:
+            self._nesting = Nesting(self.description["scopes"])
+        return self._nesting
+
+    @property
+    def rows(self) -> dict[str, str]:
+        """The tensors that are rows in the box of an op, each with this op; looked for once."""
+        if self._rows is None:
+            self._rows = rows_in(self.description, self.nesting)
+        return self._rows
 
     def stops(self, nodes: list[Node] | None = None, edges: list[Edge] | None = None) -> list[Stop]:
         """The stops of the walk; if not known yet, they are made from ``nodes`` and the gradients along ``edges``."""
@@ -93,7 +111,9 @@ class Outline:
     def noted(self, note: str) -> "Outline":
         """The same with one more note."""
         noted: Description = {**self.description, "notes": [*self.description["notes"], note]}
-        return Outline(noted, self.rests, self.walk, self._runs)
+        same = Outline(noted, self.rests, self.walk, self._runs)
+        same._nesting, same._rows = self._nesting, self._rows
+        return same
 
     def detail(self, ids: Collection[str] | None = None) -> Description:
         """The description with all texts of its nodes, edges and steps. Texts that are written already stay.

@@ -59,14 +59,14 @@ def loops_of(description: Description) -> set[str]:
     return {scope["id"] for scope in description["scopes"] if iterates(scope)}
 
 
-def runs(description: Description) -> list[Run]:
+def runs(description: Description, nesting: Nesting | None = None) -> list[Run]:
     """Runs of identical module calls that follow each other, or of identical cycles of them; an outline keeps them.
 
-    These are the outermost runs: no call inside a call of a run is in another run.
+    These are the outermost runs: no call inside a call of a run is in another run. ``nesting`` is that of the scopes,
+    if it is known.
     """
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    nesting = Nesting(description["scopes"])
-    calls = _Calls(description, scopes, nesting)
+    calls = _Calls(description, scopes, nesting or Nesting(description["scopes"]))
     siblings: defaultdict[str | None, list[str]] = defaultdict(list)  # outer ones first
     for id, scope in scopes.items():
         siblings[scope["parent"]].append(id)
