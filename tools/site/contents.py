@@ -45,7 +45,7 @@ SECTIONS: dict[str, Section] = {
         "functions on tensors are in [the op table](../ops.md).",
         ("api/*",),
     ),
-    "op_table": Section("Op table", "Every op, with its formula and its gradient.", ("ops", "symbolic_rows")),
+    "op_table": Section("Op table", "Every op, with its formula and its gradient.", ("ops",)),
     "parity": Section("Parity with torch", "", ("parity",)),
     "performance": Section("Performance", "", ("performance",)),
     "decisions": Section("Decisions", "", ("decisions/README",)),
