@@ -83,7 +83,7 @@ def site(tmp_path: Path) -> pages.Site:
 @pytest.mark.parametrize(
     ("name", "link", "becomes"),
     [
-        ("docs/graph.md", "[x](memory.md#ownership)", "[x](memory.md#ownership)"),
+        ("docs/graph.md", "[x](behaviour.md#ownership)", "[x](behaviour.md#ownership)"),
         ("docs/teaching.md", "[x](../notebooks/01_slope.ipynb)", "[x](lessons/01_slope.ipynb)"),
         ("CONTRIBUTING.md", "[x](docs/design.md#layers)", "[x](design.md#layers)"),
         ("docs/decisions/nests.md", "[x](../performance.md)", "[x](../performance.md)"),
