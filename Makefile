@@ -96,7 +96,7 @@ $(MORE)/.installed: pyproject.toml constraints.txt tools/environment.py | setup
 site: setup $(MORE)/.installed ## build the documents as a site that needs no network: build/site (the lessons run; SITE_FLAGS=--saved leaves that out)
 	$(call step,site,$(STILL) $(MORE)/bin/python -m tools.site $(SITE_FLAGS))
 
-write: setup ## write what is made from the code: the stubs that editors read, docs/ops.md, docs/parity.md, TypeScript and CSS from Python
+write: setup ## write what is made from the code: the stubs that editors read, TypeScript and CSS from Python
 	@NBGRAD_COMPILED=0 $(PY) tools/write.py
 
 course: setup ## write the lessons from notebooks/source: the student's copies, and the solutions with their outputs (LESSONS='04 08' names some)
@@ -125,7 +125,7 @@ bench: setup ## time nbgrad next to torch and other engines, as ratios: build/be
 		|| echo "not every peer installs here: the table names those that are missing"
 	@$(PY) -m benchmarks $(BENCH_FLAGS)
 
-models: setup compile $(MODELS)/.all ## run programs of other people's packages, recorded and converted: docs/models.md, build/models (MODELS_FLAGS=... names packages)
+models: setup compile $(MODELS)/.all ## run programs of other people's packages, recorded and converted: tests/models/results.md, docs/models.md, build/models (MODELS_FLAGS=... names packages)
 	@$(MODELS)/bin/python -m tests.models --write --pictures $(BUILD)/models $(MODELS_FLAGS)
 
 $(MODELS)/.all: tests/models/all.txt

@@ -17,7 +17,7 @@ from tests.core import rows
 pytestmark = pytest.mark.once
 
 DOCS = Path(__file__).parents[1] / "docs"
-SILENT = {"design.md", "models.md", "symbolic_rows.md"}  # nothing to run
+SILENT = {"design.md", "models.md"}  # nothing to run
 PAGES = sorted(path for path in DOCS.glob("*.md") if path.name not in SILENT)
 FENCE = re.compile(r"^(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)
 

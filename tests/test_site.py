@@ -83,7 +83,7 @@ def site(tmp_path: Path) -> pages.Site:
 @pytest.mark.parametrize(
     ("name", "link", "becomes"),
     [
-        ("docs/graph.md", "[x](memory.md#ownership)", "[x](memory.md#ownership)"),
+        ("docs/graph.md", "[x](behaviour.md#ownership)", "[x](behaviour.md#ownership)"),
         ("docs/teaching.md", "[x](../notebooks/01_slope.ipynb)", "[x](lessons/01_slope.ipynb)"),
         ("CONTRIBUTING.md", "[x](docs/design.md#layers)", "[x](design.md#layers)"),
         ("docs/decisions/nests.md", "[x](../performance.md)", "[x](../performance.md)"),
@@ -107,6 +107,8 @@ def test_every_link_of_a_staged_page_leads_to_a_staged_page(tmp_path: Path, monk
         links = [one for one in re.findall(r"\]\(([^)\s#]+)", text) if not re.match(r"[a-z]+:", one)]
         lost += [f"{page.relative_to(tmp_path)}: {one}" for one in links if not (page.parent / one).exists()]
     assert not lost
+    for name, line in {"ops": "| `mul` `mul_` |", "parity": "| `Linear` | yes |", "models": "| accelerate |"}.items():
+        assert f"\n{line}" in (tmp_path / f"{name}.md").read_text("utf-8"), "the site adds the tables"
     trees = "".join(page.read_text("utf-8") for page in tmp_path.glob("**/index.md"))
     names = {page.stem for page in tmp_path.glob("*.md")} - {"index"}
     assert not [name for name in names if f"/{name}\n" not in trees and f"<{name}>" not in trees]

@@ -1,4 +1,4 @@
-"""Write all that is made from the code: stub files, two pages of docs, and what the front end takes from Python."""
+"""Write all that is made from the code: stub files, and what the front end takes from Python."""
 
 import os
 import sys
@@ -10,13 +10,12 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the table of this checkout, also where nbgrad is not installed
 
 import nbgrad  # noqa: E402
-from tools import write_functions, write_methods, write_ops, write_parity, write_view  # noqa: E402
+from tools import write_functions, write_methods, write_view  # noqa: E402
 
 
 def made() -> dict[Path, str]:
     """Every generated file with its new text."""
-    pages = {module.PAGE: module.page() for module in (write_ops, write_parity)}
-    return {write_methods.STUB: write_methods.stub(), **write_functions.stubs(), **pages, **write_view.made()}
+    return {write_methods.STUB: write_methods.stub(), **write_functions.stubs(), **write_view.made()}
 
 
 def main() -> None:

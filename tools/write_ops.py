@@ -1,7 +1,4 @@
-"""Write docs/ops.md, the page of all ops, from the op table.
-
-Run it after a change of the table, with all that is made from it: python tools/write.py
-"""
+"""The tables of all ops, from the op table. The site adds them to docs/ops.md."""
 
 import inspect
 import sys
@@ -17,46 +14,18 @@ from nbgrad.core import ops  # noqa: E402
 from nbgrad.core.dispatch.samples import REALS  # noqa: E402
 from nbgrad.core.dispatch.table import OPS, Op  # noqa: E402
 
-PAGE = ROOT / "docs" / "ops.md"
 
-HEAD = """# The ops
-
-<!-- Written by tools/write.py from the op table: change that instead. -->
-
-{rows} ops have gradient rules, or declare that they have no gradient. {functions} more functions call these ops, or
-make new tensors. All have torch's names and arguments: `nbgrad.exp`, `x.exp()`,
-`nbgrad.linalg.svd`, `nbgrad.fft.rfft`, `nbgrad.special.erfcx`, `nbgrad.nn.functional.conv2d`. torch's functions run
-these ops too: `torch.exp(x)`, if `x` is a tensor of nbgrad.
-
-A bar marks a gradient: $`\\bar{{y}}`$ is the gradient of the result, and the last column has the gradient of each
-input. The formulas do not contain the sums that undo broadcasting, because the engine computes them. If an op is not
-defined for all numbers, its line has the range from which the tests draw, such as *(from 0.2 to 3)*. Everything on this
-page is read from the rows of the op table:
-
-```python
-from nbgrad.extend import OPS
-
-mul = OPS["mul"]
-print(mul.formula)
-print({{name: rule.formula for name, rule in mul.rules.items()}})
-```
-
-```text
-{mul}
-{rules}
-```
-"""
-
-
-def page() -> str:
-    """The text of the page."""
+def tables() -> str:
+    """A table for each module of ops, below a sentence with their number."""
     modules = [import_module(info.name) for info in walk_packages(ops.__path__, f"{ops.__name__}.")]
     groups = [text for module in modules if (text := folder(module) if hasattr(module, "__path__") else group(module))]
-    mul = OPS["mul"]
-    rules = {name: rule.formula for name, rule in mul.rules.items()}
     made = {name for module in modules for name in functions(module)}
-    head = HEAD.format(rows=len(shown(list(OPS.values()))), functions=len(made), mul=mul.formula, rules=rules)
-    return "\n".join([head, *groups])
+    rows = len(shown(list(OPS.values())))
+    count = (
+        f"{rows} ops have gradient rules, or declare that they have no gradient. {len(made)} more functions call "
+        "these ops, or make new tensors.\n"
+    )
+    return "\n".join([count, *groups])
 
 
 def folder(package: ModuleType) -> str:

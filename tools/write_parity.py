@@ -1,7 +1,4 @@
-"""Write docs/parity.md, the page that says of every public name of torch.nn and torch.optim whether it is here.
-
-Run it with all that is made from the code: python tools/write.py
-"""
+"""Tables of the public names of torch.nn and torch.optim: is each here? The site adds them to docs/parity.md."""
 
 import inspect
 import sys
@@ -14,8 +11,6 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # this checkout, also where nbgrad is not installed
 
 from nbgrad import nn, optim  # noqa: E402
-
-PAGE = ROOT / "docs" / "parity.md"
 
 MODULES: dict[ModuleType, ModuleType] = {
     torch.nn: nn,
@@ -43,44 +38,6 @@ MISSING = {
 }
 """The names that are not here, and why."""
 
-HEAD = """# Parity with torch
-
-<!-- Written by tools/write.py from torch's modules and nbgrad's: change those instead. -->
-
-nbgrad has **{share} of the public names** of torch {version}, {here} of {count}, in
-{modules}.
-They have torch's arguments, defaults, errors and `state_dict` keys. They compute torch's numbers, and
-the tests compare them. Quantized modules are in other packages of torch, and are not counted. For functions see
-[every op](ops.md).
-
-nbgrad also has these modules, which torch does not have:
-{extra}.
-
-The same program gives the same numbers:
-
-```python
-import torch
-import nbgrad
-
-for lib in (torch, nbgrad):
-    torch.manual_seed(0)
-    model = lib.nn.Sequential(lib.nn.Linear(3, 4), lib.nn.GELU(), lib.nn.Linear(4, 1))
-    optimizer = lib.optim.Adam(model.parameters(), lr=0.1)
-    x = lib.tensor([[1.0, 2.0, 3.0]])
-    for _ in range(3):
-        optimizer.zero_grad()
-        loss = (model(x) - 1).square().mean()
-        loss.backward()
-        optimizer.step()
-    print(f"{{loss.item():.4f}}", list(model.state_dict()))
-```
-
-```text
-0.2872 ['0.weight', '0.bias', '2.weight', '2.bias']
-0.2872 ['0.weight', '0.bias', '2.weight', '2.bias']
-```
-"""
-
 
 def names(module: ModuleType) -> list[str]:
     """The public classes and functions of one of torch's modules."""
@@ -104,19 +61,17 @@ def extra() -> list[str]:
     ]
 
 
-def page() -> str:
-    """The text of the page."""
+def tables() -> str:
+    """A table for each of torch's modules, below a sentence with the share of the names that are here."""
     every = {theirs: names(theirs) for theirs in MODULES}
     here = sum(name not in MISSING for found in every.values() for name in found)
     count = sum(map(len, every.values()))
-    head = HEAD.format(
-        share=f"{here / count:.1%}".replace("%", " %"),
-        here=here,
-        count=count,
-        modules=", ".join(f"`{theirs.__name__}`" for theirs in MODULES),
-        version=".".join(torch.__version__.split(".")[:2]),
-        extra=", ".join(f"`{name}`" for name in extra()),
-    )
+    version = ".".join(torch.__version__.split(".")[:2])
+    head = f"""nbgrad has **{here / count:.1%} of the public names** of torch {version}, {here} of {count}, in
+{", ".join(f"`{theirs.__name__}`" for theirs in MODULES)}.
+
+nbgrad also has these modules, which torch does not have: {", ".join(f"`{name}`" for name in extra())}.
+"""
     return "\n".join([head, *(section(theirs, found) for theirs, found in every.items())])
 
 

@@ -2,7 +2,7 @@
 
 Each package runs in its own process. A program that fails, hangs or kills its process is still a row of the table. The
 command fails in three cases: a program differs when it is recorded; a converted program differs without an error; or
-a program is worse than ``docs/models.md`` says.
+a program is worse than ``results.md`` says.
 """
 
 import argparse
@@ -20,10 +20,10 @@ from typing import IO, Any
 
 from tests.models.packages import PROGRAMS, SMALL
 from tests.models.result import Result
-from tests.models.table import faults, page
+from tests.models.table import RESULTS, faults, page, results
 
 ROOT = Path(__file__).parents[2]
-TABLE = ROOT / "docs" / "models.md"
+PAGE = ROOT / "docs" / "models.md"
 
 
 @dataclass
@@ -107,7 +107,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes; times are right with one alone")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="write the graph of each program as SVG")
     parser.add_argument(
-        "--write", action="store_true", help="write docs/models.md, with the rows of the packages that run"
+        "--write",
+        action="store_true",
+        help="write results.md and docs/models.md, with the rows of the packages that run",
     )
     options = parser.parse_args(arguments)
     if options.pictures:
@@ -119,12 +121,13 @@ def main(arguments: list[str]) -> int:
         return run(module, [*more, *(["--only", *SMALL[module]] if options.small else [])])
 
     rans, wrong = [], []
-    known = TABLE.read_text(encoding="utf-8") if TABLE.is_file() else ""
+    known = RESULTS.read_text(encoding="utf-8")
     with ThreadPoolExecutor(options.jobs) as pool:
         for ran in pool.map(work, modules):
             rans.append(ran)
             if options.write:
-                TABLE.write_text(page(rans, known), encoding="utf-8")
+                RESULTS.write_text(results(rans, known), encoding="utf-8")
+                PAGE.write_text(page(RESULTS.read_text(encoding="utf-8")), encoding="utf-8")
             for result in ran.results:
                 found = faults(ran.package, result, known)
                 wrong += found

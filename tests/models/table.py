@@ -1,13 +1,17 @@
-"""The page on other people's models, and the faults in a result."""
+"""The page on other people's models, its table of programs, and the faults in a result."""
 
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from tests.models.packages import LEFT_OUT
 from tests.models.result import EQUAL, Result
+
+RESULTS = Path(__file__).with_name("results.md")
+"""The table of programs, as ``make models`` wrote it."""
 
 RANKS = ["different", "error", "refused", "equal"]
 """The possible results of a converted model, from the worst to the best."""
@@ -26,7 +30,7 @@ def faults(package: str, result: Result, known: str) -> list[str]:
     Args:
         package: the name that pip knows it by.
         result: the result of one of its programs.
-        known: the page as it was written before.
+        known: the table of programs as it was written before.
     """
     name = f"{package} {result.program}"
     found = [] if result.recorded == "equal" else [f"{name}, recorded: {result.recorded}"]
@@ -39,25 +43,35 @@ def faults(package: str, result: Result, known: str) -> list[str]:
     return found
 
 
-def rows_of(page: str) -> list[list[str]]:
-    """The rows of the table in the page."""
+def rows_of(text: str) -> list[list[str]]:
+    """The rows of the table of programs in a text."""
     rows = [
-        [cell.strip() for cell in line[1:].rstrip("|").split(" |")] for line in page.splitlines() if line[:1] == "|"
+        [cell.strip() for cell in line[1:].rstrip("|").split(" |")] for line in text.splitlines() if line[:1] == "|"
     ]
     return [row for row in rows if len(row) == len(HEAD) and row[0] not in {"package", "---"}]
 
 
-def written(page: str) -> dict[tuple[str, str], str]:
-    """The results of all converted programs on the page, by package and program."""
-    return {(row[0], row[2]): row[7] for row in rows_of(page) if row[7]}
+def written(text: str) -> dict[tuple[str, str], str]:
+    """The results of all converted programs in the table, by package and program."""
+    return {(row[0], row[2]): row[7] for row in rows_of(text) if row[7]}
 
 
-def page(rans: Iterable[Any], known: str = "") -> str:
-    """``docs/models.md``. Packages that did not run keep their rows from ``known``."""
+def results(rans: Iterable[Any], known: str = "") -> str:
+    """The table of programs, ``results.md``. Packages that did not run keep their rows from ``known``."""
     ran_now = {ran.package for ran in rans}
     rows = [cells for cells in rows_of(known) if cells[0] not in ran_now]
     rows += [row(ran, result) for ran in rans for result in ran.results]
-    rows.sort(key=lambda cells: cells[0].lower())
+    return table(HEAD, sorted(rows, key=lambda cells: cells[0].lower())) + "\n"
+
+
+def programs() -> str:
+    """The last part of the page in the site: the table of programs."""
+    return f"## The programs\n\n{RESULTS.read_text(encoding='utf-8')}"
+
+
+def page(known: str) -> str:
+    """``docs/models.md``, from the table of programs."""
+    rows = rows_of(known)
     equal = sum(cells[4].startswith("equal") for cells in rows)
     counts = Counter(cells[7] for cells in rows)
     kinds = ("equal to the bit", "close", "refused", "error", "different")
@@ -68,7 +82,8 @@ def page(rans: Iterable[Any], known: str = "") -> str:
         "`make models` runs programs of public packages three times: plain, recorded as they are, and converted with "
         "`nbgrad.from_torch`. The models are tiny and have random weights. The command compares the loss and "
         "every gradient, "
-        "and writes this page.",
+        "and writes this page. The site has a row for each program below: `make site` writes it to "
+        "`build/site/models.html`. The rows are in `tests/models/results.md`.",
         f"- {len(rows)} programs of {len({cells[0] for cells in rows})} packages, with torch {torch.__version__}.\n"
         f"- Recorded: {equal} of {len(rows)} give the same bits as the plain run.\n"
         f"- Converted: {', '.join(f'{counts[kind]} {kind}' for kind in kinds if counts[kind])}.\n"
@@ -81,8 +96,6 @@ def page(rans: Iterable[Any], known: str = "") -> str:
         "## The packages",
         PACKAGES,
         "\n".join(f"- {name}: {reason}" for name, reason in LEFT_OUT.items()),
-        "## The programs",
-        table(HEAD, rows),
     ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 

@@ -1,12 +1,13 @@
 """The runner of other people's models says what is wrong with a program."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from tests.models.__main__ import Ran, run
+from tests.models.__main__ import PAGE, Ran, run
 from tests.models.result import Result
-from tests.models.table import faults, page, written
+from tests.models.table import RESULTS, faults, page, programs, results, written
 
 pytestmark = pytest.mark.once
 
@@ -71,8 +72,16 @@ def test_time_and_memory_are_measured() -> None:
     assert right.ops == 4
 
 
-def test_the_page_is_what_the_next_run_is_compared_with(ran: Ran) -> None:
-    text = page([ran])
+def test_the_page_counts_the_rows_that_the_site_adds_to_it() -> None:
+    known = RESULTS.read_text("utf-8")
+    version = re.compile(r"with torch \S+\.$", re.MULTILINE)
+    assert version.sub("", page(known)) == version.sub("", PAGE.read_text("utf-8"))
+    assert results([], known) == known
+    assert programs().endswith(known)
+
+
+def test_the_table_is_what_the_next_run_is_compared_with(ran: Ran) -> None:
+    text = results([ran])
     known = written(text)
     assert known["torch", "right"] == "equal to the bit"
     assert known["torch", "another_branch"] == "different"

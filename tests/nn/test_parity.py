@@ -1,4 +1,4 @@
-"""The public names of torch.nn and torch.optim: each is here as torch has it, or docs/parity.md says why not."""
+"""The public names of torch.nn and torch.optim: each is here as torch has it, or tools/write_parity.py says why not."""
 
 import inspect
 

@@ -13,14 +13,23 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from tests.models.table import programs
+from tools import write_ops, write_parity
 from tools.site import checks, lessons, reference
 from tools.site.contents import SECTIONS, Section
 from tools.site.pages import ROOT, Site
 
 BUILD = ROOT / "build"
 HERE = Path(__file__).resolve().parent
+TABLES: dict[str, Callable[[], str]] = {
+    "docs/ops.md": write_ops.tables,
+    "docs/parity.md": write_parity.tables,
+    "docs/models.md": programs,
+}
+"""The documents that end with long tables in the site, and the functions that return these tables."""
 
 
 def stage(folder: Path, *, runs: bool) -> None:
@@ -28,7 +37,8 @@ def stage(folder: Path, *, runs: bool) -> None:
     site = Site(folder)
     documents = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/decisions/*.md"), ROOT / "CONTRIBUTING.md"]
     for document in [*sorted(documents), ROOT / "CHANGELOG.md"]:
-        site.add(document.relative_to(ROOT).as_posix())
+        name = document.relative_to(ROOT).as_posix()
+        site.add(name, f"\n{TABLES[name]()}" if name in TABLES else "")
     shutil.copytree(ROOT / "docs" / "images", folder / "images")
     shutil.copytree(HERE / "static", folder / "_static")
     for lesson in lessons.lessons():

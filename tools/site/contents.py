@@ -25,19 +25,18 @@ SECTIONS: dict[str, Section] = {
         "`make lab` or `nbgrad lab` opens the copies without them.",
         ("lessons/*",),
     ),
-    "questions": Section("Troubleshooting by question", "", ("questions",)),
+    "questions": Section("Troubleshooting by question", "", ("debugging",)),
     "how_to": Section(
         "How-to",
         "One task a page.",
         (
-            "magics", "torch", "from_torch", "summary", "debugging", "training", "functions", "carry", "interop",
-            "distributed", "hosts", "teaching", "hub", "what_if", "models",
+            "magics", "torch", "graph", "training", "functions", "interop", "distributed", "teaching", "hub", "models",
         ),
     ),
     "concepts": Section(
         "Concepts",
         "How the engine, the graph and programs work.",
-        ("design", "graph", "memory", "inplace", "precision", "higher_order", "symbolic", "differences", "scale"),
+        ("design", "behaviour", "higher_order", "symbolic", "scale"),
     ),
     "api": Section(
         "API reference",
@@ -45,7 +44,7 @@ SECTIONS: dict[str, Section] = {
         "functions on tensors are in [the op table](../ops.md).",
         ("api/*",),
     ),
-    "op_table": Section("Op table", "Every op, with its formula and its gradient.", ("ops", "symbolic_rows")),
+    "op_table": Section("Op table", "Every op, with its formula and its gradient.", ("ops",)),
     "parity": Section("Parity with torch", "", ("parity",)),
     "performance": Section("Performance", "", ("performance",)),
     "decisions": Section("Decisions", "", ("decisions/README",)),

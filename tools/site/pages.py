@@ -51,9 +51,9 @@ class Site:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, "utf-8")
 
-    def add(self, name: str) -> None:
-        """Add a document of the project, by its path."""
-        text = (ROOT / name).read_text("utf-8")
+    def add(self, name: str, more: str = "") -> None:
+        """Add a document of the project, by its path, with more text at its end."""
+        text = (ROOT / name).read_text("utf-8") + more
         self.write(place(name), self.converted(text, name, place(name)))
 
     def converted(self, text: str, name: str, to: str) -> str:

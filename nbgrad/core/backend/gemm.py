@@ -1,7 +1,7 @@
 """The choice between torch's two libraries that can multiply two large matrices.
 
 torch gives a product of float32 to MKL, which uses half of the power of AMD's processors with AVX-512. oneDNN, which
-torch contains for convolutions, takes 0.44 to 0.72 of the time there (docs/performance.md). The processor and shapes
+torch contains for convolutions, takes half of its time there (docs/decisions/kernels.md). The processor and shapes
 decide, never a trial, so numbers are the same in every run. ``torch.backends.mkldnn.enabled = False`` leaves every
 product to MKL, as torch does: the two differ in last digits.
 """

@@ -3,7 +3,7 @@
 ``python -m tests.core.symbolic.page_rows`` tries every row, in some minutes, or the rows whose names it is given. It
 writes ``page_rows.json``: which rows a page runs, and for each kernel the sample of a row that notices when the kernel
 is wrong. The file also names the kernels whose numbers no sample can check, such as those of ``empty``. The number of
-rows goes into docs/what_if.md.
+rows goes into docs/graph.md.
 """
 
 import json
@@ -28,7 +28,7 @@ from tests.core.rows import samples
 from tests.core.symbolic.traced_rows import arguments, differentiated, spread
 
 PINNED = Path(__file__).with_name("page_rows.json")
-PAGE = Path(__file__).parents[3] / "docs" / "what_if.md"
+PAGE = Path(__file__).parents[3] / "docs" / "graph.md"
 COUNTS = re.compile(r"can compute (\d+) of the (\d+) rows")
 """The words of ``PAGE`` that say how many rows a page runs."""
 CLOSE = 1e-9
