@@ -15,8 +15,9 @@ class SharedParameter(SharedGradient, Parameter):
     """A ``Parameter`` of a converted module. Its ``.grad`` is that of the torch parameter that it was made of.
 
     So torch's optimizer of the original module steps with the gradients of nbgrad's backward, and its ``zero_grad()``
-    clears them. When it gets other data, this ends: then it is like any other parameter. Copies and pickles are like
-    any other parameter from the start.
+    clears them. Data of the same type and device that are assigned to it are assigned to the torch parameter, too. When
+    it is moved to another type or device, the sharing ends: then it is like any other parameter. Copies and pickles are
+    like any other parameter from the start.
 
     Args:
         theirs: the torch parameter, whose memory it shares. Other code may pass any value that ``Parameter`` takes:
@@ -51,7 +52,11 @@ class SharedParameter(SharedGradient, Parameter):
         before = self._data
         Tensor.data.fset(self, value)  # type: ignore[attr-defined]
         if self._data is not before:
-            gradient, theirs = self._grad, self._theirs
+            theirs, data = self._theirs, self._data
+            if theirs is not None and (data.dtype, data.device) == (before.dtype, before.device):
+                theirs.data = data  # the same code in the torch module assigns to this one
+                return
+            gradient = self._grad
             self._theirs = self._gradient = None
             self._grad = gradient
             if theirs is not None:
@@ -86,7 +91,7 @@ def _check_step(optimizer: Any, _args: Any, _kwargs: Any) -> None:
             raise RuntimeError(
                 f"{name}.step(): the gradient of a parameter of shape {tuple(ours.shape)} is in the module that "
                 "nbgrad.from_torch() made. That parameter has other data now, because the module was moved "
-                "or loaded, or because code such as its forward assigned to the parameter's .data: a step of this "
+                "or loaded, or because code assigned data of another type or device to it: a step of this "
                 f"optimizer would not change it. Write nbgrad.optim.{name}(model.parameters()), or move the "
                 "torch module before from_torch()"
             )

@@ -138,7 +138,10 @@ def nested(dialect: Any, deep: int) -> Any:
 
 
 def in_a_thread(function: Callable[[], None]) -> None:
-    """Run ``function`` where no frame of the tests counts; an error is raised here."""
+    """Run ``function`` where no frame of the tests counts; an error is raised here.
+
+    The limit of recursion is Python's own: libraries that other tests import raise it.
+    """
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -147,9 +150,14 @@ def in_a_thread(function: Callable[[], None]) -> None:
         except BaseException as error:
             raised.append(error)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    finally:
+        sys.setrecursionlimit(limit)
     for error in raised:
         raise error
 

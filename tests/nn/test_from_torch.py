@@ -433,21 +433,67 @@ def test_a_transform_of_torchs_names_nbgrads_own(name, check):
 
 
 class Clamped(tnn.Module):
-    """The data of its parameter are replaced in the forward."""
+    """The data of its parameters are replaced in the forward, in every way that torch has."""
 
-    def __init__(self):
+    def __init__(self, replace):
         super().__init__()
-        self.weight = tnn.Parameter(torch.ones(3))
+        self.weight = tnn.Parameter(torch.tensor([0.2, 0.4, 0.6]))
+        self.bias = tnn.Parameter(torch.tensor([0.1]))
+        self.replace = replace
 
     def forward(self, x):
-        self.weight.data = self.weight.data.clamp(max=0.5)
-        return (x * self.weight).sum()
+        self.replace(self)
+        return ((x * self.weight).sum() + self.bias.sum() - 1) ** 2
 
 
-def test_a_step_after_data_were_assigned_in_a_forward_says_so():
-    theirs = Clamped()
-    from_torch(theirs, check=False)(nbgrad.tensor([1.0, 2.0, 3.0]))
+def assigned(net):
+    net.weight.data = net.weight.data.clamp(max=0.5)
+
+
+def copied(net):
+    net.weight.data.copy_(net.weight.data.clamp(max=0.5))
+
+
+def without_grad(net):
+    with torch.no_grad():
+        net.weight.clamp_(max=0.5)
+
+
+def from_a_vector(net):
+    flat = torch.cat([one.detach().reshape(-1) for one in net.parameters()]) * 0.9
+    net.weight.data = flat[:3].view_as(net.weight).data
+    net.bias.data = flat[3:].view_as(net.bias).data
+
+
+def averaged(net):
+    for one in net.parameters():
+        one.data = 0.9 * one.data + 0.01
+
+
+@pytest.mark.parametrize("replace", [assigned, copied, without_grad, from_a_vector, averaged])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_data_that_a_forward_assigns_are_those_of_both_modules(replace, momentum):
+    x = torch.tensor([1.0, 2.0, 3.0])
+    plain, theirs = Clamped(replace), Clamped(replace)
+    ours = from_torch(theirs, check=False)
+    steps = [torch.optim.SGD(one.parameters(), lr=0.05, momentum=momentum) for one in (plain, theirs)]
+    for _ in range(4):
+        for net, given, step in ((plain, x, steps[0]), (ours, nbgrad.tensor(x), steps[1])):
+            step.zero_grad()
+            net(given).backward()
+            step.step()
+        for one, other, mine in zip(plain.parameters(), theirs.parameters(), ours.parameters(), strict=True):
+            assert torch.equal(one.data, other.data)
+            assert torch.equal(one.grad, other.grad)
+            assert mine.data.data_ptr() == other.data_ptr()
+
+
+def test_a_step_after_a_forward_has_assigned_data_of_another_type_says_so():
+    def doubled(net):
+        net.weight.data = net.weight.data.double()
+
+    theirs = Clamped(doubled)
     ours = from_torch(theirs, check=False)
     ours(nbgrad.tensor([1.0, 2.0, 3.0])).backward()
-    with pytest.raises(RuntimeError, match=r"code such as its forward assigned to the parameter's \.data"):
+    with pytest.raises(RuntimeError, match=r"code assigned data of another type or device to it"):
         torch.optim.SGD(theirs.parameters(), lr=0.1).step()

@@ -13,6 +13,7 @@ from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope, current
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name
 from nbgrad.core.engine.torch_origins import TENSORS, kind_of, known_id, known_origin, origin_of
+from nbgrad.core.graph.names import qualified
 from nbgrad.core.tensor.tensor import Tensor
 
 _MOST = 4096
@@ -98,7 +99,7 @@ class Uses:
         if known is not None and known[0]() is frozen[0]:
             return known[1]
         scope = current().scope
-        names = dict.fromkeys([one.name or (scope and scope.attribute(one)) or "a parameter" for one in frozen])
+        names = dict.fromkeys([_called(one, scope) for one in frozen])
         self.frozen.make_room()
         use = Cut("frozen", op.name, *_where(), name=" and ".join(names))
         buffers = [one for one in args if scope is not None and isinstance(one, TENSORS) and scope.attribute(one)]
@@ -195,6 +196,14 @@ class Uses:
 
 _TOLD = 3
 """The largest number of path ends that are reported."""
+
+
+def _called(frozen: Any, scope: Scope | None) -> str:
+    """The name of a frozen parameter, with the path of the module that uses it."""
+    held = scope.attribute(frozen) if scope is not None else None
+    if held is not None and scope is not None:
+        return qualified(held, scope.path())
+    return str(frozen.name or "a parameter")
 
 
 def _where() -> tuple[Place, bool]:

@@ -79,11 +79,11 @@ def _called(taken: Input, source: Record, record: Record) -> str:
 
 
 def whose_name(input: str, source: Record) -> str:
-    """The name of ``source``, if it differs from that of the ``input``; else empty."""
-    whose = source.name or ("" if source.op is None else f"the result of {source.op.name}")
+    """The name of ``source``, if the user's differs from that of the ``input``; else empty."""
     if source.several:
-        whose = f"a result of {source.kind_or_op}"  # the record does not say which one
-    return "" if whose == input else whose
+        return f"a result of {source.kind_or_op}"  # the record does not say which one
+    whose = source.full_name or ("" if source.op is None else f"the result of {source.op.name}")
+    return "" if source.name == input else whose
 
 
 def suspicions(records: list[Record]) -> dict[tuple[int, int], Suspicion]:

@@ -39,14 +39,13 @@ def halved(records: list[Record]) -> Iterator[Finding]:
 
 
 def _told(constant: Record, source: Record, method: str, place: str) -> Finding:
-    remedy = (
-        f"Compute with the tensor {source.name} itself: tensors have the functions of numpy, as {source.name}.exp()"
-    )
+    name = source.full_name
+    remedy = f"Compute with the tensor {name} itself: tensors have the functions of numpy, as {name}.exp()"
     return located(
         constant,
         "through numpy",
-        f"{constant.name or 'a constant'} {constant.shape} was made of the numbers of {source.name}, by {method}() at "
-        f"{place}: the gradient of {source.name} lacks the part that comes through this constant. {remedy}",
+        f"{constant.name or 'a constant'} {constant.shape} was made of the numbers of {name}, by {method}() at "
+        f"{place}: the gradient of {name} lacks the part that comes through this constant. {remedy}",
         remedy,
     )
 
