@@ -143,6 +143,7 @@ def states_after_errors(training: Training, start: State, error: type[BaseExcept
     raise AssertionError("the step has more than 400 calls")
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("clears_first", [True, False])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_an_error_of_a_kernel_leaves_a_state_of_the_function(
