@@ -104,7 +104,7 @@ MISTAKES = {
     ),
     "a wrong argument of an optimizer": (
         "nbgrad.optim.SGD([w], learning_rate=0.1)",
-        "It has no argument learning_rate, only dampening, ",
+        "SGD(): got an unexpected keyword argument 'learning_rate'. Its arguments are params, lr, momentum, ",
     ),
     "torch's optimizer": (
         "torch.optim.SGD(nbgrad.nn.Linear(2, 1).parameters())",

@@ -118,7 +118,8 @@ def _adopted(torchs: Callable[..., None]) -> Callable[..., None]:
         try:
             given = known.bind(self, *args, **settings)
         except TypeError as error:
-            raise TypeError(f"{type(self).__name__}{known}: {error}") from None
+            takes = ", ".join([*known.parameters][1:])
+            raise TypeError(f"{type(self).__name__}(): {error}. Its arguments are {takes}") from None
         given.apply_defaults()
         _, params, *values = given.arguments.values()
         TorchOptimizer.__init__(self, params, **dict(zip([*given.arguments][2:], values, strict=True)))
