@@ -173,7 +173,10 @@ def _looking(code: CodeType) -> set[int]:
 
 
 class Alarm:
-    """Ctrl-C at a random instant: a signal after some seconds. Python sees it where it next looks for signals."""
+    """Ctrl-C at a random instant: a signal after some seconds. Python sees it where it next looks for signals.
+
+    The alarm makes the signal of Ctrl-C, whose handler a library may have replaced for a while.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -186,7 +189,11 @@ class Alarm:
 
     def run(self, run: Callable[[], Any]) -> bool:
         """Call ``run``, and return whether the signal interrupted it."""
-        before = signal.signal(signal.SIGALRM, self._ring)
+        handlers = {
+            signal.SIGALRM: lambda *_: signal.raise_signal(signal.SIGINT),
+            signal.SIGINT: self._ring,
+        }
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         try:
             self._armed = True
             signal.setitimer(signal.ITIMER_REAL, self._seconds)
@@ -196,7 +203,8 @@ class Alarm:
             return True
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
         return False
 
 

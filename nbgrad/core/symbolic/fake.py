@@ -4,8 +4,11 @@ Fake tensors are private to torch. This file alone uses them.
 """
 
 import logging
+import signal
 import warnings
 from collections.abc import Callable, Hashable
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -222,6 +225,29 @@ _KEPT = 8192
 """The most calls that are kept."""
 
 
+class _Postponed:
+    """A context in which Ctrl-C waits until its end.
+
+    While torch runs a kernel on fake tensors, its C++ code has taken the mode off. If an interrupt leaves the mode on
+    there, C++ puts it on once more, and ends the process because it is there already.
+    """
+
+    def __enter__(self) -> None:
+        self._came: tuple[int, FrameType | None] | None = None
+        self._handler = signal.getsignal(signal.SIGINT) if current_thread() is main_thread() else None
+        if callable(self._handler):
+            signal.signal(signal.SIGINT, self._wait)
+
+    def _wait(self, number: int, frame: FrameType | None) -> None:
+        self._came = number, frame
+
+    def __exit__(self, *_: object) -> None:
+        if callable(self._handler):
+            signal.signal(signal.SIGINT, self._handler)
+            if self._came is not None:
+                self._handler(*self._came)
+
+
 class Fakes:
     """Makes fake tensors and runs torch functions on them.
 
@@ -252,7 +278,7 @@ class Fakes:
 
     def of(self, data: torch.Tensor) -> torch.Tensor:
         """A fake tensor like ``data``. Tensors that share memory have fakes that do."""
-        with warnings.catch_warnings(), torch._C.DisableTorchFunction():
+        with _Postponed(), warnings.catch_warnings(), torch._C.DisableTorchFunction():
             warnings.simplefilter("ignore")
             return self._of(data.detach())
 
@@ -318,7 +344,7 @@ class Fakes:
         witness, logs = _Witness(self._left), not _LOG.disabled
         _LOG.disabled = True  # torch writes the traceback of every error, also of one that is caught
         try:
-            with warnings.catch_warnings(), self.mode, witness:
+            with _Postponed(), warnings.catch_warnings(), self.mode, witness:
                 warnings.simplefilter("ignore")
                 result = function(*args, **kwargs)
         finally:

@@ -6,6 +6,7 @@ import math
 import os
 import pickle
 import random
+import signal
 import sys
 import time
 import uuid
@@ -369,3 +370,20 @@ def test_sixteen_threads_that_compile_run_and_draw_at_once() -> None:
     finally:
         sys.setswitchinterval(before)
     assert len(shared.reasons) == 7
+
+
+def test_an_interrupt_while_torch_runs_a_fake_kernel_comes_after_it() -> None:
+    seen: list[int] = []
+
+    def interrupted(x: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        seen.append(torch._C._len_torch_dispatch_stack())
+        return x * 2
+
+    before, fakes = signal.getsignal(signal.SIGINT), fake.Fakes()
+    with pytest.raises(KeyboardInterrupt):
+        fakes.run(interrupted, (fakes.of(X),), {})
+    assert seen == [2], "the function has run to its end"
+    assert signal.getsignal(signal.SIGINT) is before
+    assert torch._C._len_torch_dispatch_stack() == 0
+    assert fakes.run(torch.neg, (fakes.of(X),), {}).result.shape == X.shape
