@@ -224,18 +224,14 @@ class _Scopes:
             if (around := scope.parent) is not None:
                 for counts in (ops, parameters, elements):
                     counts[around] += counts[scope]
-        return [
-            Scope(
-                id=id,
-                label=scope.label,
-                full="",
-                parent=self.id(scope.parent),
-                folds=scope.body
-                if isinstance(scope, Iteration)
-                else _folds(ops[scope], parameters[scope], elements[scope]),
-            )
-            for scope, id in self._ids.items()
-        ]
+        described: list[Scope] = []
+        for scope, id in self._ids.items():
+            folds = _folds(ops[scope], parameters[scope], elements[scope])
+            one = Scope(id=id, label=scope.label, full="", parent=self.id(scope.parent), folds=folds)
+            if isinstance(scope, Iteration):
+                one |= {"folds": scope.body, "lines": scope.lines}
+            described.append(one)
+        return described
 
     def formulas(self) -> dict[str, str]:
         """The MathML of every module's formula, by its LaTeX."""

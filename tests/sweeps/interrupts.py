@@ -16,11 +16,11 @@ from tests.core.interrupting import BLOCKS, ENGINE, PICTURES, Alarm, Instants, c
 
 CASES = 8
 
-INTERRUPTS = 50
-"""The number of interrupts in a case: ``--tries 1000000`` makes a million."""
+SECONDS = 1.0
+"""A case interrupts its scenario for so long: ``--tries 1000000`` makes a million interrupts.
 
-OF_A_PICTURE = 5
-"""The same for pictures and traces. These take a hundred times as long, and run to their end after each interrupt."""
+A picture or a trace takes a hundred times as long as a step, and runs to its end after each interrupt.
+"""
 
 
 def check(random: Random) -> int:
@@ -41,7 +41,8 @@ def check(random: Random) -> int:
             notes = Instants()
             notes.run(run)
             count = len(notes.passed)
-        for _ in range(OF_A_PICTURE if make in PICTURES else INTERRUPTS):
+        end = perf_counter() + SECONDS
+        while perf_counter() < end:
             number = random.randrange(count) if traced else 0
             stop = Instants(number) if traced else Alarm(random.uniform(1e-6, 1.1 * seconds))
             before, begun = switched(), current()

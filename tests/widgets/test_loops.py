@@ -1,6 +1,8 @@
 """Loops that call no module are folded by their lines, as repeated module calls are."""
 
+from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.schema import Description, Node
 from nbgrad.widgets.folding.apply import NODES, drawable
 from nbgrad.widgets.folding.choose import LOOK, Folding, first_folding, folded_below
+from nbgrad.widgets.folding.repeats import loops_of
 from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH
 from nbgrad.widgets.layout.positions import lay_out, whole
 from nbgrad.widgets.render.svg import svg
@@ -257,3 +260,21 @@ def test_the_work_grows_with_the_ops() -> None:
 
     short, long = graph(40), graph(160)
     assert lines(lambda: outline(long).runs) < 4 * lines(lambda: outline(short).runs) * 1.2
+
+
+class linear_block(nbgrad.nn.Linear):  # noqa: N801  # a name that begins as the text about an iteration ends
+    """A module that is no iteration."""
+
+
+@pytest.mark.parametrize("size", [2, 12])
+def test_a_module_whose_name_is_that_of_an_iteration_is_drawn_as_any_other(size: int) -> None:
+    drawn = []
+    for word in ("iteration", "block"):
+        blocks = OrderedDict((f"{word} {number}", linear_block(2, 2)) for number in range(1, size + 1))
+        description = recorded(partial(nbgrad.nn.Sequential(blocks), nbgrad.ones(1, 2)))
+        assert [label for label in scopes(description) if label.startswith(word)] == [
+            f"{name} (linear_block)" for name in blocks
+        ]
+        assert loops_of(description) == set()
+        drawn.append((first_folding(description, NODES), first_folding(description, 3)))
+    assert drawn[0] == drawn[1]

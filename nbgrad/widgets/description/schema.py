@@ -166,13 +166,14 @@ class Edge(TypedDict):
 
 
 class Scope(TypedDict):
-    """A module call: a box around the nodes it recorded."""
+    """A module call, or an iteration of a loop: a box around the nodes it recorded."""
 
     id: str  # "s0", "s1", ... outer before inner
     label: str  # "MLP", "layers.0 (Linear)"
     full: str  # the label, unshortened; empty if it was not shortened
     parent: str | None
     folds: str  # the line under the label when it is folded: "4 ops, 2 parameters (330)"
+    lines: NotRequired[str]  # of an iteration alone: the lines of the loop, "lines 4-6"
 
 
 class Given(TypedDict):

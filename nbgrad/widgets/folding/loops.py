@@ -30,13 +30,15 @@ class Iteration(Scope):
     """An iteration of a loop.
 
     Attributes:
+        lines: those of the loop, "lines 4-6".
         body: the names of its ops.
     """
 
-    __slots__ = ("body",)
+    __slots__ = ("body", "lines")
 
     def __init__(self, number: int, lines: str, body: str, parent: Scope | None) -> None:
         super().__init__(f"iteration {number:,} ({lines})", parent)
+        self.lines = lines
         self.body = body
 
 

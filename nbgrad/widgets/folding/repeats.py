@@ -45,13 +45,13 @@ class Run(NamedTuple):
 
 
 def kind(scope: Scope) -> str:
-    """The class of the module that was called."""
-    return scope["label"].rpartition("(")[2].removesuffix(")")
+    """The class of the module that was called, or the lines of the loop."""
+    return scope["lines"] if "lines" in scope else scope["label"].rpartition("(")[2].removesuffix(")")
 
 
 def iterates(scope: Scope) -> bool:
     """Whether it is an iteration of a loop: its contents may differ from those of the others."""
-    return scope["label"].startswith("iteration ") and kind(scope).startswith("line")
+    return "lines" in scope
 
 
 def loops_of(description: Description) -> set[str]:

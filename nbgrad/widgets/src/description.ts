@@ -119,6 +119,7 @@ export interface Scope {
   full: string;
   parent: string | null;
   folds: string;
+  lines?: string;
 }
 
 export interface Given {
