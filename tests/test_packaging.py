@@ -186,7 +186,7 @@ def test_a_package_index_gets_no_link_that_leads_nowhere_and_both_licences(plain
     assert said["Description-Content-Type"] == "text/markdown"
     text = str(said.get_payload())
     assert "make lab" in text
-    assert "Teaching with nbgrad" in text
+    assert "Where to go next" in text
     assert not re.findall(r"\]\((?!\w+:)[^)]*\)", text)
     assert said["License-Expression"] == "MIT AND ISC"
     with ZipFile(plain) as archive:

@@ -147,12 +147,24 @@ def test_hooks_on_a_gradient_of_torchs_are_refused():
             from_torch(tnn.Sequential(original))
 
 
-@pytest.mark.parametrize("change", [nn.Module.double, lambda one: one.load_state_dict(one.state_dict(), assign=True)])
-def test_torchs_optimizer_of_a_model_that_was_moved_on_is_an_error(change):
+def test_what_is_assigned_by_loading_belongs_to_both():
+    original, loaded = tnn.Linear(3, 2), tnn.Linear(3, 2)
+    converted = from_torch(original)
+    optimizer = torch.optim.SGD(original.parameters(), lr=0.1)
+    converted.load_state_dict(loaded.state_dict(), assign=True)
+    assert original.weight.data_ptr() == converted.weight.data.data_ptr()
+    assert torch.equal(original.weight, loaded.weight)
+    before = loaded.weight.detach().clone()
+    converted(nbgrad.tensor(X, dtype=converted.weight.dtype)).sum().backward()
+    optimizer.step()
+    torch.testing.assert_close(converted.weight.data, before - 0.1 * original.weight.grad)
+
+
+def test_torchs_optimizer_of_a_model_that_was_moved_on_is_an_error():
     original = tnn.Linear(3, 2)
     converted = from_torch(original)
     optimizer = torch.optim.SGD(original.parameters(), lr=0.1)
-    change(converted)
+    converted.double()
     optimizer.step()  # there is no gradient yet, so the step can miss none
     converted(nbgrad.tensor(X, dtype=converted.weight.dtype)).sum().backward()
     with pytest.raises(RuntimeError, match=r"SGD\.step\(\): .*from_torch\(\).* has other data"):

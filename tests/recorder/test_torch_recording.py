@@ -1069,7 +1069,7 @@ def test_an_error_of_a_backward_has_a_note_on_the_frozen_parameters() -> None:
     net = torch.nn.Linear(2, 1).requires_grad_(False)
     with AutogradGraph(), pytest.raises(RuntimeError) as caught:
         net(torch.ones(2, 2)).sum().backward()
-    assert "weight and bias are frozen" in " ".join(caught.value.__notes__)
+    assert "Linear.weight and Linear.bias are frozen" in " ".join(caught.value.__notes__)
 
 
 def backward_twice(x: torch.Tensor) -> None:

@@ -1097,6 +1097,7 @@ def check(random: Random) -> None:
     case = drawn(random)
     threads = torch.get_num_threads()
     with ExitStack() as after:
+        after.enter_context(torch.backends.__allow_nonbracketed_mutation())
         after.callback(torch.set_num_threads, threads)
         after.callback(clean)
         clean()

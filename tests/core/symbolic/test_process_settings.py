@@ -178,7 +178,10 @@ def outcome(function: Callable[[Any], Any], x: Any) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
+def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # Torch's own test helpers, which other tests import, forbid to set flags without a context.
+    monkeypatch.setitem(torch.backends.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", True)
+
     def now() -> list[Any]:
         known = [(name, read()) for name, read, _ in KERNEL_SETTINGS if "precision of" not in name]  # torch sets more
         return [*known, torch.get_default_dtype(), torch.get_default_device(), np.geterr(), decimal.getcontext().prec]
