@@ -243,7 +243,9 @@ def test_a_setting_that_changes_inside_of_a_step(name: str, backend: str) -> Non
                 refused.append(str(error))
                 continue
             assert found == outcome(inside, x), step
-    assert all(re.match(r"tests/core/symbolic/test_process_settings\.py:\d+, `.*around", one) for one in refused)
+    # A precision that was never set cannot be set back to that: then the function has changed it for later calls too.
+    where = r"tests/core/symbolic/test_process_settings\.py:\d+, `.*(around|before) the call"
+    assert [one for one in refused if not re.match(where, one)] == []
     on_gpu = () if _backends.cuda.is_built() else ("tf32", "float16", "cudnn tf32")
     assert refused or name in (*AROUND, *on_gpu)
 
