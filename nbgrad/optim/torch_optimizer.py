@@ -121,8 +121,7 @@ def _adopted(torchs: Callable[..., None]) -> Callable[..., None]:
             takes = ", ".join([*known.parameters][1:])
             raise TypeError(f"{type(self).__name__}(): {error}. Its arguments are {takes}") from None
         given.apply_defaults()
-        _, params, *values = given.arguments.values()
-        TorchOptimizer.__init__(self, params, **dict(zip([*given.arguments][2:], values, strict=True)))
+        TorchOptimizer.__init__(**given.arguments)
 
     __init__.__signature__ = known  # type: ignore[attr-defined]
     return __init__
