@@ -226,10 +226,11 @@ class _Scopes:
                     counts[around] += counts[scope]
         described: list[Scope] = []
         for scope, id in self._ids.items():
-            folds = _folds(ops[scope], parameters[scope], elements[scope])
-            one = Scope(id=id, label=scope.label, full="", parent=self.id(scope.parent), folds=folds)
+            one = Scope(id=id, label=scope.label, full="", parent=self.id(scope.parent), folds="")
             if isinstance(scope, Iteration):
                 one |= {"folds": scope.body, "lines": scope.lines}
+            else:
+                one["folds"] = _folds(ops[scope], parameters[scope], elements[scope])
             described.append(one)
         return described
 
