@@ -75,6 +75,12 @@ class GraphRenderer:
 
         write(outline_comparison(comparison), path, **options)
 
+    def survey(self, graph: AutogradGraph) -> Any:
+        """Search ``graph``, which has just closed, for faults and probable mistakes."""
+        from nbgrad.widgets.findings.collect import Survey
+
+        return Survey.of(graph)
+
     def findings(self, graph: AutogradGraph) -> list[Finding]:
         """Search ``graph`` for faults and probable mistakes."""
         from nbgrad.widgets.findings.collect import findings

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.engine.state import current, tell_changed
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.utils.clip_grad import CLIPPED
@@ -68,7 +69,8 @@ class GradScaler(torch.amp.GradScaler):
         _tell_clipped(grads, inv_scale)
         found = super()._unscale_grads_(bare, inv_scale, found_inf, allow_fp16)  # type: ignore[arg-type]
         tell_changed(grads, "GradScaler.unscale_()")
-        optimizer.cleared = 0  # a step follows, or GradScaler skips it on purpose
+        for observer in current().observers:
+            unheard(observer.on_optimizer_call, optimizer, "unscale")
         return found
 
 

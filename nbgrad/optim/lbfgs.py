@@ -63,5 +63,4 @@ class LBFGS(TorchOptimizer):
 
         run = partial(self._run, params, [None] * len(params), group, search)
         loss = self._observed(params, run, evaluates=True)
-        self.cleared = 0
         return loss

@@ -10,7 +10,8 @@ import torch
 from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.state import current, enable_grad, restoring
-from nbgrad.core.graph.optimizers import LOOP, OPTIMIZERS, params_of
+from nbgrad.core.graph.training import params_of
+from nbgrad.core.recorder.switches import OPTIMIZERS
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.parameter import check_several
@@ -33,7 +34,6 @@ class Optimizer(torch.optim.Optimizer):
     Attributes:
         param_groups: the groups with all their settings; change ``param_groups[0]["lr"]`` to change a learning rate.
         state: the memory of each parameter, such as its momentum.
-        cleared: how often gradients were cleared since the last step.
 
     Raises:
         ValueError: there are no parameters, a parameter is in two groups, or it was computed and cannot be changed.
@@ -43,9 +43,6 @@ class Optimizer(torch.optim.Optimizer):
 
     state: Any  # its keys are Tensor objects, torch's are torch.Tensor
     param_groups: list[dict[str, Any]]
-    cleared: int = 0
-    _versions: list[int] | None = None
-    """Torch's version counters of the parameters near the start of a loop that clears gradients but takes no step."""
     _event: ClassVar[str]
     """The name of a step for observers."""
 
@@ -119,9 +116,8 @@ class Optimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradient of every parameter, or fill it with zeros in place with ``set_to_none=False``."""
-        self.cleared += 1
-        if self.cleared == LOOP - 1:  # reached only without a step: a step resets the count
-            self._versions = self._current_versions()
+        for observer in current().observers:
+            unheard(observer.on_optimizer_call, self, "zero_grad")
         grads = []
         for param in params_of(self):
             if set_to_none:
@@ -149,7 +145,6 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        self.cleared = 0
         tracer = current().tracer
         for group in self.param_groups if tracer is None else tracer.groups(self):
             held = [(param, grad._data) for param in group["params"] if (grad := param._grad) is not None]
@@ -241,17 +236,6 @@ class Optimizer(torch.optim.Optimizer):
         for group, settings in zip(self.param_groups, groups, strict=True):
             group.clear()
             group.update(settings)
-
-    def never_steps(self) -> bool:
-        """Whether gradients are cleared in a loop that takes no step, and no parameter has changed meanwhile.
-
-        False for a subclass with its own ``step``, where this is not known.
-        """
-        known = type(self).step.__module__.startswith("nbgrad.")
-        return known and self.cleared >= LOOP and self._versions == self._current_versions()
-
-    def _current_versions(self) -> list[int]:
-        return [param._data._version for param in params_of(self)]
 
 
 def _is_one(given: Any) -> bool:

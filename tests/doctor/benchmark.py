@@ -95,7 +95,9 @@ def judge(program: Program, fault: Fault, host: Host) -> Verdict:
     found, graph, error = run(program.edited(fault), host)
     kinds = NAMED[fault.cause]
     named = [
-        one for one in found if any(kind == one.kind and re.search(words, one.text, re.I) for kind, words in kinds)
+        one
+        for one in found
+        if any(kind == one.kind and re.search(words, one.text, re.IGNORECASE) for kind, words in kinds)
     ]
     located = [one for one in named if _tells(one, fault, graph)]
     texts = tuple(f"{one.kind}: {one.text}" for one in found) + ((f"error: {error}",) if error else ())
@@ -114,7 +116,7 @@ def judge(program: Program, fault: Fault, host: Host) -> Verdict:
 def _tells(finding: Finding, fault: Fault, graph: Any) -> bool:
     """Whether a finding tells where the fault is: by a name, or by its line."""
     text = "\n".join([finding.text, *finding.tensors, *finding.scope])
-    if any(re.search(pattern, text, re.I) for pattern in fault.where):
+    if any(re.search(pattern, text, re.IGNORECASE) for pattern in fault.where):
         return True
     records = {} if graph is None else {record.id: record for record in graph.records}
     record = records.get(finding.id or 0)

@@ -268,7 +268,7 @@ def test_a_finding_says_where_it_is_and_what_to_do() -> None:
         one.text = ""  # type: ignore[misc]  # what is tried
 
     (missing,) = cut_off().findings()
-    assert missing.tensors == ("a tensor (1,)",)
+    assert missing.tensors == ("aside (1,)",)
     assert missing.remedy is None
     assert missing.place is not None
     assert missing.place.text.startswith("(used * 3 + (aside * 2).detach())")

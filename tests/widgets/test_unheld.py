@@ -41,6 +41,10 @@ def test_a_parameter_that_no_optimizer_holds_is_a_finding(steps: int) -> None:
     (node,) = [node for node in describe(graph)["nodes"] if node["id"] == problem["node"]]
     assert node["label"][0] == "weight"
     optimizer.add_param_group({"params": net.fc2.weight})
+    assert texts(graph) != [], "the findings are those of the moment when the graph was closed"
+    with nbgrad.AutogradGraph() as graph:
+        net(nbgrad.ones(4, 2)).sum().backward()
+        optimizer.step()
     assert texts(graph) == []
 
 

@@ -52,8 +52,6 @@ class Uses:
         idle: the number of backwards before the last step that changed nothing, and the message about it.
         slip: the number of backwards before the last call that came too early, such as clipping before
             ``scaler.unscale_()``, and the message about it.
-        idled: by the id of the first parameter of each optimizer: that parameter, and the number of backwards before
-            the last step of this optimizer that changed nothing.
         frozen: by Python's ``id()``, the parameters that ops without history used, and buffers beside them, each with
             its first use.
         behind: by the id of the record of a constant, the ends of the paths from which it was computed.
@@ -68,7 +66,6 @@ class Uses:
         self._cuts: _Fading[tuple[ref[Any], list[Cut], Scope | None]] = _Fading()
         self.idle: tuple[int, str | None] = (0, None)
         self.slip: tuple[int, str | None] = (0, None)
-        self.idled: _Fading[tuple[ref[Any], int]] = _Fading()
         self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
         self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of the tensor at the end
 
@@ -132,8 +129,6 @@ class Uses:
 
     def idle_step(self, params: Sequence[Tensor], what: str, backwards: int) -> None:
         """The step ``what`` came after so many backwards, and none of ``params`` has a gradient."""
-        self.idled.make_room()
-        self.idled[id(params[0])] = (ref(params[0]), backwards)
         reached = set(self.reached)
         if any(known_id(one) in reached for one in params):
             why = (

@@ -46,6 +46,10 @@ from nbgrad.core.suggestions import nearest
 _next_number = count(1).__next__
 
 
+_SURVEYED = 20_000
+"""A graph with more records is searched for findings only when somebody asks: it takes seconds."""
+
+
 class AutogradGraph(Queries):
     """A context that records the ops that run inside it, and the gradients of each backward.
 
@@ -76,6 +80,7 @@ class AutogradGraph(Queries):
 
     Attributes:
         ending: the error that ended the block or the cell, if there was one.
+        survey: the findings, since it was closed; None if they were not searched, or if an edge was cut later.
         left_out: how many ops have no record, because the graph was too large when it was closed.
         questions: the tensors of ``ask``; ``answers`` and ``answer`` are about them.
         overlays: the numbers that ``overlay`` added, by name.
@@ -115,6 +120,7 @@ class AutogradGraph(Queries):
         self._records: list[Record] = []
         self._failed: list[Record] = []  # the nodes that the failed backward reached, once the graph is closed
         self.left_out = 0
+        self.survey: Any = None
         self._ended: History | None = None  # the complete backwards, once a failed one is shown
         self.ending: Ending | None = None
         self._complete: FrameRecorder | Frame | None = None  # the last complete backward, while a failed one is shown
@@ -220,6 +226,7 @@ class AutogradGraph(Queries):
                 self.raised(error)
             if self.check_cycle():
                 raise RuntimeError("the graph has a cycle")
+            self._survey()
         except Exception as fault:
             first = self.listener.fault
             self.clear()  # incomplete, and every tensor has to be freed
@@ -231,6 +238,17 @@ class AutogradGraph(Queries):
         except BaseException:
             self.clear()  # after an interrupt the facts are incomplete and useless, but every tensor has to be freed
             raise
+        finally:
+            self.listener.release()
+
+    @muted
+    @uncollected
+    def _survey(self) -> None:
+        """Look for findings while the models and the optimizers still exist: a function may have made them."""
+        self.listener.training.settle()
+        if self.listener.fault is None and len(self._records) <= _SURVEYED:
+            with suppress(Exception):  # whoever asks for the findings gets the error, when they are searched again
+                self.survey = registered_renderer().survey(self)
 
     @muted
     @uncollected
@@ -379,6 +397,7 @@ class AutogradGraph(Queries):
         notes = self._notes
         notes.deleted |= ids
         notes.cut |= edges
+        self.survey = None
         if self.closed:
             shows_failure = self._records is self._failed
             self._failed = _left(self._failed, ids, edges)
@@ -493,7 +512,9 @@ class AutogradGraph(Queries):
 
     def _make_paths(self) -> Paths:
         heard, changed = self.listener, self.listener.changes.memories()
-        return Paths.of(*heard.there()[:3], heard.uses, changed, heard.backwards, heard.history, heard.before_last)
+        return Paths.of(
+            *heard.there()[:3], heard.uses, changed, heard.backwards, heard.history, heard.training, heard.before_last
+        )
 
     # The display.
 

@@ -97,6 +97,18 @@ class GuardedListener(Listener):
         except Exception as error:
             self.on_fault(error, what)
 
+    def on_optimizer_call(self, optimizer: Any, kind: str) -> None:
+        try:
+            Listener.on_optimizer_call(self, optimizer, kind)
+        except Exception as error:
+            self.on_fault(error, f"the {kind} of an optimizer")
+
+    def on_clip(self, found: bool) -> None:
+        try:
+            Listener.on_clip(self, found)
+        except Exception as error:
+            self.on_fault(error, "the clipping of gradients")
+
     def on_slip(self, what: str) -> None:
         try:
             Listener.on_slip(self, what)

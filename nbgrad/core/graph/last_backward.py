@@ -538,6 +538,11 @@ class FrameRecorder:
         """``gradient`` becomes part of a ``.grad``, or is given to the user, who may change it: clipping does."""
         self._leaves += (seq, raw_of(gradient))
 
+    def leaves(self) -> list[int]:
+        """The ids of the leaves to which gradients came, until the backward has ended."""
+        ids: list[int] = self._leaves[::2]
+        return ids
+
     def end(self, number: int, before: "FrameRecorder | Frame | None", watch: bool = True) -> None:
         """The backward, the ``number``-th, is complete: from now on the user can change the ``.grad``.
 

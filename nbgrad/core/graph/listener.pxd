@@ -32,12 +32,14 @@ cdef class Listener(Observer):
     cdef public dict left_out
     cdef public dict unread
     cdef dict _met
+    cdef dict _held
     cdef public object history
     cdef public Py_ssize_t _limit
     cdef public Notes notes
     cdef public dict ops
     cdef public dict outer
     cdef public FrameRecorder running
+    cdef public object training
     cdef public UpdateRecorder updates
     cdef public object uses
 

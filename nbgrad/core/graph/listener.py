@@ -19,6 +19,7 @@ from nbgrad.core.engine.call_site import in_a_function, local_names, names_in_fr
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
 from nbgrad.core.engine.observer import Cut, Observer
 from nbgrad.core.engine.place import running_cell
+from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope, current, outwards, recording
 from nbgrad.core.engine.tensor_data import words_of
 from nbgrad.core.engine.torch_origins import known_id, shape_of
@@ -32,6 +33,7 @@ from nbgrad.core.graph.past import Legacy, leaf_facts, led_to, node_of, remade
 from nbgrad.core.graph.record import Failure, Operand, described, number_of
 from nbgrad.core.graph.stats import Stats, countable, few, held_by, nbytes_of, numbers_of, summarise_all
 from nbgrad.core.graph.thinned import ends
+from nbgrad.core.graph.training import TrainingRecorder
 from nbgrad.core.tensor.broadcast_check import has_given_axis
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -54,6 +56,9 @@ _FRESH = 2048
 which a path ends. They are dropped once the graph has this many ops plus four times those of the last backward. There
 must be a limit, because some programs have no backward."""
 
+
+_HELD = 4
+"""The leaves and models of this many different losses are kept alive: a GAN has two."""
 
 _NAMED = 4
 """The number of unrecorded ops that a message names."""
@@ -101,6 +106,8 @@ class Listener(Observer):
         self.backwards = 0
         self.failure: Failure | None = None
         self.updates = UpdateRecorder(self._budget if self.watch else 0)
+        self.training = TrainingRecorder()
+        self._held: dict[int, Any] = {}  # the leaves of the last backward, by id, and the models that ran
         self.before: dict[int, ref[Node]] = {}  # ops that ran before and whose results were used here
         self.history = HistoryRecorder(self._frames)
         self._ask = self.history.ask_again(0)
@@ -374,6 +381,16 @@ class Listener(Observer):
         if not self.closed and self.backwards:
             self.uses.idle_step(params, what, self.backwards)
 
+    def on_optimizer_call(self, optimizer: Any, kind: Any) -> None:
+        """Remember what the program does around its backwards."""
+        if not self.closed:
+            self.training.optimizer_called(optimizer, kind, self.backwards, user_place())
+
+    def on_clip(self, found: bool) -> None:
+        """Remember that gradients were clipped."""
+        if not self.closed:
+            self.training.clipped(found, self.backwards, user_place())
+
     def on_slip(self, what: str) -> None:
         """Remember the sentence ``what``: since the last backward, two calls came in the wrong order."""
         if not self.closed:
@@ -528,6 +545,8 @@ class Listener(Observer):
         ended, before, number = self.running, self.notes.frame, self.backwards + 1
         if self.before:
             self._take_over([], ended.roots)  # a checkpoint has run more ops inside of the backward
+        if self.watch:
+            self._hold(ended)
         ended.number = number
         # An interrupt may come after any of these lines, so the backward is shown before it is counted.
         self.notes.frame, self.running, ended.outer = ended, ended.outer, None
@@ -542,6 +561,27 @@ class Listener(Observer):
         if number >= self._ask:
             self._ask = self.history.ask_again(number)
         ended.end(number, before, self.watch)
+
+    def _hold(self, ended: FrameRecorder) -> None:
+        """Keep alive, while the graph is open, what the findings ask about: the leaves, their models and optimizers.
+
+        A function may have made them, and drop them when it returns.
+        """
+        ids = ended.leaves()
+        key = min(ids, default=0)  # an input that needs a gradient has a larger id than the parameters
+        if key in self._held or not ids:
+            return
+        leaves = [one for id in ids if (fact := self.outer.get(id)) is not None and (one := _alive(fact)) is not None]
+        while len(self._held) >= _HELD:
+            del self._held[next(iter(self._held))]
+        models: list[Any] = []
+        if sum([raw_of(one).nbytes for one in leaves if not raw_of(one).is_sparse]) <= self._budget:
+            scopes = dict.fromkeys([scope for _, _, scope in self.passed(ended.roots)])
+            models = [module for scope in scopes if (module := _outermost_module(scope)) is not None]
+        else:
+            leaves = []
+        self._held[key] = leaves, models
+        self.training.hold({id(one) for some, _ in self._held.values() for one in some})
 
     # The facts of earlier graphs.
 
@@ -651,6 +691,11 @@ class Listener(Observer):
         self.updates.drop()  # a step may have been interrupted
         self.ops, self.outer, self.constants, self._met, self.before, self.running = {}, {}, {}, {}, {}, None
 
+    def release(self) -> None:
+        """Keep no leaf, model or optimizer alive any more: the findings are known."""
+        self._held = {}
+        self.training.let_go()
+
     def name_variables(self, namespace: dict[str, Any]) -> None:
         """Remember the variables in ``namespace`` as the names of the tensors they hold."""
         self.notes.name(namespace, self.outer)
@@ -727,6 +772,17 @@ class Listener(Observer):
                 self.notes.names[id] = name
                 return around
         return None
+
+
+def _alive(fact: Outer) -> Any:
+    """The tensor of a leaf, if it still exists."""
+    return None if fact.thing is None else fact.thing()
+
+
+def _outermost_module(scope: Scope | None) -> Any:
+    """The model in whose call an op ran; None if there is none, or it is gone."""
+    modules = [one.module() for one in outwards(scope) if isinstance(one, ModuleScope)]
+    return modules[-1] if modules else None
 
 
 def _uses_another(args: tuple[Any, ...], results: tuple[Any, ...]) -> bool:

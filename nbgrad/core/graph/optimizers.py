@@ -1,9 +1,9 @@
 """The optimizers that hold the parameters of a backward, their steps, and how far a step moved each parameter."""
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
-from weakref import WeakSet
+from typing import Any, NamedTuple
 
 import torch
 
@@ -11,7 +11,8 @@ from nbgrad.core.engine.node import raw_of, record_id
 from nbgrad.core.engine.tensor_data import memory_of
 from nbgrad.core.engine.torch_origins import origin_of
 from nbgrad.core.graph.stats import data_of, norms, read
-from nbgrad.core.recorder.switches import STEPPED
+from nbgrad.core.graph.training import OptimizerLog, params_of
+from nbgrad.core.recorder.switches import OPTIMIZERS
 from nbgrad.core.tensor.tensor import Tensor
 
 LOOP = 3
@@ -24,25 +25,6 @@ and three norms take longer than the rest of a frame. With small batches they ta
 
 RARELY = 8
 """For large optimizers, only the steps after the 1st, 9th, 17th backward and so on are measured."""
-
-
-class Stepper(Protocol):
-    """The questions that a graph asks of an optimizer.
-
-    Attributes:
-        param_groups: its parameters, each group a dict with a list of them under "params".
-        cleared: how often its gradients were cleared since its last step.
-    """
-
-    param_groups: list[dict[str, Any]]
-    cleared: int
-
-    def never_steps(self) -> bool:
-        """Whether gradients are cleared in a loop that takes no step, and no parameter has changed meanwhile."""
-
-
-OPTIMIZERS: WeakSet[Stepper] = WeakSet()
-"""Every optimizer of ours that exists."""
 
 
 class Update(NamedTuple):
@@ -145,38 +127,45 @@ class UpdateRecorder:
 
 
 class Holders:
-    """The optimizers that exist now.
+    """The optimizers that exist now, of nbgrad's and torch's.
 
     Args:
+        logs: of those that the graph has seen.
         learning: the leaves that the last backward reached, by id.
         changed: by the address of the memory of each tensor that was changed in place, how many backwards had ended
             by its last change.
-        idle: after how many backwards a step of an optimizer found no gradient, by Python's ``id()`` of the first
-            parameter of the optimizer.
     """
 
-    def __init__(self, learning: Mapping[int, Tensor], changed: dict[int, int], idle: dict[int, int]) -> None:
+    def __init__(
+        self,
+        logs: Sequence[OptimizerLog],
+        learning: Mapping[int, Tensor],
+        changed: dict[int, int],
+    ) -> None:
+        self._logs = logs
         self._learning = learning
         self._reached = {id(one) for one in learning.values()}
-        known: list[Any] = [*OPTIMIZERS, *STEPPED]
-        self._held = [(one, {id(param): param for param in params_of(one)}) for one in known]
+        self._held = [(one, {id(param): param for param in params_of(one)}) for one in list(OPTIMIZERS)]
         self._at_work = [params for _, params in self._held if not self._reached.isdisjoint(params)]
         self._changed = changed
-        self._idle = idle
-
-    @cached_property
-    def _steps(self) -> list[int]:
-        """After how many backwards each of them stepped last."""
-        return [_last_step(list(params.values()), self._changed, self._idle) for _, params in self._held]
+        self._stepped = [
+            ({id(param) for param in params_of(one)}, log.last_step) for log in logs if (one := log.known()) is not None
+        ]
 
     def hold(self, tensor: Tensor) -> bool:
         """Whether one of them holds ``tensor``."""
-        return any(id(tensor) in params for _, params in self._held)
+        return any(id(tensor) in params for _, params in self._held) or id(tensor) in self._unknown
+
+    @cached_property
+    def _unknown(self) -> set[int]:
+        """Python's ``id()`` of each parameter of an optimizer of torch's that nobody has called yet."""
+        found = [one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer)]
+        OPTIMIZERS.update(found)
+        return {id(param) for one in found for param in params_of(one)}
 
     def stepped(self, tensor: Tensor) -> int:
         """After how many backwards one of those that hold ``tensor`` stepped last; 0 for never."""
-        held = zip(self._held, self._steps, strict=True)
-        return max([step for (_, params), step in held if id(tensor) in params], default=0)
+        return max([step for params, step in self._stepped if id(tensor) in params], default=0)
 
     def others(self, tensor: Tensor) -> bool:
         """Whether an optimizer that does not hold ``tensor`` holds parameters that the last backward reached."""
@@ -187,27 +176,32 @@ class Holders:
         held = {key: param for params in self._at_work for key, param in params.items() if key not in self._reached}
         return list(held.values())
 
-    def forgotten(self) -> Iterator[tuple[Stepper, list[int]]]:
+    def forgotten(self) -> Iterator[tuple[OptimizerLog, list[int]]]:
         """Optimizers that clear gradients in a loop and have taken no step.
 
         Each comes with the ids of its parameters that the last backward reached. Nothing else has changed a parameter
         of these optimizers either, observed or not.
         """
-        for one, params in self._held:
-            if one in STEPPED or not one.never_steps():
+        for log in self._logs:
+            optimizer = log.known()
+            if optimizer is None or not log.waits():
                 continue
-            if any(memory_of(raw_of(param)) in self._changed for param in params.values()):
+            params = params_of(optimizer)
+            if any(memory_of(raw_of(param)) in self._changed for param in params):
                 continue
-            waiting = [seq for seq, tensor in self._learning.items() if id(tensor) in params]
+            held = {id(param) for param in params}
+            waiting = [seq for seq, tensor in self._learning.items() if id(tensor) in held]
             if waiting:
-                yield one, waiting
+                yield log, waiting
 
     def rate(self) -> tuple[str, float] | None:
         """The largest learning rate of the parameters that the last backward reached, and the class of its optimizer.
 
         None if one is not known, or if a schedule has changed one: its earlier values are not known.
         """
-        groups = [(type(one).__name__, group) for one, _ in self._held for group in one.param_groups]
+        groups: list[tuple[str, dict[str, Any]]] = [
+            (type(one).__name__, group) for one, _ in self._held for group in one.param_groups
+        ]
         holding = [(name, group) for name, group in groups if not self._reached.isdisjoint(map(id, group["params"]))]
         rates: list[tuple[str, Any]] = [(name, group.get("lr")) for name, group in holding]
         if not all(isinstance(rate, int | float | torch.Tensor) for _, rate in rates):
@@ -218,16 +212,5 @@ class Holders:
 
 
 def optimized() -> set[int]:
-    """Python's ``id()`` of each parameter that some optimizer holds."""
-    return {id(param) for optimizer in OPTIMIZERS for param in params_of(optimizer)}
-
-
-def params_of(optimizer: Stepper) -> list[Tensor]:
-    """Every parameter that ``optimizer`` changes, in the order of its groups."""
-    return [param for group in optimizer.param_groups for param in group["params"]]
-
-
-def _last_step(params: list[Tensor], changed: dict[int, int], idle: dict[int, int]) -> int:
-    """After how many backwards an optimizer that holds ``params`` stepped last."""
-    known = [changed.get(memory_of(raw_of(one)), 0) for one in params]
-    return max([*known, *[idle.get(id(one), 0) for one in params[:1]]], default=0)
+    """Python's ``id()`` of each parameter that some known optimizer holds."""
+    return {id(param) for optimizer in list(OPTIMIZERS) for param in params_of(optimizer)}

@@ -42,6 +42,9 @@ class Renderer(Protocol):
     def save_comparison(self, comparison: Any, path: str | PathLike[str], **options: Any) -> None:
         """Write two graphs side by side to a file."""
 
+    def survey(self, graph: Any) -> Any:
+        """Return what the findings of ``graph`` are, and what its picture needs of them."""
+
     def findings(self, graph: Any) -> list[Finding]:
         """Return the faults of ``graph`` and its probable mistakes."""
 

@@ -25,6 +25,7 @@ from nbgrad.core.graph.history import HistoryRecorder
 from nbgrad.core.graph.names import ModuleNames
 from nbgrad.core.graph.optimizers import LOOP, Holders
 from nbgrad.core.graph.stats import norms, read
+from nbgrad.core.graph.training import TrainingRecorder
 from nbgrad.core.ops import torch_signatures
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -126,6 +127,7 @@ class Paths:
             by its last change.
         backwards: how many ran.
         history: the frames of these backwards.
+        training: the calls around these backwards.
         latest: the ops with larger ids ran since the last backward but one.
     """
 
@@ -139,12 +141,13 @@ class Paths:
         changed: dict[int, int],
         backwards: int,
         history: HistoryRecorder,
+        training: TrainingRecorder,
         latest: int,
     ) -> Self:
         """The paths of a graph: its ops, the tensors that no op in it made, and its constants by their memory."""
         tensors = {id: one.thing for id, one in outer.items()}
         tensors.update({id: raw for raw, id in constants.values() if isinstance(raw(), torch.Tensor)})
-        return cls(ops, tensors, uses, changed, backwards, history, latest)
+        return cls(ops, tensors, uses, changed, backwards, history, training, latest)
 
     def __init__(
         self,
@@ -154,6 +157,7 @@ class Paths:
         changed: dict[int, int],
         backwards: int,
         history: HistoryRecorder,
+        training: TrainingRecorder,
         latest: int,
     ) -> None:
         self._ops = ops
@@ -167,9 +171,9 @@ class Paths:
         self._frozen = list(uses.frozen.copy().values())
         self._changed = changed
         self._idle_step = uses.idle
-        self._idle = {key: number for key, (held, number) in uses.idled.copy().items() if held() is not None}
         self._backwards = backwards
         self._history = history
+        self.training = training
         self._latest = latest
         self._ends: dict[
             int, tuple[int, int]
@@ -274,8 +278,7 @@ class Paths:
         return [
             (seq, self._told(tensor, names))
             for seq, tensor in self._learning().items()
-            if isinstance(tensor, Tensor)  # nbgrad does not know all of torch's optimizers
-            and tensor.kind == "parameter"
+            if kind_of(tensor) == "parameter"
             and not holders.hold(tensor)
             and memory_of(raw_of(tensor)) not in self._changed
         ]
@@ -293,14 +296,14 @@ class Paths:
         """Optimizers that clear gradients in a loop without a step, with parameters that the last backward reached."""
         learning, names = self._learning(), ModuleNames()
         found = [
-            Unstepped(type(one).__name__, one.cleared, [(seq, self._told(learning[seq], names)) for seq in waiting])
+            Unstepped(one.name, one.cleared, [(seq, self._told(learning[seq], names)) for seq in waiting])
             for one, waiting in (self.holders().forgotten() if self._backwards >= LOOP else ())
         ]
         return sorted(found, key=lambda one: one.waiting)
 
     def holders(self) -> Holders:
         """The optimizers that exist now, with the leaves that the last backward reached."""
-        return Holders(self._learning(), self._changed, self._idle)
+        return Holders(list(self.training.logs.values()), self._learning(), self._changed)
 
     def _learning(self) -> dict[int, Any]:
         """The leaves that the last backward reached, that still exist and learn, by id."""

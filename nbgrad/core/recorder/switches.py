@@ -14,8 +14,10 @@ from weakref import WeakSet
 
 import torch
 from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
 from torch.autograd.function import _HookMixin
 from torch.jit._builtins import _get_builtin_table
+from torch.optim.lr_scheduler import LRScheduler
 
 from nbgrad.core.backend.function_mode import (
     lift,
@@ -52,6 +54,7 @@ _MODULE: Any = torch.nn.Module
 _AUTOGRAD: Any = torch.autograd
 _HOOKS: Any = _HookMixin
 _OPTIMIZERS: Any = import_module("torch.optim.optimizer")  # torch.optim deletes this name after its import
+_CLIPPING: Any = import_module("torch.nn.utils.clip_grad")
 _KEY: Any = "nbgrad"
 _BATCHED: Any = torch._C._parse_dispatch_key("Batched")
 _CALLS = RecordingMode()
@@ -93,8 +96,8 @@ _thread = _Thread()
 _stepping: set[int] = set()
 """The threads in which an optimizer steps, with our mode taken off for the step."""
 
-STEPPED: WeakSet[torch.optim.Optimizer] = WeakSet()
-"""Torch's optimizers that took a step while a graph was open."""
+OPTIMIZERS: WeakSet[torch.optim.Optimizer] = WeakSet()
+"""The optimizers that nbgrad knows: its own, and those of torch's that were called while a graph was open."""
 
 
 class _Torch:
@@ -369,14 +372,17 @@ def _is_known(tensor: torch.Tensor) -> bool:
     return type(metadata.get(KEY)) is Node
 
 
-def _learned(optimizer: Any) -> list[Any]:
-    """The parameters of ``optimizer`` that torch's autograd gives a gradient. An optimizer of nbgrad's has none."""
+def _learned(optimizer: Any, stepped: bool = False) -> list[Any]:
+    """The parameters of ``optimizer`` that torch's autograd gives a gradient. An optimizer of nbgrad's has none.
+
+    ``stepped``: only those that have a gradient, which a step changes.
+    """
     found: list[Any] = []
     for group in optimizer.param_groups:
         for one in group["params"]:
             if isinstance(one, Tensor):
                 tensor = one  # the same object: compiled code knows the type of this name, so it needs no look-up
-                if tensor.requires_grad:
+                if tensor.requires_grad and not (stepped and tensor.grad is None):
                     found.append(one)
     return found
 
@@ -396,12 +402,13 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
     guard = mute(True)
     learned: list[Any] = []
     try:
-        learned = _learned(optimizer)
-        if learned:
-            STEPPED.add(optimizer)
         observer: Observer
+        OPTIMIZERS.add(optimizer)
+        for observer in observers:
+            observer.on_optimizer_call(optimizer, "step")
+        learned = _learned(optimizer)
         for observer in observers if learned else ():
-            observer.on_step_begin(learned, closure)
+            observer.on_step_begin(learned if closure else _learned(optimizer, stepped=True), closure)
     except Exception as error:
         if not taken(observers, error, "the step of an optimizer"):
             raise
@@ -415,10 +422,14 @@ def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
     observers = torch_followers(current().observers)
     guard = mute(True)
     try:
-        learned = _learned(optimizer) if observers else []
+        held = _learned(optimizer) if observers else []
+        learned, name = _learned(optimizer, stepped=True) if held else [], f"{type(optimizer).__name__}.step()"
         observer: Observer
-        for observer in observers if learned else ():
-            observer.on_step_end(learned, f"{type(optimizer).__name__}.step()")
+        for observer in observers if held else ():
+            if learned:
+                observer.on_step_end(learned, name)
+            else:
+                observer.on_idle_step(held, name)
     except Exception as error:
         if not taken(observers, error, "the step of an optimizer"):
             raise
@@ -437,18 +448,94 @@ def _stepped() -> None:
 def _zero_grad_patch(run: Callable[..., Any]) -> Any:
     """Our function for ``run``, which is torch's ``Optimizer.zero_grad``: it runs it with our mode off."""
 
-    def zero_grad(*args: Any, **kwargs: Any) -> Any:
-        return unheard(run, *args, **kwargs)
+    def zero_grad(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        if _ZERO_GRAD.ours is made:
+            _tell("zero_grad", optimizer)
+        return unheard(run, optimizer, *args, **kwargs)
 
-    return traceless(zero_grad, run)
+    made = traceless(zero_grad, run)
+    return made
+
+
+def _unscale_patch(run: Callable[..., Any]) -> Any:
+    """Our function for ``run``, which is torch's ``GradScaler._unscale_grads_``."""
+
+    def unscale(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        if _UNSCALE.ours is made:
+            _tell("unscale", optimizer)
+        return run(scaler, optimizer, *args, **kwargs)
+
+    made = traceless(unscale, run)
+    return made
+
+
+def _schedule_patch(run: Callable[..., Any]) -> Any:
+    """Our function for ``run``, which is the ``step`` of torch's schedulers. Their first step is made by themselves."""
+
+    def step(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+        if _SCHEDULE.ours is made and getattr(scheduler, "last_epoch", -1) >= 0:
+            _tell("schedule", scheduler.optimizer)
+        return run(scheduler, *args, **kwargs)
+
+    made = traceless(step, run)
+    return made
+
+
+def _clip_patch(run: Callable[..., Any]) -> Any:
+    """Our function for ``run``, which is the part of torch's ``clip_grad_norm_`` that changes the gradients."""
+
+    def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        if _CLIP.ours is made:
+            parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+            found = any(one.grad is not None for one in parameters)
+            _notify(lambda observer: observer.on_clip(found), "the clipping of gradients")
+        return run(parameters, *args, **kwargs)
+
+    made = traceless(clip, run)
+    return made
+
+
+def _tell(kind: str, optimizer: Any) -> None:
+    """Notify the observers of a call that is about ``optimizer``."""
+
+    def call(observer: Observer) -> None:
+        observer.on_optimizer_call(optimizer, kind)
+
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        return
+    OPTIMIZERS.add(optimizer)
+    _notify(call, f"the {kind} of an optimizer")
+
+
+def _notify(tell: Callable[[Observer], None], doing: str) -> None:
+    """Call ``tell`` with each observer of this thread."""
+    observers = torch_followers(current().observers)
+    if not observers:
+        return
+    guard = mute(True)
+    try:
+        for observer in observers:
+            tell(observer)
+    except Exception as error:
+        if not taken(observers, error, doing):
+            raise
+    finally:
+        unmute(guard)
 
 
 _BACKWARD = Patch(_AUTOGRAD, "_engine_run_backward", _backward_patch)
 _CALL = Patch(_MODULE, "__call__", _call_patch)
+_ZERO_GRAD = Patch(_OPTIMIZERS.Optimizer, "zero_grad", _zero_grad_patch)
+_UNSCALE = Patch(GradScaler, "_unscale_grads_", _unscale_patch)
+_SCHEDULE = Patch(LRScheduler, "step", _schedule_patch)
+_CLIP = Patch(_CLIPPING, "_clip_grads_with_norm_", _clip_patch)
 _PATCHES = (
     _BACKWARD,
     _CALL,
-    Patch(_OPTIMIZERS.Optimizer, "zero_grad", _zero_grad_patch),
+    _ZERO_GRAD,
+    _UNSCALE,
+    _SCHEDULE,
+    _CLIP,
     Patch(_HOOKS, "_register_hook", lambda _: staticmethod(register)),
 )
 _regions = Regions(_enter_region, _leave_region, _CALL)

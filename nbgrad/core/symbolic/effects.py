@@ -31,7 +31,7 @@ _PLAIN = (
 """The types of values that never change."""
 
 _OWN = {
-    "Optimizer": frozenset(("state", "cleared", "_versions", "_opt_called", "_step_count", "_runner")),
+    "Optimizer": frozenset(("state", "_opt_called", "_step_count", "_runner")),
     "Module": frozenset(("_roles",)),
 }
 """Attributes that a program changes too, or that nothing but nbgrad reads, by the name of a class."""

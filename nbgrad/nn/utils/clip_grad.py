@@ -107,6 +107,8 @@ def _tell_clipped(grads: list[torch.Tensor], what: str, bound: float) -> None:
     """Tell whoever observes that ``what`` has clipped ``grads`` to a ``bound``."""
     if grads and current().observers:
         CLIPPED[grads[0]] = (grads[0]._version, bound)
+    for observer in current().observers:
+        observer.on_clip(bool(grads))
     tell_changed(grads, what)
 
 

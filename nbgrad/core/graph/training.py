@@ -1,0 +1,219 @@
+"""What a training loop does around its backwards: the calls of optimizers, of schedulers and of clipping.
+
+The facts are the same for nbgrad's optimizers and torch's. They are numbers, so they stay when an optimizer is gone.
+"""
+
+from collections.abc import Container, Iterable, Iterator
+from itertools import chain
+from typing import Any, Literal, NamedTuple
+from weakref import ref
+
+import torch
+
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.torch_origins import known_id
+
+CallKind = Literal["zero_grad", "step", "unscale", "clip", "schedule"]
+
+_CALLS = 256
+"""The calls that are kept: the first ones. A loop repeats what it does in its first rounds."""
+
+_OPTIMIZERS = 64
+"""If there are more optimizers than that, those that are gone are forgotten."""
+
+WAITING = 2
+"""After this many calls of ``zero_grad`` without a step, the versions of the parameters are remembered."""
+
+
+class Call(NamedTuple):
+    """A call of the program's.
+
+    Attributes:
+        kind: "zero_grad" and "step" of an optimizer, "unscale" of a scaler, "clip" of gradients, or the "schedule" of a
+            rate.
+        optimizer: the log of the optimizer that it is about; None where it is about no known one.
+        backwards: how many backwards had ended.
+        place: the user's line.
+        found: for "step" and "clip", whether any of the parameters had a gradient.
+    """
+
+    kind: CallKind
+    optimizer: "OptimizerLog | None"
+    backwards: int
+    place: Place
+    found: bool
+
+
+class Rates:
+    """The learning rate of a group through a loop.
+
+    Attributes:
+        first, last, lowest, highest: the rate at the steps; None before the first step, and if it is no number.
+        decay: the weight decay.
+        momentum: the momentum, or the first of Adam's betas; 0 without one.
+    """
+
+    __slots__ = ("decay", "first", "highest", "last", "lowest", "momentum")
+
+    def __init__(self) -> None:
+        self.first: float | None = None
+        self.last: float | None = None
+        self.lowest: float | None = None
+        self.highest: float | None = None
+        self.decay = self.momentum = 0.0
+
+    def note(self, group: dict[str, Any]) -> None:
+        """A step begins with the settings of ``group``."""
+        rate = _number(group.get("lr"))
+        self.decay = _number(group.get("weight_decay")) or 0.0
+        betas = group.get("betas")
+        self.momentum = _number(betas[0] if isinstance(betas, tuple | list) and betas else group.get("momentum")) or 0.0
+        if rate is None:
+            return
+        if self.first is None or self.lowest is None or self.highest is None:
+            self.first = self.lowest = self.highest = rate
+        self.last, self.lowest, self.highest = rate, min(rate, self.lowest), max(rate, self.highest)
+
+
+class OptimizerLog:
+    """What an optimizer has done while a graph was open.
+
+    Attributes:
+        name: its class.
+        known: a weak reference to it.
+        groups: the rates of each of its groups.
+        scheduled: whether a scheduler has set its rate.
+        steps: how many steps it took.
+        last_step: how many backwards had ended at its last step; 0 for none.
+        cleared: how often its gradients were cleared since its last step.
+        held: the parameters by group, as ids of records, as far as they were used in the graph; since it was
+            ``settled``.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self.name = type(optimizer).__name__
+        self.known = ref(optimizer)
+        self.groups: list[Rates] = []
+        self.scheduled = False
+        self.steps = self.last_step = self.cleared = 0
+        self.held: list[list[int]] = []
+        self._versions: list[int] | None = None
+
+    def clear(self, optimizer: Any) -> None:
+        """Its ``zero_grad`` was called."""
+        self.cleared += 1
+        if self.cleared == WAITING:
+            self._versions = _versions(optimizer)
+
+    def step(self, optimizer: Any, backwards: int) -> None:
+        """Its ``step`` begins."""
+        self.steps += 1
+        self.last_step = backwards
+        self.cleared = 0
+        while len(self.groups) < len(optimizer.param_groups):
+            self.groups.append(Rates())
+        for rates, group in zip(self.groups, optimizer.param_groups, strict=False):
+            rates.note(group)
+        self.scheduled = self.scheduled or "initial_lr" in optimizer.param_groups[0]
+
+    def waits(self) -> bool:
+        """Whether gradients are cleared in a loop without a step, and no parameter has changed meanwhile."""
+        optimizer = self.known()
+        return (
+            self.cleared > WAITING
+            and optimizer is not None
+            and self._versions is not None
+            and self._versions == _versions(optimizer)
+        )
+
+    def settle(self) -> None:
+        """Remember the parameters by the ids of their records, if it still exists."""
+        optimizer = self.known()
+        if optimizer is not None:
+            groups = [[known_id(one) for one in group["params"]] for group in optimizer.param_groups]
+            self.held = [[id for id in group if id is not None] for group in groups]
+
+    @property
+    def ids(self) -> set[int]:
+        """The ids of all its parameters."""
+        return set(chain.from_iterable(self.held))
+
+
+class TrainingRecorder:
+    """Keeps the calls around the backwards of a graph, and the optimizers that take part.
+
+    Attributes:
+        calls: the first calls.
+        logs: of the optimizers, by Python's ``id()``.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.logs: dict[int, OptimizerLog] = {}
+        self._alive: dict[int, Any] = {}
+
+    def optimizer_called(self, optimizer: Any, kind: CallKind, backwards: int, place: Place) -> None:
+        """A call about an optimizer: it steps, clears, or has its gradients unscaled; or its rate is scheduled."""
+        log = self._log(optimizer)
+        found = True
+        if kind == "step":
+            log.step(optimizer, backwards)
+            found = any(one.grad is not None for one in params_of(optimizer))
+        elif kind == "zero_grad":
+            log.clear(optimizer)
+        elif kind == "unscale":
+            log.cleared = 0  # a step follows, or the scaler leaves it out on purpose
+        self._note(Call(kind, log, backwards, place, found))
+
+    def clipped(self, found: bool, backwards: int, place: Place) -> None:
+        """Gradients were clipped; ``found``: whether there were any."""
+        self._note(Call("clip", None, backwards, place, found))
+
+    def _note(self, call: Call) -> None:
+        if len(self.calls) < _CALLS:
+            self.calls.append(call)
+
+    def _log(self, optimizer: Any) -> OptimizerLog:
+        log = self.logs.get(id(optimizer))
+        if log is None or log.known() is not optimizer:
+            if len(self.logs) >= _OPTIMIZERS:
+                self.logs = {key: one for key, one in self.logs.items() if one.known() is not None}
+            log = self.logs[id(optimizer)] = OptimizerLog(optimizer)
+            self._alive[id(optimizer)] = optimizer
+        return log
+
+    def hold(self, reached: Container[int]) -> None:
+        """Keep the optimizers alive, while the graph is open, that hold a tensor ``reached``, by Python's ``id()``."""
+        held = [one for log in self.logs.values() if (one := log.known()) is not None]
+        self._alive = {id(one): one for one in held if any(id(param) in reached for param in params_of(one))}
+
+    def settle(self) -> None:
+        """Remember what the optimizers hold."""
+        for log in self.logs.values():
+            log.settle()
+
+    def let_go(self) -> None:
+        """Keep no optimizer alive."""
+        self._alive = {}
+
+
+def params_of(optimizer: Any) -> list[Any]:
+    """Every parameter that ``optimizer`` changes, in the order of its groups."""
+    return [param for group in optimizer.param_groups for param in group["params"]]
+
+
+def _versions(optimizer: Any) -> list[int]:
+    return [raw_of(param)._version for param in params_of(optimizer)]
+
+
+def _number(value: Any) -> float | None:
+    """A setting as a number; None for a tensor on a GPU, which would have to be waited for."""
+    if isinstance(value, torch.Tensor):
+        return float(value) if value.is_cpu and value.numel() == 1 else None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def logs_with(logs: Iterable[OptimizerLog], id: int) -> Iterator[OptimizerLog]:
+    """Those of ``logs`` whose optimizer holds the parameter with the record ``id``."""
+    return (log for log in logs if any(id in group for group in log.held))
