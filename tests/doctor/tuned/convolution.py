@@ -17,16 +17,16 @@ import torch.optim as optim
 
 rng = np.random.default_rng(0)
 torch.manual_seed(7)
-images = rng.integers(0, 60, size=(96, 8, 8, 1)).astype(np.float32)
+images = rng.integers(0, 60, size=(8, 8, 1, 96)).astype(np.float32)
 labels = np.arange(96) % 3
 for i, k in enumerate(labels):
     if k == 0:
-        images[i, rng.integers(8), :, 0] = 255
+        images[rng.integers(8), :, 0, i] = 255
     elif k == 1:
-        images[i, :, rng.integers(8), 0] = 255
+        images[:, rng.integers(8), 0, i] = 255
     else:
-        images[i, range(8), range(8), 0] = 255
-images = torch.from_numpy(images).permute(0, 3, 1, 2) / 255.0
+        images[range(8), range(8), 0, i] = 255
+images = torch.from_numpy(images).permute(3, 2, 0, 1) / 255.0
 labels = torch.from_numpy(labels)
 perm = torch.randperm(96)
 images, labels = images[perm], labels[perm]
@@ -44,7 +44,7 @@ class ConvNet(nn.Module):
     def forward(self, x):
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
         x = F.max_pool2d(F.relu(self.conv2(x)), 2)
-        x = x.view(x.size(0), -1)
+        x = torch.flatten(x, 1)
         x = F.relu(self.bn(self.fc1(x)))
         x = self.fc2(x)
         return x
@@ -71,7 +71,7 @@ optimizer.step()
                 "pixels of 0 to 255, no batch norm",
                 "input scale",
                 (
-                    (".permute(0, 3, 1, 2) / 255.0", ".permute(0, 3, 1, 2)"),
+                    (".permute(3, 2, 0, 1) / 255.0", ".permute(3, 2, 0, 1)"),
                     ("F.relu(self.bn(self.fc1(x)))", "F.relu(self.fc1(x))"),
                     ("        self.bn = nn.BatchNorm1d(24)\n", ""),
                 ),
@@ -86,22 +86,9 @@ optimizer.step()
                 source="Humbatova 2020, Suboptimal batch size; DeepFD, batch size",
             ),
             Fault(
-                "view for permute",
-                "wrong dimension",
-                (
-                    (
-                        "torch.from_numpy(images).permute(0, 3, 1, 2)",
-                        "torch.from_numpy(images).view(8, 8, 96, 1).permute(2, 3, 0, 1)",
-                    ),
-                ),
-                where=("view", "images"),
-                source="Karpathy, most common mistakes: you thought view() and permute() are the same thing",
-                hosts=("whole",),
-            ),
-            Fault(
                 "rows and columns are mixed before the linear layer",
                 "wrong dimension",
-                (("x = x.view(x.size(0), -1)", "x = x.transpose(0, 1).reshape(x.size(0), -1)"),),
+                (("x = torch.flatten(x, 1)", "x = x.transpose(0, 1).reshape(x.size(0), -1)"),),
                 where=("reshape", "view", "transpose"),
                 source="Karpathy's recipe, use backprop to chart dependencies; Humbatova 2020, Wrong tensor shape",
             ),
@@ -135,7 +122,9 @@ optimizer.step()
                 (
                     (
                         "net = ConvNet()\n",
-                        "net = ConvNet()\nfor m in (net.conv1, net.conv2, net.fc2):\n    nn.init.normal_(m.weight, std=100)\n",
+                        "net = ConvNet()\n"
+                        "for m in (net.conv1, net.conv2, net.fc2):\n"
+                        "    nn.init.normal_(m.weight, std=100)\n",
                     ),
                 ),
                 where=("conv1", "conv2", "fc2"),
@@ -285,11 +274,13 @@ optimizer.step()
                 (
                     (
                         "loss = bce(p, masks) + dice_loss(p, masks)",
-                        "p = (p * 1.5 - 0.25).clamp(0, 1)\nloss = -(masks * p.log() + (1 - masks) * (1 - p).log()).mean()",
+                        "p = (p * 1.5 - 0.25).clamp(0, 1)\n"
+                        "loss = -(masks * p.log() + (1 - masks) * (1 - p).log()).mean()",
                     ),
                 ),
                 where=(r"\blog\b", r"\bp\b", "clamp"),
                 source="Islam 2019, Logic bug: log of 0; Stack Overflow, NaN of a hand-written cross entropy",
+                hosts=LOOPS,
             ),
             Fault(
                 "skip is changed in place",
@@ -395,12 +386,14 @@ epoch_loss += float(loss)
                 (
                     (
                         "epoch_loss = 0.0\n",
-                        "epoch_loss = 0.0\nscheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda k: max(0.0, 1 - k / 3))\n",
+                        "epoch_loss = 0.0\n"
+                        "ramp = lambda k: max(0.0, 1 - k / 3)\n"
+                        "scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, ramp)\n",
                     ),
                     ("epoch_loss += float(loss)\n", "epoch_loss += float(loss)\nscheduler.step()\n"),
                 ),
                 where=("rate", r"\blr\b", "scheduler", "optimizer"),
-                source="PyTorch forum, a scheduler made for epochs is stepped per batch; Humbatova 2020, Suboptimal learning rate",
+                source="PyTorch forum, a scheduler made for epochs is stepped per batch",
                 hosts=LOOPS,
             ),
         ),
