@@ -51,7 +51,11 @@ class Block(nn.Module):
         self.ln_1 = nn.LayerNorm(config.n_embd)
         self.attn = CausalSelfAttention(config)
         self.ln_2 = nn.LayerNorm(config.n_embd)
-        self.mlp = nn.Sequential(nn.Linear(config.n_embd, 2 * config.n_embd), nn.GELU(), nn.Linear(2 * config.n_embd, config.n_embd))
+        self.mlp = nn.Sequential(
+            nn.Linear(config.n_embd, 2 * config.n_embd),
+            nn.GELU(),
+            nn.Linear(2 * config.n_embd, config.n_embd),
+        )
 
     def forward(self, x):
         x = x + self.attn(self.ln_1(x))
@@ -87,7 +91,8 @@ def get_lr(it):
 
 scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, get_lr)
 start = torch.randint(0, 16, (16, 1))
-sequences = (start + 3 * torch.arange(11)) % 16
+stride = torch.randint(1, 6, (16, 1))
+sequences = (start + stride * torch.arange(11)) % 16
 """,
         forward="""
 idx, targets = sequences[:, :-1], sequences[:, 1:]
@@ -107,7 +112,7 @@ scheduler.step()
                 "attention",
                 (("att = F.softmax(att, dim=-1)", "att = F.softmax(att, dim=-2)"),),
                 where=("softmax", "att"),
-                source="Stack Overflow and PyTorch forum, dim of the softmax in attention; Humbatova 2020, Wrong layer properties",
+                source="PyTorch forum, dim of the softmax in attention; Humbatova 2020, Wrong layer properties",
             ),
             Fault(
                 "the mask hides everything",
@@ -133,7 +138,7 @@ scheduler.step()
                 "attention",
                 (("* (1.0 / math.sqrt(k.size(-1)))", "* (100.0 * math.sqrt(k.size(-1)))"),),
                 where=("softmax", "att"),
-                source="Vaswani 2017, why scores are divided by sqrt(d); Islam 2019, Logic bug",
+                source="Vaswani 2017, why scores are divided by the root of d; Islam 2019, Logic bug",
             ),
             Fault(
                 "heads by view without transpose",
@@ -141,15 +146,15 @@ scheduler.step()
                 (
                     (
                         "k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)",
-                        "k = k.view(B, self.n_head, T, C // self.n_head)",
+                        "k = k.reshape(B, self.n_head, T, C // self.n_head)",
                     ),
                     (
                         "q = q.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)",
-                        "q = q.view(B, self.n_head, T, C // self.n_head)",
+                        "q = q.reshape(B, self.n_head, T, C // self.n_head)",
                     ),
                     (
                         "v = v.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)",
-                        "v = v.view(B, self.n_head, T, C // self.n_head)",
+                        "v = v.reshape(B, self.n_head, T, C // self.n_head)",
                     ),
                 ),
                 where=("view", r"\b[qkv]\b"),
@@ -207,7 +212,8 @@ scheduler.step()
                     ),
                 ),
                 where=("argmax", "logits", "lm_head"),
-                source="Karpathy's recipe, use backprop to chart dependencies; PyTorch forum, argmax is not differentiable",
+                source="Karpathy's recipe, use backprop to chart dependencies; PyTorch forum, argmax is not "
+                "differentiable",
             ),
         ),
     ),
@@ -297,7 +303,7 @@ optimizer.step()
                 source="FARM 229, (n, 1) against (n,) in a loss; Humbatova 2020, Wrong tensor shape",
             ),
             Fault(
-                "the query is a buffer in disguise",
+                "query and attention are frozen",
                 "frozen",
                 (
                     (

@@ -91,7 +91,7 @@ losses.append(loss.item())
                 source="PyTorch forum, batch_first of LSTM; Humbatova 2020, Wrong layer properties",
             ),
             Fault(
-                "state starts anew without use",
+                "the output of the lstm is not used",
                 "unused",
                 (("return self.decoder(output), state", "return self.decoder(self.embed(x).repeat(1, 1, 2)), state"),),
                 where=("lstm",),
@@ -118,12 +118,14 @@ losses.append(loss.item())
                 source="Humbatova 2020, Wrong position of API call",
             ),
             Fault(
-                "decoder bias and weight are frozen",
+                "the lstm is frozen",
                 "frozen",
                 (
                     (
                         "model = CharRNN(len(chars), hidden_size)\n",
-                        "model = CharRNN(len(chars), hidden_size)\nfor p in model.lstm.parameters():\n    p.requires_grad_(False)\n",
+                        "model = CharRNN(len(chars), hidden_size)\n"
+                        "for p in model.lstm.parameters():\n"
+                        "    p.requires_grad_(False)\n",
                     ),
                 ),
                 where=("lstm",),
