@@ -62,5 +62,4 @@ class LBFGS(TorchOptimizer):
             return self._bare(runner, evaluated)
 
         run = partial(self._run, params, [None] * len(params), group, search)
-        loss = self._observed(params, run, evaluates=True)
-        return loss
+        return self._observed(params, run, evaluates=True)
