@@ -75,7 +75,8 @@ def run(program: Program, host: Host) -> tuple[list[Finding], nbgrad.AutogradGra
         for text, recorded in program.cells(host):
             result = shell.run_cell(f"%%autograd --view none\n{text}" if recorded else text, store_history=True)
             if recorded:
-                graph = shell.magics_manager.registry["AutogradMagics"].last.graph
+                last = shell.magics_manager.registry["AutogradMagics"].last
+                graph = None if last is None else last.graph
             if result.error_in_exec is not None or result.error_before_exec is not None:
                 error = str(result.error_in_exec or result.error_before_exec)
                 notes = getattr(result.error_in_exec, "__notes__", ())
@@ -121,11 +122,8 @@ def _tells(finding: Finding, fault: Fault, graph: Any) -> bool:
     records = {} if graph is None else {record.id: record for record in graph.records}
     record = records.get(finding.id or 0)
     places = [finding.place, None if record is None else record.place]
-    edited = set(lines_of(tuple(new for _, new in fault.edits))) | set(lines_of(tuple(old for old, _ in fault.edits)))
-    return any(
-        place is not None and (line := place.source.strip()) and any(one in line or line in one for one in edited)
-        for place in places
-    )
+    edited = set(lines_of(tuple(text for edit in fault.edits for text in edit)))
+    return any(place is not None and any(line in str(place) for line in edited) for place in places)
 
 
 def _judged(task: tuple[str, int, int, Host]) -> Verdict:

@@ -16,7 +16,7 @@ cdef class _Torch:
 
 
 @cython.locals(tensor=Tensor)
-cdef list _learned(object optimizer)
+cdef list _learned(object optimizer, bint stepped=*)
 cdef object _stepped()
 @cython.locals(made=AnyNode, metadata=dict)
 cdef bint _is_known(Tensor tensor) except -1
