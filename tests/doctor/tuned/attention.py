@@ -161,7 +161,7 @@ scheduler.step()
                 source="Karpathy, most common mistakes: you thought view() and permute() are the same thing",
             ),
             Fault(
-                "blocks in a plain list",
+                "transformer blocks in a plain list",
                 "unregistered",
                 (
                     (
@@ -214,6 +214,13 @@ scheduler.step()
                 where=("argmax", "logits", "lm_head"),
                 source="Karpathy's recipe, use backprop to chart dependencies; PyTorch forum, argmax is not "
                 "differentiable",
+            ),
+            Fault(
+                "feed-forward without gelu",
+                "no activation",
+                (("            nn.GELU(),\n", ""),),
+                where=("mlp", "linear"),
+                source="Humbatova 2020, Missing activation layer; DeepFD, activation",
             ),
         ),
     ),
@@ -317,6 +324,13 @@ optimizer.step()
                 ),
                 where=("query", "attention"),
                 source="Lightning 19955, why is this parameter not trained",
+            ),
+            Fault(
+                "functional dropout of 0.97",
+                "dropout",
+                (("self.norm(pooled[:, 0])", "nn.functional.dropout(self.norm(pooled[:, 0]), 0.97)"),),
+                where=("dropout",),
+                source="Humbatova 2020, Wrong layer properties (dropout rate)",
             ),
         ),
     ),

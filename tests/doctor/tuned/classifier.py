@@ -87,6 +87,27 @@ optimizer.step()
                 where=("rows", "input", r"\bx\b"),
                 source="Humbatova 2020, Training data quality",
             ),
+            Fault(
+                "penalty of 10 on all weights",
+                "regularization",
+                (
+                    (
+                        "loss = criterion(out, y)",
+                        "penalty = sum(p.abs().sum() for p in model.parameters())\n"
+                        "loss = criterion(out, y) + 10 * penalty",
+                    ),
+                ),
+                where=("penalty", "abs", "loss"),
+                source="Humbatova 2020, Suboptimal hyperparameters tuning (regularisation)",
+            ),
+            Fault(
+                "epsilon of Adam is 1000",
+                "rate too small",
+                (("lr=1e-2", "lr=1e-2, eps=1e3"),),
+                where=("rate", r"\blr\b", "optimizer", "eps", "update"),
+                source="Humbatova 2020, Epsilon for Adam optimiser; Suboptimal hyperparameters tuning",
+                hosts=LOOPS,
+            ),
         ),
     ),
     Program(
@@ -210,6 +231,25 @@ accuracy = ((logits > 0) == (targets > 0.5)).float().mean().item()
                 where=("target", "binary_cross_entropy"),
                 source="Humbatova 2020, Wrong labels for training data",
                 hosts=ONE_CELL,
+            ),
+            Fault(
+                "layers without relu in forward",
+                "no activation",
+                (
+                    ("x = F.relu(self.fc1(x))", "x = self.fc1(x)"),
+                    ("x = F.relu(self.fc2(x))", "x = self.fc2(x)"),
+                ),
+                where=("fc1", "fc2", "fc3", "linear"),
+                source="Humbatova 2020, Missing relu layer; DeepFD, activation",
+                hosts=ONE_CELL,
+            ),
+            Fault(
+                "one hidden unit",
+                "none found",
+                (("hidden=64", "hidden=1"),),
+                where=("fc1", "fc2", "loss"),
+                source="Humbatova 2020, Suboptimal network structure",
+                hosts=LOOPS,
             ),
         ),
     ),

@@ -170,6 +170,29 @@ optimizer.step()
                 where=("zero_grad",),
                 source="Humbatova 2020, Wrong position of API call",
             ),
+            Fault(
+                "batches of one",
+                "normalization",
+                (("batch = 32", "batch = 1"),),
+                where=("bn", "batch"),
+                source="PyTorch forum, expected more than 1 value per channel when training",
+            ),
+            Fault(
+                "eight parts, each with the gradient of a whole batch",
+                "accumulation",
+                (
+                    ("outputs = net(inputs)\nloss = criterion(outputs, targets)\n", ""),
+                    (
+                        "loss.backward()\n",
+                        "for part, wanted in zip(inputs.chunk(8), targets.chunk(8)):\n"
+                        "    loss = criterion(net(part), wanted)\n"
+                        "    loss.backward()\n",
+                    ),
+                ),
+                where=("loss", "backward"),
+                source="Hugging Face and PyTorch forum, loss is not divided by the accumulation steps",
+                hosts=("whole", "loop", "step", "function"),
+            ),
         ),
     ),
     Program(

@@ -92,6 +92,16 @@ optimizer.step()
                 where=("sqrt", "error"),
                 source="Stack Overflow and pytorch issues, gradient of sqrt at 0 is infinite",
             ),
+            Fault(
+                "reentrant checkpoint of the data",
+                "checkpoint",
+                (
+                    ("import torch\n", "import torch\nfrom torch.utils.checkpoint import checkpoint_sequential\n"),
+                    ("model(x).squeeze(1)", "checkpoint_sequential(model, 3, x, use_reentrant=True).squeeze(1)"),
+                ),
+                where=("checkpoint", "reentrant", r"0\.0\.weight", r"\b0\b"),
+                source="PyTorch documentation of checkpoint: at least one input must require a gradient",
+            ),
         ),
     ),
     Program(
@@ -177,6 +187,20 @@ optimizer.step()
                 where=("softmax", "nll"),
                 source="Humbatova 2020, Wrong loss function calculation; PyTorch forum, NLLLoss expects log "
                 "probabilities",
+            ),
+            Fault(
+                "computed once before the loop",
+                "second backward",
+                (
+                    ("logits = similarity(table_in[left], table_out[right])\n", ""),
+                    (
+                        "    return a @ b.t() / temperature\n",
+                        "    return a @ b.t() / temperature\n\nlogits = similarity(table_in[left], table_out[right])\n",
+                    ),
+                ),
+                where=("logits", "similarity", "temperature"),
+                source="PyTorch forum, a second time: a part of the graph is made before the loop",
+                hosts=LOOPS,
             ),
         ),
     ),

@@ -283,7 +283,7 @@ optimizer.zero_grad()
                 source="pytorch/tutorials 2522; peft's modules_to_save",
             ),
             Fault(
-                "zero_grad between backward and step",
+                "zero_grad before the step of the adapters",
                 "early call",
                 (("optimizer.step()\noptimizer.zero_grad()\n", "optimizer.zero_grad()\noptimizer.step()\n"),),
                 where=("zero_grad", "optimizer"),

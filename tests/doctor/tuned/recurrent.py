@@ -106,7 +106,7 @@ losses.append(loss.item())
                 hosts=LOOPS,
             ),
             Fault(
-                "clip before backward",
+                "clip before the backward of the lstm",
                 "early call",
                 (
                     (

@@ -176,6 +176,13 @@ history.append(loss.item())
                 where=("target", "price_hat"),
                 source="Humbatova 2020, Wrong loss function calculation",
             ),
+            Fault(
+                "backward twice",
+                "second backward",
+                (("loss.backward()\n", "loss.backward()\nloss.backward()\n"),),
+                where=("backward", "loss"),
+                source="PyTorch forum, Trying to backward through the graph a second time",
+            ),
         ),
     ),
     Program(

@@ -88,21 +88,20 @@ baseline = 0.0
 """,
         forward="""
 policy_loss, total = [], 0.0
-for _ in range(4):
+for _ in range(3):
     log_probs, rewards = episode()
     total += sum(rewards)
     for log_prob, R in zip(log_probs, returns(rewards)):
         policy_loss.append(-log_prob * (R - baseline))
-loss = torch.stack(policy_loss).sum() / 4
+loss = torch.stack(policy_loss).sum() / 3
 """,
         update="""
 optimizer.zero_grad()
 loss.backward()
 optimizer.step()
-baseline = 0.9 * baseline + 0.1 * total / 16
-check = total
+baseline = 0.9 * baseline + 0.1 * total / 12
 """,
-        steps=25,
+        steps=15,
     ),
     Program(
         "beta vae with a warm-up of the divergence",
