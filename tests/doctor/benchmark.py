@@ -1,6 +1,7 @@
 """``python -m tests.doctor``: runs the programs, and counts what the findings detect, name, locate and remedy."""
 
 import argparse
+import gc
 import re
 import sys
 import warnings
@@ -87,7 +88,7 @@ def run(program: Program, host: Host) -> tuple[list[Finding], nbgrad.AutogradGra
         found = [] if graph is None else list(graph.findings())
         shell.run_cell("%unload_ext nbgrad")
     del captured
-    shell.reset(new_session=False)
+    shell.user_ns.clear()
     return found, graph, error
 
 
@@ -141,6 +142,7 @@ def _sound(task: tuple[str, int, Host]) -> tuple[str, Host, list[str], str]:
 
 def _prepare() -> None:
     torch.set_num_threads(1)
+    gc.freeze()  # a collection looks at the objects of the programs alone
 
 
 def share(verdicts: Iterable[Verdict], field: str) -> float:

@@ -27,7 +27,7 @@ class Traits:
     steepest: float | None = None
     jumps: bool = False
     interval: tuple[float, float] = (-inf, inf)
-    takes: Literal["scores", "log-probabilities"] | None = None
+    takes: Literal["scores", "log-probabilities", "probabilities", "values"] | None = None
 
 
 NONE = Traits()

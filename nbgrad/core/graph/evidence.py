@@ -1,6 +1,7 @@
 """Facts of a graph for the findings of its picture, in addition to the facts that users can read."""
 
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.training import TrainingRecorder
 from nbgrad.core.graph.unreached import Paths, Unstepped
 
 
@@ -16,6 +17,14 @@ class Evidence:
 
     def _paths(self) -> Paths:
         return self._graph._known_paths()
+
+    def training(self) -> TrainingRecorder:
+        """The calls of optimizers, schedulers and clipping."""
+        return self._graph.listener.training
+
+    def living(self) -> dict[int, int]:
+        """For each earlier backward, but for the last two, how many of its ops still live, by its number."""
+        return self._paths().living()
 
     def nothing_ran(self) -> bool:
         """Whether no op in the graph ran on a tensor that needs a gradient; ops whose results are gone count too."""

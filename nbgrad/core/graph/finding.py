@@ -26,6 +26,22 @@ FindingKind = Literal[
     "no change",
     "early call",
     "loss input",
+    "output range",
+    "target",
+    "sign",
+    "no activation",
+    "layer setting",
+    "initialization",
+    "attention",
+    "input scale",
+    "data",
+    "small steps",
+    "large steps",
+    "no progress",
+    "regularization",
+    "accumulation",
+    "kept graphs",
+    "frozen but changing",
     "eval mode",
     "unregistered",
     "through numpy",
@@ -54,7 +70,16 @@ class Finding:
               ``step()`` of its optimizer is never called. "idle step": a ``step()`` found no gradient. "no change": all
               steps left every parameter as it was.
             - "early call": two calls are in the wrong order.
-            - "loss input": a loss gets the wrong kind of input.
+            - "loss input": a loss gets the wrong kind of input. "output range": the last activation cannot reach the
+              targets. "target": the targets are of the wrong kind. "sign": the loss is maximised.
+            - "no activation": linear layers follow each other. "layer setting": dropout, a normalization or another
+              layer has a setting with which it does not do its work. "initialization": the units of a layer are equal.
+              "attention": a softmax of attention goes along the wrong dimension, is one-hot, or is masked everywhere.
+            - "input scale": inputs or targets are not normalized. "data": rows or labels are all equal.
+            - "small steps", "large steps": the steps move the parameters too little, or too far. "no progress": the
+              loss does not fall. "regularization": a penalty or a weight decay rules the loss.
+            - "accumulation": gradients of several backwards are added and not divided by their number. "kept graphs":
+              the graphs of earlier steps stay alive. "frozen but changing": something that is frozen changes.
             - "eval mode": a model learns in eval mode.
             - "unregistered": a module or a parameter is in a plain list or dict.
             - "through numpy": a constant was made from the numbers of a tensor that got a gradient.

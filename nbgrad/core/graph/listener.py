@@ -555,6 +555,7 @@ class Listener(Observer):
         self.backwards = number
         self.changes.backwards = number
         frame = number >= self._ask and self.history.wants(number)
+        self.training.backward_ended(self._latest)
         self.updates.backward_ended(number, frame and self.history.measures_step(number))
         if frame:
             self.history.add(number, ended, self.passed(), self.notes)

@@ -22,6 +22,9 @@ _CALLS = 256
 _OPTIMIZERS = 64
 """If there are more optimizers than that, those that are gone are forgotten."""
 
+_RESTS = 1e-3
+"""A rate below this part of the highest one moves nothing any more."""
+
 WAITING = 2
 """After this many calls of ``zero_grad`` without a step, the versions of the parameters are remembered."""
 
@@ -52,11 +55,15 @@ class Rates:
         first, last, lowest, highest: the rate at the steps; None before the first step, and if it is no number.
         decay: the weight decay.
         momentum: the momentum, or the first of Adam's betas; 0 without one.
+        maximize: whether it maximises the loss.
+        resting: at how many steps the rate was 0, or less than a thousandth of the highest one before.
     """
 
-    __slots__ = ("decay", "first", "highest", "last", "lowest", "momentum")
+    __slots__ = ("decay", "first", "highest", "last", "lowest", "maximize", "momentum", "resting")
 
     def __init__(self) -> None:
+        self.maximize = False
+        self.resting = 0
         self.first: float | None = None
         self.last: float | None = None
         self.lowest: float | None = None
@@ -73,6 +80,8 @@ class Rates:
             return
         if self.first is None or self.lowest is None or self.highest is None:
             self.first = self.lowest = self.highest = rate
+        self.maximize = bool(group.get("maximize"))
+        self.resting += rate <= _RESTS * self.highest
         self.last, self.lowest, self.highest = rate, min(rate, self.lowest), max(rate, self.highest)
 
 
@@ -146,12 +155,19 @@ class TrainingRecorder:
     Attributes:
         calls: the first calls.
         logs: of the optimizers, by Python's ``id()``.
+        ends: for each of the first backwards, the id of the newest op at its end.
     """
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.logs: dict[int, OptimizerLog] = {}
+        self.ends: list[int] = []
         self._alive: dict[int, Any] = {}
+
+    def backward_ended(self, latest: int) -> None:
+        """A backward has ended; ``latest``: the id of the newest op."""
+        if len(self.ends) < _CALLS:
+            self.ends.append(latest)
 
     def optimizer_called(self, optimizer: Any, kind: CallKind, backwards: int, place: Place) -> None:
         """A call about an optimizer: it steps, clears, or has its gradients unscaled; or its rate is scheduled."""

@@ -1,5 +1,6 @@
 """Tensors to which a backward gave no gradient, and the place where the path from the loss to each one breaks."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -270,6 +271,15 @@ class Paths:
                 found.append(
                     f"{bad} is in {name} {tuple(one.shape)}, which is {which}: {cut.what} at {cut.place} uses it"
                 )
+        return found
+
+    def living(self) -> dict[int, int]:
+        """For each earlier backward, but for the last two, how many of its ops still live, by its number."""
+        ends, found = self.training.ends, dict[int, int]()
+        for id, ran in self._ops.items():
+            number = bisect_left(ends, id) + 1
+            if number <= self._backwards - 2 and number <= len(ends) and ran.thing() is not None:
+                found[number] = found.get(number, 0) + 1
         return found
 
     def unheld(self) -> list[tuple[int, str]]:

@@ -31,6 +31,7 @@ def _answers(make: Make):
     kernel=_nn.binary_cross_entropy,
     domain=_SHARES,
     samples=_answers,
+    traits=Traits(takes="probabilities"),
 )
 def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     """How badly probabilities predict a yes or no: minus the log of the probability of the true answer.

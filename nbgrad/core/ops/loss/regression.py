@@ -9,6 +9,7 @@ from nbgrad.core.backend.autocast import any_enabled
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.elementwise.arithmetic import sub
 from nbgrad.core.ops.elementwise.rounding import across, sgn
 from nbgrad.core.ops.elementwise.select import where
@@ -112,7 +113,7 @@ def _alike(g, input, target):
 # The square.
 
 
-@op(formula=r"\frac{1}{n} \sum_i (x_i - t_i)^2", broadcasts=True, samples=errors)
+@op(formula=r"\frac{1}{n} \sum_i (x_i - t_i)^2", broadcasts=True, samples=errors, traits=Traits(takes="values"))
 def mse_loss(input, target, *, reduction="mean"):
     """Mean squared error between a prediction and its target.
 
@@ -186,6 +187,7 @@ def _complex(make, *shape):
     holomorphic=False,
     aux=("difference",),
     samples=_complex_errors,
+    traits=Traits(takes="values"),
 )
 def l1_loss(input, target, *, reduction="mean"):
     """Mean absolute error between a prediction and its target.
@@ -261,6 +263,7 @@ def _(gradient, g, difference, reduction):
     r"|x_i - t_i| - \frac{\beta}{2}",
     broadcasts=True,
     samples=with_settings(errors, {"beta": 0.5}, {"beta": 0.0}, {"beta": 2.0, "reduction": "none"}),
+    traits=Traits(takes="values"),
 )
 def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
     """Squared error for errors below ``beta``, absolute error beyond it.
@@ -331,6 +334,7 @@ def _(gradient, g, input, target, reduction, beta):
     r"\delta (|x_i - t_i| - \frac{\delta}{2})",
     broadcasts=True,
     samples=with_settings(errors, {"delta": 0.5}, {"delta": 2.0, "reduction": "none"}),
+    traits=Traits(takes="values"),
 )
 def huber_loss(input, target, *, reduction="mean", delta=1.0):
     """Half the squared error for errors up to ``delta``; beyond that, linear with the slope ``delta``.

@@ -1,0 +1,169 @@
+"""Calls of a training loop in the wrong order, gradients that are added up, and graphs that stay alive."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.record import Record
+from nbgrad.core.graph.training import Call
+from nbgrad.widgets.description.format import counted
+from nbgrad.widgets.findings.case import Case, literal, takes_of
+from nbgrad.widgets.findings.divergence import alike
+from nbgrad.widgets.findings.located import located
+
+_ROUNDS = 3
+"""What happens in so many rounds is a habit of the loop."""
+
+_SCALE = 64.0
+"""A loss that is multiplied by this much is scaled for half precision."""
+
+
+def misordered(case: Case) -> Iterator[Finding]:
+    """The calls in the wrong order, each once, and gradients that are dropped or added up."""
+    told: set[str] = set()
+    for text, remedy, call in _slips(case):
+        if remedy not in told:
+            told.add(remedy)
+            yield Finding("early call", f"{text} {remedy}", remedy, place=call.place)
+    yield from _undivided(case)
+    yield from _kept(case)
+
+
+def _slips(case: Case) -> Iterator[tuple[str, str, Call]]:
+    calls = case.training.calls
+    if not case.graph.backwards:
+        return
+    scaled = any(call.kind == "unscale" for call in calls)
+    for number, group in groupby(calls, key=lambda call: call.backwards):
+        several = list(group)
+        yield from _clips(several, number)
+        yield from _schedules(several)
+    if case.alone and not scaled:
+        yield from _drops(case, calls)
+        yield from _unscaled(case, calls)
+
+
+def _clips(calls: list[Call], number: int) -> Iterator[tuple[str, str, Call]]:
+    """Clipping that comes before there is a gradient, before it is unscaled, or after the step that should use it."""
+    for at, call in enumerate(calls):
+        if call.kind != "clip":
+            continue
+        before = [one.kind for one in calls[:at]]
+        if not call.found:
+            yield (
+                f"the clipping at {call.place} found no gradient: it comes before backward(), or after zero_grad().",
+                "Call it between backward() and step()",
+                call,
+            )
+        elif number and "unscale" in [one.kind for one in calls[at + 1 :]] and "unscale" not in before:
+            yield (
+                f"the clipping at {call.place} comes before the gradients are divided by the factor of the GradScaler.",
+                "Call scaler.unscale_(optimizer) before clip_grad_norm_",
+                call,
+            )
+        elif "step" in before and "step" not in [one.kind for one in calls[at + 1 :]] and "clip" not in before:
+            yield (
+                f"the clipping at {call.place} comes after step(), which has used the gradients as they were.",
+                "Call it between backward() and step()",
+                call,
+            )
+
+
+def _schedules(calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
+    """A scheduler that steps before its optimizer ever has."""
+    for call in calls:
+        if call.kind == "schedule" and not call.found:
+            yield (
+                f"the step of the scheduler at {call.place} comes before the first step of {call.optimizer and call.optimizer.name}: "
+                "the first rate of the schedule is never used.",
+                "Call scheduler.step() after optimizer.step()",
+                call,
+            )
+
+
+def _drops(case: Case, calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
+    """Gradients of some backwards that are cleared before any step uses them, in a loop that steps now and then."""
+    cleared: list[Call] = []
+    lost = 0
+    for call in calls:
+        if call.kind == "zero_grad":
+            if cleared and call.backwards > cleared[-1].backwards:
+                lost += 1
+            cleared.append(call)
+        elif call.kind == "step":
+            cleared = []
+    steps = sum(call.kind == "step" for call in calls)
+    if steps >= 2 and lost >= max(_ROUNDS, steps) and cleared is not None:
+        call = next(one for one in reversed(calls) if one.kind == "zero_grad")
+        yield (
+            f"zero_grad() at {call.place} drops gradients that no step has used: {lost} backwards for {counted(steps, 'step')}.",
+            "Call zero_grad() once, after step()",
+            call,
+        )
+
+
+def _unscaled(case: Case, calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
+    """A step with gradients of a loss that was scaled for half precision."""
+    step = next((call for call in calls if call.kind == "step" and call.found), None)
+    for root in case.roots:
+        if step is None or root.op is None or root.op.name != "mul":
+            continue
+        factors = [_factor(case, root, at) for at in range(len(root.inputs))]
+        if any(one is not None and one >= _SCALE for one in factors):
+            yield (
+                f"step() at {step.place} uses gradients that still contain the factor of the loss, "
+                f"{max(one for one in factors if one is not None):g}.",
+                "Call scaler.step(optimizer) and scaler.update()",
+                step,
+            )
+
+
+def _factor(case: Case, record: Record, at: int) -> float | None:
+    number, source = literal(record.inputs[at]), case.source(record, at)
+    if number is None and source is not None and source.kind == "constant" and source.shape in ((), (1,)):
+        return None if source.value is None else source.value.high
+    return number
+
+
+def _undivided(case: Case) -> Iterator[Finding]:
+    """Gradients of several backwards for one step, whose loss is not divided by their number."""
+    calls = [call for call in case.training.calls if call.kind == "step" and call.found]
+    if not calls or not case.alone or len(case.roots) != 1 or any(call.kind == "unscale" for call in case.training.calls):
+        return
+    at = [call.backwards for call in calls]
+    counts = {after - before for before, after in zip([0, *at], at, strict=False)}
+    count = min(counts)
+    if count < 2 or (len(counts) > 1 and len(calls) > 2) or case.frames and not alike(case.frames[0], case.frames[-1]):
+        return
+    root = case.roots[0]
+    if takes_of(root) is None and not (root.op is not None and root.op.name == "mean"):
+        return
+    if root.settings.get("reduction", "mean") != "mean" or _cleared_between(case, calls[0].backwards):
+        return
+    remedy = f"Divide the loss: (loss / {count}).backward()"
+    text = (
+        f"each step uses the accumulated gradients of {count} backwards, but the loss is not divided by {count}: the "
+        f"steps are {count} times as large as those of one batch. {remedy}"
+    )
+    yield located(root, "accumulation", text, remedy)
+
+
+def _cleared_between(case: Case, until: int) -> bool:
+    """Whether gradients were cleared after the first backward and before the first step."""
+    return any(call.kind == "zero_grad" and 0 < call.backwards < until for call in case.training.calls)
+
+
+def _kept(case: Case) -> Iterator[Finding]:
+    """Graphs of earlier backwards that something keeps alive."""
+    living = case.evidence.living()
+    if len(living) < _ROUNDS or not case.roots:
+        return
+    root = case.roots[0]
+    name = root.name or "the loss"
+    remedy = f"Keep numbers: {name}.item() for a sum or a list, detach() for a tensor"
+    text = (
+        f"the graphs of {counted(len(living), 'earlier backward')} are still alive, with {sum(living.values()):,} ops: a sum such as "
+        f"total += {name}, a list, or an attribute such as ctx.y keeps each of them, so memory grows with every step. "
+        f"{remedy}"
+    )
+    yield located(root, "kept graphs", text, remedy)

@@ -1,0 +1,214 @@
+"""``Case``: the facts about a graph that the rules for findings share."""
+
+from collections import defaultdict
+from functools import cached_property
+from itertools import accumulate
+from math import isfinite, sqrt
+from statistics import median
+from typing import NamedTuple
+
+from nbgrad.core.engine.traits import traits_of
+from nbgrad.core.graph.evidence import Evidence
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.history import HistoryFrame
+from nbgrad.core.graph.record import Input, Record
+from nbgrad.core.graph.stats import Stats
+from nbgrad.core.graph.training import OptimizerLog, TrainingRecorder
+
+_SQUARES = ("pow", "square", "abs", "mul")
+"""What a loss that is written by hand does with the difference of prediction and target."""
+
+
+class Comparison(NamedTuple):
+    """A place where a loss compares a prediction with a target.
+
+    Attributes:
+        loss: the record of the loss, or of the difference, if the loss is written by hand.
+        prediction, target: the records of what it compares.
+        takes: the meaning of the numbers of the prediction, as in ``Traits``.
+    """
+
+    loss: Record
+    prediction: Record
+    target: Record
+    takes: str
+
+
+class Case:
+    """A graph that is examined, with facts that several rules ask for. Each is computed on request.
+
+    Args:
+        graph: open or closed.
+        records: its records, with their statistics.
+        frames: the backwards that it remembers, if there were several and the records are of the last one.
+    """
+
+    def __init__(self, graph: AutogradGraph, records: list[Record], frames: list[HistoryFrame]) -> None:
+        self.graph = graph
+        self.records = records
+        self.frames = frames
+        self.evidence = Evidence(graph)
+
+    @cached_property
+    def made(self) -> dict[int, Record]:
+        """The records by id."""
+        return {record.id: record for record in self.records}
+
+    @cached_property
+    def uses(self) -> dict[int, list[Record]]:
+        """The records that use each record, by its id."""
+        found: defaultdict[int, list[Record]] = defaultdict(list)
+        for record in self.records:
+            for source in dict.fromkeys(record.sources):
+                found[source].append(record)
+        return found
+
+    @cached_property
+    def learned(self) -> set[int]:
+        """The ids of the tensors that are learned, and of everything that is computed from them."""
+        found: set[int] = set()
+        for record in self.records:
+            if record.kind in ("parameter", "leaf", "outside") or not found.isdisjoint(record.sources):
+                found.add(record.id)
+        return found
+
+    @property
+    def training(self) -> TrainingRecorder:
+        """The calls around the backwards."""
+        return self.evidence.training()
+
+    @cached_property
+    def optimizers(self) -> list[OptimizerLog]:
+        """The logs of the optimizers that were called while the graph was open."""
+        return list(self.training.logs.values())
+
+    @property
+    def alone(self) -> bool:
+        """Whether at most one optimizer takes part: with several, the loss of one is often meant to grow."""
+        return len(self.optimizers) <= 1
+
+    def source(self, record: Record, position: int = 0) -> Record | None:
+        """The record that the input at ``position`` came from."""
+        return self.made.get(record.inputs[position].source or 0) if position < len(record.inputs) else None
+
+    def origin(self, record: Record | None) -> Record | None:
+        """``record`` itself, or where its numbers came from, if it only moves them to other places."""
+        while record is not None and record.op is not None and traits_of(record.op).moves:
+            record = self.source(record)
+        return record
+
+    def giver(self, record: Record, position: int = 0) -> Record | None:
+        """The record of the op that made the numbers of an input."""
+        return self.origin(self.source(record, position))
+
+    @cached_property
+    def roots(self) -> list[Record]:
+        """The records from which the last backward started."""
+        return [record for record in self.records if record.root]
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """The places where losses compare predictions with targets."""
+        found = []
+        for record in self.records:
+            takes = takes_of(record)
+            if takes is not None and len(record.inputs) > 1:
+                pair = self.source(record), self.source(record, 1)
+            elif record.op is not None and record.op.name == "sub" and self._is_error(record):
+                takes, pair = "values", self._difference(record)
+            else:
+                continue
+            if pair[0] is not None and pair[1] is not None:
+                found.append(Comparison(record, pair[0], pair[1], takes))
+        return found
+
+    def _difference(self, record: Record) -> tuple[Record | None, Record | None]:
+        """The prediction and the target of a difference, in this order."""
+        first, second = self.source(record), self.source(record, 1)
+        return (second, first) if first is not None and first.id not in self.learned else (first, second)
+
+    def _is_error(self, record: Record) -> bool:
+        """Whether a difference is that of a prediction and a constant, and becomes a number of the loss."""
+        pair = self.source(record), self.source(record, 1)
+        if None in pair or sum(one is not None and one.id in self.learned for one in pair) != 1:
+            return False
+        for user in self.uses.get(record.id, ()):
+            if user.op is not None and user.op.name in _SQUARES and set(user.sources) == {record.id}:
+                return self._becomes_loss(user)
+        return False
+
+    def _becomes_loss(self, record: Record) -> bool:
+        """Whether all that is computed from it is a loss: sums, means, and products with constants."""
+        waiting, seen = [record], set[int]()
+        while waiting:
+            one = waiting.pop()
+            if one.id in seen:
+                continue
+            seen.add(one.id)
+            if traits_of(one.op).multiplies and any(
+                source in self.learned and source not in seen for source in one.sources
+            ):
+                return False
+            waiting += self.uses.get(one.id, ())
+        return True
+
+    @cached_property
+    def losses(self) -> list[float]:
+        """The finite losses of the frames, in order; empty if they are not comparable."""
+        return [frame.loss for frame in self.frames if frame.loss is not None and isfinite(frame.loss)]
+
+    @cached_property
+    def steps(self) -> list[tuple[int, float]]:
+        """For each backward whose step was measured: the norm of the whole update over that of all parameters."""
+        found, weights = [], dict[int, float]()
+        for frame in self.frames:
+            moved = total = 0.0
+            for at, one in enumerate(frame.records):
+                if one.kind not in ("parameter", "leaf"):
+                    continue
+                if one.weight is not None:
+                    weights[at] = one.weight
+                if one.update is not None and at in weights:
+                    moved += (one.update * weights[at]) ** 2
+                    total += weights[at] ** 2
+            if total > 0 and isfinite(moved) and isfinite(total):
+                found.append((frame.number, sqrt(moved / total)))
+        return found
+
+    @cached_property
+    def typical_step(self) -> float | None:
+        """The median of ``steps``; None if there are none."""
+        return median([size for _, size in self.steps]) if self.steps else None
+
+    @cached_property
+    def best_losses(self) -> list[float]:
+        """For each frame, the lowest loss so far."""
+        return list(accumulate(self.losses, min))
+
+
+def takes_of(record: Record) -> str | None:
+    """The meaning of the numbers that a loss takes; None for any other record."""
+    if record.op is None:
+        return None
+    return traits_of(record.op).takes or ("log-probabilities" if record.op.name == "kl_div" else None)
+
+
+def typical(stats: Stats | None) -> float | None:
+    """The root of the mean square of the numbers; None where it is not known."""
+    if stats is None or not isfinite(stats.norm):
+        return None
+    count = 1
+    for size in stats.shape:
+        count *= size
+    return stats.norm / sqrt(count) if count else None
+
+
+def largest(stats: Stats | None) -> float | None:
+    """The largest magnitude; None where it is not known."""
+    return None if stats is None or stats.low is None or stats.high is None else max(abs(stats.low), abs(stats.high))
+
+
+def literal(taken: Input) -> float | None:
+    """The number that stands for an input; None if it is a tensor, or left out."""
+    value = taken.literal
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

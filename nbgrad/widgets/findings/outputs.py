@@ -1,0 +1,219 @@
+"""Outputs that cannot reach their targets, and targets that teach nothing."""
+
+from collections.abc import Iterator
+from math import inf, isfinite, prod
+
+from nbgrad.core.engine.traits import traits_of
+from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.record import Record
+from nbgrad.widgets.description.format import number
+from nbgrad.widgets.findings.case import Case, Comparison, literal, takes_of, typical
+from nbgrad.widgets.findings.located import called, located
+
+_NEAR = 0.02
+"""Targets may lie outside of the interval of an activation by this part of their own range: by noise."""
+
+_FEW = 8
+"""Fewer targets than this may be equal by chance."""
+
+_HUGE = 100.0
+"""Numbers of this size are not normalized."""
+
+_SMOOTH = 0.5
+"""Label smoothing of this much leaves nearly nothing of the labels."""
+
+
+def unfit(case: Case) -> Iterator[Finding]:
+    """The findings about the last activations, the targets, and what becomes of a loss."""
+    for one in case.comparisons:
+        yield from _output(case, one)
+        yield from _target(case, one)
+    yield from _lone_softmax(case)
+    yield from _sign(case)
+
+
+def _name(record: Record) -> str:
+    return "" if record.op is None else record.op.name
+
+
+def _output(case: Case, one: Comparison) -> Iterator[Finding]:
+    """The finding about the activation that makes the prediction."""
+    giver = case.origin(one.prediction)
+    if giver is None or giver.op is None:
+        return
+    loss = _name(one.loss) if takes_of(one.loss) is not None else "the loss"
+    low, high = traits_of(giver.op).interval
+    if "dropout" in _name(giver) and giver.settings.get("training", True) and giver.settings.get("p", 1):
+        remedy = "Leave it out of the output: put it before the last layer"
+        text = f"dropout at {_line(giver)} is the last op before {loss}: it sets a part of the predictions to 0. {remedy}"
+        yield located(giver, "output range", text, remedy)
+    elif one.takes == "scores" and _name(giver) == "log_softmax":
+        remedy = "Leave out log_softmax, or use nll_loss"
+        text = f"{loss} applies log_softmax itself, and it is given the result of {giver.run}. {remedy}"
+        yield located(one.loss, "loss input", text, remedy)
+    elif one.takes == "scores" and (low, high) not in ((-inf, inf), (0.0, 1.0), (-inf, 0.0)):
+        remedy = f"Leave out {_name(giver)} before the loss"
+        between = f"are never below {number(low)}" if high == inf else f"lie between {number(low)} and {number(high)}"
+        text = (
+            f"{loss} takes scores of any size and sign, but those of {giver.run} {between}: some classes can never "
+            f"become improbable. {remedy}"
+        )
+        yield located(one.loss, "output range", text, remedy)
+    elif one.takes == "values" and (low, high) != (-inf, inf):
+        yield from _out_of_reach(one, giver, low, high)
+
+
+def _out_of_reach(one: Comparison, giver: Record, low: float, high: float) -> Iterator[Finding]:
+    """The finding about targets outside of the interval of an activation."""
+    value = one.target.value
+    if value is None or value.low is None or value.high is None:
+        return
+    slack = _NEAR * (value.high - value.low)
+    beyond = value.low < low - slack, value.high > high + slack
+    if not any(beyond):
+        return
+    all_of = f"from {number(value.low)} to {number(value.high)}"
+    within = f"never below {number(low)}" if high == inf else f"between {number(low)} and {number(high)}"
+    remedy = f"Leave out {_name(giver)}, or scale the targets into its interval"
+    text = (
+        f"the last activation, {giver.run}, makes numbers {within}, but the targets "
+        f"{called(one.target)} go {all_of}: the loss cannot come near 0. {remedy}"
+    )
+    yield located(giver, "output range", text, remedy)
+
+
+def _target(case: Case, one: Comparison) -> Iterator[Finding]:
+    """The finding about the targets of a loss."""
+    value, name = one.target.value, _name(one.loss)
+    smoothing = one.loss.settings.get("label_smoothing") or 0.0
+    if isinstance(smoothing, float) and smoothing >= _SMOOTH:
+        remedy = "Use 0.1 or less"
+        text = f"{one.loss.run} has label_smoothing={smoothing:g}: the labels hardly count any more. {remedy}"
+        yield located(one.loss, "target", text, remedy)
+    if case.learned.issuperset({one.prediction.id, one.target.id}) and takes_of(one.loss) == "values":
+        if _leads_to(case, one.prediction, one.target):
+            remedy = "Use data as the target, or detach() it"
+            text = (
+                f"the target of {one.loss.run} is computed from the prediction itself: the loss falls although nothing "
+                f"is learned. {remedy}"
+            )
+            yield located(one.loss, "target", text, remedy)
+        return
+    if value is None or value.low is None or value.high is None:
+        return
+    if name == "binary_cross_entropy_with_logits" and (value.low < -_NEAR or value.high > 1 + _NEAR):
+        remedy = "Make labels of 0 and 1 of them"
+        text = (
+            f"{name} takes targets from 0 to 1, but {called(one.target)} goes from {number(value.low)} to "
+            f"{number(value.high)}: the loss has no lower bound. {remedy}"
+        )
+        yield located(one.loss, "target", text, remedy)
+        return
+    if prod(one.target.shape) < _FEW or len(case.comparisons) > 1 or not case.alone:
+        return
+    if value.low == value.high and _is_data(one.target):
+        yield from _constant(one, value.low)
+    elif one.takes == "values" and (size := typical(value)) is not None and size > _HUGE:
+        remedy = "Normalize them: (y - y.mean()) / y.std()"
+        text = (
+            f"the targets {called(one.target)} have numbers of about {number(size)}: the loss and its gradients begin far "
+            f"too large. {remedy}"
+        )
+        yield located(one.target, "input scale", text, remedy)
+
+
+def _is_data(record: Record) -> bool:
+    return record.kind == "constant"
+
+
+def _constant(one: Comparison, value: float) -> Iterator[Finding]:
+    """The finding about targets that are all equal. Zeros may be meant, as for a residual."""
+    if one.takes == "values":
+        if value:
+            remedy = "Check how they are made"
+            text = f"the targets {called(one.target)} are all {number(value)}: only a constant can be learned. {remedy}"
+            yield located(one.target, "target", text, remedy)
+        return
+    remedy = "Shuffle the data, and check the labels"
+    text = (
+        f"all {prod(one.target.shape)} targets of the last batch, {called(one.target)}, are of one class, "
+        f"{number(value)}: such a batch teaches only to answer it always. {remedy}"
+    )
+    yield located(one.target, "data", text, remedy)
+
+
+def _leads_to(case: Case, first: Record, last: Record) -> bool:
+    """Whether ``last`` was computed from ``first``."""
+    if first.id == last.id:
+        return True
+    waiting, seen = [last], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if one.id == first.id:
+            return True
+        for source in one.sources:
+            if source not in seen and source >= first.id:
+                seen.add(source)
+                waiting.append(case.made[source])
+    return False
+
+
+def _lone_softmax(case: Case) -> Iterator[Finding]:
+    """A softmax of one number, which is always 1."""
+    for record in case.records:
+        dim = record.settings.get("dim")
+        if _name(record) in ("softmax", "log_softmax") and isinstance(dim, int) and record.shape:
+            if record.shape[dim] == 1 and prod(record.shape) > 1 and record.id in case.learned:
+                remedy = "Use sigmoid, or two scores"
+                text = (
+                    f"{record.run} goes along dim={dim} of {record.shape}, which has one number: the result is always "
+                    f"{'1' if _name(record) == 'softmax' else '0'}. {remedy}"
+                )
+                yield located(record, "output range", text, remedy)
+
+
+def _sign(case: Case) -> Iterator[Finding]:
+    """A loss that is made smaller by making the prediction worse."""
+    if not case.alone:
+        return
+    upward = next((log for log in case.optimizers if any(group.maximize for group in log.groups)), None)
+    for root in case.roots:
+        positive = root
+        if _name(root) == "neg" and (source := case.source(root)) is not None:
+            positive = source
+        elif _name(root) == "mul":
+            factors = [literal(taken) for taken in root.inputs]
+            if any(one is not None and one < 0 for one in factors):
+                positive = next((one for at in (0, 1) if (one := case.source(root, at)) is not None), root)
+        turned = positive is not root
+        if turned == (upward is not None) or not _is_loss(case, positive):
+            continue
+        remedy = "Leave out the minus" if turned else "Leave out maximize=True"
+        by = f"{root.run} turns its sign" if turned else f"{upward.name if upward else ''} has maximize=True"
+        text = (
+            f"the loss {_name(positive)} is to become small, but {by}: training makes the predictions worse, if it is "
+            f"no opponent that is trained. {remedy}"
+        )
+        yield located(root, "sign", text, remedy)
+
+
+def _is_loss(case: Case, record: Record) -> bool:
+    """Whether a record is an error that is never below 0."""
+    while _name(record) in ("mean", "sum"):
+        source = case.source(record)
+        if source is None:
+            return False
+        record = source
+    if takes_of(record) is not None:
+        return True
+    source = case.source(record)
+    return (
+        _name(record) in ("pow", "square", "abs")
+        and source is not None
+        and any(one.loss.id == source.id for one in case.comparisons)
+        and (_name(record) != "pow" or isfinite(literal(record.inputs[1]) or 0.0))
+    )
+
+
+def _line(record: Record) -> str:
+    return str(record.place) if record.place is not None else "an unknown line"
