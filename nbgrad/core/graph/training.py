@@ -38,7 +38,8 @@ class Call(NamedTuple):
         optimizer: the log of the optimizer that it is about; None where it is about no known one.
         backwards: how many backwards had ended.
         place: the user's line.
-        found: for "step" and "clip", whether any of the parameters had a gradient.
+        found: for "step" and "clip", whether any of the parameters had a gradient; for "schedule", whether the
+            optimizer had stepped.
     """
 
     kind: CallKind
@@ -180,6 +181,8 @@ class TrainingRecorder:
             log.clear(optimizer)
         elif kind == "unscale":
             log.cleared = 0  # a step follows, or the scaler leaves it out on purpose
+        else:
+            found = log.steps > 0 or bool(getattr(optimizer, "_opt_called", False))  # torch's schedulers set it
         self._note(Call(kind, log, backwards, place, found))
 
     def clipped(self, found: bool, backwards: int, place: Place) -> None:

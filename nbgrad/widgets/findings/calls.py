@@ -37,7 +37,8 @@ def _slips(case: Case) -> Iterator[tuple[str, str, Call]]:
     for number, group in groupby(calls, key=lambda call: call.backwards):
         several = list(group)
         yield from _clips(several, number)
-        yield from _schedules(several)
+        if not scaled:  # a scaler leaves out steps
+            yield from _schedules(several)
     if case.alone and not scaled:
         yield from _drops(case, calls)
         yield from _unscaled(case, calls)
@@ -128,12 +129,21 @@ def _factor(case: Case, record: Record, at: int) -> float | None:
 def _undivided(case: Case) -> Iterator[Finding]:
     """Gradients of several backwards for one step, whose loss is not divided by their number."""
     calls = [call for call in case.training.calls if call.kind == "step" and call.found]
-    if not calls or not case.alone or len(case.roots) != 1 or any(call.kind == "unscale" for call in case.training.calls):
+    if (
+        not calls
+        or not case.alone
+        or len(case.roots) != 1
+        or any(call.kind == "unscale" for call in case.training.calls)
+    ):
         return
     at = [call.backwards for call in calls]
     counts = {after - before for before, after in zip([0, *at], at, strict=False)}
     count = min(counts)
-    if count < 2 or (len(counts) > 1 and len(calls) > 2) or case.frames and not alike(case.frames[0], case.frames[-1]):
+    if (
+        count < 2
+        or (len(counts) > 1 and len(calls) > 2)
+        or (case.frames and not alike(case.frames[0], case.frames[-1]))
+    ):
         return
     root = case.roots[0]
     if takes_of(root) is None and not (root.op is not None and root.op.name == "mean"):

@@ -24,10 +24,15 @@ from nbgrad.widgets.description.failure import ended
 from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.description.history import frames_of
 from nbgrad.widgets.findings import divergence
+from nbgrad.widgets.findings.calls import misordered
+from nbgrad.widgets.findings.case import Case
 from nbgrad.widgets.findings.eval_mode import evaluating
+from nbgrad.widgets.findings.layers import idle
 from nbgrad.widgets.findings.located import called, located
 from nbgrad.widgets.findings.loss_inputs import mistaken
 from nbgrad.widgets.findings.module_gradients import ModuleVerdict, judgements, shrinking, starved, verdicts, zeroed
+from nbgrad.widgets.findings.outputs import unfit
+from nbgrad.widgets.findings.progress import stalled
 from nbgrad.widgets.findings.saturated import leading_to_learned, silent
 from nbgrad.widgets.findings.through_numpy import halved
 from nbgrad.widgets.findings.unregistered import plain
@@ -140,12 +145,16 @@ def _found(
         ("early call", Evidence(graph).early_call()),
     ]
     found += [Finding(kind, text) for kind, text in slips if text is not None]
+    case = Case(graph, records, frames)
+    found += misordered(case)
     ahead = leading_to_learned(records)
     fallen = list(falls(records, starved(judged), zeroed(records, judged), ahead, waits.ends))
     if not fallen and (shrunk := shrinking(judged)) is not None:
         found.append(Finding("vanishing", *shrunk))
     found += [*silent(records, ahead), *fallen, *mistaken(records), *evaluating(records), *[one for one, _ in unseen]]
     found += halved(records)
+    found += [*unfit(case), *idle(case)]
+    found += stalled(case, found)
     at = {record.id: record for record in records}
     accidents = dict.fromkeys((one, id) for (id, _), one in stretched.items())  # both inputs may have the same text
     return found + [located(at[id], "broadcast", one.text, one.remedy) for one, id in accidents]

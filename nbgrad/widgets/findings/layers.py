@@ -95,7 +95,7 @@ def _layer(case: Case, record: Record) -> str:
 
 def _dropout(record: Record) -> Iterator[Finding]:
     p = record.settings.get("p", record.settings.get("input_p"))
-    if isinstance(p, float | int) and _MUCH <= p and record.settings.get("training", True):
+    if isinstance(p, float | int) and p >= _MUCH and record.settings.get("training", True):
         remedy = "Use 0.1 to 0.5"
         text = f"{record.run} has dropout p={p:g}: it sets {p:.0%} of the numbers to 0 in each step. {remedy}"
         yield located(record, "layer setting", text, remedy)
@@ -152,7 +152,7 @@ def _attention(case: Case, record: Record) -> Iterator[Finding]:
         yield located(record, "attention", text, remedy)
         return
     came, went = record.gradient, record.inputs[0].gradient
-    if came is not None and went is not None and 0 < came.norm and went.norm < _BLIND * came.norm and shape[-1] > 2:
+    if came is not None and went is not None and came.norm > 0 and went.norm < _BLIND * came.norm and shape[-1] > 2:
         remedy = "Divide the scores by the root of their dimension, as q @ k.transpose(-2, -1) / sqrt(d)"
         text = (
             f"nearly every row of {record.run} is one-hot, so almost no gradient goes back to its scores: of norm "
@@ -172,7 +172,9 @@ def _multiplies_first(case: Case, user: Record, softmax: Record) -> bool:
 def _mask(case: Case, record: Record) -> Iterator[Finding]:
     """A mask that hides every score of a row."""
     mask = next((case.made.get(taken.source or 0) for taken in record.inputs if taken.name == "mask"), None)
-    value = next((one for taken in record.inputs if taken.name == "value" and (one := literal(taken)) is not None), None)
+    value = next(
+        (one for taken in record.inputs if taken.name == "value" and (one := literal(taken)) is not None), None
+    )
     if value is None:
         value = record.settings.get("value")
     array = None if mask is None or mask.value is None else mask.value.array
@@ -208,9 +210,7 @@ def _equal_units(case: Case) -> Iterator[Finding]:
         first, *others = equal
         remedy = "Draw the weights at random, as nn.init.kaiming_uniform_ does"
         more = f" and of {counted(len(others), 'other')}" if others else ""
-        text = (
-            f"all rows of {called(first)}{more} are equal, and stay so: all units of the layer compute the same. {remedy}"
-        )
+        text = f"all rows of {called(first)}{more} are equal, and stay so: all units of the layer compute the same. {remedy}"
         yield located(first, "initialization", text, remedy)
 
 

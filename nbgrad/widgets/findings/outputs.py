@@ -45,7 +45,9 @@ def _output(case: Case, one: Comparison) -> Iterator[Finding]:
     low, high = traits_of(giver.op).interval
     if "dropout" in _name(giver) and giver.settings.get("training", True) and giver.settings.get("p", 1):
         remedy = "Leave it out of the output: put it before the last layer"
-        text = f"dropout at {_line(giver)} is the last op before {loss}: it sets a part of the predictions to 0. {remedy}"
+        text = (
+            f"dropout at {_line(giver)} is the last op before {loss}: it sets a part of the predictions to 0. {remedy}"
+        )
         yield located(giver, "output range", text, remedy)
     elif one.takes == "scores" and _name(giver) == "log_softmax":
         remedy = "Leave out log_softmax, or use nll_loss"
