@@ -13,7 +13,9 @@ import torch.nn.functional as F
 
 torch.manual_seed(100)
 generator = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2))
-discriminator = nn.Sequential(nn.Linear(2, 32), nn.LeakyReLU(0.2), nn.Linear(32, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1))
+discriminator = nn.Sequential(
+    nn.Linear(2, 32), nn.LeakyReLU(0.2), nn.Linear(32, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1),
+)
 opt_g = torch.optim.Adam(generator.parameters(), lr=2e-3, betas=(0.5, 0.999))
 opt_d = torch.optim.Adam(discriminator.parameters(), lr=4e-3, betas=(0.5, 0.999))
 """,
@@ -44,7 +46,7 @@ from torch import nn
 torch.manual_seed(101)
 G = nn.Sequential(nn.Linear(3, 24), nn.ReLU(), nn.Linear(24, 1))
 critic = nn.Sequential(nn.Linear(1, 24), nn.Tanh(), nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 1))
-opt_g = torch.optim.Adam(G.parameters(), lr=1e-3, betas=(0.0, 0.9))
+opt_g = torch.optim.Adam(G.parameters(), lr=1e-2, betas=(0.0, 0.9))
 opt_c = torch.optim.Adam(critic.parameters(), lr=3e-3, betas=(0.0, 0.9))
 
 def penalty(real, fake):
@@ -205,7 +207,8 @@ for reward in reversed(rewards):
     returns.insert(0, ahead)
 returns, values = torch.stack(returns), torch.stack(values)
 advantage = (returns - values).detach()
-loss = -(torch.stack(logs) * advantage).mean() + 0.5 * F.mse_loss(values, returns) - 0.01 * torch.stack(entropies).mean()
+entropy = torch.stack(entropies).mean()
+loss = -(torch.stack(logs) * advantage).mean() + 0.5 * F.mse_loss(values, returns) - 0.01 * entropy
 """,
     """
 optimizer.zero_grad()

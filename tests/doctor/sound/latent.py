@@ -54,7 +54,9 @@ def pictures(n):
 class ConvVAE(nn.Module):
     def __init__(self):
         super().__init__()
-        self.down = nn.Sequential(nn.Conv2d(1, 8, 4, 2, 1), nn.ReLU(), nn.Conv2d(8, 16, 4, 2, 1), nn.ReLU(), nn.Flatten())
+        self.down = nn.Sequential(
+            nn.Conv2d(1, 8, 4, 2, 1), nn.ReLU(), nn.Conv2d(8, 16, 4, 2, 1), nn.ReLU(), nn.Flatten(),
+        )
         self.moments = nn.Linear(64, 2 * 3)
         self.up = nn.Sequential(
             nn.Linear(3, 64), nn.ReLU(), nn.Unflatten(1, (16, 2, 2)),
@@ -311,7 +313,9 @@ torch.manual_seed(221)
 class SimSiam(nn.Module):
     def __init__(self):
         super().__init__()
-        self.encoder = nn.Sequential(nn.Linear(12, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 16), nn.BatchNorm1d(16))
+        self.encoder = nn.Sequential(
+            nn.Linear(12, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 16), nn.BatchNorm1d(16),
+        )
         self.predictor = nn.Sequential(nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 16))
 
     def forward(self, a, b):

@@ -61,7 +61,8 @@ class Net(nn.Module):
 
 teacher, student = Net(12).eval(), Net(6)
 regressor = nn.Conv2d(6, 12, 1)
-optimizer = torch.optim.SGD([{"params": student.parameters()}, {"params": regressor.parameters(), "lr": 0.1}], lr=0.2, momentum=0.9)
+groups = [{"params": student.parameters()}, {"params": regressor.parameters(), "lr": 0.1}]
+optimizer = torch.optim.SGD(groups, lr=0.2, momentum=0.9)
 """,
     """
 x = torch.randn(32, 1, 6, 6)
@@ -124,7 +125,9 @@ torch.manual_seed(310)
 class Features(nn.Module):
     def __init__(self):
         super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(3, 12, 3, stride=2), nn.BatchNorm2d(12), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten())
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 12, 3, stride=2), nn.BatchNorm2d(12), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
+        )
         self.head = nn.Linear(48, 10)
 
     def forward(self, x):
@@ -170,7 +173,8 @@ class Encoder(nn.Module):
     def __init__(self):
         super().__init__()
         self.embed = nn.Embedding(30, 16)
-        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True) for _ in range(2))
+        layer = lambda: nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.layers = nn.ModuleList(layer() for _ in range(2))
         self.cls = nn.Linear(16, 3)
 
     def forward(self, tokens):
@@ -303,7 +307,9 @@ class Projection(nn.Module):
 
     def forward(self, x):
         y = F.linear(x, self.weight)
-        return y + F.linear(F.linear(F.dropout(x, 0.05, self.training), self.lora_A), self.lora_B) * 4 if self.adapted else y
+        if not self.adapted:
+            return y
+        return y + F.linear(F.linear(F.dropout(x, 0.05, self.training), self.lora_A), self.lora_B) * 4
 
 class Attention(nn.Module):
     def __init__(self):

@@ -193,7 +193,9 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 torch.manual_seed(506)
-net = nn.Sequential(nn.Conv2d(2, 12, 3, padding=1), nn.InstanceNorm2d(12, affine=True), nn.ReLU(), nn.Conv2d(12, 3, 3, padding=1))
+net = nn.Sequential(
+    nn.Conv2d(2, 12, 3, padding=1), nn.InstanceNorm2d(12, affine=True), nn.ReLU(), nn.Conv2d(12, 3, 3, padding=1),
+)
 optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
 """,
     """
@@ -354,7 +356,8 @@ class Tied(nn.Module):
 tied = Tied()
 decay = [p for p in tied.parameters() if p.dim() > 1]
 no_decay = [p for p in tied.parameters() if p.dim() < 2]
-optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": no_decay, "weight_decay": 0.0}], lr=1e-2)
+groups = [{"params": decay, "weight_decay": 0.1}, {"params": no_decay, "weight_decay": 0.0}]
+optimizer = torch.optim.AdamW(groups, lr=1e-2)
 """,
     """
 a, b = torch.randint(0, 16, (2, 96))
@@ -440,7 +443,8 @@ from torch import nn
 
 torch.manual_seed(513)
 net = nn.Sequential(
-    nn.Conv2d(1, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(200, 2),
+    nn.Conv2d(1, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(),
+    nn.Linear(200, 2),
 )
 optimizer = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
 criterion = nn.CrossEntropyLoss()
@@ -448,7 +452,8 @@ ramp = torch.linspace(-1, 1, 10)
 """,
     """
 label = torch.tensor([0, 1])[torch.randperm(2)]
-image = torch.where(label.view(2, 1, 1, 1) == 0, ramp.view(1, 1, 1, 10), ramp.view(1, 1, 10, 1)) + 0.3 * torch.randn(2, 1, 10, 10)
+image = torch.where(label.view(2, 1, 1, 1) == 0, ramp.view(1, 1, 1, 10), ramp.view(1, 1, 10, 1))
+image = image + 0.3 * torch.randn(2, 1, 10, 10)
 loss = criterion(net(image), label)
 """,
     """
@@ -497,7 +502,8 @@ import torch.nn as nn
 torch.manual_seed(515)
 embedding = nn.Embedding(20, 16, padding_idx=0)
 encoder = nn.TransformerEncoder(
-    nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1, batch_first=True, norm_first=True), 2, enable_nested_tensor=False,
+    nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1, batch_first=True, norm_first=True),
+    2, enable_nested_tensor=False,
 )
 head = nn.Linear(16, 2)
 weights = [*embedding.parameters(), *encoder.parameters(), *head.parameters()]
