@@ -38,7 +38,7 @@ class Critic(nn.Module):
         return self.main(x).view(-1)
 
 G, D = Generator(), Critic()
-opt_g = torch.optim.Adam(G.parameters(), lr=5e-3, betas=(0.5, 0.999))
+opt_g = torch.optim.Adam(G.parameters(), lr=2e-3, betas=(0.5, 0.999))
 opt_d = torch.optim.Adam(D.parameters(), lr=5e-3, betas=(0.5, 0.999))
 real_label, fake_label = torch.ones(64), torch.zeros(64)
 """,

@@ -46,7 +46,7 @@ from torch import nn
 torch.manual_seed(101)
 G = nn.Sequential(nn.Linear(3, 24), nn.ReLU(), nn.Linear(24, 1))
 critic = nn.Sequential(nn.Linear(1, 24), nn.Tanh(), nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 1))
-opt_g = torch.optim.Adam(G.parameters(), lr=1e-2, betas=(0.0, 0.9))
+opt_g = torch.optim.Adam(G.parameters(), lr=4e-3, betas=(0.0, 0.9))
 opt_c = torch.optim.Adam(critic.parameters(), lr=3e-3, betas=(0.0, 0.9))
 
 def penalty(real, fake):

@@ -105,7 +105,7 @@ class VQ(nn.Module):
         self.dec = nn.Sequential(nn.Linear(dim, 24), nn.GELU(), nn.Linear(24, 10))
 
     def forward(self, x):
-        z = self.enc(x)
+        z = F.normalize(self.enc(x), dim=1)
         with torch.no_grad():
             index = torch.cdist(z, self.codebook.weight).argmin(1)
         q = self.codebook(index)
@@ -114,8 +114,8 @@ class VQ(nn.Module):
 
 vq = VQ()
 with torch.no_grad():
-    vq.codebook.weight.copy_(vq.enc(centres.repeat(2, 1) + 0.1 * torch.randn(16, 10)))
-optimizer = torch.optim.Adam(vq.parameters(), lr=5e-3)
+    vq.codebook.weight.copy_(F.normalize(vq.enc(centres.repeat(2, 1) + 0.1 * torch.randn(16, 10)), dim=1))
+optimizer = torch.optim.Adam(vq.parameters(), lr=1e-2)
 """,
     """
 x = centres[torch.randint(8, (64,))] + 0.1 * torch.randn(64, 10)
