@@ -234,6 +234,19 @@ optimizer.step()
             "Humbatova 2020: wrong layer connections; PyTorch forum: parameters whose grad is None",
         ),
         Fault(
+            "loss wrapped in a new Variable",
+            "cut",
+            (
+                (
+                    "optimizer.zero_grad()\nloss.backward()",
+                    "optimizer.zero_grad()\nloss = torch.autograd.Variable(loss.data, requires_grad=True)\n"
+                    "loss.backward()",
+                ),
+            ),
+            (r"Variable", r"\.data", r"\bloss\b", r"detach"),
+            "PyTorch forum: Variable(loss.data, requires_grad=True) to silence the error",
+        ),
+        Fault(
             "every image its own loss, kept in a list",
             "kept graphs",
             (
@@ -318,6 +331,18 @@ optimizer.zero_grad()
             ),
             (r"weight", r"\b0\.0", r"init"),
             "Humbatova 2020: wrong weights initialisation; DeepFD: initialisation",
+        ),
+        Fault(
+            "two layers of the encoder without a nonlinearity",
+            "no activation",
+            (
+                (
+                    "nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 8), nn.Tanh()",
+                    "nn.Linear(64, 32), nn.Linear(32, 8), nn.Tanh()",
+                ),
+            ),
+            (r"encoder", r"\b0\.0\b", r"\b0\.1\b", r"\b0\b"),
+            "Humbatova 2020: missing activation function; DeepFD: layers",
         ),
         Fault(
             "reconstruction is the target",

@@ -311,6 +311,19 @@ optimizer.step()
             "Unsloth and transformers 2024: loss of gradient accumulation; fairseq threads",
         ),
         Fault(
+            "frozen after five steps, moved by momentum",
+            "frozen but changing",
+            (
+                (
+                    "optimizer.zero_grad()\nfor",
+                    "if step == 5:\n    mlp.up.requires_grad_(False)\noptimizer.zero_grad(set_to_none=False)\nfor",
+                ),
+            ),
+            (r"\bup\b", r"momentum"),
+            "PyTorch forum: parameters with requires_grad=False go on changing by momentum",
+            LOOPS,
+        ),
+        Fault(
             "zeroed in every piece",
             "early call",
             (

@@ -337,6 +337,18 @@ warmup.step()
             "PyTorch forum: modules in a Python container are not in parameters()",
         ),
         Fault(
+            "log_softmax before cross_entropy",
+            "loss input",
+            (
+                (
+                    "return self.unembed(self.norm(x))",
+                    "return F.log_softmax(self.unembed(self.norm(x)), dim=-1)",
+                ),
+            ),
+            (r"log_softmax", r"unembed"),
+            "PyTorch forum: CrossEntropyLoss has log_softmax in it",
+        ),
+        Fault(
             "warm-up that never ends",
             "rate too small",
             (("min(1.0, (i + 1) / 5)", "min(1.0, (i + 1) / 5_000_000)"),),
@@ -430,6 +442,17 @@ with torch.no_grad():
             ),
             (r"\bbn\b", r"batch"),
             "DeepFD: batch size; Full Stack Deep Learning: batch norm with tiny batches",
+            ("whole", "loop", "step", "function"),
+        ),
+        Fault(
+            "zeroed once an epoch",
+            "accumulated gradients",
+            (
+                ("    opt.zero_grad()\n    loss = bce", "    loss = bce"),
+                ("reader.train()\n", "reader.train()\nopt.zero_grad()\n"),
+            ),
+            (r"zero_grad", r"embedding", r"hidden", r"score"),
+            "Stack Overflow: zero_grad outside of the loop over batches; Karpathy's common mistakes",
             ("whole", "loop", "step", "function"),
         ),
         Fault(
