@@ -95,7 +95,7 @@ opt_g.step()
                     "F.binary_cross_entropy_with_logits(d_fake, real_label)",
                 ),
             ),
-            (r"opt_d", r"step", r"Adam", r"\bD\b", r"weight"),
+            (r"opt_d", r"Adam", r"\bD\b", r"main\.\d"),
             "PyTorch forum: modified by an inplace operation, GAN since 1.5",
         ),
         Fault(
@@ -122,7 +122,7 @@ opt_g.step()
                     "loss = -F.binary_cross_entropy_with_logits(D(fake), real_label)",
                 ),
             ),
-            (r"neg", r"\bloss\b", r"-F"),
+            (r"\bneg\b", r"binary_cross_entropy_with_logits"),
             "Humbatova 2020: wrong loss function calculation; GAN hacks: flipped labels",
         ),
     ),
@@ -314,7 +314,7 @@ for mine, theirs in zip(target_net.parameters(), policy_net.parameters()):
                     "best = policy_net(one_hot(s2)).max(1).values\n",
                 ),
             ),
-            (r"best", r"expected", r"target", r"smooth_l1"),
+            (r"\bbest\b", r"\bexpected\b", r"smooth_l1"),
             "PyTorch forum: gradient flows through the bootstrap target",
         ),
         Fault(
@@ -331,7 +331,7 @@ for mine, theirs in zip(target_net.parameters(), policy_net.parameters()):
                 ("1.0 if s2 == N_STATES - 1 else -0.1", "50000.0 if s2 == N_STATES - 1 else -900.0"),
                 ("criterion = nn.SmoothL1Loss()", "criterion = nn.MSELoss()"),
             ),
-            (r"target", r"expected", r"mse"),
+            (r"\bexpected\b", r"mse", r"\br\b"),
             "Henderson 2018: reward scale",
         ),
         Fault(
@@ -396,7 +396,7 @@ optimizer.step()
             "student speaks for the teacher",
             "target",
             (("with torch.no_grad():\n    wise = teacher(x)\n", "wise = student(x)\n"),),
-            (r"target", r"wise", r"student"),
+            (r"\bwise\b", r"kl_div"),
             "Grill 2020: target without a stop of the gradient; Humbatova 2020: wrong labels",
         ),
         Fault(
@@ -406,7 +406,7 @@ optimizer.step()
                 ("nn.Linear(16, 64), nn.Tanh()", "nn.Linear(16, 64), nn.BatchNorm1d(64), nn.Tanh()"),
                 ("teacher.eval()\n", ""),
             ),
-            (r"teacher", r"batch_norm", r"BatchNorm", r"running", r"\b1\b"),
+            (r"teacher", r"batch_norm", r"BatchNorm", r"running_"),
             "lightly 1438: a frozen teacher whose batch norm goes on",
         ),
         Fault(
