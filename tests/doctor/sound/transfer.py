@@ -1,4 +1,4 @@
-"""What one network takes from another: distillation, fine-tuning, low-rank adapters."""
+"""Networks that learn from another one: distillation, fine-tuning, low-rank adapters."""
 
 from tests.doctor.program import Program
 
