@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from nbgrad.core.graph.optimizers import params_of
+from nbgrad.core.graph.training import params_of
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.optim.optimizer import Optimizer, Params, Tensors, raw
 

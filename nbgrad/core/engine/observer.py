@@ -13,7 +13,8 @@ class Cut(NamedTuple):
     """Where a path ends.
 
     Attributes:
-        kind: "no_grad", "detached", "no gradient", or "frozen".
+        kind: "no_grad", "checkpoint" (a reentrant one of torch's, which switches gradients off), "detached", "no
+            gradient", or "frozen".
         what: the op, or "detach()".
         place: the user's line that ran it.
         inside: whether nbgrad ran it, in a function or block that the user called.
@@ -34,6 +35,10 @@ class Cut(NamedTuple):
             return f"cut off by {self.what} at {self.place}"
         if self.kind == "no_grad":
             return f"used by {self.user} inside no_grad(), at {self.place}"
+        if self.kind == "checkpoint":
+            return (
+                f"used by {self.user} at {self.place}, inside a reentrant checkpoint: no input of it needs a gradient"
+            )
         return f"used by {self.user} at {self.place}, and {self._why()}"
 
     @property
@@ -41,6 +46,8 @@ class Cut(NamedTuple):
         """The sentence about the result, which has no gradient."""
         if self.kind == "no_grad":
             return f"{self.user} inside no_grad(), at {self.place}"
+        if self.kind == "checkpoint":
+            return f"{self.user} inside a reentrant checkpoint, at {self.place}"
         if self.kind == "no gradient":
             return f"{self.user} at {self.place}: {self._why()}"
         if self.kind == "frozen":
@@ -66,6 +73,8 @@ class Cut(NamedTuple):
             return f"Leave out {self.what} if a gradient is needed."
         if self.kind == "no_grad":
             return "Run that outside of no_grad()."
+        if self.kind == "checkpoint":
+            return "Use checkpoint(..., use_reentrant=False)."
         if self.kind == "frozen":
             return "Make it trainable with requires_grad_()."
         return (

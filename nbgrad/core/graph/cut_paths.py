@@ -1,5 +1,6 @@
 """The places where the path of a gradient ends: a tensor is used there without its history, outside of the records."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 from weakref import ref
@@ -49,7 +50,8 @@ class Uses:
         asked: the ids of the tensors that the user named as those that this backward gives a gradient; None for all.
         refused: whether the user asked for a backward that could not begin. It matters only as long as no backward
             has run.
-        idle: the number of backwards before the last step that changed nothing, and the message about it.
+        named: the ids of all tensors that a backward was to give a gradient to alone, as in ``grad(loss, x)``.
+        idle: the number of backwards before the last step that changed nothing, the message about it, and the remedy.
         slip: the number of backwards before the last call that came too early, such as clipping before
             ``scaler.unscale_()``, and the message about it.
         frozen: by Python's ``id()``, the parameters that ops without history used, and buffers beside them, each with
@@ -64,13 +66,16 @@ class Uses:
         self.frozen: _Fading[tuple[ref[Any], Cut, Scope | None]] = _Fading()
         self.behind: dict[int, tuple[Cut, ...]] = {}
         self._cuts: _Fading[tuple[ref[Any], list[Cut], Scope | None]] = _Fading()
-        self.idle: tuple[int, str | None] = (0, None)
+        self.idle: tuple[int, tuple[str, str] | None] = (0, None)
+        self.named: set[int] = set()
         self.slip: tuple[int, str | None] = (0, None)
         self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
         self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of the tensor at the end
 
     def unrecorded(self, op: OpInfo, args: tuple[Any, ...], results: tuple[Any, ...], *, enabled: bool) -> None:
         """``op`` ran on ``args`` and was not recorded, inside ``no_grad`` or because it has no gradient."""
+        if op.name.endswith("_like"):
+            return  # ones_like and its kind read the shape alone
         cut: Cut | None = None
         before: dict[Cut, None] = {}
         frozen: list[Any] = []
@@ -131,19 +136,18 @@ class Uses:
         """The step ``what`` came after so many backwards, and none of ``params`` has a gradient."""
         reached = set(self.reached)
         if any(known_id(one) in reached for one in params):
-            why = (
-                "their gradients were cleared after the last backward: call zero_grad(), backward() and step() in "
-                "this order"
-            )
+            why = "their gradients were cleared after the last backward: "
+            remedy = "call zero_grad(), backward() and step() in this order"
         else:
-            why = (
-                "the last backward reached other parameters. Give the optimizer the parameters of the trained model, "
-                "after all code that copies, replaces or freezes them"
+            why = f"{OTHERS}. "
+            remedy = (
+                "Give the optimizer the parameters of the trained model, after all code that copies, replaces or "
+                "freezes them"
             )
-        self.idle = (
-            backwards,
-            f"{what} at {user_place()} changed nothing: none of its {len(params)} parameters has a gradient, and {why}",
+        text = (
+            f"{what} at {user_place()} changed nothing: none of its {len(params)} parameters has a gradient, and {why}"
         )
+        self.idle = backwards, (text, remedy)
 
     def ends(self, data: torch.Tensor) -> tuple[Cut, ...]:
         """The known ends of the gradient paths along which ``data`` were computed."""
@@ -209,10 +213,32 @@ def _where() -> tuple[Place, bool]:
     return user_place(), not called_by_user()
 
 
+OTHERS = "the last backward reached other parameters"
+"""What the message about an idle step says if the optimizer holds none of those that the backward reached."""
+
+_DEPTH = 100
+"""The largest number of frames of modules between an op and the checkpoint that runs it."""
+
+
+def _in_checkpoint() -> bool:
+    """Whether a reentrant checkpoint of torch's runs, in which gradients are off."""
+    module = sys.modules.get("torch.utils.checkpoint")
+    if module is None:
+        return False
+    code, frame = module.CheckpointFunction.forward.__code__, sys._getframe()
+    for _ in range(_DEPTH):
+        if frame.f_code is code:
+            return True
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    return False
+
+
 def _cut(op: OpInfo, results: Sequence[Any], *, enabled: bool) -> Cut:
     """``op`` has run on tensors that need a gradient, and its ``results`` need none."""
     if not enabled:
-        return Cut("no_grad", op.name, *_where())
+        return Cut("checkpoint" if _in_checkpoint() else "no_grad", op.name, *_where())
     first, lack = results[0] if results else None, None
     if op.differentiable and isinstance(first, torch.Tensor):
         flat = not differentiable(first.dtype)

@@ -1,5 +1,8 @@
 """Facts of a graph for the findings of its picture, in addition to the facts that users can read."""
 
+import torch
+
+from nbgrad.core.engine.node import raw_of
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.training import TrainingRecorder
 from nbgrad.core.graph.unreached import Paths, Unstepped
@@ -17,6 +20,17 @@ class Evidence:
 
     def _paths(self) -> Paths:
         return self._graph._known_paths()
+
+    def tensor(self, id: int) -> torch.Tensor | None:
+        """The tensor of a leaf or a constant, if it still exists."""
+        found = self._graph._notes.things.get(id)
+        thing = None if found is None else found()
+        data = None if thing is None else raw_of(thing)
+        return data if isinstance(data, torch.Tensor) else None
+
+    def frozen(self) -> list[tuple[str, int]]:
+        """The frozen parameters that an optimizer holds, by name, with how many it holds in all."""
+        return self._paths().frozen()
 
     def training(self) -> TrainingRecorder:
         """The calls of optimizers, schedulers and clipping."""
@@ -48,8 +62,8 @@ class Evidence:
         roots = self._graph._notes.roots
         return bool(roots) and self._paths().reached == set(roots)
 
-    def idle_step(self) -> str | None:
-        """The message about an optimizer step, just before or after the last backward, that changed nothing.
+    def idle_step(self) -> tuple[str, str] | None:
+        """The message about an optimizer step, around the last backward, that changed nothing; and the remedy.
 
         None if there was none, or if a leaf that this backward reached has changed since.
         """

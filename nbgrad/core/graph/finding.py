@@ -42,6 +42,10 @@ FindingKind = Literal[
     "accumulation",
     "kept graphs",
     "frozen but changing",
+    "frozen",
+    "wrong dimension",
+    "custom function",
+    "checkpoint",
     "eval mode",
     "unregistered",
     "through numpy",
@@ -80,6 +84,9 @@ class Finding:
               loss does not fall. "regularization": a penalty or a weight decay rules the loss.
             - "accumulation": gradients of several backwards are added and not divided by their number. "kept graphs":
               the graphs of earlier steps stay alive. "frozen but changing": something that is frozen changes.
+              "frozen": an optimizer holds a parameter that is frozen. "wrong dimension": all predictions are equal.
+            - "custom function": a ``Function`` of the user's gives no gradient. "checkpoint": a reentrant checkpoint
+              gives none, because none of its inputs needs one.
             - "eval mode": a model learns in eval mode.
             - "unregistered": a module or a parameter is in a plain list or dict.
             - "through numpy": a constant was made from the numbers of a tensor that got a gradient.

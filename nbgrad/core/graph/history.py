@@ -280,6 +280,10 @@ class HistoryRecorder:
             return None
         return self._kept[reached.index(False)].number - 1
 
+    def reached_often(self, id: int, times: int) -> bool:
+        """Whether at least so many frames gave the leaf ``id`` a gradient."""
+        return sum(kept.reached(id) for kept in self._kept) >= times
+
     def step_ended(self, update: Update, since: int) -> None:
         """A step was measured for the frames that waited for it, from the ``since``-th backward on."""
         for at in range(len(self._kept) - 1, -1, -1):

@@ -450,6 +450,8 @@ class Listener(Observer):
         """Remember which tensors were to get a gradient: for all others nothing is missing."""
         if self.running is not None:
             self.running.asked = {record_id(origin) for origin in origins}
+            if len(self.uses.named) < _FRESH:
+                self.uses.named |= self.running.asked
 
     def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:
         """Keep the gradient of a tensor. Until the backward ends, also note those of leaves: a user can change them."""

@@ -19,6 +19,9 @@ CallKind = Literal["zero_grad", "step", "unscale", "clip", "schedule"]
 _CALLS = 256
 """The calls that are kept: the first ones. A loop repeats what it does in its first rounds."""
 
+_LOOKED = 8
+"""So many steps are looked at for frozen parameters."""
+
 _OPTIMIZERS = 64
 """If there are more optimizers than that, those that are gone are forgotten."""
 
@@ -97,6 +100,7 @@ class OptimizerLog:
         steps: how many steps it took.
         last_step: how many backwards had ended at its last step; 0 for none.
         cleared: how often its gradients were cleared since its last step.
+        moves_frozen: whether one of the first steps moved a parameter that is frozen, because it had a gradient.
         held: the parameters by group, as ids of records, as far as they were used in the graph; since it was
             ``settled``.
     """
@@ -108,6 +112,7 @@ class OptimizerLog:
         self.scheduled = False
         self.steps = self.last_step = self.cleared = 0
         self.held: list[list[int]] = []
+        self.moves_frozen = False
         self._versions: list[int] | None = None
 
     def clear(self, optimizer: Any) -> None:
@@ -118,6 +123,11 @@ class OptimizerLog:
 
     def step(self, optimizer: Any, backwards: int) -> None:
         """Its ``step`` begins."""
+        if self.steps < _LOOKED:
+            params = params_of(optimizer)
+            self.moves_frozen = self.moves_frozen or any(
+                not one.requires_grad and one.grad is not None for one in params
+            )
         self.steps += 1
         self.last_step = backwards
         self.cleared = 0

@@ -12,7 +12,7 @@ import torch
 
 from nbgrad.core import ops
 from nbgrad.core.engine.backward_errors import name_of
-from nbgrad.core.engine.node import raw_of, record_id
+from nbgrad.core.engine.node import OpInfo, raw_of, record_id
 from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.scope import ModuleScope
@@ -20,13 +20,13 @@ from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.tensor_data import memory_of
 from nbgrad.core.engine.torch_origins import TENSORS, kind_of, known_id, origin_of
 from nbgrad.core.graph import nonfinite
-from nbgrad.core.graph.cut_paths import Uses
+from nbgrad.core.graph.cut_paths import OTHERS, Uses
 from nbgrad.core.graph.facts import Outer, Ran
 from nbgrad.core.graph.history import HistoryRecorder
 from nbgrad.core.graph.names import ModuleNames
 from nbgrad.core.graph.optimizers import LOOP, Holders
 from nbgrad.core.graph.stats import norms, read
-from nbgrad.core.graph.training import TrainingRecorder
+from nbgrad.core.graph.training import TrainingRecorder, params_of
 from nbgrad.core.ops import torch_signatures
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -51,6 +51,7 @@ class Unreached:
         others: whether another optimizer holds parameters that the last backward reached.
         behind: the id of the record of a constant that was computed after that place, if one was used.
         asked: whether the last backward was to give it a gradient: False if the user named other tensors only.
+        named: whether an earlier backward was to give a gradient to it alone: it is no parameter then.
     """
 
     name: str | None
@@ -64,6 +65,7 @@ class Unreached:
     others: bool = False
     behind: int | None = None
     asked: bool = True
+    named: bool = False
 
     @property
     def what(self) -> str:
@@ -76,7 +78,10 @@ class Unreached:
     __repr__ = __str__
 
 
-CUT = ("no_grad", "detached", "no gradient")
+_NAMED = 3
+"""The number of parameters that a message names."""
+
+CUT = ("no_grad", "checkpoint", "detached", "no gradient", "function")
 """The kinds of leaves whose path is cut on its way. A leaf of the kind "elsewhere" may lead to another loss."""
 
 Break = tuple[str, str, Place | None]
@@ -164,6 +169,7 @@ class Paths:
         self._ops = ops
         self._reached = set(uses.reached)
         self._asked = uses.asked
+        self._named = uses.named.copy()
         self._cuts = uses.cuts()
         self._reads = uses.reads()
         self._refused = uses.refused
@@ -273,6 +279,21 @@ class Paths:
                 )
         return found
 
+    def frozen(self) -> list[tuple[str, int]]:
+        """The frozen parameters that an optimizer holds beside others that learn, with how many it holds in all."""
+        names, found = ModuleNames(), list[tuple[str, int]]()
+        scopes = dict.fromkeys([*(fact.scope for fact in self._facts.values()), *self._used_in.values()])
+        models = list(dict.fromkeys(model for scope in scopes if (model := names.outermost(scope)) is not None))
+        for log in self.training.logs.values():
+            optimizer = log.known()
+            params = [] if optimizer is None or not log.steps else params_of(optimizer)
+            for one in params:
+                if not one.requires_grad:
+                    name = next(filter(None, [names.inside(model, one) for model in models]), None)
+                    if name is not None:
+                        found.append((f"{name} {tuple(one.shape)}", len(params)))
+        return found
+
     def living(self) -> dict[int, int]:
         """For each earlier backward, but for the last two, how many of its ops still live, by its number."""
         ends, found = self.training.ends, dict[int, int]()
@@ -288,19 +309,27 @@ class Paths:
         return [
             (seq, self._told(tensor, names))
             for seq, tensor in self._learning().items()
-            if kind_of(tensor) == "parameter"
+            if (kind_of(tensor) == "parameter" or self._history.reached_often(seq, LOOP))
             and not holders.hold(tensor)
             and memory_of(raw_of(tensor)) not in self._changed
         ]
 
-    def idle_step(self) -> str | None:
+    def idle_step(self) -> tuple[str, str] | None:
         """The message about the last step that changed nothing, if nothing that the last backward reached moved since.
+
+        With the remedy, which is a part of it.
 
         The step may have run before the last backward: too early for any gradient.
         """
         number, text = self._idle_step
         known = [self._changed.get(memory_of(raw_of(tensor)), 0) for tensor in self._learning().values()]
-        return text if max(known, default=0) < number and number >= self._backwards - 1 else None
+        if text is None or max(known, default=0) >= number or number < self._backwards - 1:
+            return None
+        what, remedy = text
+        names = ModuleNames()
+        told = [self._told(tensor, names) for tensor in self._learning().values()]
+        others = f" ({', '.join(told[:_NAMED])}{', ...' if len(told) > _NAMED else ''})"
+        return f"{what.replace(OTHERS, OTHERS + others)}{remedy}", remedy
 
     def unstepped(self) -> list[Unstepped]:
         """Optimizers that clear gradients in a loop without a step, with parameters that the last backward reached."""
@@ -341,6 +370,7 @@ class Paths:
             others=holders.others(tensor),
             behind=None if place is None else max(self._behind_place(place), default=None),  # the last, as in a loop
             asked=self._asked is None or _id(tensor) in self._asked,
+            named=_id(tensor) in self._named and kind_of(tensor) != "parameter",
         )
 
     def _lost(self, tensor: Tensor, stepped: int) -> bool:
@@ -367,10 +397,18 @@ class Paths:
         if not self.begun:
             return "no backward", "no backward has run in this graph", None
         seq = _id(tensor)
+        function = next((one for one in self._consumers.get(seq, ()) if self._is_function(one)), None)
+        if function is not None:
+            fact = self._facts[function]
+            return "function", f"the backward() of {fact.what} at {fact.place} returns no gradient for it", fact.place
         near = self._nearest(seq, self._cut_off, self._end)
         if near is not None and (cut := self._end(near.seq)) is not None:
             return cut.kind, self._through(near.seq, cut), cut.place
         return self._dead_end(tensor, seq)
+
+    def _is_function(self, seq: int) -> bool:
+        """Whether an op that the last backward reached is a ``Function`` of the user's."""
+        return seq in self._reached and is_function(self._ops[seq].op)
 
     @cached_property
     def _cut_off(self) -> "dict[int, _Near]":
@@ -491,3 +529,8 @@ def named_tensors(of: Any) -> list[tuple[str | None, Tensor]]:
         return list(of.named_parameters())
     pairs = of.items() if isinstance(of, dict) else of
     return [(one.name, one) if isinstance(one, TENSORS) else tuple(one) for one in pairs]
+
+
+def is_function(op: OpInfo) -> bool:
+    """Whether an op is a ``Function`` of the user's, of torch's or nbgrad's: its name is that of a class."""
+    return op.name[:1].isupper() and op.listed is None

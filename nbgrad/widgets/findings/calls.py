@@ -40,7 +40,7 @@ def _slips(case: Case) -> Iterator[tuple[str, str, Call]]:
         if not scaled:  # a scaler leaves out steps
             yield from _schedules(several)
     if case.alone and not scaled:
-        yield from _drops(case, calls)
+        yield from _drops(calls)
         yield from _unscaled(case, calls)
 
 
@@ -75,14 +75,15 @@ def _schedules(calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
     for call in calls:
         if call.kind == "schedule" and not call.found:
             yield (
-                f"the step of the scheduler at {call.place} comes before the first step of {call.optimizer and call.optimizer.name}: "
+                f"the step of the scheduler at {call.place} comes before the first step of "
+                f"{call.optimizer and call.optimizer.name}: "
                 "the first rate of the schedule is never used.",
                 "Call scheduler.step() after optimizer.step()",
                 call,
             )
 
 
-def _drops(case: Case, calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
+def _drops(calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
     """Gradients of some backwards that are cleared before any step uses them, in a loop that steps now and then."""
     cleared: list[Call] = []
     lost = 0
@@ -97,7 +98,8 @@ def _drops(case: Case, calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
     if steps >= 2 and lost >= max(_ROUNDS, steps) and cleared is not None:
         call = next(one for one in reversed(calls) if one.kind == "zero_grad")
         yield (
-            f"zero_grad() at {call.place} drops gradients that no step has used: {lost} backwards for {counted(steps, 'step')}.",
+            f"zero_grad() at {call.place} drops gradients that no step has used: {lost} backwards for "
+            f"{counted(steps, 'step')}.",
             "Call zero_grad() once, after step()",
             call,
         )
@@ -172,7 +174,8 @@ def _kept(case: Case) -> Iterator[Finding]:
     name = root.name or "the loss"
     remedy = f"Keep numbers: {name}.item() for a sum or a list, detach() for a tensor"
     text = (
-        f"the graphs of {counted(len(living), 'earlier backward')} are still alive, with {sum(living.values()):,} ops: a sum such as "
+        f"the graphs of {counted(len(living), 'earlier backward')} are still alive, with {sum(living.values()):,} "
+        "ops: a sum such as "
         f"total += {name}, a list, or an attribute such as ctx.y keeps each of them, so memory grows with every step. "
         f"{remedy}"
     )

@@ -7,13 +7,19 @@ from math import isfinite, sqrt
 from statistics import median
 from typing import NamedTuple
 
+import torch
+
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.history import HistoryFrame
+from nbgrad.core.graph.history import HistoryFrame, HistoryRecord
 from nbgrad.core.graph.record import Input, Record
-from nbgrad.core.graph.stats import Stats
+from nbgrad.core.graph.stats import Stats, summarise
 from nbgrad.core.graph.training import OptimizerLog, TrainingRecorder
+from nbgrad.widgets.findings.divergence import alike
+
+_SAMPLE = 65_536
+"""So many numbers of a large constant are looked at."""
 
 _SQUARES = ("pow", "square", "abs", "mul")
 """What a loss that is written by hand does with the difference of prediction and target."""
@@ -87,6 +93,39 @@ class Case:
         """Whether at most one optimizer takes part: with several, the loss of one is often meant to grow."""
         return len(self.optimizers) <= 1
 
+    def stats(self, record: Record) -> Stats | None:
+        """The statistics of a record's values; of a large constant, those of a sample of its numbers."""
+        if record.value is not None and record.value.low is not None:
+            return record.value
+        tensor = self.evidence.tensor(record.id) if record.op is None else None
+        if tensor is None or tensor.layout is not torch.strided or not tensor.numel() or tensor.is_meta:
+            return record.value
+        flat = tensor.detach().reshape(-1)
+        return summarise(flat[:: -(-flat.numel() // _SAMPLE)])
+
+    def has_equal_rows(self, record: Record) -> bool:
+        """Whether all rows of a leaf or a constant are equal, and not 0."""
+        tensor = self.evidence.tensor(record.id) if record.op is None else None
+        if tensor is None or tensor.layout is not torch.strided or tensor.dim() < 2 or not tensor.numel():
+            array = None if record.value is None else record.value.array
+            return array is not None and array.ndim > 1 and bool(array.any()) and bool((array == array[:1]).all())
+        rows = tensor.detach()
+        return bool((rows[-1] == rows[0]).all()) and bool((rows == rows[:1]).all()) and bool(rows[0].any())
+
+    @cached_property
+    def first(self) -> dict[int, HistoryRecord]:
+        """What the first backward found, by the ids of the records; empty if it went through other ops."""
+        if not self.frames or not alike(self.frames[0], self.frames[-1]):
+            return {}
+        return {record.id: one for record, one in zip(self.records, self.frames[0].records, strict=True)}
+
+    def begun(self, record: Record) -> tuple[float | None, float | None]:
+        """The norms of a parameter and of its gradient in the first backward, as far as they are known."""
+        if (one := self.first.get(record.id)) is not None:
+            return one.weight, one.gradient
+        value = None if self.frames or record.value is None else record.value.norm
+        return value, None if self.frames or record.gradient is None else record.gradient.norm
+
     def source(self, record: Record, position: int = 0) -> Record | None:
         """The record that the input at ``position`` came from."""
         return self.made.get(record.inputs[position].source or 0) if position < len(record.inputs) else None
@@ -100,6 +139,19 @@ class Case:
     def giver(self, record: Record, position: int = 0) -> Record | None:
         """The record of the op that made the numbers of an input."""
         return self.origin(self.source(record, position))
+
+    def leads(self, first: Record, last: Record) -> bool:
+        """Whether ``last`` was computed from ``first``."""
+        waiting, seen = [last.id], {last.id}
+        while waiting:
+            id = waiting.pop()
+            if id == first.id:
+                return True
+            for source in self.made[id].sources:
+                if source >= first.id and source not in seen:
+                    seen.add(source)
+                    waiting.append(source)
+        return False
 
     @cached_property
     def roots(self) -> list[Record]:

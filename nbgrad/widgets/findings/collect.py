@@ -53,6 +53,19 @@ _LARGER = "Try a larger one"
 _LEFT_OUT = "Use it in forward(), or leave it out of the model and of the optimizer"
 """The remedy for a layer that no op uses."""
 
+_REMEDIES = {
+    "unused": _LEFT_OUT,
+    "no_grad": "Run it outside of no_grad() if it is to learn",
+    "detached": "Leave that out if it is to learn",
+    "no gradient": "Use an op with a gradient, such as softmax for argmax, or cross_entropy for the accuracy",
+    "elsewhere": "Add it to the loss if it is to learn",
+    "function": "Return a gradient for it in backward()",
+    "checkpoint": "Use checkpoint(..., use_reentrant=False), or give it an input with requires_grad_()",
+}
+"""The remedy for a tensor that no gradient reached, by ``Unreached.kind``."""
+
+_KINDS: dict[str, FindingKind] = {"function": "custom function", "checkpoint": "checkpoint"}
+
 _VERDICTS: dict[str, FindingKind] = {"vanishing": "vanishing", "exploding": "exploding", "none": "zero gradient"}
 """The kind of finding for each judgement of the gradients of a module."""
 
@@ -140,11 +153,10 @@ def _found(
     found += _unstepped(graph)
     found += _still(graph, records, frames)
     found += _unheld(graph, records, set[int]().union(*[inside for _, inside in unseen]))
-    slips: list[tuple[FindingKind, str | None]] = [
-        ("idle step", Evidence(graph).idle_step()),
-        ("early call", Evidence(graph).early_call()),
-    ]
-    found += [Finding(kind, text) for kind, text in slips if text is not None]
+    if (step := Evidence(graph).idle_step()) is not None:
+        found.append(Finding("idle step", *step))
+    if (slip := Evidence(graph).early_call()) is not None:
+        found.append(Finding("early call", slip))
     case = Case(graph, records, frames)
     found += misordered(case)
     ahead = leading_to_learned(records)
@@ -371,17 +383,17 @@ def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
     for one in graph.unreached():
         turn = one.kind in ("no_grad", "detached", "elsewhere") and not one.stepped and (learning or one.others)
-        if one.kind != "no backward" and one.asked and not one.moved and not turn:
+        if one.kind != "no backward" and one.asked and not one.moved and not turn and not one.named:
             shown = next((id for id in (one.id, one.behind) if id in at), None)
             missing[one.reason, shown].append(one)
     # An earlier backward, such as that of another loss, may have given these tensors a gradient.
     words = "The last backward gave no gradient to" if graph.backwards > 1 else "No gradient reached"
     return [
         Finding(
-            "unreached",
+            _KINDS.get(several[0].kind, "unreached"),
             f"{words} {_first([one.what for one in several])}: {several[0].reason}"
-            f"{f'. {_LEFT_OUT}' if several[0].kind == 'unused' else ''}",
-            _LEFT_OUT if several[0].kind == "unused" else None,
+            f"{f'. {remedy}' if (remedy := _REMEDIES.get(several[0].kind)) is not None else ''}",
+            remedy,
             id=shown,
             tensors=tuple([one.what for one in several]),
             scope=_path(at.get(shown or 0)),
@@ -405,15 +417,18 @@ def _first(names: list[str]) -> str:
 
 def _unheld(graph: AutogradGraph, records: list[Record], told: set[int]) -> list[Finding]:
     """The parameters with a gradient that are in no optimizer, if a step moved others; without those in ``told``."""
-    if not any(record.kind == "parameter" and record.since and record.since.stepped for record in records):
+    if not any(record.since and record.since.stepped for record in records):
         return []
-    remedy = "give it to one, or freeze it with requires_grad_(False)"
-    words, at = f"got a gradient, but no optimizer holds it: {remedy}", {record.id: record for record in records}
-    return [
-        Finding("no optimizer", f"{what} {words}", remedy, id, (what,), _path(at.get(id)))
-        for id, what in graph.unheld()
-        if id not in told
-    ]
+    missing, at = (
+        [(id, what) for id, what in graph.unheld() if id not in told],
+        {record.id: record for record in records},
+    )
+    if not missing:
+        return []
+    it, names = "it" if len(missing) == 1 else "them", tuple([what for _, what in missing])
+    remedy = f"give {it} to one, or freeze {it} with requires_grad_(False)"
+    text = f"{_first(list(names))} got a gradient, but no optimizer holds {it}: {remedy}"
+    return [Finding("no optimizer", text, remedy, missing[0][0], names, _path(at.get(missing[0][0])))]
 
 
 def _unstepped(graph: AutogradGraph) -> list[Finding]:

@@ -15,6 +15,7 @@ def evaluating(records: list[Record]) -> Iterator[Finding]:
 
     A single normalization in eval mode, or one with frozen parameters, is usual in fine-tuning and no finding.
     """
+    yield from _dropless(records)
     learned = {record.id for record in records if record.since is not None and record.since.stepped}
     told: set[int] = set()
     for record in records:
@@ -32,6 +33,26 @@ def evaluating(records: list[Record]) -> Iterator[Finding]:
             f"{name} learns in eval mode: this normalization uses its running statistics, which do not change, and "
             f"dropout drops nothing. {remedy}"
         )
+        yield located(record, "eval mode", text, remedy)
+
+
+def _dropless(records: list[Record]) -> Iterator[Finding]:
+    """The models in eval mode with dropout and without batch normalization, although a step has changed them."""
+    stepped = [record for record in records if record.since is not None and record.since.stepped and record.scope]
+    normalized = any(record.op is not None and record.op.name == "batch_norm" for record in records)
+    told: set[int] = set()
+    for record in () if normalized else stepped:
+        outer = _called(record)
+        if not outer or id(outer[-1]) in told:
+            continue
+        model = outer[-1]
+        told.add(id(model))
+        drops = [one for one in model.modules() if "Dropout" in type(one).__name__ and getattr(one, "p", None)]
+        if not drops or model.training or any(one.training for one in drops):
+            continue
+        name = type(model).__name__
+        remedy = f"Call train() on the {name} before training"
+        text = f"{name} learns in eval mode: its dropout drops nothing. {remedy}"
         yield located(record, "eval mode", text, remedy)
 
 

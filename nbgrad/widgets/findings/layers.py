@@ -1,7 +1,7 @@
 """Layers that do not do their work: linear layers in a row, dropout, normalization, attention, equal units."""
 
 from collections.abc import Iterator
-from math import prod
+from math import inf, prod, sqrt
 
 import numpy as np
 import torch
@@ -16,11 +16,20 @@ from nbgrad.widgets.findings.located import called, located
 _MUCH = 0.9
 """A dropout of this much leaves a tenth of the numbers."""
 
+_NUMBERS = 256
+"""With so many numbers the share that a dropout sets to 0 is known well enough."""
+
+_ABOUT = 0.03
+"""How far it may be off."""
+
 _VALUES = 4
 """With fewer values a channel the statistics of a batch are noise."""
 
 _MANY = 4
 """A layer with fewer units may have equal ones by chance."""
+
+_WIDE = 20.0
+"""A layer whose results are this many times as large as its inputs began with wrong weights."""
 
 _HUGE = 100.0
 """Inputs of this size are not normalized."""
@@ -48,7 +57,7 @@ def idle(case: Case) -> Iterator[Finding]:
             yield from _attention(case, record)
         elif name == "masked_fill":
             yield from _mask(case, record)
-    yield from _equal_units(case)
+    yield from _units(case)
     yield from _inputs(case)
 
 
@@ -72,8 +81,8 @@ def _in_a_row(case: Case) -> Iterator[Finding]:
             continue
         narrow = giver.shape[-1]
         wide = [shape for one in (weight, before) for shape in one.shape if shape != narrow]
-        if wide and narrow < min(wide):
-            continue  # a factorisation
+        if wide and (narrow < min(wide) or (narrow < max(wide) and _is_added(case, record))):
+            continue  # a factorisation, or an adapter beside another layer
         found.append((giver, record))
     if not found:
         return
@@ -88,16 +97,33 @@ def _in_a_row(case: Case) -> Iterator[Finding]:
     yield located(second, "no activation", text, remedy)
 
 
+def _is_added(case: Case, record: Record) -> bool:
+    """Whether the result of a layer, perhaps times a number, is added to something."""
+    names = [user.op.name for user in case.uses.get(record.id, ()) if user.op is not None]
+    return "add" in names or ("mul" in names and len(names) == 1)
+
+
 def _layer(case: Case, record: Record) -> str:
     weight = _weight(case, record)
     return "" if weight is None or weight.full_name is None else weight.full_name
 
 
+def _share(record: Record) -> float | None:
+    """The share of numbers that a dropout sets to 0; of torch's it is known by what it does to a gradient."""
+    p = record.settings.get("p")
+    if isinstance(p, float | int):
+        return float(p) if record.settings.get("training", True) else None
+    came, went = record.gradient, record.inputs[0].gradient if record.inputs else None
+    if came is None or went is None or prod(record.shape) < _NUMBERS or not 0 < came.norm < went.norm < inf:
+        return None
+    return 1 - (came.norm / went.norm) ** 2
+
+
 def _dropout(record: Record) -> Iterator[Finding]:
-    p = record.settings.get("p", record.settings.get("input_p"))
-    if isinstance(p, float | int) and p >= _MUCH and record.settings.get("training", True):
+    p = _share(record)
+    if p is not None and p >= _MUCH - (0 if "p" in record.settings else _ABOUT):
         remedy = "Use 0.1 to 0.5"
-        text = f"{record.run} has dropout p={p:g}: it sets {p:.0%} of the numbers to 0 in each step. {remedy}"
+        text = f"{record.run} has dropout p={p:.2g}: it sets {p:.0%} of the numbers to 0 in each step. {remedy}"
         yield located(record, "layer setting", text, remedy)
 
 
@@ -123,15 +149,15 @@ def _normalization(case: Case, record: Record, name: str) -> Iterator[Finding]:
         )
         yield located(record, "layer setting", text, remedy)
     scale = next((case.made.get(taken.source or 0) for taken in record.inputs if taken.name == "weight"), None)
-    if name == "batch_norm" and scale is not None and scale.leaf is not None:
-        tensor = scale.leaf()
-        if scale.kind == "constant" and isinstance(tensor, torch.nn.Parameter) and not tensor.requires_grad:
-            remedy = "Call eval() on it, too"
-            text = (
-                f"the weight of {record.run} is frozen, but this batch norm is in train mode: its running statistics change "
-                f"with each batch. {remedy}"
-            )
-            yield located(record, "frozen but changing", text, remedy)
+    tensor = None if scale is None or scale.kind != "constant" else case.evidence.tensor(scale.id)
+    if name == "batch_norm" and scale is not None and isinstance(tensor, torch.nn.Parameter):
+        remedy = "Call eval() on it, too"
+        text = (
+            f"{scale.full_name or 'the weight'} is frozen, but the batch norm of {record.run} is in train mode: "
+            "its running "
+            f"statistics change with each batch. {remedy}"
+        )
+        yield located(record, "frozen but changing", text, remedy)
 
 
 def _attention(case: Case, record: Record) -> Iterator[Finding]:
@@ -146,7 +172,8 @@ def _attention(case: Case, record: Record) -> Iterator[Finding]:
             return  # slot attention divides by the sum
         remedy = "Use dim=-1"
         text = (
-            f"{record.run} goes along dim={dim} of {shape}, but {product.run} sums over the last dimension: the weights "
+            f"{record.run} goes along dim={dim} of {shape}, but {product.run} sums over the last dimension: the "
+            "weights "
             f"of a query do not add up to 1. {remedy}"
         )
         yield located(record, "attention", text, remedy)
@@ -189,29 +216,60 @@ def _mask(case: Case, record: Record) -> Iterator[Finding]:
     yield located(record, "attention", text, remedy)
 
 
-def _equal_units(case: Case) -> Iterator[Finding]:
-    """Weights whose rows are all equal after a step: their units do the same for ever."""
+def _units(case: Case) -> Iterator[Finding]:
+    """Weights that began equal, at 0, or far too large."""
+    equal, blocked, wide = [], [], []
+    for one, user in _weights(case):
+        stepped = one.since is not None and one.since.stepped
+        if stepped and one.shape[0] >= _MANY and prod(one.shape[1:]) > 1 and case.has_equal_rows(one):
+            equal.append(one)
+            continue
+        norm, gradient = case.begun(one)
+        if norm == 0 and gradient == 0:
+            blocked.append(one)
+        if norm is not None:
+            fan = one.shape[-2] if user.op is not None and user.op.name == "matmul" else prod(one.shape[1:])
+            if norm / sqrt(prod(one.shape)) * sqrt(fan) > _WIDE:
+                wide.append((one, norm / sqrt(prod(one.shape)), fan))
+    if equal:
+        remedy = "Draw the weights at random, as nn.init.kaiming_uniform_ does"
+        text = (
+            f"all rows of {_several(equal)} are equal, and stay so: all units of the layer compute the same. {remedy}"
+        )
+        yield located(equal[0], "initialization", text, remedy)
+    if blocked:
+        remedy = "Draw one of two factors at random"
+        text = (
+            f"{_several(blocked)} began at 0 and got a gradient of exactly 0, so it does not begin to learn. {remedy}"
+        )
+        yield located(blocked[0], "initialization", text, remedy)
+    if wide:
+        first, size, fan = wide[0]
+        remedy = "Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)"
+        text = (
+            f"{_several([one for one, *_ in wide])} began with numbers of about {number(size)}, for {fan} inputs: "
+            "its results "
+            f"are {number(size * sqrt(fan))} times as large as what it gets. {remedy}"
+        )
+        yield located(first, "initialization", text, remedy)
+
+
+def _weights(case: Case) -> Iterator[tuple[Record, Record]]:
+    """The matrices that layers multiply with, each with the first op that uses it."""
     used: dict[int, Record] = {}
     for record in case.records:
-        if record.op is not None and traits_of(record.op).multiplies and record.op.name not in ("mul",):
+        if record.op is not None and traits_of(record.op).multiplies and record.op.name != "mul":
             for source in record.sources[1:2]:
                 used.setdefault(source, record)
-    equal = []
-    for id in used:
+    for id, user in used.items():
         one = case.made[id]
-        tensor = None if one.leaf is None else one.leaf()
-        if one.kind != "parameter" or tensor is None or one.since is None or not one.since.stepped:
-            continue
-        data = tensor.data if hasattr(tensor, "data") else tensor
-        data = getattr(data, "_data", data)
-        if data.dim() >= 2 and len(data) >= _MANY and data[0].numel() > 1 and bool((data == data[:1]).all()):
-            equal.append(one)
-    if equal:
-        first, *others = equal
-        remedy = "Draw the weights at random, as nn.init.kaiming_uniform_ does"
-        more = f" and of {counted(len(others), 'other')}" if others else ""
-        text = f"all rows of {called(first)}{more} are equal, and stay so: all units of the layer compute the same. {remedy}"
-        yield located(first, "initialization", text, remedy)
+        if one.kind in ("parameter", "leaf") and len(one.shape) > 1 and 0 not in one.shape:
+            yield one, user
+
+
+def _several(records: list[Record]) -> str:
+    first, *others = records
+    return f"{called(first)} and {counted(len(others), 'other')}" if others else called(first)
 
 
 def _inputs(case: Case) -> Iterator[Finding]:
@@ -226,18 +284,22 @@ def _inputs(case: Case) -> Iterator[Finding]:
         if not any(case.made[source].kind in ("parameter", "leaf") for source in record.sources[1:]):
             continue
         told.add(first.id)
-        most, size = largest(first.value), typical(first.value)
+        value = case.stats(first)
+        most, size = largest(value), typical(value)
         if most is not None and size is not None and most > _HUGE and size > _HUGE / 10:
             remedy = "Normalize it: (x - x.mean(0)) / x.std(0), or x / 255 for pixels"
             text = (
-                f"the input {called(first)} of {record.run} has numbers up to {number(most)}, and is not normalized: units "
+                f"the input {called(first)} of {record.run} has numbers up to {number(most)}, and is not "
+                "normalized: units "
                 f"saturate or die, and a rate that suits one column is too large for another. {remedy}"
             )
             yield located(first, "input scale", text, remedy)
-        array = None if first.value is None else first.value.array
-        if array is None or array.ndim < 2 or len(array) < _ROWS or not array.any() or array[0].size < 2:
-            continue
-        if (array == array[:1]).all():
+        if (
+            first.shape
+            and first.shape[0] >= _ROWS
+            and prod(first.shape) > first.shape[0]
+            and case.has_equal_rows(first)
+        ):
             remedy = "Check how the batch is made"
-            text = f"all {len(array)} rows of the input {called(first)} of {record.run} are equal. {remedy}"
+            text = f"all {first.shape[0]} rows of the input {called(first)} of {record.run} are equal. {remedy}"
             yield located(first, "data", text, remedy)

@@ -61,13 +61,17 @@ def _output(case: Case, one: Comparison) -> Iterator[Finding]:
             f"become improbable. {remedy}"
         )
         yield located(one.loss, "output range", text, remedy)
+    elif one.takes == "probabilities" and high == inf and low > -inf:
+        remedy = f"Use sigmoid in place of {_name(giver)}"
+        text = f"{loss} takes probabilities, but {giver.run} makes numbers above 1, too. {remedy}"
+        yield located(one.loss, "output range", text, remedy)
     elif one.takes == "values" and (low, high) != (-inf, inf):
-        yield from _out_of_reach(one, giver, low, high)
+        yield from _out_of_reach(case, one, giver, low, high)
 
 
-def _out_of_reach(one: Comparison, giver: Record, low: float, high: float) -> Iterator[Finding]:
+def _out_of_reach(case: Case, one: Comparison, giver: Record, low: float, high: float) -> Iterator[Finding]:
     """The finding about targets outside of the interval of an activation."""
-    value = one.target.value
+    value = case.stats(one.target)
     if value is None or value.low is None or value.high is None:
         return
     slack = _NEAR * (value.high - value.low)
@@ -86,14 +90,23 @@ def _out_of_reach(one: Comparison, giver: Record, low: float, high: float) -> It
 
 def _target(case: Case, one: Comparison) -> Iterator[Finding]:
     """The finding about the targets of a loss."""
-    value, name = one.target.value, _name(one.loss)
+    value, name = case.stats(one.target), _name(one.loss)
     smoothing = one.loss.settings.get("label_smoothing") or 0.0
     if isinstance(smoothing, float) and smoothing >= _SMOOTH:
         remedy = "Use 0.1 or less"
         text = f"{one.loss.run} has label_smoothing={smoothing:g}: the labels hardly count any more. {remedy}"
         yield located(one.loss, "target", text, remedy)
-    if case.learned.issuperset({one.prediction.id, one.target.id}) and takes_of(one.loss) == "values":
-        if _leads_to(case, one.prediction, one.target):
+    if case.learned.issuperset({one.prediction.id, one.target.id}) and one.takes == "values":
+        if _is_bootstrap(case, one.target):
+            remedy = "Compute it inside no_grad(), or detach() it"
+            text = (
+                f"the target {called(one.target)} of {one.loss.run} is a reward and the learned value of the next "
+                "state, and "
+                f"it gets a gradient, too: the target runs after the prediction. {remedy}"
+            )
+            yield located(one.target, "target", text, remedy)
+            return
+        if takes_of(one.loss) is not None and case.leads(one.prediction, one.target):
             remedy = "Use data as the target, or detach() it"
             text = (
                 f"the target of {one.loss.run} is computed from the prediction itself: the loss falls although nothing "
@@ -118,10 +131,24 @@ def _target(case: Case, one: Comparison) -> Iterator[Finding]:
     elif one.takes == "values" and (size := typical(value)) is not None and size > _HUGE:
         remedy = "Normalize them: (y - y.mean()) / y.std()"
         text = (
-            f"the targets {called(one.target)} have numbers of about {number(size)}: the loss and its gradients begin far "
+            f"the targets {called(one.target)} have numbers of about {number(size)}: the loss and its gradients "
+            "begin far "
             f"too large. {remedy}"
         )
         yield located(one.target, "input scale", text, remedy)
+
+
+def _is_bootstrap(case: Case, record: Record) -> bool:
+    """Whether a target is a constant plus a part of something learned, as in ``reward + 0.9 * value``."""
+    if _name(record) not in ("add", "sub"):
+        return False
+    pair = [case.source(record), case.source(record, 1)]
+    constant = [one for one in pair if one is not None and one.kind == "constant"]
+    product = next((one for one in pair if one is not None and one.id in case.learned and _name(one) == "mul"), None)
+    if not constant or product is None or product.shape != constant[0].shape:
+        return False
+    factors = [case.source(product, at) for at in (0, 1)]
+    return any(one is None or one.kind == "constant" for one in factors)
 
 
 def _is_data(record: Record) -> bool:
@@ -144,28 +171,13 @@ def _constant(one: Comparison, value: float) -> Iterator[Finding]:
     yield located(one.target, "data", text, remedy)
 
 
-def _leads_to(case: Case, first: Record, last: Record) -> bool:
-    """Whether ``last`` was computed from ``first``."""
-    if first.id == last.id:
-        return True
-    waiting, seen = [last], set[int]()
-    while waiting:
-        one = waiting.pop()
-        if one.id == first.id:
-            return True
-        for source in one.sources:
-            if source not in seen and source >= first.id:
-                seen.add(source)
-                waiting.append(case.made[source])
-    return False
-
-
 def _lone_softmax(case: Case) -> Iterator[Finding]:
     """A softmax of one number, which is always 1."""
     for record in case.records:
         dim = record.settings.get("dim")
-        if _name(record) in ("softmax", "log_softmax") and isinstance(dim, int) and record.shape:
-            if record.shape[dim] == 1 and prod(record.shape) > 1 and record.id in case.learned:
+        softmax = _name(record) in ("softmax", "log_softmax") and record.id in case.learned
+        if softmax and isinstance(dim, int) and prod(record.shape) > 1:
+            if record.shape[dim] == 1:
                 remedy = "Use sigmoid, or two scores"
                 text = (
                     f"{record.run} goes along dim={dim} of {record.shape}, which has one number: the result is always "

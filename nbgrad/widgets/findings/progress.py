@@ -1,13 +1,15 @@
 """Whether a loop makes progress: steps too small or too large, a loss that does not fall, penalties that rule it."""
 
+from collections import defaultdict
 from collections.abc import Iterator
+from math import inf, isfinite
 from statistics import median
 
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.training import OptimizerLog
 from nbgrad.widgets.description.format import number
-from nbgrad.widgets.findings.case import Case, takes_of
+from nbgrad.widgets.findings.case import Case, takes_of, typical
 from nbgrad.widgets.findings.located import located
 
 _STEPS = 8
@@ -28,6 +30,36 @@ _BEYOND = 5.0
 _GROWN = 10.0
 """A loss that is this many times the first one, for good, has grown."""
 
+_BOUNDLESS = 1e3
+"""A loss that has fallen below minus this many times its first size has no lower bound."""
+
+_PENALTY = 10.0
+"""A penalty of this many times the loss of the data rules it."""
+
+_DECAY = 0.1
+"""A weight decay of this much is more than a gradient can hold up against."""
+
+_SHRINKS = 0.005
+"""A decoupled weight decay that takes this part of the weights in each step."""
+
+_DECOUPLED = ("AdamW", "NAdamW", "Lion")
+"""The optimizers whose weight decay does not go through the gradient."""
+
+_SCORES = 100.0
+"""A cross entropy begins near the log of the number of classes."""
+
+_FAR = 1e4
+"""A squared error begins near the mean square of its targets."""
+
+_ITERATIONS = 10
+"""A loop of so many iterations is looked at."""
+
+_GONE = 1e-10
+"""Over the iterations of a loop, a gradient of which only this part is left has vanished."""
+
+_ROWS = 8
+"""So many predictions are not equal by chance."""
+
 _LONG = 20
 """After this many backwards a loss should have fallen."""
 
@@ -37,8 +69,11 @@ _RATE = 8
 
 def stalled(case: Case, found: list[Finding]) -> Iterator[Finding]:
     """The findings about the steps of a loop; ``found`` are those that may explain them."""
-    told = [*_resting(case)]
-    yield from told
+    yield from _penalty(case)
+    decays = [*_decay(case)]
+    yield from decays
+    told = [*_resting(case), *decays]
+    yield from told[: len(told) - len(decays)]
     kinds = {one.kind for one in found}
     if not told and not kinds & {"no change", "no step", "idle step", "no optimizer"}:
         small = [*_small(case)]
@@ -48,6 +83,13 @@ def stalled(case: Case, found: list[Finding]) -> Iterator[Finding]:
         large = [*_large(case)]
         yield from large
         told += large
+    if not kinds & {"input scale", "initialization", "nan", "large steps"}:
+        yield from _huge(case)
+    yield from _over_time(case)
+    if not kinds:
+        equal = [*_equal_predictions(case)]
+        yield from equal
+        told += equal
     if not told and not kinds:
         yield from _flat(case)
 
@@ -121,6 +163,13 @@ def _large(case: Case) -> Iterator[Finding]:
     losses = case.losses
     if len(losses) < _STEPS or not case.alone or len(case.roots) > 1:
         return
+    if losses[-1] < -_BOUNDLESS * max(1.0, abs(losses[0])):
+        remedy = "Check the sign of each term of the loss"
+        text = f"the loss falls without bound: from {number(losses[0])} to {number(losses[-1])}. {remedy}"
+        yield located(root, "sign", text, remedy)
+        return
+    if len(case.comparisons) != 1:
+        return  # the loss of a policy, or a sum of losses, may grow
     late = median(losses[len(losses) // 2 :])
     if late > _GROWN * abs(losses[0]) and losses[0] > 0:
         text = (
@@ -128,6 +177,148 @@ def _large(case: Case) -> Iterator[Finding]:
             f"second half of the loop: the steps of {name} are too large, or go uphill. {remedy}"
         )
         yield located(root, "large steps", text, remedy)
+
+
+def _penalty(case: Case) -> Iterator[Finding]:
+    """A sum of the loss of the data and of a penalty on the weights that is far larger."""
+    for root in case.roots:
+        if root.op is None or root.op.name != "add" or len(case.comparisons) != 1:
+            continue
+        pair = [case.source(root), case.source(root, 1)]
+        loss = next((one for one in pair if one is not None and case.leads(case.comparisons[0].loss, one)), None)
+        other = next((one for one in pair if one is not None and one is not loss), None)
+        if loss is None or other is None or loss.value is None or other.value is None or _has_data(case, other):
+            continue
+        if other.value.norm > _PENALTY * loss.value.norm > 0:
+            remedy = "Give it a factor such as 1e-4"
+            text = (
+                f"the penalty on the weights, {other.run}, is {number(other.value.norm)}, and the loss of the data "
+                f"{number(loss.value.norm)}: training makes the weights small, and learns nothing else. {remedy}"
+            )
+            yield located(other, "regularization", text, remedy)
+
+
+def _has_data(case: Case, record: Record) -> bool:
+    """Whether constants with several numbers lead to it."""
+    waiting, seen = [record], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if one.kind == "constant" and one.shape not in ((), (1,)):
+            return True
+        for source in one.sources:
+            if source not in seen:
+                seen.add(source)
+                waiting.append(case.made[source])
+    return False
+
+
+def _decay(case: Case) -> Iterator[Finding]:
+    """A weight decay that shrinks the weights faster than they can learn."""
+    for log in case.optimizers:
+        for group in log.groups:
+            shrinks = (group.highest or 0.0) * group.decay
+            if log.name in _DECOUPLED:
+                if shrinks < _SHRINKS or group.decay < _DECAY:
+                    continue
+                how = f"takes {shrinks:.2g} of each weight in each step"
+            elif group.decay < _DECAY:
+                continue
+            else:
+                how = "adds that part of each weight to its gradient"
+            remedy = "Use 1e-4 to 1e-2"
+            text = f"the weight decay of {log.name}, {group.decay:g}, {how}: the weights go to 0. {remedy}"
+            at = next((case.made[id] for id in sorted(log.ids) if id in case.made), None)
+            yield (
+                Finding("regularization", text, remedy) if at is None else located(at, "regularization", text, remedy)
+            )
+            break
+
+
+def _huge(case: Case) -> Iterator[Finding]:
+    """A loss that begins far too large: the numbers grow on their way through the layers."""
+    if len(case.comparisons) != 1 or len(case.roots) != 1:
+        return
+    one, root = case.comparisons[0], case.roots[0]
+    first = case.frames[0].loss if case.frames else None if root.value is None else root.value.norm
+    if first is None or one.loss.settings.get("reduction", "mean") != "mean" or _sums(case, one.loss, root):
+        return
+    size = typical(case.stats(one.target))
+    usual = _SCORES if one.takes != "values" else None if size is None else _FAR * (1.0 + size**2)
+    if usual is not None and usual < first < inf:
+        remedy = "Use a normalization, residual connections, or smaller weights"
+        text = (
+            f"the loss begins at {number(first)}: the numbers explode on their way through the layers, before "
+            "anything is "
+            f"learned. {remedy}"
+        )
+        yield located(one.prediction, "exploding", text, remedy)
+
+
+def _sums(case: Case, loss: Record, root: Record) -> bool:
+    """Whether a sum makes one number of the loss, and not a mean."""
+    return any(one.op is not None and one.op.name == "sum" and one.id >= loss.id for one in case.records) or (
+        root.op is not None and root.op.name == "mul"
+    )
+
+
+def _over_time(case: Case) -> Iterator[Finding]:
+    """Gradients that vanish or explode over the iterations of a loop, as in a recurrent network."""
+    lines: defaultdict[tuple[object, ...], list[Record]] = defaultdict(list)
+    for record in case.records:
+        if record.op is not None and record.place is not None and record.gradient is not None:
+            scope = None if record.scope is None else record.scope.path()
+            lines[record.op.name, record.file, record.line, record.shape, scope].append(record)
+    told: set[object] = set()
+    for key, several in lines.items():
+        at = key[1:3]
+        if len(several) < _ITERATIONS or at in told or not _follow(case, several):
+            continue
+        first, last = several[0], several[-1]
+        early = 0.0 if first.gradient is None else first.gradient.norm
+        late = 0.0 if last.gradient is None else last.gradient.norm
+        if not (isfinite(early) and isfinite(late)) or not late:
+            continue
+        if early < _GONE * late:
+            told.add(at)
+            remedy = "Use an LSTM or GRU, an orthogonal recurrent weight, or shorter sequences"
+            text = (
+                f"the gradient vanishes over the {len(several)} iterations of {last.run}: its norm is "
+                f"{number(late)} at the last "
+                f"one and {number(early)} at the first. {remedy}"
+            )
+            yield located(first, "vanishing", text, remedy)
+        elif early * _GONE > late:
+            told.add(at)
+            remedy = "Clip the gradients with clip_grad_norm_, and use an orthogonal recurrent weight or an LSTM"
+            text = (
+                f"the gradient explodes over the {len(several)} iterations of {last.run}: its norm is "
+                f"{number(late)} at the last "
+                f"one and {number(early)} at the first. {remedy}"
+            )
+            yield located(first, "exploding", text, remedy)
+
+
+def _follow(case: Case, several: list[Record]) -> bool:
+    """Whether the second iteration is computed from the first one."""
+    return case.leads(several[0], several[1]) and case.leads(several[-2], several[-1])
+
+
+def _equal_predictions(case: Case) -> Iterator[Finding]:
+    """Predictions that are the same for all rows, although the targets are not."""
+    for one in case.comparisons:
+        value, target = one.prediction.value, one.target.value
+        array = None if value is None else value.array
+        if array is None or array.ndim < 1 or len(array) < _ROWS or target is None or target.low == target.high:
+            continue
+        if (abs(array - array[:1]) <= 1e-6 * abs(array).max()).all():
+            remedy = "Look for a mean, a view or a softmax over the batch, and for units that are off"
+            text = (
+                f"all {len(array)} predictions of {one.loss.run} are equal, although their targets are not: the "
+                "rows are mixed, "
+                f"or nothing of the input reaches them. {remedy}"
+            )
+            yield located(one.prediction, "wrong dimension", text, remedy)
+            return
 
 
 def _flat(case: Case) -> Iterator[Finding]:

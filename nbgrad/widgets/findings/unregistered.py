@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
+import torch
+
 from nbgrad.core.engine.scope import ModuleScope, path_below
 from nbgrad.core.engine.state import Scope, outwards
 from nbgrad.core.engine.torch_origins import known_id
@@ -22,11 +24,14 @@ _DEPTH = 3
 
 _CONTAINERS = (list, tuple, dict)
 
+_MODULES = (Module, torch.nn.Module)
+_PARAMETERS = (Parameter, torch.nn.Parameter)
+
 
 class Found(NamedTuple):
     """Where something stands: the module, its attribute, the kind of container and how to get at it from there."""
 
-    module: Module
+    module: Any
     attribute: str
     container: type[Any]
     way: str
@@ -35,7 +40,7 @@ class Found(NamedTuple):
 def plain(records: list[Record]) -> Iterator[tuple[Finding, set[int]]]:
     """The findings, one for each container, at its first box, and the ids of its parameters."""
     held = optimized()
-    told: dict[tuple[int, str], list[tuple[Record, Found, Module | Parameter]]] = {}
+    told: dict[tuple[int, str], list[tuple[Record, Found, Any]]] = {}
     for record, one, scope, inner in _used(records):
         # The iterator is made twice on purpose: mostly its first module answers, and there may be thousands of modules.
         if next(_around(scope, inner), None) is None or any(_knows(module, one) for module in _around(scope, inner)):
@@ -47,7 +52,7 @@ def plain(records: list[Record]) -> Iterator[tuple[Finding, set[int]]]:
             told.setdefault((id(found.module), found.attribute), []).append((record, found, one))
     for group in told.values():
         (record, found, one), *others = group
-        what, kind = ("parameter", "Parameter") if isinstance(one, Parameter) else (type(one).__name__, "Module")
+        what, kind = ("parameter", "Parameter") if isinstance(one, _PARAMETERS) else (type(one).__name__, "Module")
         proper = f"nn.{kind}{'Dict' if issubclass(found.container, dict) else 'List'}"
         ids = {known for _, _, one in group for each in _learned(one) if (known := known_id(each)) is not None}
         name, more = type(found.module).__name__, f" and of {len(others):,} more" if others else ""
@@ -60,11 +65,11 @@ def plain(records: list[Record]) -> Iterator[tuple[Finding, set[int]]]:
         yield located(record, "unregistered", text, remedy), ids
 
 
-def _learned(one: Module | Parameter) -> list[Parameter]:
-    return [one] if isinstance(one, Parameter) else list(one.parameters())
+def _learned(one: Any) -> list[Any]:
+    return [one] if isinstance(one, _PARAMETERS) else list(one.parameters())
 
 
-def _used(records: list[Record]) -> Iterator[tuple[Record, Module | Parameter, Scope, int]]:
+def _used(records: list[Record]) -> Iterator[tuple[Record, Any, Scope, int]]:
     """Each module that was called and each parameter that was used, with its first record and its scope.
 
     The last number says how many of the innermost modules of the scope to skip: a module is not around itself.
@@ -84,12 +89,12 @@ def _used(records: list[Record]) -> Iterator[tuple[Record, Module | Parameter, S
         seen.add(id(module))
         yield first, module, scope, 1
         for one, _ in _contents(module):
-            used = parameters.get(known_id(one) or 0) if isinstance(one, Parameter) else None
+            used = parameters.get(known_id(one) or 0) if isinstance(one, _PARAMETERS) else None
             if used is not None:
                 yield used, one, scope, 0
 
 
-def _around(scope: Scope, but: int = 0) -> Iterator[Module]:
+def _around(scope: Scope, but: int = 0) -> Iterator[Any]:
     """The modules that were called in ``scope``, innermost first, without the first ``but`` ones.
 
     Nothing if the module of the scope no longer exists.
@@ -97,22 +102,22 @@ def _around(scope: Scope, but: int = 0) -> Iterator[Module]:
     if not isinstance(scope, ModuleScope) or scope.module() is None:
         return iter(())
     found = (above.module() for above in outwards(scope) if isinstance(above, ModuleScope))
-    return islice((module for module in found if isinstance(module, Module)), but, None)
+    return islice((module for module in found if isinstance(module, _MODULES)), but, None)
 
 
-def _knows(module: Module, one: Module | Parameter) -> bool:
+def _knows(module: Any, one: Any) -> bool:
     """Whether ``one`` is among the modules, or the parameters, of ``module``."""
-    if isinstance(one, Parameter):
+    if isinstance(one, _PARAMETERS):
         return any(known is one for known in module.parameters())
     return path_below(module, one) is not None
 
 
-def _inside(module: Module, one: Module | Parameter) -> Iterator[Found]:
+def _inside(module: Any, one: Any) -> Iterator[Found]:
     """Where ``module`` has ``one`` in a container of Python's."""
     return (where for held, where in _contents(module) if held is one)
 
 
-def _contents(module: Module) -> Iterator[tuple[Any, Found]]:
+def _contents(module: Any) -> Iterator[tuple[Any, Found]]:
     """The modules and parameters in the plain containers of ``module``."""
     for name, value in list(vars(module).items()):
         if isinstance(value, _CONTAINERS) and name != "_roles":
@@ -123,7 +128,7 @@ def _contents(module: Module) -> Iterator[tuple[Any, Found]]:
 def _elements(container: Any, depth: int) -> Iterator[tuple[Any, str]]:
     pairs = container.items() if isinstance(container, dict) else enumerate(container)
     for key, one in islice(pairs, _INSIDE):
-        if isinstance(one, Module | Parameter):
+        if isinstance(one, _MODULES + _PARAMETERS):
             yield one, f"[{key!r}]"
         elif depth > 1 and isinstance(one, _CONTAINERS):
             for inner, way in _elements(one, depth - 1):
