@@ -31,7 +31,7 @@ faults."""
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the findings of one faulty program in one host are worth.
+    """The worth of the findings of one faulty program in one host.
 
     Attributes:
         program: the name of the program, with its fault.
@@ -95,6 +95,9 @@ def run(program: Program, host: Host) -> tuple[list[Finding], nbgrad.AutogradGra
 def judge(program: Program, fault: Fault, host: Host) -> Verdict:
     """Run ``program`` with ``fault`` and compare its findings with the fault."""
     found, graph, error = run(program.edited(fault), host)
+    note = error.partition("nbgrad: ")[2]
+    if note and not any(one.kind in ("failed", "inplace") for one in found):  # the error came before a graph began
+        found.append(Finding("failed", error, note))
     kinds = NAMED[fault.cause]
     named = [
         one

@@ -1,8 +1,8 @@
 """Training programs in plain torch, and the faults that are put into them: the benchmark of the findings.
 
-A ``Program`` is sound: it trains as it should. A ``Fault`` is a small edit of its text, after a published fault; so each
-faulty program has its repaired twin. The findings of the faulty program should name the cause, and where it is; those of
-the sound one should be none.
+A ``Program`` is sound: it trains as it should. A ``Fault`` is a small edit of its text, after a published fault; so
+each faulty program has its repaired twin. The findings of the faulty program should name the cause, and where it is;
+those of the sound one should be none.
 """
 
 from collections.abc import Iterator
@@ -51,10 +51,10 @@ Cause = Literal[
     "regularization",  # weight decay so large that the weights vanish
     "none found",  # the loss does not fall, for another reason
 ]
-"""What a fault is, in the words of the benchmark."""
+"""The kinds of faults, in the words of the benchmark."""
 
 Host = Literal["whole", "loop", "step", "two cells", "function"]
-"""What is recorded: the whole program, its loop, one of its steps, one step in two cells (the forward; the rest), or a
+"""The part that is recorded: the whole program, its loop, one of its steps, one step in two cells (the forward; the rest), or a
 function that contains the program and returns the graph of its loop."""
 
 CAUSES: tuple[Cause, ...] = get_args(Cause)

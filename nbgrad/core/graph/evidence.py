@@ -3,6 +3,7 @@
 import torch
 
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.place import Place
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.training import TrainingRecorder
 from nbgrad.core.graph.unreached import Paths, Unstepped
@@ -31,6 +32,10 @@ class Evidence:
     def frozen(self) -> list[tuple[str, int]]:
         """The frozen parameters that an optimizer holds, by name, with how many it holds in all."""
         return self._paths().frozen()
+
+    def restless(self) -> list[tuple[str, Place]]:
+        """The frozen batch norms whose running statistics change, each with the line that calls it first."""
+        return self._paths().restless()
 
     def training(self) -> TrainingRecorder:
         """The calls of optimizers, schedulers and clipping."""
@@ -77,6 +82,10 @@ class Evidence:
     def unstepped(self) -> list[Unstepped]:
         """Optimizers that clear gradients in a loop without a step, with parameters that the last backward reached."""
         return self._paths().unstepped()
+
+    def untouched(self) -> list[Unstepped]:
+        """Optimizers that were never called although a loop of backwards reached their parameters."""
+        return self._paths().untouched()
 
     def rate(self) -> tuple[str, float] | None:
         """The largest learning rate of parameters that the last backward reached, and its optimizer; if known."""

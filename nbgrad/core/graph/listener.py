@@ -403,6 +403,8 @@ class Listener(Observer):
 
     def on_step_begin(self, params: Sequence[Tensor], evaluates: bool = False) -> None:
         """Keep a copy of the parameters, if a backward that is a frame waits for the step."""
+        if evaluates:
+            self.training.evaluates = True
         self.updates.begin(params, evaluates)
 
     def on_step_end(self, params: Sequence[Tensor], what: str) -> None:

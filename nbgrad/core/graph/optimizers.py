@@ -194,6 +194,20 @@ class Holders:
             if waiting:
                 yield log, waiting
 
+    def untouched(self) -> Iterator[tuple[str, list[int]]]:
+        """The optimizers that were not called in the graph, by class, with those of their parameters that were reached.
+
+        Only those that no other one holds, and whose ``.grad`` has grown beyond the last gradient, count.
+        """
+        called = {id(one) for log in self._logs if (one := log.known()) is not None}
+        self._unknown  # noqa: B018  # it finds those of torch's
+        for one in list(OPTIMIZERS):
+            held = {id(param) for param in params_of(one)}
+            waiting = [seq for seq, tensor in self._learning.items() if id(tensor) in held]
+            changed = any(memory_of(raw_of(param)) in self._changed for param in params_of(one))
+            if id(one) not in called and waiting and not changed:
+                yield type(one).__name__, waiting
+
     def rate(self) -> tuple[str, float] | None:
         """The largest learning rate of the parameters that the last backward reached, and the class of its optimizer.
 

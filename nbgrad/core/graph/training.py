@@ -166,6 +166,7 @@ class TrainingRecorder:
     Attributes:
         calls: the first calls.
         logs: of the optimizers, by Python's ``id()``.
+        evaluates: whether a step runs backwards itself, as that of LBFGS does.
         ends: for each of the first backwards, the id of the newest op at its end.
     """
 
@@ -173,6 +174,7 @@ class TrainingRecorder:
         self.calls: list[Call] = []
         self.logs: dict[int, OptimizerLog] = {}
         self.ends: list[int] = []
+        self.evaluates = False
         self._alive: dict[int, Any] = {}
 
     def backward_ended(self, latest: int) -> None:

@@ -19,6 +19,7 @@ from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.tensor_data import memory_of
 from nbgrad.core.engine.torch_origins import TENSORS, kind_of, known_id, origin_of
+from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.cut_paths import OTHERS, Uses
 from nbgrad.core.graph.facts import Outer, Ran
@@ -279,6 +280,17 @@ class Paths:
                 )
         return found
 
+    def restless(self) -> list[tuple[str, Place]]:
+        """The frozen batch norms outside of the records that are in train mode, with the line that calls each first."""
+        found: dict[int, tuple[str, Place]] = {}
+        for _, cut, scope in self._frozen:
+            module = scope.module() if isinstance(scope, ModuleScope) else None
+            if cut.what == "batch_norm" and getattr(module, "training", False):
+                if getattr(module, "running_mean", None) is not None:
+                    name = cut.name.partition(" and ")[0].rpartition(".")[0]
+                    found.setdefault(id(module), (name or type(module).__name__, cut.place))
+        return list(found.values())
+
     def frozen(self) -> list[tuple[str, int]]:
         """The frozen parameters that an optimizer holds beside others that learn, with how many it holds in all."""
         names, found = ModuleNames(), list[tuple[str, int]]()
@@ -309,7 +321,7 @@ class Paths:
         return [
             (seq, self._told(tensor, names))
             for seq, tensor in self._learning().items()
-            if (kind_of(tensor) == "parameter" or self._history.reached_often(seq, LOOP))
+            if (kind_of(tensor) == "parameter" or self._is_lasting(seq))
             and not holders.hold(tensor)
             and memory_of(raw_of(tensor)) not in self._changed
         ]
@@ -339,6 +351,16 @@ class Paths:
             for one, waiting in (self.holders().forgotten() if self._backwards >= LOOP else ())
         ]
         return sorted(found, key=lambda one: one.waiting)
+
+    def untouched(self) -> list[Unstepped]:
+        """Optimizers that were never called although a loop of backwards reached their parameters."""
+        if self._backwards < LOOP or self.training.logs:
+            return []
+        learning, names = self._learning(), ModuleNames()
+        return [
+            Unstepped(name, 0, [(seq, self._told(learning[seq], names)) for seq in waiting])
+            for name, waiting in self.holders().untouched()
+        ]
 
     def holders(self) -> Holders:
         """The optimizers that exist now, with the leaves that the last backward reached."""
@@ -405,6 +427,13 @@ class Paths:
         if near is not None and (cut := self._end(near.seq)) is not None:
             return cut.kind, self._through(near.seq, cut), cut.place
         return self._dead_end(tensor, seq)
+
+    def _is_lasting(self, seq: int) -> bool:
+        """Whether a leaf that is no parameter seems to be one: it gets a gradient again and again, and is no input."""
+        if seq in self._named or not self._history.reached_often(seq, LOOP):
+            return False
+        users = [self._ops[one] for one in self._consumers.get(seq, ())]
+        return not any(traits_of(ran.op).units is not None and ran.sources[:1] == (seq,) for ran in users)
 
     def _is_function(self, seq: int) -> bool:
         """Whether an op that the last backward reached is a ``Function`` of the user's."""

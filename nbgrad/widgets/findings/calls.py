@@ -25,8 +25,9 @@ def misordered(case: Case) -> Iterator[Finding]:
         if remedy not in told:
             told.add(remedy)
             yield Finding("early call", f"{text} {remedy}", remedy, place=call.place)
-    yield from _undivided(case)
-    yield from _kept(case)
+    if not case.training.evaluates:  # its step runs many backwards
+        yield from _undivided(case)
+        yield from _kept(case)
 
 
 def _slips(case: Case) -> Iterator[tuple[str, str, Call]]:
@@ -39,7 +40,7 @@ def _slips(case: Case) -> Iterator[tuple[str, str, Call]]:
         yield from _clips(several, number)
         if not scaled:  # a scaler leaves out steps
             yield from _schedules(several)
-    if case.alone and not scaled:
+    if case.alone and not scaled and not case.training.evaluates:
         yield from _drops(calls)
         yield from _unscaled(case, calls)
 

@@ -47,12 +47,16 @@ class Case:
         graph: open or closed.
         records: its records, with their statistics.
         frames: the backwards that it remembers, if there were several and the records are of the last one.
+        starved: the ids of the parameters that get no gradient, or almost none.
     """
 
-    def __init__(self, graph: AutogradGraph, records: list[Record], frames: list[HistoryFrame]) -> None:
+    def __init__(
+        self, graph: AutogradGraph, records: list[Record], frames: list[HistoryFrame], starved: set[int]
+    ) -> None:
         self.graph = graph
         self.records = records
         self.frames = frames
+        self.starved = starved
         self.evidence = Evidence(graph)
 
     @cached_property
@@ -203,6 +207,16 @@ class Case:
                 return False
             waiting += self.uses.get(one.id, ())
         return True
+
+    def is_loss(self, record: Record) -> bool:
+        """Whether a record is an error that is never below 0: a loss, or the mean or sum of squares or magnitudes."""
+        name = "" if record.op is None else record.op.name
+        source = self.source(record)
+        if name in ("mean", "sum") and source is not None:
+            return self.is_loss(source)
+        if takes_of(record) is not None:
+            return True
+        return name in _SQUARES and source is not None and any(one.loss.id == source.id for one in self.comparisons)
 
     @cached_property
     def losses(self) -> list[float]:

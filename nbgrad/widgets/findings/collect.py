@@ -27,6 +27,7 @@ from nbgrad.widgets.findings import divergence
 from nbgrad.widgets.findings.calls import misordered
 from nbgrad.widgets.findings.case import Case
 from nbgrad.widgets.findings.eval_mode import evaluating
+from nbgrad.widgets.findings.frozen import frozen
 from nbgrad.widgets.findings.layers import idle
 from nbgrad.widgets.findings.located import called, located
 from nbgrad.widgets.findings.loss_inputs import mistaken
@@ -115,11 +116,7 @@ class Survey:
     @property
     def findings(self) -> list[Finding]:
         """All findings: the error that ended the graph, the findings, and the modules whose gradients are not sound."""
-        modules = [
-            Finding(_VERDICTS[one.kind], one.text, tensors=tuple(map(called, one.learned)), scope=one.scope.path())
-            for one in self.verdicts
-            if one.kind != "sound"
-        ]
+        modules = _of_modules([one for one in self.verdicts if one.kind != "sound"])
         shown = {record.id for record in self.records}
         ended = [] if self.ended is None else [self.ended]
         return [one if one.id in shown else replace(one, id=None) for one in (*ended, *self.found, *modules)]
@@ -129,6 +126,22 @@ class Survey:
 def findings(graph: AutogradGraph) -> list[Finding]:
     """All findings of ``graph``, open or closed."""
     return Survey.of(graph).findings
+
+
+def _of_modules(bad: list[ModuleVerdict]) -> list[Finding]:
+    """The findings about modules whose gradients are not sound: many of one kind have one cause, and one finding."""
+    found = []
+    for kind in dict.fromkeys(one.kind for one in bad):
+        alike = [one for one in bad if one.kind == kind]
+        several = [alike] if len(alike) > _NAMED else [[one] for one in alike]
+        for group in several:
+            first, *others = group
+            path = ", ".join(" > ".join(one.scope.path()[-1:]) for one in others[:_NAMED])
+            more = f". So do {counted(len(others), 'other module')}: {path}{', ...' if len(others) > _NAMED else ''}"
+            tensors = tuple([called(record) for one in group for record in one.learned])
+            text = f"{first.text}{more if others else ''}"
+            found.append(Finding(_VERDICTS[kind], text, tensors=tensors, scope=first.scope.path()))
+    return found
 
 
 def _found(
@@ -150,15 +163,15 @@ def _found(
     found += _grown(records, frames)
     found += _added_up(records, frames)
     found += _unreached(graph, records)
-    found += _unstepped(graph)
+    found += _unstepped(graph, records)
     found += _still(graph, records, frames)
     found += _unheld(graph, records, set[int]().union(*[inside for _, inside in unseen]))
     if (step := Evidence(graph).idle_step()) is not None:
         found.append(Finding("idle step", *step))
     if (slip := Evidence(graph).early_call()) is not None:
         found.append(Finding("early call", slip))
-    case = Case(graph, records, frames)
-    found += misordered(case)
+    case = Case(graph, records, frames, starved(judged))
+    found += [*misordered(case), *frozen(case)]
     ahead = leading_to_learned(records)
     fallen = list(falls(records, starved(judged), zeroed(records, judged), ahead, waits.ends))
     if not fallen and (shrunk := shrinking(judged)) is not None:
@@ -419,10 +432,10 @@ def _unheld(graph: AutogradGraph, records: list[Record], told: set[int]) -> list
     """The parameters with a gradient that are in no optimizer, if a step moved others; without those in ``told``."""
     if not any(record.since and record.since.stepped for record in records):
         return []
-    missing, at = (
-        [(id, what) for id, what in graph.unheld() if id not in told],
-        {record.id: record for record in records},
-    )
+    at = {record.id: record for record in records}
+    missing = [
+        (id, called(at[id]) if id in at and at[id].full_name else what) for id, what in graph.unheld() if id not in told
+    ]
     if not missing:
         return []
     it, names = "it" if len(missing) == 1 else "them", tuple([what for _, what in missing])
@@ -431,13 +444,27 @@ def _unheld(graph: AutogradGraph, records: list[Record], told: set[int]) -> list
     return [Finding("no optimizer", text, remedy, missing[0][0], names, _path(at.get(missing[0][0])))]
 
 
-def _unstepped(graph: AutogradGraph) -> list[Finding]:
+def _unstepped(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
     """The optimizers that took no step in a loop: the loop has ended, or it has run for ``_ROUNDS`` rounds.
 
     Before that a step may still come, as for a network whose opponent is trained first.
     """
     patience, remedy = 1 if graph.closed else _ROUNDS, "call step() after backward() if they are to learn"
-    return [
+    never = Evidence(graph).untouched() if graph.closed and graph.ending is None else []
+    grown = {record.id for record in records if _adds_up(record)}
+    missing = [
+        Finding(
+            "no step",
+            f"{one.name} holds {_first([what for _, what in one.waiting])}, whose .grad holds the sum of "
+            f"{counted(graph.backwards, 'backward')}, but neither its step() nor its zero_grad() was called: {remedy}",
+            remedy,
+            one.waiting[0][0],
+            tuple([what for _, what in one.waiting]),
+        )
+        for one in never
+        if any(id in grown for id, _ in one.waiting)
+    ]
+    return missing + [
         Finding(
             "no step",
             f"{one.name} holds {_first([what for _, what in one.waiting])}, which got a gradient, but "
@@ -449,6 +476,12 @@ def _unstepped(graph: AutogradGraph) -> list[Finding]:
         for one in (Evidence(graph).unstepped() if graph.ending is None else [])
         if one.cleared >= patience
     ]
+
+
+def _adds_up(record: Record) -> bool:
+    """Whether its ``.grad`` is larger than the gradient of the last backward."""
+    since, came = record.since, record.gradient
+    return since is not None and since.grad is not None and came is not None and since.grad.norm > 2 * came.norm
 
 
 def _still(graph: AutogradGraph, records: list[Record], frames: list[HistoryFrame]) -> list[Finding]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from math import isfinite
 
+from nbgrad.core.engine.node import raw_of
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.record import Record
@@ -172,11 +173,19 @@ def added_up(records: list[Record], frames: Sequence[HistoryFrame]) -> list[Reco
     found = []
     for at, record in enumerate(records):
         since, came = record.since, record.gradient
-        if since is None or since.grad is None or came is None or not since.stepped:
+        if since is None or since.grad is None or came is None or since.what is None:
             continue
-        if since.grad.norm > _MORE * came.norm and _stepped(frames, at):
+        if since.grad.norm > _MORE * came.norm and (
+            _stepped(frames, at) if since.stepped else _changed(record, frames)
+        ):
             found.append(record)
     return found
+
+
+def _changed(record: Record, frames: Sequence[HistoryFrame]) -> bool:
+    """Whether the user's own code has changed a leaf after each backward, as torch's counter of its changes says."""
+    tensor = None if record.leaf is None else record.leaf()
+    return tensor is not None and len(frames) >= LOOP and raw_of(tensor)._version >= frames[-1].number
 
 
 def _stepped(frames: Sequence[HistoryFrame], at: int) -> bool:

@@ -39,7 +39,10 @@ def evaluating(records: list[Record]) -> Iterator[Finding]:
 def _dropless(records: list[Record]) -> Iterator[Finding]:
     """The models in eval mode with dropout and without batch normalization, although a step has changed them."""
     stepped = [record for record in records if record.since is not None and record.since.stepped and record.scope]
-    normalized = any(record.op is not None and record.op.name == "batch_norm" for record in records)
+    # The present mode may be that of a validation after the last backward: a dropout that ran was in train mode.
+    normalized = any(
+        record.op is not None and (record.op.name == "batch_norm" or "dropout" in record.op.name) for record in records
+    )
     told: set[int] = set()
     for record in () if normalized else stepped:
         outer = _called(record)

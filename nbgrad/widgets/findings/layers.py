@@ -28,6 +28,12 @@ _VALUES = 4
 _MANY = 4
 """A layer with fewer units may have equal ones by chance."""
 
+_NARROW = 0.2
+"""A layer whose results are at most this part of its inputs lets a deep network vanish."""
+
+_IN_A_ROW = 3
+"""So many layers of this kind make it vanish."""
+
 _WIDE = 20.0
 """A layer whose results are this many times as large as its inputs began with wrong weights."""
 
@@ -57,6 +63,7 @@ def idle(case: Case) -> Iterator[Finding]:
             yield from _attention(case, record)
         elif name == "masked_fill":
             yield from _mask(case, record)
+    yield from _jumps(case)
     yield from _units(case)
     yield from _inputs(case)
 
@@ -216,10 +223,27 @@ def _mask(case: Case, record: Record) -> Iterator[Finding]:
     yield located(record, "attention", text, remedy)
 
 
+def _jumps(case: Case) -> Iterator[Finding]:
+    """Ops such as round, whose slope is 0 everywhere, between what is learned and the loss."""
+    told: set[object] = set()
+    for record in case.records:
+        if record.op is None or not traits_of(record.op).jumps or record.gradient is None or not record.inputs:
+            continue
+        passed, source = record.inputs[0].gradient, case.source(record)
+        if source is None or source.id not in case.learned or passed is None or passed.norm or not record.gradient.norm:
+            continue
+        if record.op.name not in told:
+            told.add(record.op.name)
+            remedy = "Pass the gradient on as it is: x + (x.round() - x).detach()"
+            text = f"no gradient goes through {record.run}: the slope of {record.op.name} is 0 everywhere. {remedy}"
+            yield located(record, "zero gradient", text, remedy)
+
+
 def _units(case: Case) -> Iterator[Finding]:
-    """Weights that began equal, at 0, or far too large."""
-    equal, blocked, wide = [], [], []
-    for one, user in _weights(case):
+    """Weights that began equal, at 0, far too large, or so small that the network vanishes."""
+    equal, blocked = list[Record](), list[Record]()
+    wide, narrow = list[tuple[Record, float, int]](), list[tuple[Record, float, int]]()
+    for one, fan in _weights(case):
         stepped = one.since is not None and one.since.stepped
         if stepped and one.shape[0] >= _MANY and prod(one.shape[1:]) > 1 and case.has_equal_rows(one):
             equal.append(one)
@@ -227,10 +251,18 @@ def _units(case: Case) -> Iterator[Finding]:
         norm, gradient = case.begun(one)
         if norm == 0 and gradient == 0:
             blocked.append(one)
-        if norm is not None:
-            fan = one.shape[-2] if user.op is not None and user.op.name == "matmul" else prod(one.shape[1:])
-            if norm / sqrt(prod(one.shape)) * sqrt(fan) > _WIDE:
-                wide.append((one, norm / sqrt(prod(one.shape)), fan))
+        elif norm:
+            size = norm / sqrt(prod(one.shape))
+            if size * sqrt(fan) > _WIDE:
+                wide.append((one, size, fan))
+            elif size * sqrt(fan) < _NARROW and one.id in case.starved:
+                narrow.append((one, size, fan))
+    yield from _alike(equal, blocked)
+    yield from _out_of_scale(wide, narrow)
+
+
+def _alike(equal: list[Record], blocked: list[Record]) -> Iterator[Finding]:
+    """The findings about weights with equal rows, and about those that stay at 0."""
     if equal:
         remedy = "Draw the weights at random, as nn.init.kaiming_uniform_ does"
         text = (
@@ -243,6 +275,18 @@ def _units(case: Case) -> Iterator[Finding]:
             f"{_several(blocked)} began at 0 and got a gradient of exactly 0, so it does not begin to learn. {remedy}"
         )
         yield located(blocked[0], "initialization", text, remedy)
+
+
+def _out_of_scale(wide: list[tuple[Record, float, int]], narrow: list[tuple[Record, float, int]]) -> Iterator[Finding]:
+    """The findings about weights that began too large or too small, each with its size and its number of inputs."""
+    if len(narrow) >= _IN_A_ROW:
+        first, size, fan = narrow[0]
+        remedy = "Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)"
+        text = (
+            f"{_several([one for one, *_ in narrow])} began with numbers of about {number(size)}, for {fan} inputs: "
+            f"each layer makes the signal and its gradient {number(1 / (size * sqrt(fan)))} times smaller. {remedy}"
+        )
+        yield located(first, "initialization", text, remedy)
     if wide:
         first, size, fan = wide[0]
         remedy = "Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)"
@@ -254,17 +298,19 @@ def _units(case: Case) -> Iterator[Finding]:
         yield located(first, "initialization", text, remedy)
 
 
-def _weights(case: Case) -> Iterator[tuple[Record, Record]]:
-    """The matrices that layers multiply with, each with the first op that uses it."""
+def _weights(case: Case) -> Iterator[tuple[Record, int]]:
+    """The matrices that layers multiply with, each with the number of inputs of a unit."""
     used: dict[int, Record] = {}
     for record in case.records:
         if record.op is not None and traits_of(record.op).multiplies and record.op.name != "mul":
-            for source in record.sources[1:2]:
-                used.setdefault(source, record)
+            weight = case.giver(record, 1)
+            if weight is not None:
+                used.setdefault(weight.id, record)
     for id, user in used.items():
-        one = case.made[id]
+        one, given = case.made[id], case.source(user, 1)
         if one.kind in ("parameter", "leaf") and len(one.shape) > 1 and 0 not in one.shape:
-            yield one, user
+            product = user.op is not None and user.op.name == "matmul" and given is not None and len(given.shape) > 1
+            yield one, given.shape[-2] if product and given is not None else prod(one.shape[1:])
 
 
 def _several(records: list[Record]) -> str:

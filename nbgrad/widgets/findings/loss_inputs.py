@@ -6,6 +6,7 @@ from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import number
+from nbgrad.widgets.findings.case import takes_of
 from nbgrad.widgets.findings.located import located
 
 _PROBABILITIES = (0.0, 1.0)
@@ -22,11 +23,13 @@ def mistaken(records: list[Record]) -> Iterator[Finding]:
         if record.op is None:
             continue
         told = None
-        takes = traits_of(record.op).takes
+        takes = takes_of(record)
         if takes == "scores":
             told = _squashed(record, _giver(record, made))
         elif takes == "log-probabilities":
-            told = _unlogged(_giver(record, made)) or _across(made.get(record.inputs[0].source or 0))
+            told = _unlogged(_name(record), _giver(record, made))
+            if told is None and _name(record) == "nll_loss":
+                told = _across(made.get(record.inputs[0].source or 0))
         if told is not None:
             yield located(record, "loss input", *told)
 
@@ -53,17 +56,17 @@ def _squashed(record: Record, giver: Record | None) -> tuple[str, str] | None:
     return text, remedy
 
 
-def _unlogged(giver: Record | None) -> tuple[str, str] | None:
+def _unlogged(loss: str, giver: Record | None) -> tuple[str, str] | None:
     """The finding about numbers that are no log-probabilities, and the remedy."""
     if giver is None:
         return None
     remedy = "give it what log_softmax makes, or the scores to cross_entropy"
     if traits_of(giver.op).interval == _PROBABILITIES:
-        return f"nll_loss takes log-probabilities, but it is given the probabilities of {giver.run}: {remedy}", remedy
+        return f"{loss} takes log-probabilities, but it is given the probabilities of {giver.run}: {remedy}", remedy
     high = None if giver.value is None else giver.value.high
     if high is not None and high > _ROUNDED:
         text = (
-            f"nll_loss takes log-probabilities, which are never above 0, but it is given numbers up to {number(high)}: "
+            f"{loss} takes log-probabilities, which are never above 0, but it is given numbers up to {number(high)}: "
             f"{remedy}"
         )
         return text, remedy

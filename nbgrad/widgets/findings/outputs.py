@@ -1,7 +1,7 @@
 """Outputs that cannot reach their targets, and targets that teach nothing."""
 
 from collections.abc import Iterator
-from math import inf, isfinite, prod
+from math import inf, prod
 
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
@@ -176,14 +176,13 @@ def _lone_softmax(case: Case) -> Iterator[Finding]:
     for record in case.records:
         dim = record.settings.get("dim")
         softmax = _name(record) in ("softmax", "log_softmax") and record.id in case.learned
-        if softmax and isinstance(dim, int) and prod(record.shape) > 1:
-            if record.shape[dim] == 1:
-                remedy = "Use sigmoid, or two scores"
-                text = (
-                    f"{record.run} goes along dim={dim} of {record.shape}, which has one number: the result is always "
-                    f"{'1' if _name(record) == 'softmax' else '0'}. {remedy}"
-                )
-                yield located(record, "output range", text, remedy)
+        if softmax and isinstance(dim, int) and prod(record.shape) > 1 and record.shape[dim] == 1:
+            remedy = "Use sigmoid, or two scores"
+            text = (
+                f"{record.run} goes along dim={dim} of {record.shape}, which has one number: the result is always "
+                f"{'1' if _name(record) == 'softmax' else '0'}. {remedy}"
+            )
+            yield located(record, "output range", text, remedy)
 
 
 def _sign(case: Case) -> Iterator[Finding]:
@@ -200,7 +199,7 @@ def _sign(case: Case) -> Iterator[Finding]:
             if any(one is not None and one < 0 for one in factors):
                 positive = next((one for at in (0, 1) if (one := case.source(root, at)) is not None), root)
         turned = positive is not root
-        if turned == (upward is not None) or not _is_loss(case, positive):
+        if turned == (upward is not None) or not case.is_loss(positive):
             continue
         remedy = "Leave out the minus" if turned else "Leave out maximize=True"
         by = f"{root.run} turns its sign" if turned else f"{upward.name if upward else ''} has maximize=True"
@@ -209,24 +208,6 @@ def _sign(case: Case) -> Iterator[Finding]:
             f"no opponent that is trained. {remedy}"
         )
         yield located(root, "sign", text, remedy)
-
-
-def _is_loss(case: Case, record: Record) -> bool:
-    """Whether a record is an error that is never below 0."""
-    while _name(record) in ("mean", "sum"):
-        source = case.source(record)
-        if source is None:
-            return False
-        record = source
-    if takes_of(record) is not None:
-        return True
-    source = case.source(record)
-    return (
-        _name(record) in ("pow", "square", "abs")
-        and source is not None
-        and any(one.loss.id == source.id for one in case.comparisons)
-        and (_name(record) != "pow" or isfinite(literal(record.inputs[1]) or 0.0))
-    )
 
 
 def _line(record: Record) -> str:

@@ -79,7 +79,7 @@ def stalled(case: Case, found: list[Finding]) -> Iterator[Finding]:
         small = [*_small(case)]
         yield from small
         told += small
-    if not told and "divergence" not in kinds:
+    if not told and "divergence" not in kinds and not case.training.evaluates:
         large = [*_large(case)]
         yield from large
         told += large
@@ -87,7 +87,7 @@ def stalled(case: Case, found: list[Finding]) -> Iterator[Finding]:
         yield from _huge(case)
     yield from _over_time(case)
     if not kinds:
-        equal = [*_equal_predictions(case)]
+        equal = [] if case.starved else [*_equal_predictions(case)]
         yield from equal
         told += equal
     if not told and not kinds:
@@ -168,7 +168,7 @@ def _large(case: Case) -> Iterator[Finding]:
         text = f"the loss falls without bound: from {number(losses[0])} to {number(losses[-1])}. {remedy}"
         yield located(root, "sign", text, remedy)
         return
-    if len(case.comparisons) != 1:
+    if not case.is_loss(root):
         return  # the loss of a policy, or a sum of losses, may grow
     late = median(losses[len(losses) // 2 :])
     if late > _GROWN * abs(losses[0]) and losses[0] > 0:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.engine.scope import ModuleScope, path_below
+from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope, outwards
 from nbgrad.core.engine.torch_origins import known_id
 from nbgrad.core.graph.finding import Finding
@@ -23,6 +23,9 @@ _DEPTH = 3
 """Lists in lists are searched to this depth."""
 
 _CONTAINERS = (list, tuple, dict)
+
+_REGISTERED = ("_roles", "_modules", "_parameters", "_buffers")
+"""The attributes in which a module keeps what it knows."""
 
 _MODULES = (Module, torch.nn.Module)
 _PARAMETERS = (Parameter, torch.nn.Parameter)
@@ -109,7 +112,7 @@ def _knows(module: Any, one: Any) -> bool:
     """Whether ``one`` is among the modules, or the parameters, of ``module``."""
     if isinstance(one, _PARAMETERS):
         return any(known is one for known in module.parameters())
-    return path_below(module, one) is not None
+    return any(known is one for known in module.modules())
 
 
 def _inside(module: Any, one: Any) -> Iterator[Found]:
@@ -120,7 +123,7 @@ def _inside(module: Any, one: Any) -> Iterator[Found]:
 def _contents(module: Any) -> Iterator[tuple[Any, Found]]:
     """The modules and parameters in the plain containers of ``module``."""
     for name, value in list(vars(module).items()):
-        if isinstance(value, _CONTAINERS) and name != "_roles":
+        if isinstance(value, _CONTAINERS) and name not in _REGISTERED:
             for one, way in _elements(value, _DEPTH):
                 yield one, Found(module, name, type(value), way)
 

@@ -9,8 +9,9 @@ import torch
 
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.engine.traits import traits_of
-from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.record import Input, Record
+from nbgrad.core.graph.unreached import is_function
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.located import located
 from nbgrad.widgets.findings.saturated import FEW
@@ -84,7 +85,8 @@ def _told(record: Record, taken: Input, made: dict[int, Record], *, inside: bool
             f"the gradient ends at {where}: its norm is {number(came.norm)} when it comes there, and exactly 0 goes on "
             f"to {taken.name}{why}" + (f". So {leaf} learns nothing from this loss" if leaf else "")
         )
-        found = located(record, "zero gradient", text, remedy)
+        kind: FindingKind = "custom function" if is_function(record.op) else "zero gradient"
+        found = located(record, kind, text, remedy)
         return replace(found, tensors=(*found.tensors, leaf)) if leaf else found
     if traits_of(record.op).steepest is not None or leaf:
         return None
@@ -150,6 +152,9 @@ def _why(record: Record, taken: Input, made: dict[int, Record]) -> tuple[str, st
         return ": its slope is 0 wherever the gradient of its result is not 0", None
     if traits.jumps:
         return f": the slope of {op} is 0 everywhere", None
+    if record.op is not None and is_function(record.op):
+        remedy = f"Compare it with nbgrad.gradcheck, or look at what its backward() returns for {taken.name}"
+        return f": its backward() returns zeros. {remedy}", remedy
     if underflowed(record, taken, made):
         dtype = dtype_name(made[taken.source or 0].dtype)
         remedy = "Scale the loss, as optim.GradScaler does"

@@ -1,0 +1,49 @@
+"""Parameters that are frozen although they should learn, and frozen layers that change all the same."""
+
+from collections.abc import Iterator
+
+from nbgrad.core.graph.finding import Finding
+from nbgrad.widgets.description.format import counted
+from nbgrad.widgets.findings.case import Case
+
+_MOST = 0.5
+"""If an optimizer holds more frozen parameters than this part of all, a body is frozen on purpose."""
+
+_NAMED = 3
+"""One finding names at most this many."""
+
+
+def frozen(case: Case) -> Iterator[Finding]:
+    """The findings about what is frozen."""
+    if not any(log.steps for log in case.optimizers):
+        return
+    held = case.evidence.frozen()
+    if held and len(held) <= _MOST * held[0][1]:
+        names = tuple(name for name, _ in held)
+        it = "it" if len(names) == 1 else "them"
+        remedy = f"Make {it} trainable with requires_grad_(), or leave {it} out of the optimizer"
+        text = f"the optimizer holds {_listed(names)}, but requires_grad is False there: is it meant? {remedy}"
+        yield Finding("frozen", text, remedy, tensors=names)
+    restless = case.evidence.restless()
+    if restless:
+        remedy = "Call eval() on the frozen part, too"
+        names = tuple(name for name, _ in restless)
+        text = (
+            f"the batch norm {_listed(names)} is frozen, but in train mode: its running statistics change with "
+            f"each batch. {remedy}"
+        )
+        yield Finding("frozen but changing", text, remedy, tensors=names, place=restless[0][1])
+    for log in case.optimizers:
+        if log.moves_frozen:
+            remedy = "Set its .grad to None when you freeze it"
+            text = (
+                f"{log.name}.step() moves a parameter that is frozen: it still has a gradient, and momentum or weight "
+                f"decay go on. {remedy}"
+            )
+            yield Finding("frozen but changing", text, remedy)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMED])} and {counted(len(names) - _NAMED, 'other')}"
