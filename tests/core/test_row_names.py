@@ -39,7 +39,7 @@ OTHERS = {
     "masked.py": ("__all__", "torch: functions of torch.masked"),
     "nn/recurrent.py": ("__init__ forward", "torch: values of nonlinearity="),
     "nn/transformer.py": ("_activation", "torch: values of activation="),
-    "widgets/findings/vanishing.py": ("_why", "nobody else: the two functions that are constant along a dimension of 1"),
+    "widgets/findings/vanishing.py": ("_why", "none: the functions that are constant along a dimension of 1"),
 }
 """By the file: where its lists stand that may name what rows are called too, and whose names they are."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.dispatch.table import row_of
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.passes.constants import number_of
@@ -23,6 +24,9 @@ _WIDER: dict[torch.dtype, tuple[torch.dtype, ...]] = {
     torch.float32: (torch.float64,),
 }
 """The types that hold every number of another one."""
+
+_CONJUGATE = ("adjoint", "H", "mH")
+"""Functions without a row whose view has other numbers, if they are complex."""
 
 
 def simplify(listing: L) -> Passed[L]:
@@ -273,8 +277,8 @@ def identity(step: ProgramStep, inexact: bool = False) -> Value | None:
     for value, other in choices if traits.neutral is not None else ():
         number = number_of(other)
         if isinstance(value, Value) and number == traits.neutral and value.dtype is step.result.dtype:
-            inexact = inexact or not value.dtype.is_floating_point
-            if inexact or copysign(1, number) == copysign(1, traits.neutral):
+            one_zero = inexact or not value.dtype.is_floating_point
+            if one_zero or copysign(1, number) == copysign(1, traits.neutral):
                 return value
     return None
 
@@ -286,9 +290,11 @@ def _is_not_negative(step: ProgramStep) -> bool:
 def _seen_whole(step: ProgramStep) -> Value | None:
     """The value of which a step gives a view that shows all its numbers, and so begins where it begins."""
     of, result = step.args[0] if step.args else None, step.result
-    if not isinstance(of, Value) or not isinstance(result, Value) or step.name == "as_strided" or of is result:
+    if not isinstance(of, Value) or not isinstance(result, Value) or of is result or step.writes:
         return None
-    shared = of.storage == result.storage and of.dtype is result.dtype and not step.writes
+    row, name = row_of(step.name), step.name
+    moves = row.traits.moves if row is not None else name not in _CONJUGATE and not name.startswith("_")
+    shared = of.storage == result.storage and of.dtype is result.dtype and moves
     return of if shared and _places(of) == _places(result) is not None else None
 
 
