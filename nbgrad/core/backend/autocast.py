@@ -252,7 +252,7 @@ class _CastRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torc
         if function is torch.ops.aten._to_copy.default and id(args[0]) in self._places and kwargs.get("dtype"):
             self.found.setdefault(self._places[id(args[0])], kwargs["dtype"])
         result = function(*args, **kwargs)
-        packet = function.overloadpacket  # an inner function of torch's may detach an input that it casts for itself
+        packet = function.overloadpacket  # a row detaches an input of which only its products cast a copy
         moves = (function.is_view and packet is not torch.ops.aten.detach) or packet in _COPIES
         if moves and id(args[0]) in self._places and getattr(result, "dtype", None) is args[0].dtype:
             self._places[id(result)] = self._places[id(args[0])]

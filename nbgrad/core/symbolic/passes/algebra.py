@@ -273,12 +273,12 @@ def identity(step: ProgramStep, inexact: bool = False) -> Value | None:
     if len(step.args) != _BINARY:
         return None
     traits = traits_of(row_for(step.name))
-    choices = (step.args, step.args[::-1]) if traits.commutes else (step.args,)
-    for value, other in choices if traits.neutral is not None else ():
+    neutral = traits.neutral
+    for value, other in (step.args, step.args[::-1]) if traits.commutes else (step.args,):
         number = number_of(other)
-        if isinstance(value, Value) and number == traits.neutral and value.dtype is step.result.dtype:
+        if neutral is not None and isinstance(value, Value) and number == neutral and value.dtype is step.result.dtype:
             one_zero = inexact or not value.dtype.is_floating_point
-            if one_zero or copysign(1, number) == copysign(1, traits.neutral):
+            if one_zero or copysign(1, number) == copysign(1, neutral):
                 return value
     return None
 

@@ -8,8 +8,9 @@ import torch
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
+from nbgrad.core.symbolic.nest.ir import COMPARISONS
 from nbgrad.core.symbolic.passes.editor import Editor
-from nbgrad.core.symbolic.passes.forms import COMPARISONS, ELEMENTWISE, ROUNDED, canonical, form_of, is_elementwise
+from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, ROUNDED, canonical, form_of, is_elementwise
 from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed, Replacement, note, storages
 
 _IN_PLACE: dict[str, Callable[..., Any]] = {
