@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from itertools import islice
-from math import inf, nan
+from itertools import islice, product
+from math import inf, isfinite, nan
 from typing import Any
 
 import pytest
@@ -18,7 +18,6 @@ from nbgrad.core.dispatch.samples import Make, Sample
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.state import current
 from nbgrad.core.graph import nonfinite
-from nbgrad.core.graph.nonfinite import UNARY
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.allocations import torch_blocks
 from tests.core.programs import Library, Program, agree, error, plain
@@ -562,8 +561,28 @@ def test_it_keeps_no_gradient_alive() -> None:
         assert watch._incoming == {}  # type: ignore[attr-defined]
 
 
-def test_the_words_are_about_ops_that_torch_has() -> None:
-    assert all(name in OPS or hasattr(torch, name) for name in UNARY)
+NUMBERS = (-inf, -2.5, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, inf)
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.undefined])
+def test_the_words_of_a_row_are_about_numbers_without_a_finite_result(name: str) -> None:
+    row = OPS[name]
+    for applies, words in row.undefined:
+        met = [numbers for numbers in product(NUMBERS, repeat=row.arity) if applies(*numbers)]
+        bad = [numbers for numbers in met if not row(*map(torch.tensor, numbers)).isfinite()]
+        assert bad, words
+        assert all(numbers in bad for numbers in met if all(map(isfinite, numbers))), words
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.slope])
+def test_a_row_with_words_for_an_infinite_slope_has_one(name: str) -> None:
+    row = OPS[name]
+    slopes = []
+    for numbers in product((0.0, 0.5), repeat=row.arity):
+        first, *others = [leaf(number) for number in numbers]
+        row(first, *others).backward()
+        slopes.append(plain(first.grad).isinf())
+    assert any(slopes)
 
 
 @pytest.mark.parametrize("switch", [torch.autograd.detect_anomaly, lambda: torch.autograd.set_detect_anomaly(True)])

@@ -1,6 +1,9 @@
 """The traits of a row are true of its numbers and gradients, and a row that has such numbers has the trait."""
 
+from collections.abc import Iterator
 from itertools import permutations
+from math import inf
+from typing import Any
 
 import pytest
 import torch
@@ -106,6 +109,56 @@ def test_what_multiplies_gives_one_input_a_gradient_by_another(name: str) -> Non
 def test_units_lie_along_a_dimension_of_the_result(name: str) -> None:
     unit = OPS[name].traits.units
     assert any(OPS[name](*one.args, **one.settings).ndim > max(unit, 0) for one in rows.samples(OPS[name]))
+
+
+def laid_otherwise(x: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The same numbers in another order in memory; and complex ones as conjugates that are only marked as such."""
+    turned = tuple(range(x.ndim))[::-1]
+    yield x.permute(turned).contiguous().permute(turned)
+    if x.is_complex():
+        yield x.conj_physical().conj()
+
+
+def seen(row: Op, x: torch.Tensor, settings: dict[str, Any]) -> list[Any]:
+    """The numbers that a row gives."""
+    out = row(x, **settings)
+    return [one.tolist() for one in (out if isinstance(out, tuple) else (out,))]
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.view])
+def test_a_view_that_depends_on_the_memory_says_so(name: str) -> None:
+    row, depends = OPS[name], False
+    for x, settings in [(one.args[0], one.settings) for one in rows.samples(row) if len(one.args) == 1]:
+        for other in laid_otherwise(x):
+            try:
+                depends = depends or seen(row, other, settings) != seen(row, x, settings)
+            except RuntimeError:
+                depends = True
+    assert depends == row.traits.laid
+
+
+REAL = {f"elementwise.{one}" for one in ("arithmetic", "powers", "rounding", "select", "special", "trigonometry")}
+PAIRS = [name for name, row in OPS.items() if row.module in REAL and row.differentiable and row.arity == 2]
+SOME = torch.tensor([-inf, -2.5, -1.0, -0.0, 0.0, 0.3, 1.0, 2.0, 7.0, inf], dtype=torch.float64)
+
+
+def same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether both have the same numbers, and the same signs at 0."""
+    return torch.equal(first.nan_to_num(0.5), second.nan_to_num(0.5)) and torch.equal(first.signbit(), second.signbit())
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_what_commutes_says_so(name: str) -> None:
+    first, second = SOME[:, None], SOME[None, :]
+    ones, others = OPS[name](first, second), OPS[name](second, first)
+    assert torch.equal(ones.nan_to_num(0.5), others.nan_to_num(0.5)) == OPS[name].traits.commutes
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_neutral_number_changes_no_bit(name: str) -> None:
+    finite = SOME[1:-1]
+    found = [number for number in (-0.0, 0.0, 1.0) if same(OPS[name](finite, torch.tensor(number).double()), finite)]
+    assert ([] if OPS[name].traits.neutral is None else [OPS[name].traits.neutral]) == found[:1]
 
 
 def test_what_is_no_row_has_no_traits() -> None:

@@ -252,20 +252,16 @@ class _CastRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torc
         if function is torch.ops.aten._to_copy.default and id(args[0]) in self._places and kwargs.get("dtype"):
             self.found.setdefault(self._places[id(args[0])], kwargs["dtype"])
         result = function(*args, **kwargs)
-        if function.overloadpacket in _MOVES and id(args[0]) in self._places:
+        packet = function.overloadpacket  # a row detaches an input of which only its products cast a copy
+        moves = (function.is_view and packet is not torch.ops.aten.detach) or packet in _COPIES
+        if moves and id(args[0]) in self._places and getattr(result, "dtype", None) is args[0].dtype:
             self._places[id(result)] = self._places[id(args[0])]
             self._moved.append(result)
         return result
 
 
-_MOVES = frozenset(
-    getattr(torch.ops.aten, name)
-    for name in (
-        *("alias", "view", "_unsafe_view", "_reshape_alias", "unsqueeze", "squeeze", "expand", "permute", "transpose"),
-        *("t", "slice", "select", "constant_pad_nd", "clone"),
-    )
-)
-"""Kernels that only move elements, or add zeros: a cast after one is the same as a cast before it."""
+_COPIES = {torch.ops.aten.clone, torch.ops.aten._unsafe_view, torch.ops.aten.constant_pad_nd}
+"""Kernels that copy elements, or add zeros: as for a view, a cast after one is the same as a cast before it."""
 
 
 def _lower(height: int) -> None:

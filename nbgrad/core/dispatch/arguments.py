@@ -161,20 +161,20 @@ def _by_position(op: OpInfo, args: tuple[Any, ...], settings: dict[str, Any]) ->
     return args[:arity], found
 
 
-_SCALED = {"add": "alpha", "addcdiv": "value", "addcmul": "value", "sub": "alpha"}
-"""The argument that older torch took after the first tensor: a number that the other tensors are multiplied by."""
+_SCALED = (["alpha"], ["value"])
+"""The only setting of an op whose factor older torch took after the first tensor: the others are multiplied by it."""
 
 
 def is_outdated(op: OpInfo, args: tuple[Any, ...]) -> bool:
     """Whether a factor comes before the last tensor, as in ``x.add_(-rate, g)``: older torch took it there."""
-    scales = op.name.rstrip("_") in _SCALED
-    return scales and len(args) == op.arity + 1 and isinstance(args[1], int | float | complex)
+    scales = len(args) == op.arity + 1 > 2 and [*op.defaults] in _SCALED
+    return scales and isinstance(args[1], int | float | complex)
 
 
 def _in_order(op: OpInfo, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """``args`` of an outdated call with the factor at the end, where torch has it now. Warn."""
     first, number, *others = args
-    place, last = user_place(), f"{_SCALED[op.name.rstrip('_')]}={number!r}"
+    place, last = user_place(), f"{next(iter(op.defaults))}={number!r}"
     text = f"{op.name}() takes its factor as the last argument: write {op.name}(..., {last})"
     warnings.warn_explicit(text, UserWarning, place.file, place.line)
     return (first, *others, number)

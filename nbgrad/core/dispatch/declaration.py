@@ -49,7 +49,7 @@ class Declaration:
         random: whether it draws random numbers: a program keeps every such run, in its order.
         mutates: inputs that it changes in place, as batch_norm changes its running statistics.
         unvaried: settings that all samples leave at one value, each with the reason.
-        traits: what the findings ask about an op.
+        traits: what it does to numbers and gradients: see ``Traits``.
     """
 
     formula: str

@@ -16,7 +16,7 @@ import torch
 
 from nbgrad.core.dispatch.arguments import parameter_names
 from nbgrad.core.dispatch.inplace import InPlace
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import ALIASES, Op
 from nbgrad.core.dispatch.torch_parser import as_parsed
 from nbgrad.core.no_gc import uncollected
 
@@ -54,7 +54,9 @@ def found(package: str, path: Iterable[str], without: str, decided: dict[str, An
                 first = functions.setdefault(name, value)
                 if first is not value and name not in decided:
                     raise ImportError(f"{name} is a function in {value.__module__} and another in {first.__module__}")
-    return rows | _all_parsed(functions | decided)
+    made = rows | _all_parsed(functions | decided)
+    ALIASES.update({name: row for name, row in made.items() if isinstance(row, Op) and row.name != name})
+    return made
 
 
 def _all_parsed(functions: dict[str, Any]) -> dict[str, Any]:

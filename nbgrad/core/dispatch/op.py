@@ -10,7 +10,7 @@ import torch
 from nbgrad.core.dispatch.declaration import Declaration
 from nbgrad.core.dispatch.formula import check_symbols
 from nbgrad.core.dispatch.inplace import InPlace
-from nbgrad.core.dispatch.table import OPS, Op
+from nbgrad.core.dispatch.table import OPERATORS, OPS, Op
 from nbgrad.core.dispatch.torch_parser import as_parsed
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.tensor import Tensor
@@ -129,6 +129,7 @@ def install_operator(operator: str, row: Op) -> None:
     def alone(self: Tensor) -> Any:
         return Op.run(row, (self,), _NO_SETTINGS)
 
+    OPERATORS[operator] = row
     setattr(TensorMethods, f"__{operator}__", straight if row.inputs[1:] or row.defaults else alone)
     if hasattr(torch.Tensor, f"__r{operator}__"):
         setattr(TensorMethods, f"__r{operator}__", reflected)

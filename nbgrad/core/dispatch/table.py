@@ -79,7 +79,10 @@ class Op(OpInfo):
         random: whether it draws random numbers.
         mutates: the inputs that it changes in place.
         unvaried: settings that all samples leave at one value, each with the reason.
-        traits: what the findings ask about it: see ``Traits``.
+        undefined: functions that recognize the numbers, one for each input, that have no finite result, each with words
+            for them. They stand below the op, as its rules do.
+        slope: words for an infinite slope.
+        traits: what it does to numbers and gradients: see ``Traits``.
         symbols: the symbols of arguments and results in the formulas that ``formula.symbols`` would not find by itself.
         plan: the function that makes the plan of a call: the rules that a backward runs, and the values that they need.
     """
@@ -114,6 +117,8 @@ class Op(OpInfo):
         self.reference, self.unvaried, self.symbols = declared.reference, declared.unvaried, declared.symbols
         self.policy, self.random, self.mutates = declared.policy, declared.random, declared.mutates
         self.traits = declared.traits
+        self.undefined: list[tuple[Callable[..., bool], str]] = []
+        self.slope: str | None = None
         self.rules: dict[str, Rule] = {}
         self._plans: dict[int, Plan | None] = {}
         self._rows: dict[int, Op] = {}
@@ -479,6 +484,20 @@ class Op(OpInfo):
 
 OPS: dict[str, Op] = {}
 """The table: every row by its name."""
+
+ALIASES: dict[str, Op] = {}
+"""By another name that torch has for a row, that row: ``exports.found`` finds them."""
+
+OPERATORS: dict[str, Op] = {}
+"""By Python's name of an operator, such as ``truediv``, the row that it runs."""
+
+
+def row_of(name: str) -> Op | None:
+    """The row for torch's function or method of that name; None where the table has none."""
+    if name.startswith("__") and name.endswith("__"):
+        name = name[2:-2]
+        return OPERATORS.get(name) or OPS.get(name)
+    return OPS.get(name) or ALIASES.get(name)
 
 
 def row_named(name: str) -> Op:

@@ -395,6 +395,12 @@ class OpInfo:
         """Run the op."""
         raise NotImplementedError
 
+    @property
+    def module(self) -> str:
+        """The module of the op table where the row stands, such as ``linalg.matmul``; for other ops the full name."""
+        found = getattr(getattr(self, "forward", None), "__module__", None)
+        return (found or "").removeprefix("nbgrad.core.ops.")
+
     def of(self, count: int) -> "OpInfo":
         """The row that runs an op of a list on ``count`` tensors."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""The traits of an op: what it does to numbers and gradients, as far as the findings ask."""
+"""The traits of an op: what it does to numbers and gradients, as far as findings, messages and programs ask."""
 
 from dataclasses import dataclass
 from math import inf
@@ -18,6 +18,10 @@ class Traits:
         jumps: whether the slope is 0 everywhere except at the jumps, on real numbers.
         interval: the interval of all results.
         takes: for a loss, the meaning of the numbers that it takes.
+        laid: whether the result depends on how the input lies in memory, or on whether it is only marked as conjugated.
+        commutes: whether the order of its two inputs does not matter, to the last digit.
+        neutral: the number that as the second input leaves each number of the first as it is, also a 0 with its sign.
+        sign: the sign that stands between its two inputs.
     """
 
     moves: bool = False
@@ -28,6 +32,10 @@ class Traits:
     jumps: bool = False
     interval: tuple[float, float] = (-inf, inf)
     takes: Literal["scores", "log-probabilities", "probabilities", "values"] | None = None
+    laid: bool = False
+    commutes: bool = False
+    neutral: float | None = None
+    sign: str | None = None
 
 
 NONE = Traits()

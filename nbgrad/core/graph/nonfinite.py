@@ -1,7 +1,7 @@
 """The origin of a NaN or an Inf, in words: the op that made it, and the numbers that the op was given."""
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from math import inf, isfinite, isinf, isnan
+from math import isfinite, isinf, isnan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -244,31 +244,6 @@ def summary(name: str, value: Any) -> str:
 
 # The cause.
 
-_BELOW_0 = lambda x: x < 0  # noqa: E731  # read in the table as words
-_AT_0 = lambda x: x == 0  # noqa: E731
-_BEYOND_1 = lambda x: abs(x) > 1  # noqa: E731
-_AT_1 = lambda x: abs(x) == 1  # noqa: E731
-
-Undefined = tuple[Callable[[Any], bool], str]
-
-_LOG: tuple[Undefined, ...] = ((_BELOW_0, "log of a negative number"), (_AT_0, "log of 0"))
-_ROOT: Undefined = (_BELOW_0, "square root of a negative number")
-
-UNARY: dict[str, tuple[Undefined, ...]] = {
-    "log": _LOG,
-    "log2": _LOG,
-    "log10": _LOG,
-    "log1p": ((lambda x: x < -1, "log1p of a number below -1"), (lambda x: x == -1, "log1p of -1, the log of 0")),
-    "sqrt": (_ROOT,),
-    "rsqrt": (_ROOT, (_AT_0, "division by 0: 1 / sqrt(0)")),
-    "reciprocal": ((_AT_0, "division by 0"),),
-    "asin": ((_BEYOND_1, "asin of a number outside of -1 to 1"),),
-    "acos": ((_BEYOND_1, "acos of a number outside of -1 to 1"),),
-    "atanh": ((_BEYOND_1, "atanh of a number outside of -1 to 1"), (_AT_1, "atanh of -1 or 1 is infinite")),
-    "acosh": ((lambda x: x < 1, "acosh of a number below 1"),),
-}
-"""For ops of one operand, which numbers have no finite result."""
-
 
 def cause(
     op: OpInfo, kind: str, found: list[BadOperand], values: list[Any], settings: dict[str, Any], dtype: Any
@@ -276,13 +251,10 @@ def cause(
     """Why ``op`` made a "nan" or "inf" of ``dtype`` from ``values``; the numbers ``found`` met there. None: unknown."""
     numbers = [operand.value for operand in found if isinstance(operand.value, int | float)]
     places = ", ".join(map(str, found))
-    words, name = None, op.name.removesuffix("_")
-    if len(numbers) == 1:
-        words = next((text for applies, text in UNARY.get(name, ()) if applies(numbers[0])), None)
-    elif len(numbers) == 2:
-        words = _binary(name, numbers[0], numbers[1])
+    undefined = getattr(op, "undefined", ()) if len(numbers) == op.arity else ()
+    words = next((text for applies, text in undefined if applies(*numbers)), None)
     if words is None:
-        words = _of_many(name, kind, values, settings)
+        words = _of_many(op, kind, values, settings)
     if words is not None:
         return f"{words}: {places}" if places else words
     if kind == "nan" and any(map(isinf, numbers)):
@@ -306,52 +278,31 @@ def _overflows(values: list[Any], dtype: Any) -> bool:
     return largest * largest * max((value.numel() for value in tensors), default=0) > torch.finfo(dtype).max
 
 
-_BINARY: tuple[tuple[str, Callable[[float, float], bool], str], ...] = (
-    ("div remainder fmod", lambda a, b: a == 0 and b == 0, "0 / 0"),
-    ("div remainder fmod", lambda _, b: b == 0, "division by 0"),
-    ("div", lambda a, b: isinf(a) and isinf(b), "inf / inf"),
-    ("mul", lambda a, b: {abs(a), abs(b)} == {0, inf}, "0 * inf"),
-    ("sub", lambda a, b: a == b and isinf(a), "inf - inf"),
-    ("add", lambda a, b: a == -b and isinf(a), "inf - inf"),
-    ("pow", lambda a, b: a < 0 and b != round(b), "a negative number to a power that is not a whole number"),
-    ("pow", lambda a, b: a == 0 and b < 0, "division by 0: 0 to a negative power"),
-)
-"""For ops of two operands, which pairs have no finite result."""
+_EXPONENTIALS = r"\sum_j e^{x_j}"
+"""The denominator of a softmax, in formulas."""
 
 
-def _binary(name: str, a: float, b: float) -> str | None:
-    """Why an op of two numbers has no finite result."""
-    return next((text for names, applies, text in _BINARY if name in names.split() and applies(a, b)), None)
-
-
-def _of_many(name: str, kind: str, values: list[Any], settings: dict[str, Any]) -> str | None:
+def _of_many(op: OpInfo, kind: str, values: list[Any], settings: dict[str, Any]) -> str | None:
     """Why a reduction or a loss of whole tensors has no finite result."""
     if kind == "inf":
         return None
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    name = op.name.removesuffix("_")
     if any(value.numel() == 0 for value in tensors):
         return f"{name} of no elements"
-    if name in {"var", "std"}:
+    if "correction" in op.defaults:
         return f"{name} of too few elements: their number minus the correction is 0"
-    if name in {"cross_entropy", "nll_loss"} and len(tensors) > 1:
+    if "ignore_index" in op.defaults and len(tensors) > 1:
         ignored = settings.get("ignore_index", -100)
         targets = tensors[1]
         if not targets.dtype.is_floating_point and all(bool((piece == ignored).all()) for piece in pieces(targets)):
             return f"0 / 0: every target is {ignored}, which is ignored"
-    if name in {"softmax", "log_softmax"} and any(holds("inf", value) for value in tensors):
+    if _EXPONENTIALS in op.formula and any(holds("inf", value) for value in tensors):
         return "inf - inf: a row that holds inf, or -inf everywhere"
     return None
 
 
 # The backward.
-
-_SLOPES = {
-    "sqrt": "the slope of the square root is infinite at 0",
-    "log": "the slope of log, 1 / x, is infinite at 0",
-    "div": "division by 0",
-    "pow": "the slope of a power below 1 is infinite at 0",
-    "rsqrt": "the slope of 1 / sqrt(x) is infinite at 0",
-}
 
 
 def backward_cause(op: OpInfo, incoming: Any, slope: Any, dtype: Any) -> str:
@@ -366,6 +317,6 @@ def backward_cause(op: OpInfo, incoming: Any, slope: Any, dtype: Any) -> str:
             f"it did not choose, but this does not help: keep the operand away from this value before {op.name}"
         )
     if isinf(slope):
-        return f"local derivative {slope}: {_SLOPES.get(op.name, f'the slope of {op.name} is infinite here')}"
+        return f"local derivative {slope}: {getattr(op, 'slope', None) or f'the slope of {op.name} is infinite here'}"
     name = dtype_name(dtype)
     return f"overflow: incoming gradient {shown(incoming)} * local derivative {shown(slope)} in {name}"

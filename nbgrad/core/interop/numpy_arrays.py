@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbgrad.core.dispatch.table import Op
+from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.interop.torch_functions import each, known
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -134,7 +134,7 @@ def _array_function(
     name = REDUCTIONS.get(function)
     if name is not None and not args[2:]:
         settings = dict(zip(("a", "axis"), args, strict=False)) | kwargs
-        if name in {"std", "var"}:
+        if name in OPS and "correction" in OPS[name].defaults:
             settings["correction"] = settings.pop("ddof", 0)
         if settings.keys() <= {"a", "axis", "keepdims", "correction"}:
             return _reduced(name, settings.pop("a"), **settings)

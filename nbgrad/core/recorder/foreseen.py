@@ -33,7 +33,7 @@ _CAST = "ToCopyBackward0"
 """Torch's node of a cast. Autocast keeps that of a weight, which then belongs to several ops: what they give to it is
 what they give to the weight."""
 
-HANDING_ON = frozenset({"add", "add_", "sub", "sub_"})
+HANDING_ON = frozenset(one.removesuffix("Backward0").lower() + end for one in _IDENTITIES for end in ("", "_"))
 """The rows of those nodes."""
 
 _HANDING_ON = HANDING_ON  # in compiled code this name has a type of C's, and Python cannot see it

@@ -11,49 +11,13 @@ import torch
 from torch import Tensor
 
 from nbgrad.core.dispatch.arguments import all_unchanging, bind, bound, is_outdated, unchanging
-from nbgrad.core.dispatch.table import OPS, Op
+from nbgrad.core.dispatch.table import OPS, Op, row_of
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import OpInfo
 from nbgrad.core.engine.state import current
 
 ASKS = frozenset({"has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"})
 """The functions by which torch's functions in Python ask whether a mode or a subclass overrides them."""
-
-_NAMES = {
-    "__and__": "bitwise_and",
-    "__floordiv__": "floor_divide",
-    "__or__": "bitwise_or",
-    "__setitem__": "setitem",
-    "__truediv__": "div",
-    "__xor__": "bitwise_xor",
-    "absolute": "abs",
-    "adaptive_max_pool1d": "adaptive_max_pool1d_with_indices",
-    "adaptive_max_pool2d": "adaptive_max_pool2d_with_indices",
-    "adaptive_max_pool3d": "adaptive_max_pool3d_with_indices",
-    "arccos": "acos",
-    "arccosh": "acosh",
-    "arcsin": "asin",
-    "arcsinh": "asinh",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "arctanh": "atanh",
-    "clip": "clamp",
-    "concat": "cat",
-    "concatenate": "cat",
-    "divide": "div",
-    "inverse": "linalg_inv",
-    "max_pool1d": "max_pool1d_with_indices",
-    "max_pool2d": "max_pool2d_with_indices",
-    "max_pool3d": "max_pool3d_with_indices",
-    "multiply": "mul",
-    "negative": "neg",
-    "rdiv": "div",
-    "subtract": "sub",
-    "swapaxes": "transpose",
-    "swapdims": "transpose",
-    "true_divide": "div",
-}
-"""By torch's name of a function, the name of its row, where the two differ."""
 
 _VIEWS = ("H", "T", "imag", "mH", "mT", "real")
 """The attributes of a tensor that are ops."""
@@ -403,16 +367,14 @@ def _orders(function: Any, name: str) -> list[list[str]]:
 
 def _bare(name: str) -> tuple[str, bool]:
     """The name of the op that ``name`` calls, and whether its operands are swapped."""
-    if name in _NAMES:
-        return ("setitem" if name == "__setitem__" else _NAMES[name] if name.startswith("__") else name), False
     if not (name.startswith("__") and name.endswith("__")):
         return name, False
+    if (row := row_of(name)) is not None:
+        return row.name, False
     bare = name[2:-2]
     for prefix in ("r", "i"):
-        rest = bare.removeprefix(prefix)
-        if rest != bare and (rest in OPS or f"__{rest}__" in _NAMES):
-            rest = _NAMES.get(f"__{rest}__", rest)
-            return (rest, True) if prefix == "r" else (f"{rest}_", False)
+        if bare.startswith(prefix) and (row := row_of(f"__{bare[1:]}__")) is not None:
+            return (row.name, True) if prefix == "r" else (f"{row.name}_", False)
     return bare, False
 
 
@@ -422,8 +384,8 @@ def _row(name: str) -> Op | None:
         return OPS[name]
     if name.endswith("_") and (row := _row(name[:-1])) is not None:
         return row._in_place.row if row._in_place is not None and row.name == name[:-1] else _renamed(row, name)
-    listed = _NAMES.get(name)
-    return _renamed(OPS[listed], name) if listed in OPS else None
+    other = row_of(name) or OPS.get(f"{name}_with_indices")
+    return None if other is None else _renamed(other, name)
 
 
 def _renamed(row: Op, name: str) -> Op:

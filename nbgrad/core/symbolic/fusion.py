@@ -37,10 +37,10 @@ GRAIN = 32768
 PRICES = {
     **dict.fromkeys(("exp", "softmax", "_softmax", "log_softmax", "_log_softmax"), (1.0, 1.1)),
     "_log_softmax_backward_data": (1.0, 1.1),
-    **dict.fromkeys(("sigmoid", "special_expit", "silu"), (1.0, 2.1)),
-    **dict.fromkeys(("log", "log1p", "special_expm1", "expm1"), (1.4, 2.4)),
+    **dict.fromkeys(("sigmoid", "silu"), (1.0, 2.1)),
+    **dict.fromkeys(("log", "log1p", "expm1"), (1.4, 2.4)),
     "tanh": (4.1, 3.1),
-    **dict.fromkeys(("erf", "special_erf"), (1.7, 4.2)),
+    "erf": (1.7, 4.2),
     **dict.fromkeys(("sin", "cos"), (1.5, 2.6)),
     "gelu": (1.0, 4.7),
     "gelu tanh": (3.7, 4.2),

@@ -10,10 +10,10 @@ from nbgrad.core.symbolic.expressions import name_of_setting
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, RowCall, Value, name_of
 from nbgrad.core.symbolic.lines import ProgramLine, handed, lines_of
 from nbgrad.core.symbolic.numbers import Number
+from nbgrad.core.symbolic.passes.forms import one_name
 
 _SIGNS = {"add": "{} + {}", "sub": "{} - {}", "mul": r"{} \odot {}", "div": r"\frac{{{}}}{{{}}}", "matmul": r"{} \, {}"}
-_SIGNS |= {f"__{name}__": sign for name, sign in _SIGNS.items()}
-_SIGNS |= {"__truediv__": _SIGNS["div"], "true_divide": _SIGNS["div"], "neg": "-{}", "__neg__": "-{}"}
+_SIGNS |= {"neg": "-{}"}
 
 _LETTER = re.compile(r"(?P<letter>[a-zA-Z])(?P<number>\d*)(?P<rest>(?:_[^_]+)*)")
 _COUNTED = re.compile(r"(?P<word>.+?)_(?P<number>\d+)")
@@ -145,7 +145,7 @@ class Formulas:
         name, args = name_of(step.function), [*step.args, *step.kwargs.values()]
         made = step.results()
         texts = [_argument(one) for one in args]
-        sign = _SIGNS.get(name)
+        sign = _SIGNS.get(one_name(name))
         if sign is not None and sign.count("{}") == len(args) and made:
             right = sign.format(*texts)
         elif name == "transpose" and step.args[1:] in ((0, 1), (-2, -1), (-1, -2), (1, 0)) and made:

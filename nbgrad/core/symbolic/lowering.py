@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.dispatch.table import row_of
 from nbgrad.core.symbolic.ir import ProgramStep, Value
-from nbgrad.core.symbolic.nest.ir import COMPARISONS, UNARY, Builder, KernelError
+from nbgrad.core.symbolic.nest.ir import BINARY, UNARY, Builder, KernelError
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves
 
@@ -43,9 +44,11 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def name_in_place(step: ProgramStep) -> str:
-    """The name of a step's function, without the underscore of one that works in place."""
+    """The name of the row for a step's function, or else its own, without the underscore of one that works in place."""
     name = step.name
-    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+    name = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+    row = row_of(name)
+    return name if row is None else row.name
 
 
 def known(step: ProgramStep) -> bool:
@@ -155,14 +158,8 @@ def _tensor(low: Lowering, one: Any) -> int:
 
 # ---------------------------------------------------------------------------------------------------------- pointwise
 
-_SAME = {
-    **{name: name for name in UNARY if name != "copy"},
-    **{name: name for name in ("div", "maximum", "minimum", *COMPARISONS)},
-    "negative": "neg", "__neg__": "neg", "mul": "mul", "multiply": "mul", "__mul__": "mul", "__rmul__": "mul",
-    "divide": "div", "true_divide": "div", "__truediv__": "div", "absolute": "abs", "sgn": "sign",
-    "special_expm1": "expm1", "special_erf": "erf", "special_expit": "sigmoid", "clone": "copy", "contiguous": "copy",
-    "less": "lt", "greater": "gt", "less_equal": "le", "greater_equal": "ge", "not_equal": "ne",
-}  # fmt: skip
+_SAME = {name: name for name in (*UNARY, *BINARY) if name != "copy"}
+_SAME |= {"__rmul__": "mul", "sgn": "sign", "clone": "copy", "contiguous": "copy"}
 
 
 def _same(name: str) -> Rule:
@@ -180,12 +177,12 @@ for _torch, _own in _SAME.items():
     _RULES[_torch] = _same(_own)
 
 
-@_rule("add", "__add__", "__radd__")
+@_rule("add", "__radd__")
 def _(low: Lowering, _: ProgramStep, a: Any, b: Any, *, alpha: Any = 1) -> int | float:
     return low.apply("add", _operand(a), _scaled(low, b, alpha))
 
 
-@_rule("sub", "subtract", "__sub__")
+@_rule("sub")
 def _(low: Lowering, _: ProgramStep, a: Any, b: Any, *, alpha: Any = 1) -> int | float:
     return low.apply("sub", _operand(a), _scaled(low, b, alpha))
 
@@ -215,7 +212,7 @@ def _(low: Lowering, _: ProgramStep, x: Any, a: Any, b: Any, *, value: Any = 1) 
     return low.apply("add", _operand(x), low.apply("div", _scaled(low, a, value), _operand(b)))
 
 
-@_rule("pow", "__pow__", "float_power")
+@_rule("pow", "float_power")
 def _(low: Lowering, step: ProgramStep, x: Any, exponent: Any) -> int | float:
     """Powers that torch too computes by products, roots and quotients."""
     if step.name == "float_power" or type(exponent) not in (int, float):
@@ -239,7 +236,7 @@ def _(low: Lowering, _: ProgramStep, condition: Any, a: Any, b: Any) -> int | fl
     return low.apply("where", _operand(condition), _operand(a), _operand(b))
 
 
-@_rule("clamp", "clip")
+@_rule("clamp")
 def _(low: Lowering, _: ProgramStep, x: Any, min: Any = None, max: Any = None) -> int | float:
     found = _operand(x)
     if min is not None:

@@ -9,6 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from nbgrad.core.backend.below_autograd import outside
+from nbgrad.core.dispatch.table import ALIASES, OPS
 from nbgrad.core.engine.backward import reachable
 from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, TensorBase, raw_of
@@ -32,7 +33,8 @@ _READS_NUMBERS = {
 
 _VIEWS = {
     f"{name}_": getattr(torch, name)
-    for name in ("as_strided", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze")
+    for name, row in (*OPS.items(), *ALIASES.items(), ("t", OPS["transpose"]))
+    if row.view and row._in_place is None and hasattr(torch.Tensor, f"{name}_")
 }
 """For each method that changes the shape of a tensor in place, the function that gives a view of that shape.
 

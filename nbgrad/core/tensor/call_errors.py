@@ -150,7 +150,7 @@ def _remedy(op: OpInfo, said: str, values: list[Any]) -> str:
     """The remedy, if known. The text continues the sentence that torch ``said``."""
     given = _tensors(op, values)
     input, target, weight = given.get("input"), given.get("target"), given.get("weight")
-    if op.name in {"cross_entropy", "nll_loss"} and input is not None and target is not None and input.ndim:
+    if "ignore_index" in op.defaults and input is not None and target is not None and input.ndim:
         return _of_classes(input, target)
     if op.name == "embedding" and input is not None and weight is not None:
         return _of_rows(input, weight.shape[0])
@@ -168,7 +168,7 @@ def _of_shapes(op: OpInfo, said: str, values: list[Any]) -> str:
         for name, one in zip(op.inputs, values, strict=True)
         if isinstance(one, torch.Tensor)
     ]
-    return shape_remedy(op.name, said, operands)
+    return shape_remedy(op, said, operands)
 
 
 def _as_floats(op: OpInfo, said: str, given: dict[str, torch.Tensor]) -> str:

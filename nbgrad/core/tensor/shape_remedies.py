@@ -6,31 +6,31 @@ from math import prod
 
 import torch
 
+from nbgrad.core.engine.node import OpInfo
+
 Shape = tuple[int, ...]
 Named = tuple[str, torch.Tensor]
 """An operand with the name that the message gives it."""
-
-_PRODUCTS = {"matmul", "mm", "bmm", "mv", "dot", "linear", "inner"}
-"""Ops that multiply rows by columns."""
 
 _UNLIKE = re.compile(r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
 _SIZES = re.compile(r"shape '\[(.*)\]' is invalid for input of size (\d+)")
 _JOINED = re.compile(r"Sizes of tensors must match except in dimension (\d+)")
 
 
-def shape_remedy(op: str, said: str, operands: list[Named]) -> str:
+def shape_remedy(op: OpInfo, said: str, operands: list[Named]) -> str:
     """The sentences that follow what torch ``said`` of the shapes of ``operands``; empty for any other message.
 
     Args:
-        op: the name of the op.
+        op: the op.
         said: torch's message.
         operands: the tensors that it was given, in order.
     """
-    if op in _PRODUCTS and len(operands) > 1 and re.search("size|shape|at least 1D", said):
-        return _product(op, operands[0], operands[1])
+    products = op.module == "linalg.matmul" and (op.arity == len(operands) or op.name == "linear")
+    if products and len(operands) > 1 and re.search("size|shape|at least 1D", said):
+        return _product(op.name, operands[0], operands[1])
     if _UNLIKE.search(said) is not None and len(operands) > 1:
-        last = operands[-2:] if op == "where" else operands[:2]
-        return _elementwise(op, last[0], last[1])
+        last = operands[-2:] if op.name == "where" else operands[:2]
+        return _elementwise(op.name, last[0], last[1])
     if (found := _SIZES.search(said)) is not None:
         return _sizes(found[1], int(found[2]))
     if (found := _JOINED.search(said)) is not None:
@@ -94,7 +94,7 @@ def _product(op: str, a: Named, b: Named) -> str:
         return f". A tensor without dimensions is a factor: write {a[0]} * {b[0]}"
     inner = _inner(shape, other)
     ways = [f"{text} gives shape {made}" for text, made in _products(a, b)]
-    if op in ("matmul", "mm", "bmm", "mv") and shape == other and len(shape) > 1:
+    if shape == other and len(shape) > 1:
         ways.append(f"{a[0]} * {b[0]} multiplies element by element")
     return f". {inner}: {', or '.join(ways)}" if ways else f". {inner}"
 

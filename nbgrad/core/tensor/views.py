@@ -12,13 +12,10 @@ import torch
 
 from nbgrad.core.engine.node import Hooks, OpInfo, Origin, TensorBase
 from nbgrad.core.engine.state import Switch, restoring
+from nbgrad.core.engine.traits import traits_of
 
 # One op that made a view, its settings, and the steps before it: a list that later views share and lengthen.
 Step = tuple["Step | None", "OpInfo | ViewOutput", dict[str, Any]]
-
-
-_BOUND = {"as_strided", "view", "view_as_complex", "view_as_real"}
-"""Ops that depend on how a tensor lies in memory, or on whether it is only marked to be read as a conjugate."""
 
 
 class Path:
@@ -37,9 +34,8 @@ class Path:
         self.steps = tuple(steps)
         self.dtype = base.dtype
         self.strides = base.stride()
-        names = {op.name for op, _ in self.steps}
-        self.offset = base.storage_offset() if "as_strided" in names else None
-        self.bound = not names.isdisjoint(_BOUND)
+        self.offset = base.storage_offset() if any(op.name == "as_strided" for op, _ in self.steps) else None
+        self.bound = any(traits_of(op).laid for op, _ in self.steps)
 
     def follow(self, x: Any) -> Any:
         """The result of the ops of the path for ``x``, a raw torch tensor or a ``Tensor``."""

@@ -138,7 +138,7 @@ def _gives_an_axis(record: Record, made: dict[int, Record]) -> bool:
         return record.given_axis and record.name is None
     if op.name == "getitem":
         return isinstance(index, tuple) and any(one is None for one in index)
-    if op.name in ("view", "reshape", "unflatten"):
+    if "in shape" in op.formula or op.name == "unflatten":
         before = made.get(record.inputs[0].source or 0) if record.inputs else None
         return before is not None and before.shape[-1:] != (1,)
     return op.name == "unsqueeze" or record.settings.get("keepdim") is True

@@ -6,14 +6,13 @@ from typing import Any
 import torch
 
 from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.details import setting_text
 from nbgrad.widgets.description.format import scalar
 
 _MOST = 30
 """The most letters of the text."""
-
-_SIGNS = {"mul": "×", "add": "+", "sub": "−", "div": "÷", "pow": "^"}
 
 _NAMED = {
     "dim": "dim",
@@ -57,7 +56,7 @@ def distinction(record: Record, shapes: Mapping[int, tuple[int, ...]]) -> str:
     numbers = [(at, one) for at, one in enumerate(record.inputs) if one.literal is not None]
     for at, one in numbers:
         text = scalar(one.literal)
-        if (sign := _SIGNS.get(op.name)) is None or len(record.inputs) != 2:
+        if (sign := traits_of(op).sign) is None or len(record.inputs) != 2:
             parts.append(f"{one.name} {text}")
         elif at == 0:
             parts.append(f"{text} {sign} x")

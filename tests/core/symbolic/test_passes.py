@@ -79,6 +79,8 @@ def _returned(x: Any) -> Any:
         (lambda x: (-(x.exp())) + x, ["exp", "sub"]),
         (lambda x: x.t().t().exp(), ["exp"]),
         (lambda x: x.reshape(-1).reshape(5, 6).exp(), ["exp"]),
+        (lambda x: x.detach().exp(), ["exp"]),
+        (lambda x: x[:].exp(), ["exp"]),
         (lambda x: x.reshape(-1).reshape(2, 15).exp(), ["view", "exp"]),
         (lambda x: x.to(torch.float64).to(torch.float32).exp(), ["exp"]),
         (lambda x: x.exp() * torch.tensor(1.0), ["exp"]),
@@ -114,6 +116,13 @@ def test_what_exact_rules_leave(function: Callable[[Any], Any]) -> None:
     assert same_bits(results(program, [X])[0], results(traced, [X])[0])
     zero = [nbgrad.tensor(torch.full((5, 6), -0.0))]
     assert same_bits(results(program, zero)[0], results(traced, zero)[0])
+
+
+@pytest.mark.parametrize("function", [lambda z: z.conj() * 2, lambda z: z.mT.conj().mT * 2, lambda z: z.mH.mT * 2])
+def test_a_conjugate_is_another_value_than_what_it_is_a_view_of(function: Callable[[Any], Any]) -> None:
+    z = nbgrad.tensor(torch.randn(2, 3, dtype=torch.complex64))
+    traced = trace(function, z)
+    assert torch.equal(results(traced.optimize(), [z])[0], results(traced, [z])[0])
 
 
 def test_what_leaves_or_is_changed_keeps_its_own_memory() -> None:

@@ -1,6 +1,7 @@
 """Arithmetic, elementwise: sums, products, quotients and ops made of these. They broadcast."""
 
 import operator
+from math import fabs, inf, isinf
 
 import torch
 
@@ -11,6 +12,10 @@ from nbgrad.core.engine.node import identity
 from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.elementwise.rounding import flat
 from nbgrad.core.tensor.broadcast_check import meant, unpaired, warn_unpaired
+
+_SUM = Traits(commutes=True, neutral=-0.0, sign="+")
+_LESS = Traits(neutral=0.0, sign="−")
+_SIZE = Traits(interval=(0.0, inf))
 
 
 def _scaled(x, factor):
@@ -24,7 +29,7 @@ def _sums(make: Make):
     yield Sample.of(2.0, make(2, 3), alpha=-0.5)
 
 
-@op(formula=r"a + b", kernel=torch.add, broadcasts=True, operator="add", inplace=True, samples=_sums)
+@op(formula=r"a + b", kernel=torch.add, broadcasts=True, operator="add", inplace=True, samples=_sums, traits=_SUM)
 def add(a, b, *, alpha=1):
     """Sum of two tensors, elementwise, broadcasting; b is multiplied by ``alpha`` first.
 
@@ -47,7 +52,10 @@ def _(g, alpha):
     return _scaled(g, alpha)
 
 
-@op(formula=r"a - b", kernel=torch.sub, broadcasts=True, operator="sub", inplace=True, samples=_sums)
+add.undefined.append((lambda a, b: a == -b and isinf(a), "inf - inf"))
+
+
+@op(formula=r"a - b", kernel=torch.sub, broadcasts=True, operator="sub", inplace=True, samples=_sums, traits=_LESS)
 def sub(a, b, *, alpha=1):
     """Difference of two tensors, elementwise, broadcasting; b is multiplied by ``alpha`` first.
 
@@ -66,6 +74,9 @@ def _(g):
 @sub.rule("b", r"-\bar{y}")
 def _(g, alpha):
     return -g if alpha == 1 else g * -alpha
+
+
+sub.undefined.append((lambda a, b: a == b and isinf(a), "inf - inf"))
 
 
 class _Error(Plan):
@@ -101,7 +112,7 @@ def rsub(input, other, *, alpha=1):
     operator="mul",
     inplace=True,
     samples=binary,
-    traits=Traits(multiplies=True),
+    traits=Traits(multiplies=True, commutes=True, neutral=1.0, sign="×"),
 )
 def mul(a, b):
     """Product of two tensors, elementwise, broadcasting.
@@ -124,6 +135,9 @@ def _(g, a):
     return g * a
 
 
+mul.undefined.append((lambda a, b: {fabs(a), fabs(b)} == {0, inf}, "0 * inf"))
+
+
 def _quotients(make: Make):
     yield from binary(make)
     for mode in ("floor", "trunc"):
@@ -139,6 +153,7 @@ def _quotients(make: Make):
     inplace=True,
     domain=NONZERO,
     samples=_quotients,
+    traits=Traits(neutral=1.0, sign="÷"),
 )
 def div(a, b, *, rounding_mode=None):
     """True quotient of two tensors, elementwise, broadcasting; integers give floating point numbers.
@@ -245,6 +260,12 @@ def _(g, input, other):
     return -g * div(input, other, rounding_mode="trunc")
 
 
+for _row in (div, remainder, fmod):
+    _row.undefined += [(lambda a, b: a == 0 and b == 0, "0 / 0"), (lambda _, b: b == 0, "division by 0")]
+div.undefined.append((lambda a, b: isinf(a) and isinf(b), "inf / inf"))
+div.slope = "division by 0"
+
+
 @op(formula=r"-x", kernel=torch.neg, operator="neg", inplace=True, samples=unary)
 def neg(x):
     """The tensor with its sign changed.
@@ -266,7 +287,7 @@ def _sizes(make: Make):
     yield Sample.of(torch.complex(make(2, 3), make(2, 3)))
 
 
-@op(formula=r"|x|", kernel=torch.abs, operator="abs", inplace=True, holomorphic=False, samples=_sizes)
+@op(formula=r"|x|", kernel=torch.abs, operator="abs", inplace=True, holomorphic=False, samples=_sizes, traits=_SIZE)
 def abs(input):
     """Absolute value, elementwise.
 
@@ -297,6 +318,9 @@ def reciprocal(input):
 @reciprocal.rule("input", r"-\bar{y} \odot y^2")
 def _(g, out):
     return -g * (out * out)
+
+
+reciprocal.undefined.append((lambda x: x == 0, "division by 0"))
 
 
 def positive(input):

@@ -188,6 +188,7 @@ def _with_two(make: Make):
     ranks=range(1, 6),
     holomorphic=False,
     view=True,
+    traits=Traits(laid=True),
 )
 def view_as_complex(input):
     """Pairs of real numbers, read as complex ones in the same memory.
@@ -208,6 +209,7 @@ def _(g):
     samples=complex_unary,
     holomorphic=False,
     view=True,
+    traits=Traits(laid=True),
 )
 def view_as_real(input):
     """Complex numbers, read as pairs of real ones in the same memory.

@@ -3,19 +3,25 @@
 import cmath
 import math
 import operator
+from math import inf
 
 import torch
 
 from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.samples import POSITIVE, Make, Sample, at, binary, pairs, points, unary
 from nbgrad.core.engine.tensor_data import differentiable
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.elementwise.arithmetic import mul
 from nbgrad.core.ops.elementwise.rounding import flat
 from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.shape.conversion import to
 
+_EITHER = Traits(commutes=True)
+_POWER = Traits(neutral=1.0, sign="^")
+_UP = Traits(interval=(0.0, inf))
 
-@op(formula=r"e^{x}", kernel=torch.exp, inplace=True, samples=unary)
+
+@op(formula=r"e^{x}", kernel=torch.exp, inplace=True, samples=unary, traits=_UP)
 def exp(x):
     """The exponential function, elementwise.
 
@@ -47,7 +53,10 @@ def _(g, x):
     return g / x
 
 
-@op(formula=r"2^{x}", kernel=torch.exp2, inplace=True, samples=unary)
+log.slope = "the slope of log, 1 / x, is infinite at 0"
+
+
+@op(formula=r"2^{x}", kernel=torch.exp2, inplace=True, samples=unary, traits=_UP)
 def exp2(input):
     """Two to the power of each element.
 
@@ -111,6 +120,10 @@ def _(g, input):
     return g / (input * math.log(10))
 
 
+for _row in (log, log2, log10):
+    _row.undefined += [(lambda x: x < 0, "log of a negative number"), (lambda x: x == 0, "log of 0")]
+
+
 @op(formula=r"\ln(1 + x)", kernel=torch.log1p, inplace=True, domain=POSITIVE, samples=at(-0.5, -1e-10, 0.0, 1e-10))
 def log1p(input):
     """Logarithm of 1 plus each element, exact also near 0.
@@ -127,12 +140,16 @@ def _(g, input):
     return g / (input + 1)
 
 
+log1p.undefined.append((lambda x: x < -1, "log1p of a number below -1"))
+log1p.undefined.append((lambda x: x == -1, "log1p of -1, the log of 0"))
+
+
 def _far_apart(make: Make):
     yield from pairs(make)
     yield Sample.of(points(-1000.0, 0.0, 1000.0), points(1000.0, 0.0, -1000.0))
 
 
-@op(formula=r"\ln(e^{a} + e^{b})", kernel=torch.logaddexp, broadcasts=True, samples=_far_apart)
+@op(formula=r"\ln(e^{a} + e^{b})", kernel=torch.logaddexp, broadcasts=True, samples=_far_apart, traits=_EITHER)
 def logaddexp(input, other):
     """Logarithm of the sum of two exponentials, elementwise, broadcasting, computed without overflow.
 
@@ -153,7 +170,7 @@ def _(g, input, other):
     return g / (1 + (input - other).exp())
 
 
-@op(formula=r"\log_2(2^{a} + 2^{b})", kernel=torch.logaddexp2, broadcasts=True, samples=_far_apart)
+@op(formula=r"\log_2(2^{a} + 2^{b})", kernel=torch.logaddexp2, broadcasts=True, samples=_far_apart, traits=_EITHER)
 def logaddexp2(input, other):
     """Base-2 logarithm of the sum of two powers of 2, elementwise, broadcasting, computed without overflow.
 
@@ -219,7 +236,16 @@ def _powers(make: Make):
         yield Sample.of(*pair)
 
 
-@op(formula=r"a^{b}", kernel=torch.pow, broadcasts=True, operator="pow", inplace=True, domain=POSITIVE, samples=_powers)
+@op(
+    formula=r"a^{b}",
+    kernel=torch.pow,
+    broadcasts=True,
+    operator="pow",
+    inplace=True,
+    domain=POSITIVE,
+    samples=_powers,
+    traits=_POWER,
+)
 def pow(a, b):
     """The power a to the b, elementwise, broadcasting.
 
@@ -254,6 +280,11 @@ def _(g, out, a, b):
     return g * where((a == 0) & steady, 0.0, slope)
 
 
+pow.undefined.append((lambda a, b: a < 0 and b % 1 > 0, "a negative number to a power that is not a whole number"))
+pow.undefined.append((lambda a, b: a == 0 and b < 0, "division by 0: 0 to a negative power"))
+pow.slope = "the slope of a power below 1 is infinite at 0"
+
+
 def _log(a, like):
     """The logarithm of the number ``a``: complex if ``like`` is complex, else real, and NaN for a negative ``a``."""
     if a == 0:
@@ -263,7 +294,7 @@ def _log(a, like):
     return math.log(a) if a > 0 else math.nan
 
 
-@op(formula=r"\sqrt{x}", kernel=torch.sqrt, inplace=True, domain=POSITIVE, samples=unary)
+@op(formula=r"\sqrt{x}", kernel=torch.sqrt, inplace=True, domain=POSITIVE, samples=unary, traits=_UP)
 def sqrt(x):
     """Square root, elementwise; NaN for negative x.
 
@@ -279,7 +310,7 @@ def _(g, out):
     return g / (2 * out)
 
 
-@op(formula=r"\frac{1}{\sqrt{x}}", kernel=torch.rsqrt, inplace=True, domain=POSITIVE, samples=unary)
+@op(formula=r"\frac{1}{\sqrt{x}}", kernel=torch.rsqrt, inplace=True, domain=POSITIVE, samples=unary, traits=_UP)
 def rsqrt(input):
     """One over the square root, elementwise; NaN for negative numbers, infinite at 0.
 
@@ -293,6 +324,13 @@ def rsqrt(input):
 @rsqrt.rule("input", r"-\frac{1}{2} \bar{y} \odot y^3")
 def _(g, out):
     return -0.5 * g * out**3
+
+
+for _row in (sqrt, rsqrt):
+    _row.undefined.append((lambda x: x < 0, "square root of a negative number"))
+rsqrt.undefined.append((lambda x: x == 0, "division by 0: 1 / sqrt(0)"))
+sqrt.slope = "the slope of the square root is infinite at 0"
+rsqrt.slope = "the slope of 1 / sqrt(x) is infinite at 0"
 
 
 def square(input):

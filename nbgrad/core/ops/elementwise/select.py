@@ -9,6 +9,9 @@ import torch
 from nbgrad.core.dispatch.op import install, op
 from nbgrad.core.dispatch.samples import Make, Sample, binary, pairs, points
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.traits import Traits
+
+_EITHER = Traits(commutes=True)
 
 
 def _choices(make: Make):
@@ -100,7 +103,7 @@ def _edges(make: Make):
     yield Sample.of(points(1.0, 2.0, 3.0, nan, 1.0, nan), points(1.0, 3.0, 2.0, 1.0, nan, nan))
 
 
-@op(formula=r"\max(a, b)", kernel=torch.maximum, broadcasts=True, samples=_edges)
+@op(formula=r"\max(a, b)", kernel=torch.maximum, broadcasts=True, samples=_edges, traits=_EITHER)
 def maximum(a, b):
     """The larger of a and b, elementwise, broadcasting; NaN where either is NaN.
 
@@ -121,7 +124,7 @@ def _(g, a, b):
     return _of_larger(g, b, a)
 
 
-@op(formula=r"\min(a, b)", kernel=torch.minimum, broadcasts=True, samples=_edges)
+@op(formula=r"\min(a, b)", kernel=torch.minimum, broadcasts=True, samples=_edges, traits=_EITHER)
 def minimum(input, other):
     """The smaller of two, elementwise, broadcasting; NaN where either is NaN.
 
@@ -143,7 +146,7 @@ def _(g, input, other):
     return _of_smaller(g, other, input)
 
 
-@op(formula=r"\max(a, b)", kernel=torch.fmax, broadcasts=True, samples=_edges)
+@op(formula=r"\max(a, b)", kernel=torch.fmax, broadcasts=True, samples=_edges, traits=_EITHER)
 def fmax(input, other):
     """The larger of two, elementwise, broadcasting; where one is NaN, the other one.
 
@@ -165,7 +168,7 @@ def _(g, input, other):
     return _of_larger(g, other, input) if _halved() else where((input >= other) | other.isnan(), 0.0, g)
 
 
-@op(formula=r"\min(a, b)", kernel=torch.fmin, broadcasts=True, samples=_edges)
+@op(formula=r"\min(a, b)", kernel=torch.fmin, broadcasts=True, samples=_edges, traits=_EITHER)
 def fmin(input, other):
     """The smaller of two, elementwise, broadcasting; where one is NaN, the other one.
 
@@ -277,7 +280,7 @@ def _one_bound(make: Make):
     yield Sample.of(points(-1.0, 0.0, 1.0), points(0.0, 0.0, 0.0))
 
 
-@op(formula=r"\max(x, l)", kernel=torch.clamp_min, broadcasts=True, inplace=True, samples=_one_bound)
+@op(formula=r"\max(x, l)", kernel=torch.clamp_min, broadcasts=True, inplace=True, samples=_one_bound, traits=_EITHER)
 def clamp_min(input, min):
     """Each element moved up to ``min``, a number or a tensor that broadcasts.
 
@@ -299,7 +302,7 @@ def _(g, input, min):
     return _of_low(g, input, min)
 
 
-@op(formula=r"\min(x, h)", kernel=torch.clamp_max, broadcasts=True, inplace=True, samples=_one_bound)
+@op(formula=r"\min(x, h)", kernel=torch.clamp_max, broadcasts=True, inplace=True, samples=_one_bound, traits=_EITHER)
 def clamp_max(input, max):
     """Each element moved down to ``max``, a number or a tensor that broadcasts.
 

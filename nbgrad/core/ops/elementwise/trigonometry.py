@@ -6,8 +6,10 @@ import torch
 
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Domain, Make, Sample, at, pairs, points, unary
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.elementwise.select import where
 
+_EITHER = Traits(commutes=True)
 _INSIDE = Domain(-0.9, 0.9)
 _ABOVE_ONE = Domain(1.2, 3.0)
 
@@ -95,6 +97,10 @@ def _(g, input):
     return g * -(-input * input + 1).rsqrt()
 
 
+for _row in (asin, acos):
+    _row.undefined.append((lambda x: abs(x) > 1, f"{_row.name} of a number outside of -1 to 1"))
+
+
 @op(formula=r"\arctan x", kernel=torch.atan, inplace=True, samples=at(-30.0, 0.0, 30.0))
 def atan(input):
     """The angle in radians whose tangent each element is: squeezes any number into (-pi/2, pi/2).
@@ -138,7 +144,7 @@ def _(g, needed, input, other):
     return g * other * per if needed[0] else None, g * -input * per if needed[1] else None
 
 
-@op(formula=r"\sqrt{a^2 + b^2}", kernel=torch.hypot, broadcasts=True, inplace=True, samples=pairs)
+@op(formula=r"\sqrt{a^2 + b^2}", kernel=torch.hypot, broadcasts=True, inplace=True, samples=pairs, traits=_EITHER)
 def hypot(input, other):
     """The hypotenuse of two legs, elementwise, broadcasting, computed without overflow.
 
@@ -225,6 +231,9 @@ def _(g, input):
     return g * (input * input - 1).rsqrt()
 
 
+acosh.undefined.append((lambda x: x < 1, "acosh of a number below 1"))
+
+
 @op(
     formula=r"\operatorname{artanh} x",
     kernel=torch.atanh,
@@ -245,6 +254,10 @@ def atanh(input):
 @atanh.rule("input", r"\frac{\bar{y}}{1 - x^2}")
 def _(g, input):
     return g / (1 - input**2)
+
+
+atanh.undefined.append((lambda x: abs(x) > 1, "atanh of a number outside of -1 to 1"))
+atanh.undefined.append((lambda x: abs(x) == 1, "atanh of -1 or 1 is infinite"))
 
 
 @op(formula=r"\frac{\sin \pi x}{\pi x}", kernel=torch.sinc, inplace=True, samples=at(-1.0, 0.5, 1.0))

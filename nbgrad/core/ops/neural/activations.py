@@ -164,6 +164,7 @@ def _(gradient, g, x):
     formula=r"\frac{1}{\beta} \ln(1 + e^{\beta x})",
     kernel=torch.nn.functional.softplus,
     samples=varied(at(-30.0, -1.0, 0.0, 2.0, 10.0, 30.0), {"beta": 2.0}, {"beta": 0.5, "threshold": 1.0}),
+    traits=Traits(interval=(0.0, math.inf)),
 )
 def softplus(input, *, beta=1.0, threshold=20.0):
     """A smooth relu, elementwise: ``beta`` says how sharp its bend is.

@@ -12,6 +12,7 @@ from nbgrad.core.dispatch.samples import SHAPES, Make, Sample
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.tensor_data import differentiable, overlaps
+from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.linalg.diagonals import diagonal
 from nbgrad.core.ops.shape.splitting import chunk, narrow, split, split_with_sizes, unbind
 from nbgrad.core.ops.shape.views import clone, expand, permute, squeeze, t, transpose, turned, unsqueeze, view
@@ -101,6 +102,7 @@ def _stride_(raw, *, size, stride, storage_offset, geometry):
     reference=_reference,
     view=True,
     method=False,
+    traits=Traits(laid=True),
 )
 def _as_strided(input, *, size, stride, storage_offset, geometry):
     """The memory of a tensor seen with any sizes and strides; ``geometry`` says how the tensor itself sees it.

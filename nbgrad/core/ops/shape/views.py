@@ -53,7 +53,7 @@ def _views(make: Make):
     reference=lambda x, size: x.view(size),
     view=True,
     method=False,
-    traits=Traits(moves=True),
+    traits=Traits(moves=True, laid=True),
 )
 def view(x, *, size):
     """The same elements in another shape, in the same memory; one size may be -1 and is worked out.
@@ -83,6 +83,7 @@ def _bits(make: Make):
     view=True,
     method=False,
     reference=lambda x, dtype: x.view(dtype),
+    traits=Traits(laid=True),
 )
 def view_dtype(x, *, dtype):
     """The same memory read as another element type; it has no gradient.

@@ -2,26 +2,21 @@
 
 from collections import Counter
 from collections.abc import Callable
-from math import copysign
+from math import copysign, prod
 from typing import Any
 
 import torch
 
+from nbgrad.core.dispatch.table import row_of
+from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.passes.constants import number_of
 from nbgrad.core.symbolic.passes.editor import Editor
-from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, ROUNDED, canonical, form_of, is_elementwise
+from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, ROUNDED, SUMS, canonical, form_of, is_elementwise, row_for
 from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, Replacement, note, storages
 
 _BINARY = 2
 
-_SAME_PLACE = frozenset(
-    ("transpose", "t", "permute", "reshape", "view", "unsqueeze", "squeeze", "flatten", "unflatten", "expand")
-) | {"movedim", "swapaxes", "swapdims", "view_as", "reshape_as", "expand_as", "broadcast_to", "adjoint", "T", "mT"}
-"""Functions whose view begins where its argument does."""
-
-_RESHAPES = frozenset(("reshape", "view", "unsqueeze", "squeeze", "flatten", "unflatten", "view_as", "reshape_as"))
-_EXPANDS = frozenset(("expand", "expand_as", "broadcast_to"))
 _CASTS = frozenset(("to", "float", "double", "half", "bfloat16", "type", "type_as"))
 _WIDER: dict[torch.dtype, tuple[torch.dtype, ...]] = {
     torch.float16: (torch.float32, torch.float64),
@@ -30,7 +25,8 @@ _WIDER: dict[torch.dtype, tuple[torch.dtype, ...]] = {
 }
 """The types that hold every number of another one."""
 
-_NOT_NEGATIVE = frozenset(("exp", "sigmoid", "softmax", "abs", "square", "relu", "sqrt", "softplus"))
+_CONJUGATE = ("adjoint", "H", "mH")
+"""Functions without a row whose view has other numbers, if they are complex."""
 
 
 def simplify(listing: L) -> Passed[L]:
@@ -95,8 +91,8 @@ class _Algebra:
             for value in step.results():
                 self._made[id(value)] = step
                 self._see(value)
-            if step.name in _SAME_PLACE and isinstance(of := step.args[0], Value) and isinstance(step.result, Value):
-                self._roots[id(step.result)] = self._root(of) if of.storage == step.result.storage else step.result
+            if (of := _seen_whole(step)) is not None:
+                self._roots[id(step.result)] = self._root(of)
         if not self._notes:
             return Passed(self._listing, [])
         return Passed(self._listing.with_steps(steps, self._stands), self._notes)
@@ -112,8 +108,8 @@ class _Algebra:
         result = step.result
         if not isinstance(result, Value) or step.writes or step.random:
             return None
-        if step.name in _SAME_PLACE:
-            return self._view_of(step)
+        if (of := _seen_whole(step)) is not None:
+            return self._view_of(of, result)
         if not self._free(result):
             return None
         other = None
@@ -133,12 +129,8 @@ class _Algebra:
         """Whether a value has the same numbers all the time."""
         return value.storage not in self._written
 
-    def _view_of(self, step: ProgramStep) -> Value | None:
+    def _view_of(self, of: Value, result: Value) -> Value | None:
         """An earlier value with the same memory, which begins at the same place and has the same form."""
-        result = step.result
-        of = step.args[0] if step.args else None
-        if not isinstance(of, Value) or of.storage != result.storage or result.stride is None:
-            return None
         root = self._root(of)
         known = self._views.get((result.storage, form_of(result)))
         if known is None or self._root(known) is not root:
@@ -162,7 +154,7 @@ class _Algebra:
             return before
         if name == "exp" and canonical(inner) == "log":
             source = self._made.get(id(before))
-            return before if source is not None and canonical(source) in _NOT_NEGATIVE else None
+            return before if source is not None and _is_not_negative(source) else None
         return None
 
     def _cast(self, step: ProgramStep) -> Value | None:
@@ -186,28 +178,24 @@ class _Algebra:
         result = step.result
         if not isinstance(result, Value) or step.writes or step.random:
             return None
-        if step.name in _RESHAPES or step.name in _EXPANDS:
-            return self._one_view(step)
+        if (of := _seen_whole(step)) is not None:
+            return self._one_view(step, of, result)
         if not is_elementwise(step, self._names) or len(step.args) != _BINARY:
             return None
         name = canonical(step)
-        if name in ("add", "sub"):
+        if name in SUMS:
             return self._with_sign(step, name) or (self._multiple(step, name) if self._reassociate else None)
         if self._reassociate and name == "mul":
             return self._one_factor(step)
         return None
 
-    def _one_view(self, step: ProgramStep) -> ProgramStep | None:
-        """A reshape of a reshape, or an expand of an expand, in one step."""
-        family = _RESHAPES if step.name in _RESHAPES else _EXPANDS
-        of, result = step.args[0], step.result
+    def _one_view(self, step: ProgramStep, of: Value, result: Value) -> ProgramStep | None:
+        """A view of a view, in one step."""
         inner = self._made.get(id(of))
-        if inner is None or inner.name not in family or not isinstance(of, Value) or of.storage != result.storage:
+        before = None if inner is None else _seen_whole(inner)
+        if before is None or self._uses[id(of)] > 1:
             return None
-        before = inner.args[0]
-        if not isinstance(before, Value) or before.storage != of.storage or self._uses[id(of)] > 1:
-            return None
-        function: Callable[..., Any] = torch.Tensor.view if family is _RESHAPES else torch.Tensor.expand
+        function: Callable[..., Any] = torch.Tensor.view if before.numel == result.numel else torch.Tensor.expand
         return self._editor.call(function, (before, result.shape), step, result=result)
 
     def _negated(self, value: Any) -> Value | None:
@@ -220,9 +208,8 @@ class _Algebra:
 
     def _with_sign(self, step: ProgramStep, name: str) -> ProgramStep | None:
         first, second = step.args
-        other = {"add": torch.sub, "sub": torch.add}[name]
         if isinstance(first, Value) and (plain := self._negated(second)) is not None:
-            return self._editor.call(other, (first, plain), step, result=step.result)
+            return self._editor.call(SUMS[name], (first, plain), step, result=step.result)
         if name == "add" and isinstance(second, Value) and (plain := self._negated(first)) is not None:
             return self._editor.call(torch.sub, (second, plain), step, result=step.result)
         return None
@@ -283,24 +270,36 @@ def identity(step: ProgramStep, inexact: bool = False) -> Value | None:
         step: the step.
         inexact: whether 0 may stand for -0.
     """
-    name = canonical(step)
     if len(step.args) != _BINARY:
         return None
-    first, second = step.args
-    number = number_of(second)
-    if isinstance(first, Value) and number is not None and first.dtype is step.result.dtype:
-        zero = number == 0 and (inexact or not first.dtype.is_floating_point)
-        negative = number == 0 and copysign(1, number) < 0
-        positive = number == 0 and not negative
-        if (
-            (name in ("mul", "div", "pow") and number == 1)
-            or (name == "add" and (zero or negative))
-            or (name == "sub" and (zero or positive))
-        ):
-            return first
-    number = number_of(first)
-    if isinstance(second, Value) and number is not None and second.dtype is step.result.dtype:
-        zero = number == 0 and (inexact or not second.dtype.is_floating_point or copysign(1, number) < 0)
-        if (name == "mul" and number == 1) or (name == "add" and zero):
-            return second
+    traits = traits_of(row_for(step.name))
+    neutral = traits.neutral
+    for value, other in (step.args, step.args[::-1]) if traits.commutes else (step.args,):
+        number = number_of(other)
+        if neutral is not None and isinstance(value, Value) and number == neutral and value.dtype is step.result.dtype:
+            one_zero = inexact or not value.dtype.is_floating_point
+            if one_zero or copysign(1, number) == copysign(1, neutral):
+                return value
     return None
+
+
+def _is_not_negative(step: ProgramStep) -> bool:
+    return traits_of(row_for(step.name)).interval[0] >= 0 or step.name == "square"
+
+
+def _seen_whole(step: ProgramStep) -> Value | None:
+    """The value of which a step gives a view that shows all its numbers, and so begins where it begins."""
+    of, result = step.args[0] if step.args else None, step.result
+    if not isinstance(of, Value) or not isinstance(result, Value) or of is result or step.writes:
+        return None
+    row, name = row_of(step.name), step.name
+    moves = row.traits.moves if row is not None else name not in _CONJUGATE and not name.startswith("_")
+    shared = of.storage == result.storage and of.dtype is result.dtype and moves
+    return of if shared and _places(of) == _places(result) is not None else None
+
+
+def _places(value: Value) -> int | None:
+    """How many places in memory a value has; None if it has no strides."""
+    if value.stride is None:
+        return None
+    return prod(size for size, stride in zip(value.shape, value.stride, strict=True) if stride)

@@ -11,13 +11,14 @@ from nbgrad.core.symbolic.passes.constants import number_of
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import (
     ELEMENTWISE,
-    ONE_NAME,
     ROUNDED,
+    SUMS,
     Sum,
     broadcast,
     canonical,
     form_of,
     is_elementwise,
+    one_name,
     sum_of,
 )
 from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, note, storages
@@ -319,7 +320,7 @@ class _Merging:
                     self._ends[id(step.result)] = _Term(None, None, of, step.result)
                 steps.append(step)
                 continue
-            plain = canonical(step) in ("add", "sub") and len(step.inputs()) == len(step.args) == _OPERANDS
+            plain = canonical(step) in SUMS and len(step.inputs()) == len(step.args) == _OPERANDS
             made = self._merged(step) if plain and is_elementwise(step, ROUNDED) else None
             if made is None:
                 steps.append(step)
@@ -343,7 +344,7 @@ class _Merging:
         one, other = before.of, after.of
         function: Any = step.function
         if before.rest is not None and _sign(before.function) != "add":  # c - sum(x) + sum(y) = c - sum(x - y)
-            function = torch.sub if _sign(step.function) == "add" else torch.add
+            function = SUMS[_sign(step.function)]
         inner = self._editor.call(function, (one.of, other.of), step)
         if inner is None:
             return None
@@ -377,8 +378,7 @@ def _alike(one: Sum, other: Sum) -> bool:
 
 
 def _sign(function: Any) -> str:
-    name = name_of(function)
-    return ONE_NAME.get(name, name)
+    return one_name(name_of(function))
 
 
 def _uses(listing: Listing) -> Counter[int]:

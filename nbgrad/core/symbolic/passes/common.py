@@ -1,12 +1,10 @@
 """Common subexpressions: steps that compute what an earlier one has computed."""
 
+from nbgrad.core.dispatch.table import OPERATORS
+from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.symbolic.ir import ProgramStep, Value
-from nbgrad.core.symbolic.passes.forms import ONE_NAME
+from nbgrad.core.symbolic.passes.forms import row_for
 from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, Replacement, key_of, note, storages
-
-_COMMUTATIVE = frozenset(
-    ("add", "mul", "maximum", "minimum", "logaddexp", "__add__", "__mul__", "__radd__", "__rmul__")
-)
 
 
 def merge_common(listing: L) -> Passed[L]:
@@ -49,9 +47,10 @@ def merge_common(listing: L) -> Passed[L]:
 
 
 def _key(step: ProgramStep, memory: Memory) -> object:
-    name = ONE_NAME.get(step.name, step.name)
+    row = row_for(step.name)
     args = [key_of(one, lambda value: ("value", id(value), memory.epoch(value))) for one in step.args]
-    if step.name in _COMMUTATIVE and len(args) == 2 and not step.kwargs:
+    if traits_of(row).commutes and len(args) == 2 and not step.kwargs:
         args.sort(key=repr)
-    named = name if name in ONE_NAME.values() else step.function
+    # Whatever an operator's function is called, it has the same arguments.
+    named = row.name if row is not None and row in OPERATORS.values() else step.function
     return (named, *args, key_of(step.kwargs, lambda value: ("value", id(value), memory.epoch(value))))

@@ -7,7 +7,7 @@ import torch
 
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.passes.editor import Editor
-from nbgrad.core.symbolic.passes.forms import ROUNDED, canonical, form_of, is_elementwise
+from nbgrad.core.symbolic.passes.forms import ROUNDED, SUMS, canonical, form_of, is_elementwise
 from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, note
 
 _OPERANDS = 2
@@ -67,7 +67,7 @@ class _Contraction:
     def _contracted(self, step: ProgramStep) -> tuple[list[ProgramStep] | None, ProgramStep | None]:
         """The steps that replace a sum and the product in it, and the step of the product; None if there is none."""
         name = canonical(step)
-        if name not in ("add", "sub") or not _plain(step):
+        if name not in SUMS or not _plain(step):
             return None, None
         first, second = step.args
         choices = [(first, second)] if name == "sub" else [(first, second), (second, first)]

@@ -5,27 +5,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from nbgrad.core.dispatch.table import OPS, Op, row_of
+from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.symbolic.ir import ProgramStep, Value
+from nbgrad.core.symbolic.nest.ir import COMPARISONS
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.structure import leaves, mapped
-
-ONE_NAME = {
-    "__add__": "add",
-    "__radd__": "add",
-    "__mul__": "mul",
-    "__rmul__": "mul",
-    "multiply": "mul",
-    "__sub__": "sub",
-    "subtract": "sub",
-    "__neg__": "neg",
-    "negative": "neg",
-    "__truediv__": "div",
-    "true_divide": "div",
-    "divide": "div",
-    "__matmul__": "matmul",
-    "__pow__": "pow",
-}
-"""The name of functions that compute the same under several names."""
 
 ROUNDED = frozenset(
     (
@@ -35,21 +20,54 @@ ROUNDED = frozenset(
 )
 """Elementwise functions whose result is the rounded exact one: the same digits in whatever loop a kernel takes."""
 
-ELEMENTWISE = ROUNDED | {
-    *("exp", "expm1", "log", "log1p", "log2", "sin", "cos", "tan", "tanh", "sigmoid", "rsqrt", "erf", "pow", "silu"),
-    *("gelu", "softplus", "logaddexp", "atan", "sinh", "cosh", "asinh", "exp2", "tanh_backward", "sigmoid_backward"),
-}
+_POINTWISE = ("elementwise.", "neural.activations", "neural.rectifiers")
+_QUICK = (*_POINTWISE, "shape.", "neural.softmax", "neural.normalization", "reduce.reductions", "reduce.statistics")
+
+
+def row_for(name: str) -> Op | None:
+    """The row for a function, also for an operator's method with exchanged operands if their order does not matter."""
+    row = row_of(name)
+    if row is None and name.startswith("__r"):
+        row = row_of(f"__{name[3:]}")
+        return row if traits_of(row).commutes else None
+    return row
+
+
+def declared_in(name: str, places: tuple[str, ...]) -> bool:
+    """Whether the row for a function stands in one of these folders or modules of the op table."""
+    row = row_of(name)
+    return row is not None and row.module.startswith(places)
+
+
+def is_quick(step: ProgramStep) -> bool:
+    """Whether the time of a step is that of reading its inputs and writing its results."""
+    return declared_in(step.name.removeprefix("native_"), _QUICK) or step.name in ("contiguous", "square")
+
+
+def is_pointwise(name: str) -> bool:
+    """Whether a function computes each number from those at the same place, and has no weights and no dimension."""
+    row = row_of(name)
+    return declared_in(name, _POINTWISE) and row is not None and not (row.view or row.sums or "dim" in row.defaults)
+
+
+ELEMENTWISE = ROUNDED | {name for name in OPS if is_pointwise(name)}
 """Elementwise functions. The last digit of some of them depends on where in memory a number is."""
 
-COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+SUMS: dict[str, Callable[..., Any]] = {"add": torch.sub, "sub": torch.add}
+"""The sum and the difference, each with the function that gives the same with the second operand's sign changed."""
 
 SCALARS = (bool, int, float)
 
 
 def canonical(step: ProgramStep) -> str:
     """The name of the function of a step, one for all its spellings."""
-    name = step.name
-    return ONE_NAME.get(name, name)
+    return one_name(step.name)
+
+
+def one_name(name: str) -> str:
+    """The one name for all spellings of a function."""
+    row = row_for(name)
+    return name if row is None else row.name
 
 
 def is_elementwise(step: ProgramStep, names: frozenset[str]) -> bool:

@@ -5,15 +5,18 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
+from nbgrad.core.symbolic.nest.ir import COMPARISONS
 from nbgrad.core.symbolic.passes.editor import Editor
-from nbgrad.core.symbolic.passes.forms import COMPARISONS, ELEMENTWISE, canonical, form_of, is_elementwise
+from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, ROUNDED, canonical, form_of, is_elementwise
 from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed, Replacement, note, storages
 
 _IN_PLACE: dict[str, Callable[..., Any]] = {
     name: getattr(torch.Tensor, f"{name}_")
-    for name in sorted(ELEMENTWISE - COMPARISONS)
-    if hasattr(torch.Tensor, f"{name}_") and name not in ("where", "pow")
+    for name in sorted(ELEMENTWISE.difference(COMPARISONS))
+    if hasattr(torch.Tensor, f"{name}_") and name != "pow"
 } | {"threshold_backward": torch.ops.aten.threshold_backward}
 """The method in place of each elementwise function that has one."""
 
@@ -24,8 +27,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 _MORE: dict[str, Callable[..., Any]] = {"addcmul": torch.Tensor.addcmul_}
 """Methods in place of functions with settings."""
-
-_COMMUTE = frozenset(("add", "mul"))
 
 
 def undo_in_place(listing: L) -> Passed[L]:
@@ -53,6 +54,7 @@ def undo_in_place(listing: L) -> Passed[L]:
         if (
             function is None
             or target is None
+            or (given.kwargs and given.name[:-1] not in ROUNDED)  # nothing would make it a change in place again
             or whole.get(target.storage) is not target
             or target.storage in external | viewed
             or editor.forms.of(function, step.args, step.kwargs) != form_of(target)
@@ -157,7 +159,7 @@ def _free_operand(step: ProgramStep, position: int, memory: _Lifetimes) -> Value
     name = canonical(step)
     if not (name in _IN_PLACE and is_elementwise(step, ELEMENTWISE)) and name not in _MORE:
         return None
-    places = (0, 1) if name in _COMMUTE and len(step.args) == 2 else (0,)
+    places = (0, 1) if traits_of(OPS.get(name)).commutes and len(step.args) == 2 else (0,)
     for place in places:
         operand = step.args[place]
         if not isinstance(operand, Value) or form_of(operand) != form_of(step.result):

@@ -9,7 +9,7 @@ import torch
 
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.passes.editor import Editor
-from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, Form, is_elementwise
+from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, Form, is_elementwise, is_pointwise
 from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, note, storages
 from nbgrad.core.symbolic.structure import leaves
 
@@ -19,13 +19,6 @@ WORTH = 2.0
 _IMAGES = 4
 _COPIES = ("contiguous", "clone")
 _POOLS = ("max_pool2d", "max_pool2d_with_indices")
-_POINTWISE = frozenset(
-    (
-        *("gelu", "gelu_backward", "silu_backward", "leaky_relu", "leaky_relu_backward", "elu", "elu_backward"),
-        *("hardtanh", "hardtanh_backward", "softplus_backward", "hardswish", "hardswish_backward", "addcmul"),
-    )
-)
-"""Elementwise functions with settings."""
 
 
 def channels_last(listing: L) -> Passed[L]:
@@ -192,7 +185,7 @@ class _Layout:
         rule = _RULES.get(name)
         if rule is not None:
             return rule(self, step)
-        return (name in _POINTWISE or is_elementwise(step, ELEMENTWISE)) and self._elementwise(step)
+        return (is_pointwise(name) or is_elementwise(step, ELEMENTWISE)) and self._elementwise(step)
 
     def _compute(
         self, step: ProgramStep, given: dict[int, Value], images: tuple[int, ...], results: Any = None

@@ -8,16 +8,11 @@ from typing import Generic
 
 from nbgrad.core.symbolic.ir import ProgramStep, Value
 from nbgrad.core.symbolic.passes.editor import Editor
-from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, is_elementwise
+from nbgrad.core.symbolic.passes.forms import is_quick
 from nbgrad.core.symbolic.passes.functional import undo_in_place, work_in_place
 from nbgrad.core.symbolic.passes.peak import Life, lives, profile
 from nbgrad.core.symbolic.passes.rewrite import L, Passed, Replacement, note, storages
 from nbgrad.core.symbolic.structure import mapped
-
-_CHEAP = frozenset(
-    ("softmax", "log_softmax", "layer_norm", "native_layer_norm", "rms_norm", "gelu", "silu", "leaky_relu", "elu")
-) | {"contiguous", "clone", "softplus", "mean", "sum", "var", "cat", "masked_fill", "clamp"}
-_VIEWS = frozenset(("transpose", "t", "permute", "view", "reshape", "expand", "unsqueeze", "squeeze", "select"))
 
 LONGEST = 8
 """How many steps may be run again for one value."""
@@ -153,7 +148,7 @@ class _State(Generic[L]):
             return False
         if any(self._changed(one, place, position) for one in step.inputs()):
             return False
-        return is_elementwise(step, ELEMENTWISE) or step.name in _CHEAP or step.name in _VIEWS
+        return is_quick(step) or storages(step.results()) <= storages(step.inputs())
 
     def _again(self, value: Value, plan: list[ProgramStep], position: int, tried: set[int]) -> Passed[L]:
         """The listing that computes a value again before a step."""

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import torch
 
+from nbgrad.core.dispatch.table import row_of
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.passes.rewrite import L, Note, Passed, note, storages
 
 _ADDITIONS = frozenset(("_foreach_add_", "add_"))
-_PRODUCTS = frozenset(("matmul", "mm", "__matmul__"))
 _MATRIX = 2
 
 LARGE = 1 << 18
@@ -134,7 +134,8 @@ def _pairs(step: ProgramStep) -> list[tuple[Value, Value]] | None:
 
 def _foldable(target: Value, gradient: Value, found: tuple[int, ProgramStep], memory: _Accesses, position: int) -> bool:
     place, product = found
-    if product.name not in _PRODUCTS or product.kwargs or len(product.args) != 2:
+    row = row_of(product.name)
+    if row is None or row.module != "linalg.matmul" or product.kwargs or not row.arity == len(product.args) == 2:
         return False
     if memory.uses[id(gradient)] != 1 or memory.views[gradient.storage] != 1 or len(gradient.shape) != _MATRIX:
         return False

@@ -1,0 +1,94 @@
+"""An op is written once: no list outside of the op table names rows, except lists of names that belong to others."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbgrad
+from nbgrad.core.dispatch.table import OPS
+
+ROOT = Path(nbgrad.__file__).parent
+
+OTHERS = {
+    "core/dispatch/formula.py": ("_NEUTRAL", "torch: names of arguments"),
+    "core/functional/gradient_edge.py": ("register_multi_grad_hook", "torch: values of its argument mode="),
+    "core/interop/aten_functions.py": ("_REDUCTIONS KERNELS", "torch: values of reduction=; functions of torch._C._nn"),
+    "core/interop/numpy_arrays.py": ("TENSORS_ONLY UFUNC_REDUCTIONS", "numpy: its ufuncs"),
+    "core/symbolic/exports/functions.py": ("_property", "torch: attributes of a tensor that can be assigned"),
+    "core/symbolic/exports/onnx_ops.py": ("_UNARY", "onnx: kernels of ATen, with ONNX's names for them"),
+    "core/symbolic/exports/page.py": ("_node", "torch: kernels of ATen, with the names of the page's kernels"),
+    "core/symbolic/fusion.py": ("PRICES", "torch: the measured times of its kernels"),
+    "core/symbolic/latex.py": ("_SIGNS", "torch: its functions in LaTeX, where no row called them"),
+    "core/symbolic/lowering.py": ("_SAME", "the interpreter of nests: its operations"),
+    "core/symbolic/nest/ir.py": (
+        "UNARY COMPARISONS BINARY REDUCTIONS VIEWS apply",
+        "the interpreter of nests: its operations",
+    ),
+    "core/symbolic/numbers.py": ("_SIGNS", "Python: functions of its module operator"),
+    "core/symbolic/passes/dead_code.py": (
+        "_REFUSES_NUMBERS",
+        "torch: functions that raise an error for some numbers",
+    ),
+    "core/symbolic/passes/forms.py": ("ROUNDED SUMS sum_of", "torch: kernels that round alike in each loop; its sums"),
+    "core/symbolic/replay.py": ("OPERATORS", "torch: its functions that a sign calls faster"),
+    "core/symbolic/surroundings.py": ("_CALLED_BY_PYTHON", "Python: its operators"),
+    "lab/lesson_02.py": ("_RULES _PARTS", "the lesson: names in its text"),
+    "lab/lesson_03.py": ("_checker", "the lesson: names in its text"),
+    "lab/lesson_06.py": ("_READY", "the lesson: what an answer may not use"),
+    "lab/lesson_08.py": ("_RELUS", "the lesson: what an answer may use"),
+    "masked.py": ("__all__", "torch: functions of torch.masked"),
+    "nn/recurrent.py": ("__init__ forward", "torch: values of nonlinearity="),
+    "nn/transformer.py": ("_activation", "torch: values of activation="),
+    "widgets/findings/vanishing.py": ("_why", "none: the functions that are constant along a dimension of 1"),
+}
+"""By the file: where its lists stand that may name what rows are called too, and whose names they are."""
+
+
+def listed(node: ast.AST) -> list[ast.expr]:
+    """The parts of a set, tuple or list, and the keys of a dict."""
+    if isinstance(node, ast.Dict):
+        return [key for key in node.keys if key is not None]
+    return node.elts if isinstance(node, ast.Set | ast.Tuple | ast.List) else []
+
+
+def names_rows(node: ast.AST) -> bool:
+    """Whether a literal has two names of rows or more, and at least half of its texts are such names."""
+    texts = [one.value for one in listed(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    rows = sum(text in OPS for text in texts)
+    return rows >= 2 and 2 * rows >= len(texts)
+
+
+def owners(node: ast.AST, owner: str = "") -> Iterator[str]:
+    """For each literal that names rows: the function or the variable that it belongs to."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        owner = node.name
+    elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and not owner:
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        owner = ast.unparse(target)
+    if names_rows(node):
+        yield owner
+    for child in ast.iter_child_nodes(node):
+        yield from owners(child, owner)
+
+
+def found(text: str) -> set[str]:
+    """The owners of all literals in a module that name rows."""
+    return set(owners(ast.parse(text)))
+
+
+def test_a_list_of_rows_is_found_in_any_form() -> None:
+    assert found("_A = frozenset(('exp', 'log'))") == {"_A"}
+    assert found("def f(op):\n    return op.name in {'relu', 'gelu', 'mine'}") == {"f"}
+    assert found("B: dict[str, int] = {'relu': 1, 'gelu': 2}") == {"B"}
+    assert found("C = {**dict.fromkeys(['sin', 'cos'], 1)}") == {"C"}
+    assert not found("_D = ('exp', 'mine', 'yours')\n_E = ('exp',)")
+
+
+def test_no_list_outside_of_the_table_names_rows() -> None:
+    lists = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        place = path.relative_to(ROOT).as_posix()
+        if not place.startswith("core/ops/") and (names := found(path.read_text(encoding="utf-8"))):
+            lists[place] = names
+    others = {place: set(names.split()) for place, (names, _) in OTHERS.items()}
+    assert lists == others, "a fact of an op belongs on its row, or has to follow from one"
