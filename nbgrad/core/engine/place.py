@@ -49,6 +49,12 @@ class Place:
         """Whether both are one instruction."""
         return self._code is other._code and self._offset == other._offset
 
+    def on_line(self, line: int) -> "Place | None":
+        """The first instruction of another line of the same code; None if that line has none."""
+        found = (start for start, _, number in self._code.co_lines() if number == line)
+        start = next(found, None)
+        return None if start is None else Place(self._code, start)
+
     @property
     def called(self) -> str | None:
         """The name of the function or method that this instruction calls; None for an operator, or if it is unknown."""

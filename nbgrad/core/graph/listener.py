@@ -16,9 +16,10 @@ from nbgrad.core.compilation import compiled
 from nbgrad.core.dispatch.arguments import all_unchanging
 from nbgrad.core.engine.broadcast import Reduction, reduction as summed
 from nbgrad.core.engine.call_site import in_a_function, local_names, names_in_frames, user_frame, user_place
+from nbgrad.core.engine.ended import note as note_ended
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
 from nbgrad.core.engine.observer import Cut, Observer
-from nbgrad.core.engine.place import running_cell
+from nbgrad.core.engine.place import Place, running_cell
 from nbgrad.core.engine.state import Scope, current, outwards, recording
 from nbgrad.core.engine.tensor_data import words_of
 from nbgrad.core.engine.torch_origins import known_id, shape_of
@@ -400,6 +401,35 @@ class Listener(Observer):
         """The change of ``data`` since the op ``seq`` ran."""
         return self.changes.find(data, seq)
 
+    def change_at(self, data: torch.Tensor, seq: int) -> "tuple[str, Place] | None":
+        """The change of ``data`` since the op ``seq`` ran, and its line."""
+        return self.changes.at(data, seq)
+
+    def constants_of(self, seq: int) -> list[Any]:
+        """The data of the inputs of the op ``seq`` that need no gradient, as far as they exist."""
+        ran = self.ops.get(seq)
+        sources = set() if ran is None else {one for one in ran.sources if type(one) is int}
+        held = [known() for known, id in self.constants.copy().values() if id in sources]
+        return [data for data in held if isinstance(data, torch.Tensor)]
+
+    def change_by_op(self, seq: int, after: int) -> "tuple[str, Place] | None":
+        """The first op ``after`` another that changed the result of the op ``seq`` in place, and its line."""
+        for id, ran in sorted(self.ops.copy().items()):
+            name = ran.op.name
+            if id > after and ran.place is not None and (name.endswith("_") or name == "setitem"):
+                if ran.sources and ran.sources[0] == seq:
+                    return name, ran.place
+        return None
+
+    def use_of(self, seq: int, among: frozenset[int]) -> "Place | None":
+        """The line of the first op ``among`` these that used the result of the op ``seq``."""
+        known = sorted(self.ops.copy().items())
+        return next((ran.place for id, ran in known if id in among and seq in ran.sources), None)
+
+    def steps_since(self, seq: int) -> "list[tuple[str, Place, set[int]]]":
+        """The steps of optimizers since the op ``seq``."""
+        return self.changes.steps(seq)
+
     def change_since_backward(self, data: torch.Tensor) -> str | None:
         """The change of ``data`` since the last backward."""
         found = self.changes.since_backward(data)
@@ -535,6 +565,7 @@ class Listener(Observer):
         self.before_last, self._at_last = self._at_last, self._latest
         self.backwards = number
         self.changes.backwards = number
+        note_ended(number, self.name, user_place(), ended.arrived)
         frame = number >= self._ask and self.history.wants(number)
         self.updates.backward_ended(number, frame and self.history.measures_step(number))
         if frame:

@@ -16,6 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from nbgrad.core.backend.function_mode import mute, traced, unmute
 from nbgrad.core.engine.backward_errors import path_ends
 from nbgrad.core.engine.broadcast import reduction, sum_to
+from nbgrad.core.engine.ended import note_retained
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Vertex, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
@@ -24,6 +25,7 @@ from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of
 from nbgrad.core.recorder.foreseen import HANDING_ON, TAPS, Foreseen, Giving, Share, hands_on, position_in, sum_of, tap
 from nbgrad.core.recorder.functions import Unlisted, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, named, origin_in
+from nbgrad.core.recorder.refusals import explain_failure
 
 RawTensor = torch.Tensor
 _processes: Any = torch.distributed.is_initialized if torch.distributed.is_available() else bool
@@ -764,12 +766,23 @@ def recorded(
             walk.roots = [(root, origin) for root, (origin, _) in zip(roots, begun, strict=False)]
             result = _foreseen_run(walk, foreseen, run, roots, args, kwargs)
     except Exception as error:
+        _explain(walk, roots, begun, error)
         for observer in walk.observers:
             observer.on_backward_error(begun[0][0], error)
         raise
     for observer in walk.observers:
         observer.on_backward_end()
+    note_retained(bool(args[1]))
     return result
+
+
+def _explain(walk: TorchBackward, roots: Any, begun: list[tuple[Origin, Any]], error: Exception) -> None:
+    """Say with ``error`` where the op ran that raised it, and what to write instead."""
+    try:
+        explain_failure(error, [_edge(root)[0] for root in roots], [origin for origin, _ in begun])
+    except Exception as own:
+        if not walk.lost(own):
+            raise
 
 
 def _begun(walk: TorchBackward, state: State, roots: Any, args: Any) -> Any:

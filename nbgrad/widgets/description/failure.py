@@ -1,5 +1,6 @@
 """The description of an error: the op that raised, with its inputs, among the ops that had run until then."""
 
+import re
 from collections.abc import Callable
 from typing import get_args
 
@@ -91,12 +92,24 @@ def ended(ending: Ending) -> Finding | None:
         return None if ending.interrupted else _raised(ending)
     text = f"{failure.op} raised {ending.kind}{': ' if failure.message else ''}{failure.message}"
     scope = () if failure.scope is None else failure.scope.path()
-    kind: FindingKind = "inplace" if "in-place" in failure.message else "failed"
-    return Finding(kind, text, id=failure.id, scope=scope, place=failure.place)
+    kind: FindingKind = "inplace" if "in-place" in failure.message or "inplace" in failure.message else "failed"
+    why = ending.explanation
+    if why is None:
+        return Finding(kind, text, id=failure.id, scope=scope, place=failure.place)
+    text = f"{failure.op} raised {ending.kind}: {_first_sentence(failure.message)}: {why.text}"
+    return Finding(kind, text, why.remedy, failure.id, scope=scope, place=why.place or failure.place)
+
+
+def _first_sentence(message: str) -> str:
+    """The first sentence of a message, without the remarks in parentheses and the hints of torch's."""
+    return re.split(r"\. | \(or |: \[torch", message, maxsplit=1)[0].rstrip(".")
 
 
 def _raised(ending: Ending) -> Finding:
     """The error that the user's own code raised, with the remedy."""
+    why = ending.explanation
+    if why is not None:
+        return Finding("failed", f"{ending_text(ending)} {why.text}", why.remedy, place=why.place or ending.place)
     told = ending_text(ending) if ending.advice is None else f"{ending_text(ending)} {ending.advice}"
     return Finding("failed", told, ending.advice, place=ending.place)
 
