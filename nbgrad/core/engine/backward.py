@@ -17,6 +17,7 @@ from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.engine import backward_errors
 from nbgrad.core.engine.broadcast import Reduction, reduction, sum_to
 from nbgrad.core.engine.call_site import user_place
+from nbgrad.core.engine.ended import note_retained
 from nbgrad.core.engine.node import (
     REDUCERS,
     Deferred,
@@ -74,6 +75,7 @@ def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, creat
             raise
     for observer in walk.observers:
         unheard(observer.on_backward_end)
+    note_retained(retain_graph)
 
 
 def _accumulate(leaf: Leaf, tensor: Any, gradient: Any, taken: set[int], create_graph: bool) -> None:
@@ -93,6 +95,7 @@ def gradients(roots: Roots, wanted: list[Origin], *, retain_graph: bool, create_
         unheard(walk.run, roots)
     for observer in walk.observers:
         unheard(observer.on_backward_end)
+    note_retained(retain_graph)
     return walk.found
 
 
@@ -232,6 +235,7 @@ class Walk:
                 origin = self._latest()
                 self._visit(origin, pending.pop(origin))
         except Exception as error:
+            backward_errors.explain_failure(error, [root for root, _ in roots])
             for observer in self.observers:
                 observer.on_backward_error(origin, error)
             raise

@@ -29,43 +29,46 @@ class _Change(NamedTuple):
     place: Place
 
 
-def explained(node: Node, roots: list[Origin], shape: tuple[int, ...] | None = None) -> Explanation:
+def explained(
+    node: Node, roots: list[Origin], shape: tuple[int, ...] | None = None, *, told: bool = False
+) -> Explanation:
     """The cause and the remedy of a backward from ``roots`` that needs what ``node`` had saved before it was changed.
 
     Args:
         node: the op.
         roots: where the backward begins.
         shape: of the changed tensor, if it is known.
+        told: whether the message of the error names both lines already.
     """
     place: Place | None = getattr(node, "place", None)
     where = "which ran before this graph began" if place is None else str(place)
     found = _changes(node)
     sizes = None if shape is None else sorted(shape)  # what was saved may be a transposed view
     found.sort(key=lambda one: sizes is not None and sorted(one.shape) != sizes)
+    needs = f"the gradient of {node.op.name} ({where}) needs"
     if not found:
         remedy = "y = y.clone()"
-        return Explanation(
-            f"the gradient of {node.op.name} ({where}) needs a tensor as it was when {node.op.name} saved it, but it was "
-            f"changed in place since, where nbgrad did not see it. Change a copy instead: {remedy}",
-            remedy,
-            place,
-        )
+        text = f"{needs} a tensor as it was when {node.op.name} saved it, but it was changed in place since, where "
+        text = "" if told else f"{text}nbgrad did not see it. "
+        return Explanation(f"{text}Change a copy instead: {remedy}", remedy, place)
     change = found[0]
     saved = f"{change.role}{f' {change.name}' if change.name else ''} {change.shape}"
     text = (
-        f"the gradient of {node.op.name} ({where}) needs {saved} as it was when {node.op.name} saved it, but "
-        f"{change.what} at {change.place} has changed it in place since"
+        f"{needs} {saved} as it was when {node.op.name} saved it, but {change.what} at {change.place} has changed it "
     )
+    text = "" if told else f"{text}in place since. "
     if change.what.endswith(".step()"):
         return _stepped(text, node, roots, change)
-    remedy = out_of_place(change.place.file, change.place.line)
-    if remedy is None:
-        name = _written(change.name)
-        remedy = f"{name} = {name}.clone()"
-        return Explanation(f"{text}. Change a copy, made before that line: {remedy}", remedy, change.place)
-    if remedy.endswith(".clone()"):
-        return Explanation(f"{text}. Make a copy before that line, and change the copy: {remedy}", remedy, change.place)
-    return Explanation(f"{text}. Make a new tensor in that line: {remedy}", remedy, change.place)
+    remedy = (
+        out_of_place(change.place.file, change.place.line)
+        or f"{_written(change.name)} = {_written(change.name)}.clone()"
+    )
+    how = (
+        "Make a copy before that line, and change the copy"
+        if remedy.endswith(".clone()")
+        else "Make a new tensor there"
+    )
+    return Explanation(f"{text}{how}: {remedy}", remedy, change.place)
 
 
 def _written(name: str | None) -> str:
@@ -106,7 +109,7 @@ def _stepped(text: str, node: Node, roots: list[Origin], change: _Change) -> Exp
     before = ended.first_to_reach(node.seq)
     meeting = None if before is None else second_backward.Meeting.of(roots, before)
     if meeting is not None and meeting.again and (reason := second_backward.explained(roots, before)) is not None:
-        return Explanation(f"{text}. {reason.text}", reason.remedy, reason.place)
+        return Explanation(f"{text}{reason.text}", reason.remedy, reason.place)
     made = None
     if meeting is not None and meeting.uses:
         used = meeting.uses[0][1]
@@ -116,10 +119,10 @@ def _stepped(text: str, node: Node, roots: list[Origin], change: _Change) -> Exp
     place: Place | None = getattr(made, "place", None)
     if place is None or not place.text:
         remedy = "loss.backward()"
-        return Explanation(f"{text}. Call the backward before the step: {remedy}", remedy, change.place)
+        return Explanation(f"{text}Call the backward before the step: {remedy}", remedy, change.place)
     what = _name(made) if made is not None else None
     return Explanation(
-        f"{text}. Call this backward before the step; or compute {what or 'the loss'} anew after the step, by this line: "
+        f"{text}Call this backward before the step; or compute {what or 'the loss'} anew after the step, by this line: "
         f"{place.text}",
         place.text,
         place,

@@ -58,7 +58,7 @@ def note(number: int, graph: str, place: Place, reached: Sequence[int]) -> None:
 
 
 def note_retained(retained: bool) -> None:
-    """Remember of the backward that has just ended whether it kept the saved values. Several graphs may have seen it."""
+    """Remember whether the backward that has just ended kept the saved values. Several graphs may have seen it."""
     for one in reversed(_ended):
         if one.retained is not None:
             return

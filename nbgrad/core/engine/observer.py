@@ -212,6 +212,10 @@ class Observer:
         """The first op ``after`` another that changed the result of the op ``seq`` in place, and its line."""
         return None
 
+    def has_recorded(self) -> bool:
+        """Whether it has seen an op on a tensor that needs a gradient."""
+        return False
+
     def change_at(self, data: torch.Tensor, seq: int) -> tuple[str, Place] | None:  # noqa: ARG002
         """The same change as ``change_of``, with its line apart."""
         return None

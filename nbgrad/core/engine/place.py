@@ -49,11 +49,11 @@ class Place:
         """Whether both are one instruction."""
         return self._code is other._code and self._offset == other._offset
 
-    def on_line(self, line: int) -> "Place | None":
-        """The first instruction of another line of the same code; None if that line has none."""
-        found = (start for start, _, number in self._code.co_lines() if number == line)
-        start = next(found, None)
-        return None if start is None else Place(self._code, start)
+    @classmethod
+    def at(cls, file: str, line: int) -> "Place":
+        """A line of ``file`` of which only the number is known. Its instruction equals no other."""
+        code = compile("\n" * (line - 1) + "0", file, "exec")
+        return cls(code, next(start for start, _, number in code.co_lines() if number == line))
 
     @property
     def called(self) -> str | None:

@@ -7,12 +7,12 @@ that a loop carries on, a sum over the rounds of a loop, a tensor or a loss from
 import ast
 from typing import NamedTuple
 
-from nbgrad.core.engine.call_site import user_place, variable_name
+from nbgrad.core.engine.call_site import user_place, variable, variable_name
 from nbgrad.core.engine.ended import Ended
 from nbgrad.core.engine.explanation import Explanation
 from nbgrad.core.engine.node import Leaf, Node, Origin, Output, raw_of
 from nbgrad.core.engine.place import Place
-from nbgrad.core.engine.source_text import assigned_and_read, call_with
+from nbgrad.core.engine.source_text import assigned_and_read, assignments, call_with, sources
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import memory_of
 from nbgrad.core.engine.torch_origins import known_origin
@@ -99,12 +99,17 @@ def _of_the_same(meeting: Meeting) -> Explanation | None:
         return None
     place: Place | None = getattr(root, "place", None)
     loss, made = _name(root) or "the loss", "" if place is None else f", at {place}"
+    code = "" if place is None else place.text
+    if not code:
+        place, code = _statement_of(loss)
     if meeting.by is None:
         text = f"{loss} was computed, and its graph was freed, before this graph began"
-        return _told(f"{text}. Compute it again", f"{loss} = ..." if place is None else place.text, place)
-    if meeting.again and place is not None:
-        text = f"{loss} was computed only once{made}, but this line runs backward() on it in each round"
-        return _told(f"{text}. Move its forward into the loop, before the backward", place.text, place)
+        return _told(f"{text}. Compute it again before the backward", code or f"{_called(loss)} = ...", place)
+    if meeting.again:
+        when = made or ", before this graph began"
+        text = f"{loss} was computed only once{when}, but this line runs backward() on it in each round"
+        remedy = code or f"{_called(loss)} = ..."
+        return _told(f"{text}. Move its forward into the loop, before the backward", remedy, place)
     text = f"{loss} was computed once{made}, and backward() is called on it, or on a part of it, twice"
     remedy = f"{_called(loss)}.backward(retain_graph=True)"
     return _told(
@@ -150,12 +155,12 @@ def _carried(meeting: Meeting) -> Explanation | None:
     for user, used in meeting.uses:
         name = _successor(used, meeting)
         if name is not None:
-            names[name] = None
             place = place or user.place
-    if not names:
+            names[name] = None
+    if place is None:
         return None
-    known = [name for name in names if name]
-    what = " and ".join(known) if known else "A state"
+    known = [name for name in names if name] or assigned_and_read(place.file, place.line)
+    what = " and ".join(known) if known else "a state"
     kept = "carries" if len(known) < 2 else "carry"
     since = "the earlier rounds" if meeting.again else "an earlier step"
     return _told(
@@ -202,8 +207,8 @@ def detaching(names: list[str]) -> str:
     """The code that cuts the states ``names`` off."""
     if not names:
         return "state = state.detach()"
-    if any("[" in name for name in names):
-        whole = names[0].partition("[")[0]
+    whole = names[0].partition("[")[0]
+    if any("[" in name for name in names) or isinstance(variable(whole), tuple | list):
         return f"{whole} = tuple(one.detach() for one in {whole})"
     return f"{', '.join(names)} = {', '.join([f'{name}.detach()' for name in names])}"
 
@@ -220,21 +225,28 @@ def _before_the_loop(meeting: Meeting) -> Explanation | None:
     place: Place | None = getattr(made, "place", None)
     name = _name(used)
     called = name or f"the result of {used.op.name}"
-    if meeting.by is None or place is None:
-        return _told(
-            f"{called} was computed before this graph began, and its graph was freed by a backward that was not "
-            f"recorded; {user.place} uses it again. Compute it anew before that, or cut it off",
-            detaching([name] if name else []),
-            user.place,
-        )
-    detached = detaching([name or "it"])
+    detached, known = detaching([name or "features"]), made is not None and place is not None
+    code = place.text if place is not None else ""
+    if not code and name:
+        place, code = _statement_of(name)
+    when = f"only once, at {place}," if known else "before this graph began,"
+    freed = "" if meeting.by is not None else ", and a backward that was not recorded has freed its graph"
     return _told(
-        f"{called} was computed only once, at {place}, and each round uses it, at {user.place}. Compute it in each "
-        f"round, before it is used; or, if nothing is to learn from it, write {detached} after it",
-        detached if not place.text else place.text,
-        place,
-        inside=not place.text,
+        f"{called} was computed {when} and is used again at {user.place}{freed}. Compute it anew in each round, before "
+        f"it is used; or, if nothing is to learn from it, write {detached} after it",
+        code or detached,
+        place or user.place,
+        inside=not code,
     )
+
+
+def _statement_of(name: str) -> tuple[Place | None, str]:
+    """The line that gave the variable ``name`` its value in an earlier cell, and its code."""
+    for file in sources(user_place().file):
+        known = list(assignments(file, name))
+        if known:
+            return Place.at(file, known[-1].lineno), ast.unparse(known[-1])
+    return None, ""
 
 
 # Two losses of one step.
@@ -267,8 +279,8 @@ def _two_networks(meeting: Meeting) -> Explanation | None:
     first = None if found is not None or (made := _node(used)) is None else _first_use(made.seq, by)
     place, code = found or (first or user.place, f"{_called(name, 'fake')}.detach()")
     return _told(
-        f"{called}{where} is a part of both losses. The first backward trained another network ({step} at {at}), and it "
-        f"went through {called} back into the network that made it. Give that loss the numbers alone, at {place}",
+        f"{called}{where} is a part of both losses. The first backward trained another network ({step} at {at}), and "
+        f"it went through {called} back into the network that made it. Give that loss the numbers alone, at {place}",
         code,
         place,
     )
@@ -309,11 +321,13 @@ def _two_losses(meeting: Meeting) -> Explanation | None:
     called = _name(used) or f"the result of {used.op.name}"
     second = _name(meeting.roots[0])
     first = _receiver(by.place)
-    remedy = f"({first} + {second}).backward()" if first and second and first != second else "(loss1 + loss2).backward()"
+    remedy = (
+        f"({first} + {second}).backward()" if first and second and first != second else "(loss1 + loss2).backward()"
+    )
     return _told(
-        f"{called}{'' if place is None else f', computed at {place},'} is a part of both losses; this backward comes to "
-        f"it at {user.place}. Call one backward on the sum of the losses, in place of both; or pass retain_graph=True "
-        f"to the first one, at {by.place}",
+        f"{called}{'' if place is None else f', computed at {place},'} is a part of both losses; this backward comes "
+        f"to it at {user.place}. Call one backward on the sum of the losses, in place of both; or pass "
+        f"retain_graph=True to the first one, at {by.place}",
         remedy,
         by.place,
     )

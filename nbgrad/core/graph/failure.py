@@ -3,11 +3,12 @@
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from nbgrad.core.engine.explanation import Explanation, explanation_of
+from nbgrad.core.engine.explanation import Explanation, explain, explanation_of
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.tensor_data import words_of
 from nbgrad.core.graph.advice import advise, is_library
 from nbgrad.core.graph.record import Failure
+from nbgrad.core.graph.torch_advice import torch_advice
 
 
 class Ending(NamedTuple):
@@ -35,6 +36,8 @@ class Ending(NamedTuple):
         """The message of ``error``."""
         interrupted, place = isinstance(error, KeyboardInterrupt), _raised_at(error.__traceback__)
         told = None if failure is not None else advise(error)
+        if explanation_of(error) is None and (advised := torch_advice(error)) is not None:
+            explain(error, advised)
         why = explanation_of(error)
         return cls(type(error).__name__, words_of(error), interrupted, place, failure, told, why)
 

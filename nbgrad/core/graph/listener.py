@@ -401,6 +401,10 @@ class Listener(Observer):
         """The change of ``data`` since the op ``seq`` ran."""
         return self.changes.find(data, seq)
 
+    def has_recorded(self) -> bool:
+        """Whether an op on a tensor that needs a gradient has run."""
+        return bool(self.ops)
+
     def change_at(self, data: torch.Tensor, seq: int) -> "tuple[str, Place] | None":
         """The change of ``data`` since the op ``seq`` ran, and its line."""
         return self.changes.at(data, seq)
@@ -416,9 +420,9 @@ class Listener(Observer):
         """The first op ``after`` another that changed the result of the op ``seq`` in place, and its line."""
         for id, ran in sorted(self.ops.copy().items()):
             name = ran.op.name
-            if id > after and ran.place is not None and (name.endswith("_") or name == "setitem"):
-                if ran.sources and ran.sources[0] == seq:
-                    return name, ran.place
+            changes = name.endswith("_") or name == "setitem"
+            if id > after and changes and ran.place is not None and ran.sources and ran.sources[0] == seq:
+                return name, ran.place
         return None
 
     def use_of(self, seq: int, among: frozenset[int]) -> "Place | None":

@@ -14,9 +14,10 @@ from torch.autograd.function import _HookMixin
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.backend.function_mode import mute, traced, unmute
-from nbgrad.core.engine.backward_errors import path_ends
+from nbgrad.core.engine.backward_errors import path_explanation
 from nbgrad.core.engine.broadcast import reduction, sum_to
 from nbgrad.core.engine.ended import note_retained
+from nbgrad.core.engine.explanation import explain
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Vertex, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
@@ -876,17 +877,17 @@ def _capture(walk: TorchBackward, inputs: Any, result: Any) -> None:
 
 def _refused(root: Any, run: Callable[..., Any], roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Torch's own error of a backward from ``root``, which needs no gradient; a note says where the path ends."""
-    ends = None
+    found = None
     try:
-        ends = path_ends(root)
+        found = path_explanation(root)
     except Exception as error:
         if not taken(current().observers, error, "a backward"):
             raise
     try:
         return run(roots, *args, **kwargs)
     except RuntimeError as error:
-        if ends:
-            error.add_note(f"nbgrad: {ends}")
+        if found is not None:
+            explain(error, found)
         raise
 
 

@@ -67,7 +67,7 @@ def _complaint(made: Any) -> str | None:
             getattr(made, name)
         except RuntimeError as error:
             return str(error)
-        except Exception:  # noqa: BLE001, S112  # a value that cannot be shown in Python
+        except Exception:  # a value that cannot be shown in Python
             continue
     return None
 
@@ -86,7 +86,7 @@ _NAMES: dict[type, list[str]] = {}
 
 
 def _twice(roots: list[Any], origins: list[Origin]) -> Explanation | None:
-    """Nodes that this backward itself has run have lost their values, too: an earlier backward must have reached one."""
+    """Nodes that this backward itself has run have lost their values, too: an earlier one must have reached it."""
     lost = [node for made, node in _walked(roots) if _TWICE in (_complaint(made) or "")]
     node = next((one for one in lost if ended.freeing(one.seq) is not None), None)
     if node is None:

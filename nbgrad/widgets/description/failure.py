@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import get_args
 
+from nbgrad.core.engine.explanation import Explanation
 from nbgrad.core.engine.state import Scope as CoreScope
 from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding, FindingKind
@@ -96,8 +97,13 @@ def ended(ending: Ending) -> Finding | None:
     why = ending.explanation
     if why is None:
         return Finding(kind, text, id=failure.id, scope=scope, place=failure.place)
-    text = f"{failure.op} raised {ending.kind}: {_first_sentence(failure.message)}: {why.text}"
+    text = _with_reason(f"{failure.op} raised {ending.kind}: {_first_sentence(failure.message)}", why)
     return Finding(kind, text, why.remedy, failure.id, scope=scope, place=why.place or failure.place)
+
+
+def _with_reason(said: str, why: Explanation) -> str:
+    """What an error ``said``, followed by its explanation."""
+    return f"{said}{'.' if why.text[:1].isupper() else ':'} {why.text}"
 
 
 def _first_sentence(message: str) -> str:
@@ -109,7 +115,8 @@ def _raised(ending: Ending) -> Finding:
     """The error that the user's own code raised, with the remedy."""
     why = ending.explanation
     if why is not None:
-        return Finding("failed", f"{ending_text(ending)} {why.text}", why.remedy, place=why.place or ending.place)
+        told = _with_reason(ending_text(ending).rstrip("."), why)
+        return Finding("failed", told, why.remedy, place=why.place or ending.place)
     told = ending_text(ending) if ending.advice is None else f"{ending_text(ending)} {ending.advice}"
     return Finding("failed", told, ending.advice, place=ending.place)
 
