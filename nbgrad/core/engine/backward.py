@@ -5,7 +5,7 @@ The walk knows nodes, rules and gradients, not tensors: in a plain backward the 
 The ``.grad`` of leaves is written after the last rule has run: a rule that raises leaves every ``.grad`` as it was.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
@@ -31,6 +31,7 @@ from nbgrad.core.engine.node import (
     Table,
     TensorBase,
     in_a_hurry,
+    raw_of,
     run_accumulated,
     run_after,
     run_before,
@@ -125,6 +126,18 @@ def reachable(roots: Iterable[Origin]) -> list[Origin]:
     return sorted(seen, key=_seq)
 
 
+def _saved_below(roots: list[Origin]) -> Callable[[int], list[tuple[str, torch.Tensor]]]:
+    """A function that gives the tensors that a node below ``roots`` has saved, by its number, each with its name."""
+    nodes = {one.seq: one for one in reachable(roots) if isinstance(one, Node) and isinstance(one.saved, tuple)}
+
+    def saved(seq: int) -> list[tuple[str, torch.Tensor]]:
+        node = nodes.get(seq)
+        pairs = [] if node is None else zip(node.plan.saved_names, node.saved, strict=False)  # type: ignore[arg-type]
+        return [(name, raw_of(value).detach()) for name, value in pairs if isinstance(raw_of(value), torch.Tensor)]
+
+    return saved
+
+
 def parents(origin: Origin) -> list[Origin]:
     """The origins that receive a gradient from ``origin``."""
     if isinstance(origin, Node):
@@ -216,6 +229,8 @@ class Walk:
             observer.on_backward_begin(roots)
             if self.wanted is not None:
                 observer.on_backward_inputs(list(self.wanted))
+            if observer.began_badly():
+                observer.on_bad_loss(_saved_below([origin for origin, _ in roots]))
         if self.wanted is not None:
             self.useful = _leading_to(self.wanted, reachable([origin for origin, _ in roots]))
         below_autograd(self._go, roots)

@@ -7,6 +7,7 @@ import torch
 from nbgrad.core.engine import changed_values, ended, second_backward
 from nbgrad.core.engine.call_site import user_place, variable_name
 from nbgrad.core.engine.explanation import Explanation, explain
+from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Freed, Leaf, Node, Origin, Output, raw_of
 from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
@@ -198,8 +199,17 @@ _ABOUT = "_nbgrad_about"
 def explain_failure(error: Exception, roots: list[Origin]) -> None:
     """Add to ``error``, which a backward from ``roots`` raised, what to write instead, if a graph knows it."""
     what, node = error.__dict__.pop(_ABOUT, (None, None))
-    if node is None or not current().observers:
+    observers = current().observers
+    if node is None or not observers:
         return
+    try:
+        _explain(error, what, node, roots)
+    except Exception as own:
+        if not taken(observers, own, "the error of a backward"):
+            raise
+
+
+def _explain(error: Exception, what: str, node: Node, roots: list[Origin]) -> None:
     if what == "changed":
         explain(error, changed_values.explained(node, roots, told=True))
         return

@@ -133,6 +133,13 @@ class Observer:
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
         """A backward starts at ``roots``, pairs of the origin of a tensor and the gradient to start from."""
 
+    def began_badly(self) -> bool:
+        """Whether the backward that has just begun starts from a number that is not finite, for the first time."""
+        return False
+
+    def on_bad_loss(self, saved: Any) -> None:
+        """That backward: ``saved(seq)`` gives what the op ``seq`` has saved, as pairs of a name and a tensor."""
+
     def on_backward_inputs(self, origins: list[Origin]) -> None:
         """The backward that has just begun gives gradients to the tensors of ``origins`` alone: the user named them."""
 

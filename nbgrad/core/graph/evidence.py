@@ -1,5 +1,6 @@
 """Facts of a graph for the findings of its picture, in addition to the facts that users can read."""
 
+from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.unreached import Paths, Unstepped
 
@@ -58,6 +59,10 @@ class Evidence:
     def rate(self) -> tuple[str, float] | None:
         """The largest learning rate of parameters that the last backward reached, and its optimizer; if known."""
         return self._paths().holders().rate()
+
+    def first_bad(self) -> FirstBad | None:
+        """Where the first NaN or Inf of the program began, if a loss was not finite; None if that is not known."""
+        return self._graph.listener.first_bad
 
     def spoiled(self) -> list[str]:
         """The frozen parameters that hold a NaN or an Inf and were used where nothing is recorded.

@@ -26,6 +26,7 @@ from nbgrad.core.engine.torch_origins import known_id, shape_of
 from nbgrad.core.graph.changes import Changes
 from nbgrad.core.graph.cut_paths import Uses
 from nbgrad.core.graph.facts import NOTHING, Literal, Notes, Outer, Passed, Ran, facts_of, grown
+from nbgrad.core.graph.first_bad import FirstBad, Replay, in_backward, spoiled
 from nbgrad.core.graph.history import HistoryRecorder
 from nbgrad.core.graph.last_backward import FrameRecorder
 from nbgrad.core.graph.optimizers import UpdateRecorder
@@ -71,6 +72,7 @@ class Listener(Observer):
 
     Attributes:
         closed: whether it listens no more: a task that began inside the graph may outlive it.
+        first_bad: where the first NaN or Inf of the program began; None if no loss was bad, or if it is not known.
         before_last: the id of the newest op at the end of the last backward but one.
         cell: the notebook cell that opened it, as in ``In [3]``; None if that is unknown.
     """
@@ -103,6 +105,8 @@ class Listener(Observer):
         self.failure: Failure | None = None
         self.updates = UpdateRecorder(self._budget if self.watch else 0)
         self.before: dict[int, ref[Node]] = {}  # ops that ran before and whose results were used here
+        self.first_bad: FirstBad | None = None
+        self._bad_loss = False
         self.history = HistoryRecorder(self._frames)
         self._ask = self.history.ask_again(0)
 
@@ -457,11 +461,42 @@ class Listener(Observer):
         before = self.notes.frame if isinstance(self.notes.frame, FrameRecorder) else None
         ids = [record_id(origin) for origin, _ in roots]
         started = tuple(ids if len(ids) == 1 else dict.fromkeys(ids))
+        self._bad_loss = False
+        if self.watch and self.first_bad is None and len(started) == 1 and not self.notes.values.is_finite(started[0]):
+            self._search(started, before)
         self.running = FrameRecorder(started, self._budget, self.running, before)
         self._take_over([origin for origin, _ in roots], started)
         frame = user_frame()
         if in_a_function(frame):
             self.name_variables(local_names(frame))
+
+    def _search(self, started: tuple[int, ...], before: "FrameRecorder | None") -> None:
+        """The loss is not finite: find out whether the last step has spoiled the parameters, or ask for the forward."""
+        ids = _reached(started, self.ops)
+        used = {one for id in ids for one in self.ops[id].sources if type(one) is int}
+        what = spoiled(self.outer, used)
+        if what is None:
+            self._bad_loss = True
+        elif before is not None:
+            self.first_bad = in_backward(self.backwards, before, self.ops, what)
+
+    def began_badly(self) -> bool:
+        """Whether the forward of the backward that has just begun made the first number that is not finite."""
+        return self._bad_loss
+
+    def on_bad_loss(self, saved: Any) -> None:
+        """Run the forward once more, to find the op that made it."""
+        self._bad_loss = False
+        if self.closed or self.running is None:
+            return
+        frame = user_frame()
+        self.name_variables({**frame.f_globals, **(local_names(frame) if in_a_function(frame) else {})})
+        ops = self.ops
+        run = {id: ops[id] for id in sorted(_reached(self.running.roots, ops))}
+        held = {id: data for known, id in self.constants.copy().values() if (data := known()) is not None}
+        values = self.notes.values
+        replay = Replay(run, self.outer, held, values.raw, saved, self.notes.names)
+        self.first_bad = replay.first(self.backwards + 1)
 
     def on_backward_inputs(self, origins: list[Origin]) -> None:
         """Remember which tensors were to get a gradient: for all others nothing is missing."""

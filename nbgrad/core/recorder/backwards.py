@@ -26,7 +26,7 @@ from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of
 from nbgrad.core.recorder.foreseen import HANDING_ON, TAPS, Foreseen, Giving, Share, hands_on, position_in, sum_of, tap
 from nbgrad.core.recorder.functions import Unlisted, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, named, origin_in
-from nbgrad.core.recorder.refusals import explain_failure
+from nbgrad.core.recorder.refusals import explain_failure, saved_by
 
 RawTensor = torch.Tensor
 _processes: Any = torch.distributed.is_initialized if torch.distributed.is_available() else bool
@@ -797,6 +797,8 @@ def _begun(walk: TorchBackward, state: State, roots: Any, args: Any) -> Any:
             observer.on_backward_begin(begun)
             if args[3]:
                 observer.on_backward_inputs(named(args[3]))
+            if observer.began_badly():
+                observer.on_bad_loss(saved_by([_edge(root)[0] for root in roots]))
     except Exception as error:
         if not walk.lost(error):
             raise

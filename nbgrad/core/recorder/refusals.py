@@ -5,10 +5,13 @@ this runs only when a backward has failed.
 """
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
 from nbgrad.core.engine import changed_values, ended, second_backward
@@ -70,6 +73,24 @@ def _complaint(made: Any) -> str | None:
         except Exception:  # a value that cannot be shown in Python
             continue
     return None
+
+
+def saved_by(roots: list[Any]) -> Callable[[int], list[tuple[str, Tensor]]]:
+    """A function that gives the tensors that an op below ``roots`` has saved, by its number, each with torch's name."""
+    nodes: defaultdict[int, list[Any]] = defaultdict(list)
+    for made, owner in _walked(roots):
+        nodes[owner.seq].append(made)
+
+    def saved(seq: int) -> list[tuple[str, Tensor]]:
+        found = list[tuple[str, Tensor]]()
+        for made in nodes.get(seq, ()):
+            for name in _saved_names(made):
+                with suppress(Exception):  # a value that cannot be shown in Python
+                    value = getattr(made, name)
+                    found += [(name, value.detach())] if isinstance(value, Tensor) else []
+        return found
+
+    return saved
 
 
 def _saved_names(made: Any) -> Iterator[str]:
