@@ -62,7 +62,8 @@ class Evidence:
 
     def first_bad(self) -> FirstBad | None:
         """Where the first NaN or Inf of the program began, if a loss was not finite; None if that is not known."""
-        return self._graph.listener.first_bad
+        found = self._graph.listener.first_bad
+        return None if found is None or found.phase == "start" else found
 
     def spoiled(self) -> list[str]:
         """The frozen parameters that hold a NaN or an Inf and were used where nothing is recorded.

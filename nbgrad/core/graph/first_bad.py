@@ -8,7 +8,7 @@ each backward.
 """
 
 from collections.abc import Callable, Mapping
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +35,8 @@ class FirstBad(NamedTuple):
 
     Attributes:
         number: the backward in which it began, from 1.
-        phase: "forward"; "backward"; "step": the gradients were finite, and the step made it; "data": an input held it.
+        phase: "forward"; "backward"; "step": the gradients were finite, and the step made it; "data": an input held it;
+            "start": a parameter held it before the first backward.
         what: "NaN" or "Inf".
         op: the name of the op; None if it is not known.
         name: the name of the input of a rule, or of a tensor that held it.
@@ -55,7 +56,7 @@ class FirstBad(NamedTuple):
 
 
 def spoiled(outer: Mapping[int, Outer], ids: set[int]) -> str | None:
-    """ "NaN" or "Inf" if a leaf among ``ids`` that learns holds one; otherwise None."""
+    """The bad number that a leaf among ``ids`` holds, "NaN" or "Inf"; None if all that learn are sound."""
     for id in ids:
         one = outer.get(id)
         tensor = one.thing() if one is not None and one.thing is not None and one.kind != "constant" else None
@@ -119,7 +120,7 @@ class Replay:
         self._made: dict[int, torch.Tensor] = {}
 
     def first(self, number: int) -> FirstBad | None:
-        """The first op with a result that is not finite, in the forward of that backward; None if none is seen."""
+        """The first op with a result that is not finite, in the forward of that backward; None if it is too long."""
         if len(self._ops) > MOST:
             return None
         for id, ran in self._ops.items():
@@ -128,8 +129,10 @@ class Replay:
             if held is not None:
                 source, value = held
                 name = self._names.get(source) or getattr(self._outer.get(source), "name", None)
-                cause = f"{nonfinite.count('nan', value)} of its {value.numel()} numbers are NaN"
+                cause = f"{nonfinite.count('nan', value)} of its {value.numel():,} numbers are NaN"
                 return FirstBad(number, "data", "NaN", ran.op.name, name, ran.place, source, cause)
+            if (literal := _nan_among(ran, given)) is not None:
+                return FirstBad(number, "data", "NaN", ran.op.name, literal, ran.place, id, "the number nan")
             out = self._result(id, ran, given)
             if out is None or nonfinite.finite(out):
                 continue
@@ -139,34 +142,29 @@ class Replay:
                 return FirstBad(
                     number, "forward", what, ran.op.name, None, ran.place, id, self._cause(ran, given, out, what)
                 )
-        return None
+        return FirstBad(number, "forward", "NaN")
 
     def _bad_input(self, ran: Ran, given: list[Any]) -> tuple[int, torch.Tensor] | None:
         """An input of the op that no op made and that holds a NaN, and its number."""
         for source, value in zip(ran.sources, given, strict=True):
-            if type(source) is int and source not in self._ops and isinstance(value, torch.Tensor):
-                if differentiable(value.dtype) and nonfinite.holds("nan", value):
-                    return source, value
+            outside = type(source) is int and source not in self._ops and isinstance(value, torch.Tensor)
+            if outside and differentiable(value.dtype) and nonfinite.holds("nan", value):
+                return source, value
         return None
 
     def _input(self, id: int, ran: Ran, position: int) -> Any:
         source = ran.sources[position]
         if isinstance(source, Literal):
             return source.value
-        if source in self._made:
-            return self._made[source]
         if source in self._ops:
-            return _UNKNOWN
+            return self._made.get(source, _UNKNOWN)
         one = self._outer.get(source)
         thing = None if one is None or one.thing is None else one.thing()
         if thing is None:
             thing = self._held.get(source)
-        if isinstance(thing, np.ndarray):
-            return torch.from_numpy(thing)
         if thing is not None:
-            return raw_of(thing).detach()
-        kept = self._kept(source)
-        if kept is not None:
+            return torch.from_numpy(thing) if isinstance(thing, np.ndarray) else raw_of(thing).detach()
+        if (kept := self._kept(source)) is not None:
             return kept
         shape = None if one is None else tuple(one.shape)
         saved = (data for name, data in self._saved(id) if "result" not in name and tuple(data.shape) == shape)
@@ -185,11 +183,9 @@ class Replay:
 
     def _again(self, ran: Ran, given: list[Any]) -> torch.Tensor | None:
         op: Any = ran.op
+        changed = {at for at, name in enumerate(op.inputs) if name in op.mutates}
         values = [
-            one.clone()
-            if isinstance(one, torch.Tensor) and at < len(op.inputs) and op.inputs[at] in op.mutates
-            else one
-            for at, one in enumerate(given)
+            one.clone() if at in changed and isinstance(one, torch.Tensor) else one for at, one in enumerate(given)
         ]
         settings = self._settings(ran)
         if "inplace" in settings:
@@ -219,6 +215,14 @@ class Replay:
             return nonfinite.cause(ran.op, what.lower(), found, given, self._settings(ran), out.dtype)
         except Exception:  # as above
             return None
+
+
+def _nan_among(ran: Ran, given: list[Any]) -> str | None:
+    """The name of an argument of the op that is the number NaN; None if there is none."""
+    for name, one in zip(ran.op.inputs, given, strict=False):
+        if isinstance(one, float) and isnan(one):
+            return name
+    return None
 
 
 class _Unknown:

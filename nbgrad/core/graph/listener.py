@@ -479,6 +479,8 @@ class Listener(Observer):
             self._bad_loss = True
         elif before is not None:
             self.first_bad = in_backward(self.backwards, before, self.ops, what)
+        else:
+            self.first_bad = FirstBad(1, "start", what)
 
     def began_badly(self) -> bool:
         """Whether the forward of the backward that has just begun made the first number that is not finite."""

@@ -196,15 +196,28 @@ def _beginnings(
         )
         at = divergence.held(frames, records) or learned[0]
         found = [(at, text), *[(record, text) for record, text in found if record not in learned]]
-    elif first is not None and all(record.id != first.id for record, _ in found):
-        return [_earlier(first, records, several=len(frames) > 1)]
+    elif (
+        first is not None
+        and (first.op or first.phase != "forward")
+        and not hidden
+        and all(record.id != first.id for record, _ in found)
+    ):
+        return [_earlier(first, records, several=len(frames) > 1 or first.number > 1)]
     elif len(found) == 1 and lost > _NAMED:
         found = [(record, f"{text}. It went on to {_reach(records, record, lost)}") for record, text in found]
+    if not learned:
+        found = [(record, divergence.advised(record, text)) for record, text in found]
     return [
-        _placed(located(record, "nan", text, remedy if remedy and remedy in text else None), first if learned else None)
+        _placed(located(record, "nan", text, _remedy(record, remedy, text)), first if learned else None)
         for record, text in found
         if gone.isdisjoint(taken.source or 0 for taken in record.inputs) and not (hidden and _is_gone(record))
     ]
+
+
+def _remedy(record: Record, remedy: str | None, text: str) -> str | None:
+    """The remedy that the ``text`` names."""
+    known = remedy or (None if record.op is None else divergence.remedy_of(record.op.name))
+    return known if known is not None and known in text else None
 
 
 def _placed(finding: Finding, first: FirstBad | None) -> Finding:

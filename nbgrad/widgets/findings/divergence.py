@@ -78,8 +78,8 @@ def beginning(known: FirstBad) -> tuple[str, str | None]:
         name, remedy = known.name or "an input", "assert torch.isfinite(x).all()"
         text = f"in its data: {name}, which {known.op} uses{where}, held it ({known.cause})"
         return f"{text}. Clean the data, and check them before the model: {remedy}", remedy
-    remedy = _REMEDIES.get(known.op.removesuffix("_"), STOP)
-    advice = remedy if remedy in (STOP, SMALLER) else f"Keep the numbers there in range, as in {remedy}"
+    remedy = remedy_of(known.op) or STOP
+    advice = remedy if remedy in (STOP, SMALLER) else f"{_RANGE} {remedy}"
     if known.phase == "backward":
         given = f" for {known.name}" if known.name else ""
         return f"in its backward, in the rule of {known.op}{where}{given}. {advice}", remedy
@@ -91,7 +91,7 @@ _LOG, _ROOT, _QUOTIENT = "x.clamp(min=1e-8).log()", "(x + 1e-8).sqrt()", "x / (y
 _INSIDE, _SCORES = "x.clamp(-1 + 1e-6, 1 - 1e-6)", "binary_cross_entropy_with_logits(scores, target)"
 _REMEDIES = {
     **dict.fromkeys(("log", "log2", "log10", "xlogy"), _LOG),
-    **dict.fromkeys(("sqrt", "rsqrt", "pow", "std", "norm", "linalg_vector_norm", "cdist"), _ROOT),
+    **dict.fromkeys(("sqrt", "rsqrt", "std", "norm", "linalg_vector_norm", "cdist"), _ROOT),
     **dict.fromkeys(("div", "reciprocal", "var"), _QUOTIENT),
     **dict.fromkeys(("exp", "expm1", "exp2", "cosh", "sinh"), "x.clamp(max=80)"),
     **dict.fromkeys(("acos", "asin", "atanh"), _INSIDE),
@@ -99,6 +99,22 @@ _REMEDIES = {
     **dict.fromkeys(("mul", "square", "matmul", "linear", "addmm", "mm", "bmm", "sum", "mse_loss"), SMALLER),
 }
 """The usual remedy by the op that made a NaN or an Inf."""
+
+
+_RANGE = "Keep the numbers there in range, as in"
+
+
+def remedy_of(op: str) -> str | None:
+    """The usual remedy where ``op`` makes a NaN or an Inf."""
+    return _REMEDIES.get(op.removesuffix("_"))
+
+
+def advised(record: Record, text: str) -> str:
+    """The ``text`` that a NaN or an Inf begins at ``record``, with the usual remedy."""
+    remedy = None if record.op is None else remedy_of(record.op.name)
+    if remedy is None:
+        return text
+    return f"{text}. {remedy}" if remedy is SMALLER else f"{text}. {_RANGE} {remedy}"
 
 
 def _called(record: Record) -> str:
