@@ -12,7 +12,7 @@ from nbgrad.core.engine.ended import Ended
 from nbgrad.core.engine.explanation import Explanation
 from nbgrad.core.engine.node import Leaf, Node, Origin, Output, raw_of
 from nbgrad.core.engine.place import Place
-from nbgrad.core.engine.source_text import assigned_and_read, assignments, call_with, sources
+from nbgrad.core.engine.source_text import assigned_and_read, assignments, call_with, sources, target_of
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import memory_of
 from nbgrad.core.engine.torch_origins import known_origin
@@ -242,10 +242,11 @@ def _before_the_loop(meeting: Meeting) -> Explanation | None:
 
 def _statement_of(name: str) -> tuple[Place | None, str]:
     """The line that gave the variable ``name`` its value in an earlier cell, and its code."""
-    for file in sources(user_place().file):
-        known = list(assignments(file, name))
-        if known:
-            return Place.at(file, known[-1].lineno), ast.unparse(known[-1])
+    here = user_place()
+    for file in sources(here.file):
+        for one in reversed([*assignments(file, name)]):
+            if isinstance(target_of(one), ast.Name | ast.Tuple) and (file != here.file or one.lineno <= here.line):
+                return Place.at(file, one.lineno), ast.unparse(one)
     return None, ""
 
 

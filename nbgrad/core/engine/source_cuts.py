@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nbgrad.core.engine.call_site import variable
 from nbgrad.core.engine.place import Place
-from nbgrad.core.engine.source_text import Assignment, assignments, sources, statement_at
+from nbgrad.core.engine.source_text import Assignment, assignments, sources, statement_at, target_of
 from nbgrad.core.engine.torch_origins import TENSORS
 
 _METHODS = ("detach", "detach_", "item", "numpy", "tolist")
@@ -82,11 +82,10 @@ def _assigned(file: str, name: str, user: ast.stmt, line: int) -> tuple[str, Ass
     """The last statement before that ``line`` that gave the variable ``name`` a value, and its file."""
     for where in sources(file):
         own = where == file
-        known = [
-            one for one in assignments(where, name) if not own or (one.lineno <= line and one.lineno != user.lineno)
-        ]
-        if known:
-            return where, known[-1]
+        for one in reversed([*assignments(where, name)]):
+            whole = not any(isinstance(part, ast.Subscript) for part in ast.walk(target_of(one)))
+            if whole and (not own or (one.lineno <= line and one.lineno != user.lineno)):
+                return where, one
     return file, None
 
 
@@ -115,10 +114,14 @@ def _reads_a_tensor(value: ast.expr) -> bool:
 
 
 class _Uncut(ast.NodeTransformer):
-    """Takes the calls that cut a path out of an expression. A list of tensors becomes a tensor by ``stack``."""
+    """Takes the calls that cut a path out of an expression. A list of tensors becomes a tensor by ``stack``.
 
-    def __init__(self, file: str) -> None:
-        self._file = file
+    Args:
+        lists: the variables that hold lists.
+    """
+
+    def __init__(self, lists: set[str]) -> None:
+        self._lists = lists
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -127,7 +130,7 @@ class _Uncut(ast.NodeTransformer):
             return node.func.value
         if name not in _MAKERS or not node.args or not _reads_a_tensor(node.args[0]):
             return node
-        if isinstance(node.args[0], ast.Name) and _is_list(self._file, node.args[0].id):
+        if isinstance(node.args[0], ast.Name) and node.args[0].id in self._lists:
             library = node.func.value if isinstance(node.func, ast.Attribute) else ast.Name("torch")
             return ast.Call(ast.Attribute(library, "stack"), node.args[:1], [])
         return node.args[0]
@@ -142,13 +145,10 @@ def without_cuts(file: str, line: int) -> str | None:
     statement = statement_at(file, line)
     if statement is None:
         return None
-    before, after = ast.unparse(statement), ast.unparse(_Uncut(file).visit(statement))
+    names = {part.id for part in ast.walk(statement) if isinstance(part, ast.Name)}
+    lists = {name for name in names if isinstance(variable(name), list)}
+    before, after = ast.unparse(statement), ast.unparse(_Uncut(lists).visit(statement))
     return None if before == after or _idle(after) else after
-
-
-def _is_list(file: str, name: str) -> bool:
-    """Whether the variable ``name`` is given a list somewhere."""
-    return any(isinstance(one.value, ast.List | ast.ListComp) for one in assignments(file, name))
 
 
 def _idle(code: str) -> bool:

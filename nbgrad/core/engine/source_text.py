@@ -37,6 +37,11 @@ def program(file: str) -> ast.Module | None:
         return None
 
 
+def target_of(statement: Assignment) -> ast.expr:
+    """The first target of a statement."""
+    return statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+
+
 def sources(file: str) -> list[str]:
     """The files where a variable of ``file`` may have got its value: the file, and for a cell the cells before it."""
     cells = [one for one in reversed(list(linecache.cache)) if in_cell(one)] if in_cell(file) else []

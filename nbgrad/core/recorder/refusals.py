@@ -16,7 +16,8 @@ from torch.autograd.function import BackwardCFunction
 
 from nbgrad.core.engine import changed_values, ended, second_backward
 from nbgrad.core.engine.explanation import Explanation, explain
-from nbgrad.core.engine.node import Node, Origin
+from nbgrad.core.engine.node import Node, Origin, Output
+from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.torch_origins import KEY, owner_of
 
 _TWICE = "backward through the graph a second time"
@@ -131,22 +132,34 @@ def _changed(said: str, roots: list[Any], origins: list[Origin]) -> Explanation 
 
 def _own_rule(error: Exception, said: str, roots: list[Any]) -> Explanation | None:
     """The line of the forward, where the ``backward`` of a user's ``Function`` raised or gave something wrong."""
-    made = _running(error.__traceback__)
+    made, walked = _running(error.__traceback__), _walked(roots)
     if made is None and (invalid := _INVALID.search(said)) is not None:
-        made = next((one for one, _ in _walked(roots) if type(one).__name__ == invalid[1]), None)
-    known = None if made is None else made.metadata.get(KEY)
-    place = None if known is None else getattr(owner_of(known), "place", None)
-    if place is None:
+        made = next((one for one, _ in walked if type(one).__name__ == invalid[1]), None)
+    owner = next((node for one, node in walked if one is made), None)
+    if made is None or owner is None:
         return None
-    name = owner_of(known).op.name
-    text = f"this is the backward of {name}, whose forward ran at {place}."
+    ran = _forward_line(owner, walked)
+    code = getattr(getattr(getattr(made, "_forward_cls", None), "backward", None), "__code__", None)
+    place = None if code is None else Place(code, 0)
+    text = f"this is the backward of {owner.op.name}{ran}."
     if "invalid gradient" in said:
         remedy = "return a gradient of the shape of each input, in the order of the inputs"
-        return Explanation(f"{text} Its backward() must {remedy}", remedy, place)
+        return Explanation(f"{text} Its backward() must {remedy}.", remedy, place)
     if "number of gradients" in said:
         remedy = "return one gradient for each argument of forward(), and None for those that need none"
-        return Explanation(f"{text} Its backward() must {remedy}", remedy, place)
+        return Explanation(f"{text} Its backward() must {remedy}.", remedy, place)
     return Explanation(text, None, place)
+
+
+def _forward_line(node: Node, walked: list[tuple[Any, Node]]) -> str:
+    """The line where ``node`` ran, in words; the line of an op that used its result where that is not known."""
+    if (place := getattr(node, "place", None)) is not None:
+        return f", whose forward ran at {place}"
+    for _, user in walked:
+        owners = [edge.node if isinstance(edge, Output) else edge for edge in user.edges]
+        if node in owners and (place := getattr(user, "place", None)) is not None:
+            return f", whose result {user.op.name} uses at {place}"
+    return ""
 
 
 def _running(trace: TracebackType | None) -> Any:

@@ -196,12 +196,7 @@ def _beginnings(
         )
         at = divergence.held(frames, records) or learned[0]
         found = [(at, text), *[(record, text) for record, text in found if record not in learned]]
-    elif (
-        first is not None
-        and (first.op or first.phase != "forward")
-        and not hidden
-        and all(record.id != first.id for record, _ in found)
-    ):
+    elif first is not None and not hidden and _tells_more(first, found):
         return [_earlier(first, records, several=len(frames) > 1 or first.number > 1)]
     elif len(found) == 1 and lost > _NAMED:
         found = [(record, f"{text}. It went on to {_reach(records, record, lost)}") for record, text in found]
@@ -212,6 +207,12 @@ def _beginnings(
         for record, text in found
         if gone.isdisjoint(taken.source or 0 for taken in record.inputs) and not (hidden and _is_gone(record))
     ]
+
+
+def _tells_more(first: FirstBad, found: list[tuple[Record, str]]) -> bool:
+    """Whether the graph saw another beginning than the present numbers show, and knows the op or the step."""
+    known = first.op is not None or first.phase == "step"
+    return known and all(record.id != first.id for record, _ in found)
 
 
 def _remedy(record: Record, remedy: str | None, text: str) -> str | None:
