@@ -96,6 +96,8 @@ class Session:
         """Show the closed graph now, or note to show it below the other outputs of the cell."""
         stopped = self.graph.ending is not None and self.graph.ending.failure is not None
         success = result is not None and result.success
+        if self.graph.ending is not None and self.graph.ending.explanation is not None:
+            self.magics.last = self  # %autograd last shows the finding, also where nothing else ran in the cell
         if isinstance(error, GeneratorExit) or not (self.graph.records or stopped or (self.line and success)):
             return
         if self._only_looks():

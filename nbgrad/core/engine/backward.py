@@ -5,7 +5,7 @@ The walk knows nodes, rules and gradients, not tensors: in a plain backward the 
 The ``.grad`` of leaves is written after the last rule has run: a rule that raises leaves every ``.grad`` as it was.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.engine import backward_errors
 from nbgrad.core.engine.broadcast import Reduction, reduction, sum_to
 from nbgrad.core.engine.call_site import user_place
+from nbgrad.core.engine.ended import note_retained
 from nbgrad.core.engine.node import (
     REDUCERS,
     Deferred,
@@ -30,6 +31,7 @@ from nbgrad.core.engine.node import (
     Table,
     TensorBase,
     in_a_hurry,
+    raw_of,
     run_accumulated,
     run_after,
     run_before,
@@ -74,6 +76,7 @@ def backward(roots: Roots, inputs: "Inputs | None", *, retain_graph: bool, creat
             raise
     for observer in walk.observers:
         unheard(observer.on_backward_end)
+    note_retained(retain_graph)
 
 
 def _accumulate(leaf: Leaf, tensor: Any, gradient: Any, taken: set[int], create_graph: bool) -> None:
@@ -93,6 +96,7 @@ def gradients(roots: Roots, wanted: list[Origin], *, retain_graph: bool, create_
         unheard(walk.run, roots)
     for observer in walk.observers:
         unheard(observer.on_backward_end)
+    note_retained(retain_graph)
     return walk.found
 
 
@@ -120,6 +124,18 @@ def reachable(roots: Iterable[Origin]) -> list[Origin]:
                 seen.add(parent)
                 stack.append(parent)
     return sorted(seen, key=_seq)
+
+
+def _saved_below(roots: list[Origin]) -> Callable[[int], list[tuple[str, torch.Tensor]]]:
+    """A function that gives the tensors that a node below ``roots`` has saved, by its number, each with its name."""
+    nodes = {one.seq: one for one in reachable(roots) if isinstance(one, Node) and isinstance(one.saved, tuple)}
+
+    def saved(seq: int) -> list[tuple[str, torch.Tensor]]:
+        node = nodes.get(seq)
+        pairs = [] if node is None else zip(node.plan.saved_names, node.saved, strict=False)  # type: ignore[arg-type]
+        return [(name, raw_of(value).detach()) for name, value in pairs if isinstance(raw_of(value), torch.Tensor)]
+
+    return saved
 
 
 def parents(origin: Origin) -> list[Origin]:
@@ -213,6 +229,8 @@ class Walk:
             observer.on_backward_begin(roots)
             if self.wanted is not None:
                 observer.on_backward_inputs(list(self.wanted))
+            if observer.began_badly():
+                observer.on_bad_loss(_saved_below([origin for origin, _ in roots]))
         if self.wanted is not None:
             self.useful = _leading_to(self.wanted, reachable([origin for origin, _ in roots]))
         below_autograd(self._go, roots)
@@ -232,6 +250,7 @@ class Walk:
                 origin = self._latest()
                 self._visit(origin, pending.pop(origin))
         except Exception as error:
+            backward_errors.explain_failure(error, [root for root, _ in roots])
             for observer in self.observers:
                 observer.on_backward_error(origin, error)
             raise

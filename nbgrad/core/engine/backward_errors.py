@@ -4,10 +4,14 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.engine import changed_values, ended, second_backward
 from nbgrad.core.engine.call_site import user_place, variable_name
+from nbgrad.core.engine.explanation import Explanation, explain
+from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Freed, Leaf, Node, Origin, Output, raw_of
 from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.source_cuts import SourceCut, cut_before, without_cuts
 from nbgrad.core.engine.source_text import change_in_place
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name
@@ -72,7 +76,53 @@ def without_gradient(data: torch.Tensor) -> RuntimeError:
         text += " Here torch.no_grad() or torch.set_grad_enabled(False) switches gradients off, so nothing is recorded."
     elif not current().grad_enabled:
         text += " Here no_grad() or set_grad_enabled(False) switches gradients off, so nothing is recorded."
-    return RuntimeError(text)
+    error = RuntimeError(text)
+    if current().observers:
+        explain(error, path_explanation(data, told=bool(ends)))
+    return error
+
+
+def path_explanation(data: torch.Tensor, *, told: bool = False) -> Explanation:
+    """Why no backward can begin at ``data``, which need no gradient, and what to write instead.
+
+    Args:
+        data: the numbers from which the backward was to start.
+        told: whether the message of the error names the ends of the paths already.
+    """
+    cuts = [cut for observer in current().observers for cut in observer.path_ends(data)]
+    if cuts:
+        ends = dict.fromkeys(cut.end for cut in cuts)
+        first, text = cuts[0], f"the path to the tensors from which it was computed ends at {', and at '.join(ends)}. "
+        code = without_cuts(first.place.file, first.place.line) if first.kind == "detached" else None
+        remedies = [f"Write {code} instead."] if code else list(dict.fromkeys(map(_remedy, cuts)))
+        return Explanation(f"{'' if told else text}{' '.join(remedies)}", code or remedies[0], first.place)
+    here = user_place()
+    if not torch.is_grad_enabled() or not current().grad_enabled:
+        remedy = "run the forward and the backward outside of no_grad() and set_grad_enabled(False)"
+        return Explanation(f"gradients are switched off here: {remedy}.", remedy, here)
+    learned = any(observer.has_recorded() for observer in current().observers)
+    found = cut_before(here, doubtful=learned)
+    return _uncut(found) if found is not None else _constant(here)
+
+
+def _uncut(found: SourceCut) -> Explanation:
+    """The explanation of a loss without history; ``found``: the call in the source that cut it off."""
+    code = found.code
+    text = f"it has no history: {found.what} at {found.place}, has cut it from what it was computed from."
+    if code is None:
+        remedy = f"leave out {found.what}"
+        return Explanation(f"{text} Keep the tensor itself: {remedy}.", remedy, found.place)
+    how = "Put the tensors themselves into the list, without item(), and write" if ".stack(" in code else "Write"
+    return Explanation(f"{text} {how}: {code}", code, found.place)
+
+
+def _constant(here: Place) -> Explanation:
+    """The explanation of a backward from a tensor that was computed from constants alone."""
+    remedy = "w.requires_grad_()"
+    text = (
+        "none of the tensors from which it was computed has requires_grad=True. Make those that are to learn so before"
+    )
+    return Explanation(f"{text} the forward, as in {remedy}, or make them with requires_grad=True.", remedy, here)
 
 
 def torch_detects() -> RuntimeError:
@@ -103,10 +153,12 @@ def freed(node: Node, saved: Freed) -> RuntimeError:
     if saved.counted is not None:
         number, graph = saved.counted
         by = f"by backward {number} of {graph!r} ({saved.place})"
-    return RuntimeError(
+    error = RuntimeError(
         f"backward through {node.op.name}{_made_at(node)} a second time: its saved {names} {_were(names)} freed {by}. "
         f"{_LOOP if saved.place.same(user_place()) else _ANEW}"
     )
+    error.__dict__[_ABOUT] = "freed", node
+    return error
 
 
 _ANEW = "Either keep them there with retain_graph=True, or compute the result anew before this backward."
@@ -132,11 +184,38 @@ def changed(node: Node, slot: int, value: Any) -> RuntimeError:
         else f"Change a clone, as in {called} = {called}.clone(), call backward() before the change, or write the "
         "change as a new tensor."
     )
-    return RuntimeError(
+    error = RuntimeError(
         f"the gradient of {op}{where} needs {variable or name!r} ({known}) as it was when {op} saved it, but {who} "
         f"(its version is now {value._version}, and was {version} when it was saved). "
         f"{remedy}{'' if place is not None else _WATCH.format(op=op)}"
     )
+    error.__dict__[_ABOUT] = "changed", node
+    return error
+
+
+_ABOUT = "_nbgrad_about"
+
+
+def explain_failure(error: Exception, roots: list[Origin]) -> None:
+    """Add to ``error``, which a backward from ``roots`` raised, what to write instead, if a graph knows it."""
+    what, node = error.__dict__.pop(_ABOUT, (None, None))
+    observers = current().observers
+    if node is None or not observers:
+        return
+    try:
+        _explain(error, what, node, roots)
+    except Exception as own:
+        if not taken(observers, own, "the error of a backward"):
+            raise
+
+
+def _explain(error: Exception, what: str, node: Node, roots: list[Origin]) -> None:
+    if what == "changed":
+        explain(error, changed_values.explained(node, roots, told=True))
+        return
+    reason = second_backward.explained(roots, ended.freeing(node.seq))
+    if reason is not None:
+        explain(error, reason)
 
 
 def _role(node: Node, name: str, *, named: bool) -> str:

@@ -113,6 +113,13 @@ def variable_name(wanted: Callable[[Any], bool]) -> str | None:
     return None
 
 
+def variable(name: str) -> Any:
+    """The object that the user's running code calls ``name``; None if there is none."""
+    frame = user_frame()
+    found = _variables(frame).get(name)
+    return frame.f_globals.get(name) if found is None else found
+
+
 def better_name(name: str, tensor: Any) -> str:
     """Its own name, if it has one, in place of the ``name`` of a variable. A path says more than "weight"."""
     own = None if "." in name else getattr(tensor, "name", None)

@@ -142,6 +142,13 @@ class Observer:
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
         """A backward starts at ``roots``, pairs of the origin of a tensor and the gradient to start from."""
 
+    def began_badly(self) -> bool:
+        """Whether the backward that has just begun starts from a number that is not finite, for the first time."""
+        return False
+
+    def on_bad_loss(self, saved: Any) -> None:
+        """That backward: ``saved(seq)`` gives what the op ``seq`` has saved, as pairs of a name and a tensor."""
+
     def on_backward_inputs(self, origins: list[Origin]) -> None:
         """The backward that has just begun gives gradients to the tensors of ``origins`` alone: the user named them."""
 
@@ -225,6 +232,30 @@ class Observer:
     def change_since_backward(self, data: torch.Tensor) -> str | None:  # noqa: ARG002
         """The last change of ``data`` since the last backward ended, with its line; None if no change was seen."""
         return None
+
+    def change_by_op(self, seq: int, after: int) -> tuple[str, Place] | None:  # noqa: ARG002
+        """The first op ``after`` another that changed the result of the op ``seq`` in place, and its line."""
+        return None
+
+    def has_recorded(self) -> bool:
+        """Whether it has seen an op on a tensor that needs a gradient."""
+        return False
+
+    def change_at(self, data: torch.Tensor, seq: int) -> tuple[str, Place] | None:  # noqa: ARG002
+        """The same change as ``change_of``, with its line apart."""
+        return None
+
+    def constants_of(self, seq: int) -> list[Any]:  # noqa: ARG002
+        """The data of the inputs of the op ``seq`` that need no gradient, as far as they exist."""
+        return []
+
+    def use_of(self, seq: int, among: frozenset[int]) -> Place | None:  # noqa: ARG002
+        """The line of the first op ``among`` these that used the result of the op ``seq``; None if that is unknown."""
+        return None
+
+    def steps_since(self, seq: int) -> list[tuple[str, Place, set[int]]]:  # noqa: ARG002
+        """The steps of optimizers since the op ``seq``: name, line, and addresses of the parameters' memory."""
+        return []
 
     def path_ends(self, data: torch.Tensor) -> tuple[Cut, ...]:  # noqa: ARG002
         """The cuts on the paths to ``data``, from which no backward can start."""

@@ -49,6 +49,12 @@ class Place:
         """Whether both are one instruction."""
         return self._code is other._code and self._offset == other._offset
 
+    @classmethod
+    def at(cls, file: str, line: int) -> "Place":
+        """A line of ``file`` of which only the number is known. Its instruction equals no other."""
+        code = compile("\n" * (line - 1) + "0", file, "exec")
+        return cls(code, next(start for start, _, number in code.co_lines() if number == line))
+
     @property
     def called(self) -> str | None:
         """The name of the function or method that this instruction calls; None for an operator, or if it is unknown."""

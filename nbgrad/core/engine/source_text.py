@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from types import CodeType, FrameType
 
-from nbgrad.core.engine.place import line_of
+from nbgrad.core.engine.place import Place, in_cell, line_of
 
 Assignment = ast.Assign | ast.AnnAssign | ast.AugAssign
 """A statement that gives a variable a value."""
@@ -35,6 +35,17 @@ def program(file: str) -> ast.Module | None:
         return ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return None
+
+
+def target_of(statement: Assignment) -> ast.expr:
+    """The first target of a statement."""
+    return statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+
+
+def sources(file: str) -> list[str]:
+    """The files where a variable of ``file`` may have got its value: the file, and for a cell the cells before it."""
+    cells = [one for one in reversed(list(linecache.cache)) if in_cell(one)] if in_cell(file) else []
+    return list(dict.fromkeys([file, *cells]))
 
 
 def assignments(file: str, name: str) -> Iterator[Assignment]:
@@ -87,6 +98,101 @@ def _step(value: ast.expr, name: str) -> str:
     ):
         return f"{name} {'-=' if isinstance(value.op, ast.Sub) else '+='} {ast.unparse(value.right)}"
     return f"{name} -= ..."
+
+
+def statement_at(file: str, line: int) -> ast.stmt | None:
+    """The innermost statement of ``file`` in that line, but no loop, function or block around it."""
+    tree = program(file)
+    found: ast.stmt | None = None
+    for node in [] if tree is None else ast.walk(tree):
+        if isinstance(node, ast.stmt) and not hasattr(node, "body") and node.lineno <= line <= (node.end_lineno or 0):
+            found = node
+    return found
+
+
+def assigned_and_read(file: str, line: int) -> list[str]:
+    """The variables that the statement in that line both reads and sets, as ``h`` in ``h = rnn(x, h)``."""
+    statement = statement_at(file, line)
+    names = [part for part in ast.walk(statement) if isinstance(part, ast.Name)] if statement is not None else []
+    read = {part.id for part in names if isinstance(part.ctx, ast.Load)}
+    return [part.id for part in names if isinstance(part.ctx, ast.Store) and part.id in read]
+
+
+def call_with(near: Place, name: str, line: int) -> tuple[Place, str] | None:
+    """The last call up to that ``line`` that is given the variable ``name``, in the code of ``near``.
+
+    Returns:
+        The line of the call, and the call with ``name.detach()`` in its place; None if there is no such call.
+    """
+    best: ast.Call | None = None
+    file = near.file
+    for file in sources(near.file):
+        tree = program(file)
+        for node in [] if tree is None else ast.walk(tree):
+            given = isinstance(node, ast.Call) and any(ast.unparse(one) == name for one in node.args)
+            past = file == near.file and getattr(node, "lineno", 0) > line
+            if given and not past and (best is None or node.lineno >= best.lineno):
+                best = node
+        if best is not None:
+            break
+    if best is None:
+        return None
+    for at, one in enumerate(best.args):
+        if ast.unparse(one) == name:
+            best.args[at] = ast.parse(f"{name}.detach()", mode="eval").body
+    return Place.at(file, best.lineno), ast.unparse(best)
+
+
+def out_of_place(file: str, line: int) -> str | None:
+    """The code that makes a new tensor, if the statement in that line changes one in place; otherwise None."""
+    statement = statement_at(file, line)
+    if isinstance(statement, ast.AugAssign):
+        return _new_value(statement)
+    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
+        return _cloned(statement.targets[0])
+    for part in ast.walk(statement) if statement is not None else ():
+        if (
+            isinstance(part, ast.Call)
+            and statement is not None
+            and (written := _new_result(part, statement)) is not None
+        ):
+            return written
+    return None
+
+
+def _new_result(call: ast.Call, statement: ast.stmt) -> str | None:
+    """The code that makes a new tensor, if the ``call`` in the ``statement`` changes one in place; otherwise None."""
+    kept = [one for one in call.keywords if one.arg != "inplace"]
+    assigned = isinstance(statement, ast.Assign | ast.Return)
+    if len(kept) < len(call.keywords):
+        call.keywords = kept
+        return ast.unparse(statement) if assigned else f"... = {ast.unparse(call)}"
+    function = call.func
+    if not isinstance(function, ast.Attribute) or not function.attr.endswith("_") or function.attr.startswith("_"):
+        return None
+    whose = function.value
+    if isinstance(whose, ast.Subscript):
+        return _cloned(whose)
+    function.attr = function.attr[:-1]
+    if isinstance(statement, ast.Expr) and isinstance(whose, ast.Name | ast.Attribute):
+        return f"{ast.unparse(whose)} = {ast.unparse(call)}"
+    return ast.unparse(statement) if assigned else ast.unparse(call)
+
+
+def _new_value(statement: ast.AugAssign) -> str:
+    if isinstance(statement.target, ast.Subscript):
+        return _cloned(statement.target)
+    target = ast.unparse(statement.target)
+    value = ast.BinOp(ast.Name(target), statement.op, statement.value)
+    return f"{target} = {ast.unparse(ast.fix_missing_locations(value))}"
+
+
+def _cloned(part: ast.Subscript) -> str:
+    """The code for a tensor of which only a ``part`` is changed: it stands before the change."""
+    whole: ast.expr = part
+    while isinstance(whole, ast.Subscript):
+        whole = whole.value
+    return f"{ast.unparse(whole)} = {ast.unparse(whole)}.clone()"
 
 
 _CALLED = ("backward", "step", "zero_grad", "retain_grad", "requires_grad_", "detach_")

@@ -74,8 +74,13 @@ class Changes:
 
     def find(self, data: Any, seq: int) -> str | None:
         """The change of ``data``, or of a tensor that shares its memory, since the op ``seq`` ran; None if unknown."""
+        found = self.at(data, seq)
+        return None if found is None else f"{found[0]} at {found[1]}"
+
+    def at(self, data: Any, seq: int) -> Told | None:
+        """The same change, with its place apart."""
         found = self._found(data)
-        return None if found is None or found[3] < seq else f"{found[0]} at {found[1]}"
+        return None if found is None or found[3] < seq else found[:2]
 
     def memories(self) -> dict[int, int]:
         """The addresses of the memory of every tensor that was changed after a backward.
@@ -91,6 +96,17 @@ class Changes:
                 memory = memory_of(tensor)
                 found[memory] = max(change[2], found.get(memory, 0))
         return found
+
+    def steps(self, seq: int) -> list[tuple[str, Place, set[int]]]:
+        """The optimizers' steps since the op ``seq`` ran: name, line, and the addresses of the memory they changed."""
+        alone = [(change, {memory}) for memory, (_, change) in self._alone.copy().items()]
+        several = [
+            (change, {memory_of(raw_of(tensor)) for one in held if (tensor := one()) is not None})
+            for held, change in self._several.copy().values()
+        ]
+        found = [(change, memories) for change, memories in (*alone, *several) if change[3] > seq]
+        found.sort(key=lambda one: one[0][3])
+        return [(what, place, memories) for (what, place, *_), memories in found if what.endswith(".step()")]
 
     def since_backward(self, data: Any, several: "Mapping[tuple[int, int], Change] | None" = None) -> Told | None:
         """The last change and its place, if no backward has ended since.

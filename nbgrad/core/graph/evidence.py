@@ -4,6 +4,7 @@ import torch
 
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.place import Place
+from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.training import TrainingRecorder
 from nbgrad.core.graph.unreached import Paths, Unstepped
@@ -90,6 +91,11 @@ class Evidence:
     def rate(self) -> tuple[str, float] | None:
         """The largest learning rate of parameters that the last backward reached, and its optimizer; if known."""
         return self._paths().holders().rate()
+
+    def first_bad(self) -> FirstBad | None:
+        """Where the first NaN or Inf of the program began, if a loss was not finite; None if that is not known."""
+        found = self._graph.listener.first_bad
+        return None if found is None or found.phase == "start" else found
 
     def spoiled(self) -> list[str]:
         """The frozen parameters that hold a NaN or an Inf and were used where nothing is recorded.

@@ -3,10 +3,12 @@
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from nbgrad.core.engine.explanation import Explanation, explain, explanation_of
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.tensor_data import words_of
 from nbgrad.core.graph.advice import advise, is_library
 from nbgrad.core.graph.record import Failure
+from nbgrad.core.graph.torch_advice import torch_advice
 
 
 class Ending(NamedTuple):
@@ -18,6 +20,7 @@ class Ending(NamedTuple):
         place: the user's line that raised it; None where the traceback has none.
         failure: where it was raised, if an op or a backward of the graph did.
         advice: the remedy, if the mistake is a common one in the user's own code.
+        explanation: why a backward failed, if that is known.
     """
 
     kind: str
@@ -26,13 +29,17 @@ class Ending(NamedTuple):
     place: Place | None
     failure: Failure | None
     advice: str | None = None
+    explanation: Explanation | None = None
 
     @classmethod
     def of(cls, error: BaseException, failure: Failure | None) -> Self:
         """The message of ``error``."""
         interrupted, place = isinstance(error, KeyboardInterrupt), _raised_at(error.__traceback__)
         told = None if failure is not None else advise(error)
-        return cls(type(error).__name__, words_of(error), interrupted, place, failure, told)
+        if explanation_of(error) is None and (advised := torch_advice(error)) is not None:
+            explain(error, advised)
+        why = explanation_of(error)
+        return cls(type(error).__name__, words_of(error), interrupted, place, failure, told, why)
 
 
 def _raised_at(trace: TracebackType | None) -> Place | None:

@@ -160,6 +160,12 @@ class GuardedListener(Listener):
         except Exception as error:
             self.on_fault(error, "a backward")
 
+    def on_bad_loss(self, saved: Any) -> None:
+        try:
+            Listener.on_bad_loss(self, saved)
+        except Exception as error:
+            self.on_fault(error, "a loss that is not finite")
+
     def on_backward_inputs(self, origins: list[Origin]) -> None:
         try:
             Listener.on_backward_inputs(self, origins)

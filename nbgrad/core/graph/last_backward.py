@@ -45,6 +45,10 @@ _GRADIENT, _UNREDUCED, _OBJECT = (
 )  # these copies are compiled to numbers of C's, which Python cannot see
 
 
+_FORMS = {torch.float32: Struct("f"), torch.float64: Struct("d")}
+"""How one number of a type lies in memory."""
+
+
 class SmallValue:
     """A copy of the numbers of a small tensor, one after another. To copy it as a tensor takes three times as long."""
 
@@ -113,6 +117,18 @@ class Values:
                 room -= _taken(held)
         self._held = kept
         self._room = room
+
+    def is_finite(self, id: int) -> bool:
+        """Whether the value of ``id`` is finite; also true if it is not known, is not one number, or is on a GPU."""
+        held = self._held.get(id)
+        if type(held) is SmallValue:
+            numbers: SmallValue = held
+            form = _FORMS.get(numbers.dtype)
+            return form is None or len(numbers.memory) != form.size or math.isfinite(form.unpack(numbers.memory)[0])
+        data = None if held is None else _unchanged(*held[:2])
+        if data is None or data.numel() != 1 or not data.is_floating_point() or data.device.type != "cpu":
+            return True
+        return math.isfinite(data.item())
 
     def raw(self, id: int) -> torch.Tensor | None:
         """The values of ``id``; None if they are not kept or were changed in place since."""

@@ -28,6 +28,8 @@ cdef class Listener(Observer):
     cdef public Py_ssize_t backwards
     cdef public dict before
     cdef public object failure
+    cdef public object first_bad
+    cdef public bint _bad_loss
     cdef public object _frames
     cdef public dict left_out
     cdef public dict unread

@@ -16,9 +16,10 @@ from nbgrad.core.compilation import compiled
 from nbgrad.core.dispatch.arguments import all_unchanging
 from nbgrad.core.engine.broadcast import Reduction, reduction as summed
 from nbgrad.core.engine.call_site import in_a_function, local_names, names_in_frames, user_frame, user_place
+from nbgrad.core.engine.ended import note as note_ended
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
 from nbgrad.core.engine.observer import Cut, Observer
-from nbgrad.core.engine.place import running_cell
+from nbgrad.core.engine.place import Place, running_cell
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope, current, outwards, recording
 from nbgrad.core.engine.tensor_data import words_of
@@ -26,6 +27,7 @@ from nbgrad.core.engine.torch_origins import known_id, shape_of
 from nbgrad.core.graph.changes import Changes
 from nbgrad.core.graph.cut_paths import Uses
 from nbgrad.core.graph.facts import NOTHING, Literal, Notes, Outer, Passed, Ran, facts_of, grown
+from nbgrad.core.graph.first_bad import FirstBad, Replay, in_backward, spoiled
 from nbgrad.core.graph.history import HistoryRecorder
 from nbgrad.core.graph.last_backward import FrameRecorder
 from nbgrad.core.graph.optimizers import UpdateRecorder
@@ -75,6 +77,7 @@ class Listener(Observer):
 
     Attributes:
         closed: whether it listens no more: a task that began inside the graph may outlive it.
+        first_bad: where the first NaN or Inf of the program began; None if no loss was bad, or if it is not known.
         before_last: the id of the newest op at the end of the last backward but one.
         cell: the notebook cell that opened it, as in ``In [3]``; None if that is unknown.
     """
@@ -109,6 +112,8 @@ class Listener(Observer):
         self.training = TrainingRecorder()
         self._held: dict[int, Any] = {}  # the leaves of the last backward, by id, and the models that ran
         self.before: dict[int, ref[Node]] = {}  # ops that ran before and whose results were used here
+        self.first_bad: FirstBad | None = None
+        self._bad_loss = False
         self.history = HistoryRecorder(self._frames)
         self._ask = self.history.ask_again(0)
 
@@ -419,6 +424,39 @@ class Listener(Observer):
         """The change of ``data`` since the op ``seq`` ran."""
         return self.changes.find(data, seq)
 
+    def has_recorded(self) -> bool:
+        """Whether an op on a tensor that needs a gradient has run."""
+        return bool(self.ops)
+
+    def change_at(self, data: torch.Tensor, seq: int) -> "tuple[str, Place] | None":
+        """The change of ``data`` since the op ``seq`` ran, and its line."""
+        return self.changes.at(data, seq)
+
+    def constants_of(self, seq: int) -> list[Any]:
+        """The data of the inputs of the op ``seq`` that need no gradient, as far as they exist."""
+        ran = self.ops.get(seq)
+        sources = set() if ran is None else {one for one in ran.sources if type(one) is int}
+        held = [known() for known, id in self.constants.copy().values() if id in sources]
+        return [data for data in held if isinstance(data, torch.Tensor)]
+
+    def change_by_op(self, seq: int, after: int) -> "tuple[str, Place] | None":
+        """The first op ``after`` another that changed the result of the op ``seq`` in place, and its line."""
+        for id, ran in sorted(self.ops.copy().items()):
+            name = ran.op.name
+            changes = name.endswith("_") or name == "setitem"
+            if id > after and changes and ran.place is not None and ran.sources and ran.sources[0] == seq:
+                return name, ran.place
+        return None
+
+    def use_of(self, seq: int, among: frozenset[int]) -> "Place | None":
+        """The line of the first op ``among`` these that used the result of the op ``seq``."""
+        known = sorted(self.ops.copy().items())
+        return next((ran.place for id, ran in known if id in among and seq in ran.sources), None)
+
+    def steps_since(self, seq: int) -> "list[tuple[str, Place, set[int]]]":
+        """The steps of optimizers since the op ``seq``."""
+        return self.changes.steps(seq)
+
     def change_since_backward(self, data: torch.Tensor) -> str | None:
         """The change of ``data`` since the last backward."""
         found = self.changes.since_backward(data)
@@ -442,11 +480,44 @@ class Listener(Observer):
         before = self.notes.frame if isinstance(self.notes.frame, FrameRecorder) else None
         ids = [record_id(origin) for origin, _ in roots]
         started = tuple(ids if len(ids) == 1 else dict.fromkeys(ids))
+        self._bad_loss = False
+        if self.watch and self.first_bad is None and len(started) == 1 and not self.notes.values.is_finite(started[0]):
+            self._search(started, before)
         self.running = FrameRecorder(started, self._budget, self.running, before)
         self._take_over([origin for origin, _ in roots], started)
         frame = user_frame()
         if in_a_function(frame):
             self.name_variables(local_names(frame))
+
+    def _search(self, started: tuple[int, ...], before: "FrameRecorder | None") -> None:
+        """The loss is not finite: find out whether the last step has spoiled the parameters, or ask for the forward."""
+        ids = _reached(started, self.ops)
+        used = {one for id in ids for one in self.ops[id].sources if type(one) is int}
+        what = spoiled(self.outer, used)
+        if what is None:
+            self._bad_loss = True
+        elif before is not None:
+            self.first_bad = in_backward(self.backwards, before, self.ops, what)
+        else:
+            self.first_bad = FirstBad(1, "start", what)
+
+    def began_badly(self) -> bool:
+        """Whether the forward of the backward that has just begun made the first number that is not finite."""
+        return self._bad_loss
+
+    def on_bad_loss(self, saved: Any) -> None:
+        """Run the forward once more, to find the op that made it."""
+        self._bad_loss = False
+        if self.closed or self.running is None:
+            return
+        frame = user_frame()
+        self.name_variables({**frame.f_globals, **(local_names(frame) if in_a_function(frame) else {})})
+        ops = self.ops
+        run = {id: ops[id] for id in sorted(_reached(self.running.roots, ops))}
+        held = {id: data for known, id in self.constants.copy().values() if (data := known()) is not None}
+        values = self.notes.values
+        replay = Replay(run, self.outer, held, values.raw, saved, self.notes.names)
+        self.first_bad = replay.first(self.backwards + 1)
 
     def on_backward_inputs(self, origins: list[Origin]) -> None:
         """Remember which tensors were to get a gradient: for all others nothing is missing."""
@@ -558,6 +629,7 @@ class Listener(Observer):
         self.before_last, self._at_last = self._at_last, self._latest
         self.backwards = number
         self.changes.backwards = number
+        note_ended(number, self.name, user_place(), ended.arrived)
         frame = number >= self._ask and self.history.wants(number)
         self.training.backward_ended(self._latest)
         self.updates.backward_ended(number, frame and self.history.measures_step(number))

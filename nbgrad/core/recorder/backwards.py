@@ -14,8 +14,10 @@ from torch.autograd.function import _HookMixin
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.backend.function_mode import mute, traced, unmute
-from nbgrad.core.engine.backward_errors import path_ends
+from nbgrad.core.engine.backward_errors import path_explanation
 from nbgrad.core.engine.broadcast import reduction, sum_to
+from nbgrad.core.engine.ended import note_retained
+from nbgrad.core.engine.explanation import explain
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Vertex, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
@@ -24,6 +26,7 @@ from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of
 from nbgrad.core.recorder.foreseen import HANDING_ON, TAPS, Foreseen, Giving, Share, hands_on, position_in, sum_of, tap
 from nbgrad.core.recorder.functions import Unlisted, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, named, origin_in
+from nbgrad.core.recorder.refusals import explain_failure, saved_by
 
 RawTensor = torch.Tensor
 _processes: Any = torch.distributed.is_initialized if torch.distributed.is_available() else bool
@@ -764,12 +767,23 @@ def recorded(
             walk.roots = [(root, origin) for root, (origin, _) in zip(roots, begun, strict=False)]
             result = _foreseen_run(walk, foreseen, run, roots, args, kwargs)
     except Exception as error:
+        _explain(walk, roots, begun, error)
         for observer in walk.observers:
             observer.on_backward_error(begun[0][0], error)
         raise
     for observer in walk.observers:
         observer.on_backward_end()
+    note_retained(bool(args[1]))
     return result
+
+
+def _explain(walk: TorchBackward, roots: Any, begun: list[tuple[Origin, Any]], error: Exception) -> None:
+    """Say with ``error`` where the op ran that raised it, and what to write instead."""
+    try:
+        explain_failure(error, [_edge(root)[0] for root in roots], [origin for origin, _ in begun])
+    except Exception as own:
+        if not walk.lost(own):
+            raise
 
 
 def _begun(walk: TorchBackward, state: State, roots: Any, args: Any) -> Any:
@@ -783,6 +797,8 @@ def _begun(walk: TorchBackward, state: State, roots: Any, args: Any) -> Any:
             observer.on_backward_begin(begun)
             if args[3]:
                 observer.on_backward_inputs(named(args[3]))
+            if observer.began_badly():
+                observer.on_bad_loss(saved_by([_edge(root)[0] for root in roots]))
     except Exception as error:
         if not walk.lost(error):
             raise
@@ -863,17 +879,17 @@ def _capture(walk: TorchBackward, inputs: Any, result: Any) -> None:
 
 def _refused(root: Any, run: Callable[..., Any], roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Torch's own error of a backward from ``root``, which needs no gradient; a note says where the path ends."""
-    ends = None
+    found = None
     try:
-        ends = path_ends(root)
+        found = path_explanation(root)
     except Exception as error:
         if not taken(current().observers, error, "a backward"):
             raise
     try:
         return run(roots, *args, **kwargs)
     except RuntimeError as error:
-        if ends:
-            error.add_note(f"nbgrad: {ends}")
+        if found is not None:
+            explain(error, found)
         raise
 
 

@@ -1,8 +1,10 @@
 """The description of an error: the op that raised, with its inputs, among the ops that had run until then."""
 
+import re
 from collections.abc import Callable
 from typing import get_args
 
+from nbgrad.core.engine.explanation import Explanation
 from nbgrad.core.engine.state import Scope as CoreScope
 from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding, FindingKind
@@ -91,12 +93,30 @@ def ended(ending: Ending) -> Finding | None:
         return None if ending.interrupted else _raised(ending)
     text = f"{failure.op} raised {ending.kind}{': ' if failure.message else ''}{failure.message}"
     scope = () if failure.scope is None else failure.scope.path()
-    kind: FindingKind = "inplace" if "in-place" in failure.message else "failed"
-    return Finding(kind, text, id=failure.id, scope=scope, place=failure.place)
+    kind: FindingKind = "inplace" if "in-place" in failure.message or "inplace" in failure.message else "failed"
+    why = ending.explanation
+    if why is None:
+        return Finding(kind, text, id=failure.id, scope=scope, place=failure.place)
+    text = _with_reason(f"{failure.op} raised {ending.kind}: {_first_sentence(failure.message)}", why)
+    return Finding(kind, text, why.remedy, failure.id, scope=scope, place=why.place or failure.place)
+
+
+def _with_reason(said: str, why: Explanation) -> str:
+    """What an error ``said``, followed by its explanation."""
+    return f"{said}{'.' if why.text[:1].isupper() else ':'} {why.text}"
+
+
+def _first_sentence(message: str) -> str:
+    """The first sentence of a message, without the remarks in parentheses and the hints of torch's."""
+    return re.split(r"\. | \(or |: \[torch", message, maxsplit=1)[0].rstrip(".")
 
 
 def _raised(ending: Ending) -> Finding:
     """The error that the user's own code raised, with the remedy."""
+    why = ending.explanation
+    if why is not None:
+        told = _with_reason(ending_text(ending).rstrip("."), why)
+        return Finding("failed", told, why.remedy, place=why.place or ending.place)
     told = ending_text(ending) if ending.advice is None else f"{ending_text(ending)} {ending.advice}"
     return Finding("failed", told, ending.advice, place=ending.place)
 

@@ -12,6 +12,7 @@ from nbgrad.core.engine.tensor_data import differentiable, dtype_name
 from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.record import Record
@@ -159,7 +160,8 @@ def _found(
     before = not all(map(divergence.finite, frames[:-1])) if frames else graph.backwards > 1
     found = [Finding("nan", text) for text in spoiled]
     lost = sum(not isfinite(one.size) for one in judged.values())
-    found += _beginnings(records, frames, lost, before=before, hidden=bool(spoiled))
+    first = Evidence(graph).first_bad()
+    found += _beginnings(records, frames, lost, before=before, hidden=bool(spoiled), first=first)
     found += _grown(records, frames)
     found += _added_up(records, frames)
     found += _unreached(graph, records)
@@ -192,7 +194,13 @@ def _bad(stats: Stats | None) -> str | None:
 
 
 def _beginnings(
-    records: list[Record], frames: list[HistoryFrame], lost: int, *, before: bool, hidden: bool
+    records: list[Record],
+    frames: list[HistoryFrame],
+    lost: int,
+    *,
+    before: bool,
+    hidden: bool,
+    first: FirstBad | None = None,
 ) -> list[Finding]:
     """The first values or gradients that are not finite, without those that only pass them on.
 
@@ -204,6 +212,7 @@ def _beginnings(
         lost: how many modules have gradients that are no finite number.
         before: whether parameters may have been bad when the last backward began.
         hidden: whether a bad number began where nothing is recorded. A constant that is gone may have held it.
+        first: where the first bad number began, if the graph has found that out while it recorded.
     """
     unknown = {
         record.id
@@ -219,16 +228,47 @@ def _beginnings(
             [record for record in records if record.kind in ("parameter", "leaf") and _bad(record.value)],
             frames,
             records,
+            first,
         )
         at = divergence.held(frames, records) or learned[0]
         found = [(at, text), *[(record, text) for record, text in found if record not in learned]]
+    elif first is not None and not hidden and _tells_more(first, found):
+        return [_earlier(first, records, several=len(frames) > 1 or first.number > 1)]
     elif len(found) == 1 and lost > _NAMED:
         found = [(record, f"{text}. It went on to {_reach(records, record, lost)}") for record, text in found]
+    if not learned:
+        found = [(record, divergence.advised(record, text)) for record, text in found]
     return [
-        located(record, "nan", text, remedy if remedy and remedy in text else None)
+        _placed(located(record, "nan", text, _remedy(record, remedy, text)), first if learned else None)
         for record, text in found
         if gone.isdisjoint(taken.source or 0 for taken in record.inputs) and not (hidden and _is_gone(record))
     ]
+
+
+def _tells_more(first: FirstBad, found: list[tuple[Record, str]]) -> bool:
+    """Whether the graph saw another beginning than the present numbers show, and knows the op or the step."""
+    known = first.op is not None or first.phase == "step"
+    return known and all(record.id != first.id for record, _ in found)
+
+
+def _remedy(record: Record, remedy: str | None, text: str) -> str | None:
+    """The remedy that the ``text`` names."""
+    known = remedy or (None if record.op is None else divergence.remedy_of(record.op.name))
+    return known if known is not None and known in text else None
+
+
+def _placed(finding: Finding, first: FirstBad | None) -> Finding:
+    """The ``finding`` about spoiled parameters, with the line where the trouble began."""
+    return finding if first is None or first.place is None else replace(finding, place=first.place)
+
+
+def _earlier(first: FirstBad, records: list[Record], *, several: bool) -> Finding:
+    """The finding about the beginning that the graph saw; the present numbers do not show it any more."""
+    which = f"in backward {first.number:,}, " if several else ""
+    text, remedy = divergence.beginning(first)
+    shown = next((record for record in records if record.id == first.id), None)
+    scope = _path(shown)
+    return Finding("nan", f"{first.what} begins {which}{text}", remedy, first.id, scope=scope, place=first.place)
 
 
 def _is_gone(record: Record) -> bool:

@@ -6,6 +6,7 @@ from itertools import accumulate
 from math import isfinite
 
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.record import Record
@@ -33,18 +34,26 @@ STOP = "nbgrad.detect_anomaly(), or %%autograd --anomaly, stops at the op that m
 """The advice that finds the op of an earlier backward."""
 
 
-def spoiled(bad: Sequence[Record], frames: Sequence[HistoryFrame], records: list[Record]) -> tuple[str, str | None]:
+def spoiled(
+    bad: Sequence[Record], frames: Sequence[HistoryFrame], records: list[Record], known: FirstBad | None = None
+) -> tuple[str, str | None]:
     """The text about the backward since which the parameters in ``bad`` are not finite; and the remedy.
 
     Args:
         bad: the leaves that are not finite now. Some of them were not finite when the last backward began.
         frames: the history, at least two.
         records: what the last backward ran through, as the last frame has it.
+        known: where it began, if the graph has found that out while it recorded.
     """
     first, *others = bad
     what = "NaN" if any(record.value is not None and record.value.nan for record in bad) else "Inf"
     more = f" and {counted(len(others), 'other')}" if others else ""
     where = f"{what} is in {_called(first)}{more}"
+    if known is not None and known.phase != "step" and known.op is not None:
+        loss = next((frame.loss for frame in frames if frame.number == known.number), None)
+        whose = "" if loss is None else f", whose loss was {number(loss)}"
+        text, remedy = beginning(known)
+        return f"{where} since the step after backward {known.number:,}{whose}: it began {text}", remedy
     at = _first_bad(frames)
     if at is None:
         before = frames[-2].number
@@ -57,6 +66,56 @@ def spoiled(bad: Sequence[Record], frames: Sequence[HistoryFrame], records: list
         since = f"between backward {frames[at - 1].number:,}, which was finite, and backward {frame.number:,}"
         return f"{where} since one of the steps {since}, which was not. {STOP}", STOP
     return f"{where} since the step after backward {frame.number:,}, {_began(frame, frames, records)}. {STOP}", STOP
+
+
+def beginning(known: FirstBad) -> tuple[str, str | None]:
+    """Where a NaN or an Inf began, in words, and the remedy."""
+    where = "" if known.place is None else f" at {known.place}"
+    if known.op is None:
+        made = "the step, whose gradients were finite" if known.phase == "step" else "its backward"
+        remedy = SMALLER if known.phase == "step" else STOP
+        return f"in {made}. {remedy}", remedy
+    if known.phase == "data":
+        name, remedy = known.name or "an input", "assert torch.isfinite(x).all()"
+        text = f"in its data: {name}, which {known.op} uses{where}, held it ({known.cause})"
+        return f"{text}. Clean the data, and check them before the model: {remedy}", remedy
+    remedy = remedy_of(known.op) or STOP
+    advice = remedy if remedy in (STOP, SMALLER) else f"{_RANGE} {remedy}"
+    if known.phase == "backward":
+        given = f" for {known.name}" if known.name else ""
+        return f"in its backward, in the rule of {known.op}{where}{given}. {advice}", remedy
+    why = f": {known.cause}" if known.cause else ""
+    return f"in its forward, in {known.op}{where}{why}. {advice}", remedy
+
+
+_LOG, _ROOT, _QUOTIENT = "x.clamp(min=1e-8).log()", "(x + 1e-8).sqrt()", "x / (y + 1e-8)"
+_INSIDE, _SCORES = "x.clamp(-1 + 1e-6, 1 - 1e-6)", "binary_cross_entropy_with_logits(scores, target)"
+_REMEDIES = {
+    **dict.fromkeys(("log", "log2", "log10", "xlogy"), _LOG),
+    **dict.fromkeys(("sqrt", "rsqrt", "std", "norm", "linalg_vector_norm", "cdist"), _ROOT),
+    **dict.fromkeys(("div", "reciprocal", "var"), _QUOTIENT),
+    **dict.fromkeys(("exp", "expm1", "exp2", "cosh", "sinh"), "x.clamp(max=80)"),
+    **dict.fromkeys(("acos", "asin", "atanh"), _INSIDE),
+    "binary_cross_entropy": _SCORES,
+    **dict.fromkeys(("mul", "square", "matmul", "linear", "addmm", "mm", "bmm", "sum", "mse_loss"), SMALLER),
+}
+"""The usual remedy by the op that made a NaN or an Inf."""
+
+
+_RANGE = "Keep the numbers there in range, as in"
+
+
+def remedy_of(op: str) -> str | None:
+    """The usual remedy where ``op`` makes a NaN or an Inf."""
+    return _REMEDIES.get(op.removesuffix("_"))
+
+
+def advised(record: Record, text: str) -> str:
+    """The ``text`` that a NaN or an Inf begins at ``record``, with the usual remedy."""
+    remedy = None if record.op is None else remedy_of(record.op.name)
+    if remedy is None:
+        return text
+    return f"{text}. {remedy}" if remedy is SMALLER else f"{text}. {_RANGE} {remedy}"
 
 
 def _called(record: Record) -> str:
