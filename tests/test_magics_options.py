@@ -5,6 +5,7 @@ import shlex
 from dataclasses import fields
 from inspect import signature
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -19,11 +20,15 @@ import nbgrad
 from nbgrad.completions import complete
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.graph.timing import TimedGraph
+from nbgrad.core.stages import STAGES
 from nbgrad.core.suggestions import nearest
 from nbgrad.magic_arguments import COMMANDS, flags, parsed
 from nbgrad.magics import AutogradMagics
 from nbgrad.options import TABLE, Options, flag
 from nbgrad.widgets.describe import describe
+from nbgrad.widgets.folding import apply
+from nbgrad.widgets.layout import positions
+from nbgrad.widgets.render import svg
 from nbgrad.widgets.render.wire_format import unpacked
 
 NET = """
@@ -214,6 +219,31 @@ def test_strict_broadcast(shell: InteractiveShell) -> None:
         assert isinstance(result.error_in_exec, nbgrad.BroadcastError)
         assert current() == State()
     assert run(shell, f"%%autograd --no-strict-broadcast\n{add}")[0].success
+
+
+def test_stages(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = {"fold": (apply, "clipped"), "place": (positions, "_answer"), "render": (svg, "_header")}
+    for late, (owner, name) in slow.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, after_a_while(getattr(owner, name)))
+            for _, captured, _ in both(shell, "--stages"):
+                (line,) = [one for one in captured.stdout.splitlines() if one.startswith("stages: ")]
+                times = {stage: float(ms) for stage, ms in re.findall(r"(\w+) ([\d.]+) ms", line)}
+                assert list(times) == [*STAGES, "together"]
+                assert times["together"] == pytest.approx(sum(times[stage] for stage in STAGES), abs=0.5)
+                assert times[late] >= 200
+    assert "stages" not in run(shell, f"%%autograd\n{NET}")[1].stdout
+    with capture_output() as captured, nbgrad.record(view="none", stages=True):
+        (nbgrad.tensor([1.0], requires_grad=True) * 2).backward()
+    assert captured.stdout == "", "there is no picture"
+
+
+def after_a_while(function: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        sleep(0.2)
+        return function(*args, **kwargs)
+
+    return run
 
 
 def test_save(shell: InteractiveShell, tmp_path: Path) -> None:
