@@ -44,7 +44,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo pages kit site write course images wheels opdb sweep bench models models-small test together whole minimum tools lint types unit frontend notebooks more browser clean
+.PHONY: help setup compile lab demo pages kit site write course images wheels opdb sweep bench models models-small quick test together whole minimum tools lint types unit frontend notebooks more browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -135,6 +135,9 @@ $(MODELS)/.small $(MODELS)/.all: tests/models/small.txt tests/models/install.py 
 	@touch $@
 
 # -------------------------------------------------------------------------------------------------- check
+
+quick: setup ## check what differs from the last commit in half a minute: lint, types, the nearest tests (QUICK_FLAGS=... asks for more)
+	@$(PY) -m tools.quick $(QUICK_FLAGS)
 
 test: tools setup lint together unit minimum models-small more notebooks browser ## run every check, in the order of how fast it fails
 	@echo "all checks passed"
