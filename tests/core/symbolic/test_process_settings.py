@@ -192,6 +192,7 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_setting_that_changes_between_calls(name: str, backend: str) -> None:
@@ -228,6 +229,7 @@ def within(context: Context, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_setting_that_changes_inside_of_a_step(name: str, backend: str) -> None:

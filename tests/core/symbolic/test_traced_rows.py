@@ -40,7 +40,7 @@ def compare(found: list[Any], expected: list[Any], most: float = 0.0) -> None:
             torch.testing.assert_close(left, right, rtol=most, atol=most, equal_nan=True)
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("name", sorted(OPS))
 def test_a_row_computes_the_same_as_a_program(name: str) -> None:
     row, found = OPS[name], Traced()
@@ -60,7 +60,7 @@ def test_a_row_computes_the_same_as_a_program(name: str) -> None:
 TWINS = sorted(name for name, row in OPS.items() if row._in_place is not None)
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_in_place_computes_the_same_as_a_program(name: str) -> None:
     row, compared = OPS[name], 0
