@@ -28,7 +28,7 @@ _TABLE = re.compile(r"\b(OPS|every_row|block_rows|loss_rows)\b")
 
 
 def output(*command: str) -> str:
-    """What a command prints."""
+    """The text that a command prints."""
     return subprocess.run(
         command, cwd=ROOT, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ).stdout
