@@ -1,9 +1,11 @@
 """The options of the magic and of ``nbgrad.record`` come from one table. Each option works in both as it says."""
 
+import logging
 import re
 import shlex
 from dataclasses import fields
 from inspect import signature
+from io import StringIO
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -363,11 +365,14 @@ def test_an_option_that_may_be_none_is_set_back_to_it(shell: InteractiveShell, n
         ("%autograd config --veiw text", "did you mean --view?"),
     ],
 )
-def test_a_wrong_default_is_refused(
-    shell: InteractiveShell, caplog: pytest.LogCaptureFixture, line: str, said: str
-) -> None:
-    _, captured = run(shell, line)
-    assert said in captured.stdout + captured.stderr + caplog.text
+def test_a_wrong_default_is_refused(shell: InteractiveShell, line: str, said: str) -> None:
+    logged = logging.StreamHandler(StringIO())
+    logging.getLogger().addHandler(logged)
+    try:
+        _, captured = run(shell, line)
+    finally:
+        logging.getLogger().removeHandler(logged)
+    assert said in captured.stdout + captured.stderr + logged.stream.getvalue()
     assert nbgrad.record().view == "graph"
     assert nbgrad.record().depth is None
 
