@@ -86,7 +86,7 @@ def test_the_nearest_tests_have_the_shortest_chain_of_imports_and_a_package_is_n
 )
 def test_files_of_this_package_have_tests(file: str, first: str) -> None:
     found = quick.near([file])
-    assert found[0] == first
+    assert next(iter(found)) == first
     assert len(found) <= quick.FILES
 
 
@@ -107,18 +107,19 @@ PROGRAM = """
 import sys, pytest
 from tools.quick import Nearest
 
-plugin = Nearest([sys.argv[2]], {"logcosh"}, float(sys.argv[1]))
-pytest.main(["-v", "-p", "no:cacheprovider", "-c", sys.argv[3], "--rootdir", ".", *sys.argv[4:]], plugins=[plugin])
+plugin = Nearest({sys.argv[2]: int(sys.argv[5])}, {"logcosh"}, float(sys.argv[1]))
+options = ["-v", "-p", "no:cacheprovider", "-c", sys.argv[3], "--rootdir", "."]
+pytest.main([*options, sys.argv[4], sys.argv[2]], plugins=[plugin])
 print("left", plugin.left)
 """
 
 
-def ran(folder: Path, end: str) -> tuple[list[str], str]:
+def ran(folder: Path, end: str, distance: int = 1) -> tuple[list[str], str]:
     """The tests that ran, in their order; and what was printed."""
     for name in ("test_far.py", "test_near.py"):
         (folder / name).write_text(TESTS)
-    files = ["test_near.py", str(ROOT / "pyproject.toml"), "test_far.py", "test_near.py"]
-    command = [sys.executable, "-c", PROGRAM, end, *files]
+    files = ["test_near.py", str(ROOT / "pyproject.toml"), "test_far.py"]
+    command = [sys.executable, "-c", PROGRAM, end, *files, str(distance)]
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     return [line.split()[0] for line in done.stdout.splitlines() if " PASSED" in line], done.stdout
@@ -142,3 +143,6 @@ def test_when_the_time_is_over_only_what_has_a_changed_name_runs(tmp_path: Path)
     tests, said = ran(tmp_path, "0")
     assert tests == NAMED
     assert "left 2" in said
+    tests, said = ran(tmp_path, "0", distance=0)
+    assert len(tests) == 8, "and a test that has changed itself"
+    assert "left 0" in said

@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Generator, Iterable, Iterator
+from math import inf
 from pathlib import Path
 from time import perf_counter
 
@@ -21,7 +22,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 WIDGETS = "nbgrad/widgets"
-FILES = 24
+FILES = 12
 """At most so many test files are read because they are near."""
 _TABLE = re.compile(r"\b(OPS|every_row|block_rows|loss_rows)\b")
 """A test file with one of these has cases that are named after rows or modules."""
@@ -94,35 +95,38 @@ def distances(graph: dict[str, list[str]], files: Iterable[str]) -> dict[str, in
     return {file: distance for file, distance in found.items() if Path(file).name.startswith("test_")}
 
 
-def near(files: Iterable[str]) -> list[str]:
-    """The test files of a change, the nearest first."""
+def near(files: Iterable[str]) -> dict[str, int]:
+    """The test files of a change and how far they are, the nearest first. The own tests of a changed file have 0."""
     graph = json.loads(output(sys.executable, "-m", "ruff", "analyze", "graph", "--direction", "dependents", "."))
     found = distances(graph, files)
     stems = {f"test_{Path(file).stem}" for file in files}
     found |= {test: 0 for test in graph if Path(test).stem in stems}
     if any(Path(file).suffix in (".ts", ".css") for file in files):
         found |= {test: 0 for test in graph if Path(test).name in ("test_bundle.py", "test_typescript.py")}
-    return sorted(found, key=lambda test: (found[test], test))[:FILES]
+    folders = {part for file in files for part in Path(file).parts[1:-1]}
+    order = sorted(found, key=lambda test: (found[test], folders.isdisjoint(Path(test).parts), test))
+    return {test: found[test] for test in order[:FILES]}
 
 
-def naming(names: set[str]) -> list[str]:
-    """The test files that may have tests or cases of these names."""
-    pattern = re.compile("|".join(map(re.escape, names)))
+def naming(names: set[str], files: Iterable[str]) -> list[str]:
+    """The test files that may have tests or cases of these names, which are defined in these files."""
+    rows = any(file.startswith(("nbgrad/core/ops/", "nbgrad/nn/")) for file in files)
+    pattern = re.compile(rf"""(def test_\w*|["'])({"|".join(map(re.escape, names))})""")
     texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in ROOT.glob("tests/**/test_*.py")}
-    return [path for path, text in texts.items() if names and (_TABLE.search(text) or pattern.search(text))]
+    return [path for path, text in texts.items() if names and ((rows and _TABLE.search(text)) or pattern.search(text))]
 
 
 class Nearest:
     """A plugin of pytest: it collects only what is near, and runs it in this order until the time is over.
 
     Args:
-        files: of these all tests are collected.
+        files: of these all tests are collected; those with the distance 0 run however long it takes.
         names: of other files, only the tests and cases that have one of these names.
         end: when the time is over.
     """
 
-    def __init__(self, files: list[str], names: set[str], end: float) -> None:
-        self._places = {file: place for place, file in enumerate(files)}
+    def __init__(self, files: dict[str, int], names: set[str], end: float) -> None:
+        self._files = files
         # A name in the name of a test has spaces that are underscores: test_logcosh_is_even.
         self._named = re.compile(rf"(?<![^\W_])({'|'.join(map(re.escape, names))})(?![^\W_])") if names else None
         self._end = end
@@ -131,8 +135,8 @@ class Nearest:
     def _is_named(self, item: pytest.Item) -> bool:
         return self._named is not None and self._named.search(item.name) is not None
 
-    def _place(self, item: pytest.Item) -> int:
-        return -1 if self._is_named(item) else self._places.get(item.nodeid.partition("::")[0], len(self._places))
+    def _distance(self, item: pytest.Item) -> float:
+        return -1 if self._is_named(item) else self._files.get(item.nodeid.partition("::")[0], inf)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pycollect_makeitem(self) -> Generator[None, object, object]:
@@ -140,17 +144,17 @@ class Nearest:
         made = yield
         if not isinstance(made, list):
             return made
-        return [one for one in made if not isinstance(one, pytest.Item) or self._place(one) < len(self._places)]
+        return [one for one in made if not isinstance(one, pytest.Item) or self._distance(one) < inf]
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Put the nearest first."""
-        items.sort(key=self._place)
+        items.sort(key=self._distance)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        """Run no more when the time is over, except tests that are named after the change."""
-        if perf_counter() < self._end or self._place(item) < 0:
+        """Run no more when the time is over, except tests that are named after the change, or have changed."""
+        if perf_counter() < self._end or self._distance(item) <= 0:
             return None
         self.left += 1
         return True
@@ -176,9 +180,9 @@ def checks(files: list[str]) -> dict[str, list[str]]:
 
 def tests(files: list[str], names: set[str], seconds: float) -> int:
     """Run the nearest tests, and return the status of pytest."""
-    mine = [file for file in files if Path(file).name.startswith("test_")]
-    nearest = Nearest(list(dict.fromkeys([*mine, *near(files)])), names, perf_counter() + seconds)
-    paths = sorted({*nearest._places, *naming(names)})
+    found = near(files)
+    nearest = Nearest(found, names, perf_counter() + seconds)
+    paths = sorted({*found, *naming(names, files)})
     if not paths:
         print("no test is near")
         return 0
