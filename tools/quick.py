@@ -21,7 +21,6 @@ from time import perf_counter
 import pytest
 
 ROOT = Path(__file__).parents[1]
-WIDGETS = "nbgrad/widgets"
 FILES = 12
 """At most so many test files are read because they are near."""
 _TABLE = re.compile(r"\b(OPS|every_row|block_rows|loss_rows)\b")
@@ -173,8 +172,7 @@ def checks(files: list[str]) -> dict[str, list[str]]:
     if typed:
         found["types"] = [sys.executable, "-m", "mypy", *typed]
     if any(Path(file).suffix in (".ts", ".css") for file in files):
-        found["front-end types"] = ["npm", "--prefix", WIDGETS, "run", "--silent", "check"]
-        found["bundle"] = [sys.executable, "tools/check_bundle.py"]
+        found["front end"] = ["make", "--no-print-directory", "frontend"]
     return found
 
 
