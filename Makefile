@@ -44,7 +44,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo pages kit site write course images wheels opdb sweep bench models models-small test together whole minimum tools lint types unit frontend notebooks more browser clean
+.PHONY: help setup compile lab demo pages kit site write course images wheels opdb sweep bench models models-small quick test together whole minimum tools lint types unit frontend notebooks more browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -136,6 +136,9 @@ $(MODELS)/.small $(MODELS)/.all: tests/models/small.txt tests/models/install.py 
 
 # -------------------------------------------------------------------------------------------------- check
 
+quick: setup ## check what differs from the last commit in half a minute: lint, types, the nearest tests (QUICK_FLAGS=... asks for more)
+	@$(PY) -m tools.quick $(QUICK_FLAGS)
+
 test: tools setup lint together unit minimum models-small more notebooks browser ## run every check, in the order of how fast it fails
 	@echo "all checks passed"
 
@@ -171,8 +174,9 @@ whole: tools setup compile ## the same with every case each time, the declared m
 	@$(MAKE) --no-print-directory more MORE_TURNS=
 	$(call step,browser,$(UNIT) -n $(WAITING) -m browser)
 
-# nbval is for the notebooks, and takes seconds to import in every process.
-TESTS = -m pytest -q -p no:nbval --dist loadscope -n $(JOBS)
+# nbval is for the notebooks, and takes seconds to import in every process. No test reads what pytest keeps of logging:
+# to connect it with the forty loggers of torch takes a fifth of the time of a short test.
+TESTS = -m pytest -q -p no:nbval -p no:logging --dist loadscope -n $(JOBS)
 UNIT = $(PY) $(TESTS)
 # Without a compiler the core is plain Python.
 FIRST = $(shell [ -e $(COMPILED) ] && echo 1 || echo 0)
@@ -195,7 +199,7 @@ $(BUILD)/minimum/installed.txt: pyproject.toml tools/minimum.py | setup
 	@$(PY) -m tools.minimum $(BUILD)/minimum
 	@touch $@
 
-OLDEST ?= --sample 4 tests/core/test_torch_functions.py tests/core/test_graph.py tests/test_export.py tests/test_reprs.py tests/test_magics.py \
+OLDEST ?= --sample 12 tests/core/test_torch_functions.py tests/core/test_graph.py tests/test_export.py tests/test_reprs.py tests/test_magics.py \
 	tests/widgets/test_describe.py tests/widgets/test_positions.py tests/widgets/test_svg.py tests/widgets/test_view.py
 
 models-small: setup compile $(MODELS)/.small ## some small ones of those programs
@@ -213,19 +217,20 @@ $(VIEW)/node_modules/.package-lock.json: $(VIEW)/package.json $(VIEW)/package-lo
 # A tqdm bar shows a time, which differs from run to run.
 STILL := TQDM_DISABLE=1
 
-notebooks: setup ## run the lessons: the solutions, whose outputs have to be the saved ones, and one in TURNS of the student's copies
-	$(call step,notebooks,$(STILL) $(COMPARED) notebooks/solutions/)
-	$(call step,notebooks as an older processor computes,$(OLDER) $(STILL) $(COMPARED) $(call turn,notebooks/solutions))
-	$(call step,notebooks without answers,$(STILL) $(UNANSWERED) $(call turn,notebooks))
+notebooks: setup ## run half of the lessons: the solutions, whose outputs have to be the saved ones; and one in TURNS of the student's copies
+	$(call step,notebooks,$(STILL) $(COMPARED) $(call turn,notebooks/solutions,$(HALF)))
+	$(call step,notebooks as an older processor computes,$(OLDER) $(STILL) $(COMPARED) $(call turn,notebooks/solutions,$(TURNS)))
+	$(call step,notebooks without answers,$(STILL) $(UNANSWERED) $(call turn,notebooks,$(TURNS)))
 
 NBVAL = $(PY) -m pytest -q --nbval-current-env --nbval-sanitize-with=tests/nbval.cfg --nbval-cell-timeout=60 \
 	--dist loadfile -n $(JOBS)
 COMPARED = $(NBVAL) --nbval
 # A student's copy has no saved outputs to compare with, so the check is only that every cell runs.
 UNANSWERED = $(NBVAL) --nbval-lax
-# A second run takes some of the notebooks.
-TURNS := 3
-turn = $$($(PY) -m tests.sampling $(TURNS) $(1)/*.ipynb)
+# $(call turn,folder,number): one in so many of its notebooks. TURNS=1 takes all.
+TURNS := 6
+HALF = $(if $(filter 1,$(TURNS)),1,2)
+turn = $$($(PY) -m tests.sampling $(2) $(1)/*.ipynb)
 
 more: setup $(MORE)/.installed ## what needs packages of their own: the site with saved pictures, graded hand-ins, marimo, ipyparallel, accelerate (MORE_TURNS= runs all)
 	$(call step,site and graders and marimo and engines,$(MORE)/bin/python $(TESTS) -n $(WAITING) -m more $(MORE_TURNS) $(IN_MORE))
@@ -235,8 +240,8 @@ MORE_TURNS ?= --sampled
 IN_MORE := tests/test_site.py tests/course/test_grading.py tests/test_marimo.py tests/test_engines.py \
 	tests/nn/parallel/test_accelerate.py
 
-browser: setup ## the notebooks in JupyterLab and headless Chromium, a third of the long tests; screenshots in build/screenshots
-	$(call step,browser,$(UNIT) -n $(WAITING) -m browser --sampled)
+browser: setup ## the notebooks in JupyterLab and headless Chromium, an eighth of the long tests; screenshots in build/screenshots
+	$(call step,browser,$(UNIT) -n $(WAITING) -m browser --sampled --sample 8)
 
 clean: ## remove what was built, but not .venv
 	@rm -rf $(COMPILED) $(CORE)/*/*.so $(CORE)/*/*/*.so $(CORE)/*/*.pyd $(CORE)/*/*/*.pyd

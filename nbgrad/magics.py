@@ -63,7 +63,7 @@ class Session:
 
     def close(self, error: BaseException | None = None) -> None:
         """Stop recording. ``error`` is the error that ended the cell, if one did."""
-        self.graph.close(self.shell.user_ns, error)
+        self.recording.close(self.shell.user_ns, error)
 
     @uncollected
     def ended(self, result: ExecutionResult | None, error: BaseException | None, *, told: bool) -> None:

@@ -165,6 +165,7 @@ class Options:
         check=names_of,
     )
     time: bool = option(False, "measure how long each op and its rules take, and show it", "--time")
+    stages: bool = option(False, "print how long each stage takes until the picture is there", "--stages")
     ranks: bool = option(
         False,
         "compare the gradients of the processes that DistributedDataParallel averages; rank 0 shows it",

@@ -10,6 +10,7 @@ from nbgrad.core.diagnose.anomaly import detect_anomaly
 from nbgrad.core.graph.graph import AutogradGraph, RecordingBlock
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.core.no_gc import uncollected
+from nbgrad.core.stages import stage, timed, told
 from nbgrad.core.tensor.broadcast_check import strict_broadcast, warn_here
 from nbgrad.options import TABLE, Options, check_known
 
@@ -65,6 +66,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
             ask=self.ask,
             ranks=self.ranks,
         )
+        self.seconds: dict[str, float] | None = {} if self.stages else None
 
     def _begin(self) -> None:
         # No code leaves these switches: when the graph closes, it restores the state from before, with them off.
@@ -76,9 +78,14 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
         for switch in switches:
             switch.__enter__()
 
+    def close(self, in_sight: dict[str, Any], error: BaseException | None) -> None:
+        """Close the graph, as ``AutogradGraph.close`` does."""
+        with timed(self.seconds), stage("close"):
+            self.graph.close(in_sight, error)
+
     @uncollected  # the collector waits until the reader has the picture: it would look through all of the graph
     def _end(self, error: BaseException | None) -> None:
-        self.graph.close(self.graph.in_sight(), error)
+        self.close(self.graph.in_sight(), error)
         if sys.is_finalizing():  # nothing that draws can be imported any more
             if self.save is not None:
                 late = f"nbgrad: {self.save} was not written: its block was still open when Python ended"
@@ -99,6 +106,13 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
         """
         if self.view == "none" and self.save is None:
             return []
+        with timed(self.seconds):
+            problems = self._present()
+        if self.seconds is not None:
+            print(told(self.seconds))  # noqa: T201
+        return problems
+
+    def _present(self) -> list[str]:
         problems: list[str] = []
         try:
             from nbgrad.export import unsaved
@@ -122,11 +136,13 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
         recorder = self.graph.rank_recorder
         return recorder is not None and not recorder.leads and self.graph.ending is None
 
+    @stage("describe")
     def _outline(self) -> "Outline":
         from nbgrad.widgets.describe import outline
 
         return outline(self.graph)
 
+    @stage("send")
     def _show(self, outline: "Outline") -> None:
         from nbgrad.widgets.pending_clear import ours
 
@@ -177,6 +193,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
             marimo_output.append(wanted)
         return True
 
+    @stage("send")
     def _write(self, outline: "Outline") -> None:
         if self.save is not None:
             from nbgrad.export import write

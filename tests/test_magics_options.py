@@ -1,10 +1,13 @@
 """The options of the magic and of ``nbgrad.record`` come from one table. Each option works in both as it says."""
 
+import logging
 import re
 import shlex
 from dataclasses import fields
 from inspect import signature
+from io import StringIO
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -19,11 +22,15 @@ import nbgrad
 from nbgrad.completions import complete
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.graph.timing import TimedGraph
+from nbgrad.core.stages import STAGES
 from nbgrad.core.suggestions import nearest
 from nbgrad.magic_arguments import COMMANDS, flags, parsed
 from nbgrad.magics import AutogradMagics
 from nbgrad.options import TABLE, Options, flag
 from nbgrad.widgets.describe import describe
+from nbgrad.widgets.folding import apply
+from nbgrad.widgets.layout import positions
+from nbgrad.widgets.render import svg
 from nbgrad.widgets.render.wire_format import unpacked
 
 NET = """
@@ -216,6 +223,31 @@ def test_strict_broadcast(shell: InteractiveShell) -> None:
     assert run(shell, f"%%autograd --no-strict-broadcast\n{add}")[0].success
 
 
+def test_stages(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = {"fold": (apply, "clipped"), "place": (positions, "_answer"), "render": (svg, "_header")}
+    for late, (owner, name) in slow.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, after_a_while(getattr(owner, name)))
+            for _, captured, _ in both(shell, "--stages"):
+                (line,) = [one for one in captured.stdout.splitlines() if one.startswith("stages: ")]
+                times = {stage: float(ms) for stage, ms in re.findall(r"(\w+) ([\d.]+) ms", line)}
+                assert list(times) == [*STAGES, "together"]
+                assert times["together"] == pytest.approx(sum(times[stage] for stage in STAGES), abs=0.5)
+                assert times[late] >= 200
+    assert "stages" not in run(shell, f"%%autograd\n{NET}")[1].stdout
+    with capture_output() as captured, nbgrad.record(view="none", stages=True):
+        (nbgrad.tensor([1.0], requires_grad=True) * 2).backward()
+    assert captured.stdout == "", "there is no picture"
+
+
+def after_a_while(function: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        sleep(0.2)
+        return function(*args, **kwargs)
+
+    return run
+
+
 def test_save(shell: InteractiveShell, tmp_path: Path) -> None:
     for number, _ in enumerate(both(shell, f"--save '{tmp_path}/a net.svg'")):
         assert (tmp_path / "a net.svg").read_text().startswith("<svg"), number
@@ -333,11 +365,14 @@ def test_an_option_that_may_be_none_is_set_back_to_it(shell: InteractiveShell, n
         ("%autograd config --veiw text", "did you mean --view?"),
     ],
 )
-def test_a_wrong_default_is_refused(
-    shell: InteractiveShell, caplog: pytest.LogCaptureFixture, line: str, said: str
-) -> None:
-    _, captured = run(shell, line)
-    assert said in captured.stdout + captured.stderr + caplog.text
+def test_a_wrong_default_is_refused(shell: InteractiveShell, line: str, said: str) -> None:
+    logged = logging.StreamHandler(StringIO())
+    logging.getLogger().addHandler(logged)
+    try:
+        _, captured = run(shell, line)
+    finally:
+        logging.getLogger().removeHandler(logged)
+    assert said in captured.stdout + captured.stderr + logged.stream.getvalue()
     assert nbgrad.record().view == "graph"
     assert nbgrad.record().depth is None
 

@@ -1,6 +1,7 @@
 """Write into docs/symbolic.md which rows of the op table a trace does not make plain functions of torch of.
 
-It traces some samples of every row, which takes half a minute or more: ``python -m tools.write_traced_rows``.
+It traces some samples of a row, also its second gradient, which takes a second or more for most rows:
+``python -m tools.write_traced_rows logcosh``. Without names it traces all rows, which takes six minutes.
 """
 
 import os
@@ -49,18 +50,25 @@ def named(text: str) -> list[str]:
 
 
 def page(text: str, found: dict[str, Traced]) -> str:
-    """The text with the table of these rows."""
-    named(text)
-    table = "".join(f"{line}\n" for name, one in found.items() for line in lines(OPS[name], one))
+    """The text with the lines of these rows in its table; other rows keep theirs, and what is no row has none."""
+    told = {name: [line] for line in named(text) if (name := line.split("`")[1]) in OPS}
+    told |= {name: lines(OPS[name], one) for name, one in found.items()}
+    table = "".join(f"{line}\n" for name in sorted(told) for line in told[name])
     return _TABLE.sub(lambda _: table, text, count=1)
 
 
-def main() -> None:
-    """Trace every row, and write the table."""
+def main(names: list[str]) -> None:
+    """Trace these rows, or all, and write the table.
+
+    Raises:
+        ValueError: there is no such row.
+    """
     warnings.simplefilter("ignore")
-    found = {name: found_by_tracing(OPS[name]) for name in sorted(OPS)}
+    if unknown := sorted({*names} - OPS.keys()):
+        raise ValueError(f"no rows of the op table: {', '.join(unknown)}")
+    found = {name: found_by_tracing(OPS[name]) for name in names or OPS}
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

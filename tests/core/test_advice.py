@@ -924,6 +924,7 @@ def test_what_is_given_for_a_tensor_and_is_none_is_named_without_its_numbers(
     assert "tensor([" not in str(raised.value)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("row", OPS.values(), ids=OPS)
 def test_every_row_names_itself_and_the_input_that_is_no_tensor(row: Op) -> None:
     for sample in islice(row.samples(Make(row.domain)), 3):

@@ -170,7 +170,7 @@ def _types(
         raise
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(48)
 @pytest.mark.filterwarnings("ignore")
 @every_row
 def test_every_row_casts_on_a_gpu_as_torch_does(row: Op, no_generators: None) -> None:

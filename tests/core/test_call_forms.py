@@ -36,10 +36,11 @@ def with_numpys_names(entry: Any) -> list[tuple[Call, Call]]:
     return list(found.values())
 
 
-@pytest.mark.rotated(6)
-def test_numpys_names_of_arguments_are_taken_where_torch_takes_them():
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("part", range(12))
+def test_numpys_names_of_arguments_are_taken_where_torch_takes_them(part: int):
     agreed, wrong, seen = set(opdb.read_agreed()), [], 0
-    for name, entry in opdb.entries().items():
+    for name, entry in list(opdb.entries().items())[part::12]:
         if name not in agreed or "." in name or not along_a_dim(entry):
             continue
         doors = call_forms.doors(entry)
@@ -49,7 +50,7 @@ def test_numpys_names_of_arguments_are_taken_where_torch_takes_them():
                 wrong += [f"{name}, {door}, {form.form}: {found}"] if found else []
                 seen += 1
     assert not wrong
-    assert seen > 300
+    assert seen > 15
 
 
 CALLS: dict[str, Any] = {

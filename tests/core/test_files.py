@@ -48,6 +48,7 @@ def graph() -> nbgrad.AutogradGraph:
     return made
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_graph_whose_write_fails_leaves_the_old_file(
     graph: nbgrad.AutogradGraph, tmp_path: Path, suffix: str

@@ -24,6 +24,7 @@ TWINS = [name for name, row in OPS.items() if row._in_place is not None]
 # Programs drawn at random.
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("twice", [False, True], ids=["gradient", "second order"])
 @pytest.mark.parametrize("steps", [8, 25])
 def test_a_random_program_does_what_it_does_in_torch(steps: int, twice: bool) -> None:

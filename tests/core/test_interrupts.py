@@ -36,6 +36,7 @@ MOST = 150
 """How many instructions of other modules are interrupted in each scenario. The sweep ``interrupts`` runs them all."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("make", [*ENGINE, *BLOCKS], ids=lambda make: make.__name__)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_interrupt_at_any_instruction_leaves_nothing_switched(make: Callable[[], Callable[[], Any]]) -> None:

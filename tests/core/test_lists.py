@@ -84,12 +84,14 @@ def _one_thread():
     torch.set_num_threads(threads)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", LISTED)
 def test_time_grows_with_the_number_of_tensors(name):
     few, many = seconds(LISTED[name], FEW), seconds(LISTED[name], TIMES * FEW)
     assert many < 3 * TIMES * few, f"{TIMES} times as many tensors take {many / few:.1f} times as long"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", LISTED)
 def test_memory_grows_with_the_number_of_tensors(name):
     few, many = bytes_of(LISTED[name], FEW), bytes_of(LISTED[name], TIMES * FEW)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbgrad
@@ -107,6 +106,8 @@ def nesterov(optim: Any, parameters: Any) -> Any:
 
 @cache
 def digits() -> tuple[Pair, Pair]:
+    from sklearn.datasets import load_digits  # takes two seconds
+
     found = load_digits()
     images = torch.tensor(found.images / 16, dtype=torch.float32).unsqueeze(1)
     labels = torch.tensor(found.target)

@@ -145,6 +145,7 @@ def test_lazy_blocks_become_torchs(name):
     assert list(saved.state_dict()) == list(ours.state_dict())
 
 
+@pytest.mark.sampled(8)
 @WARNS
 @pytest.mark.parametrize("name", TABLE)
 def test_what_a_block_computes_is_in_its_box(name):

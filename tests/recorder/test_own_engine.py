@@ -127,6 +127,7 @@ def test_the_recorder_sees_nothing_of_the_own_engine(program: Callable[[], Calla
     assert [one for one in seen if one not in PROFILER] == []
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", BLOCKS)
 def test_the_recorder_sees_nothing_of_a_block(name: str) -> None:

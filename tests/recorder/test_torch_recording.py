@@ -521,7 +521,7 @@ def parts_and_wholes(graph: AutogradGraph) -> Iterator[tuple[str, Any, Any]]:
             yield str(record), sum(one.array for one in parts), whole.array
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.filterwarnings("ignore")  # torch warns about functions that it will remove
 @pytest.mark.parametrize("kind", [AutogradGraph, CarefulGraph])
 @pytest.mark.parametrize("name", [name for name in opdb.cases() if not name.endswith(opdb.COMPLEX)])

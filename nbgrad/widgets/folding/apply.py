@@ -11,6 +11,7 @@ written; graphviz does not wait for them.
 from collections import Counter, defaultdict
 from itertools import groupby
 
+from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import counted, lines_of
 from nbgrad.widgets.description.sanitize import LINE, clipped, with_clipped_details
 from nbgrad.widgets.description.schema import (
@@ -45,6 +46,7 @@ _ENDS = 10
 """The details list this many iterations from the beginning and this many from the end."""
 
 
+@stage("fold")
 def asked(graph: Description | Outline, depth: int | None, nodes: int | None) -> tuple[Folding | None, int]:
     """The modules that a reader chose to fold, and how many nodes may be drawn then.
 
@@ -74,6 +76,7 @@ def drawable(graph: Description | Outline, limit: int, folding: Folding | None =
     return detailed(shaped(Outline.of(graph), limit, folding))
 
 
+@stage("fold")
 def shaped(graph: Outline, limit: int, folding: Folding | None = None, asked: int = ASKED) -> Outline:
     """Return the outline of what will be drawn. It has all that the layout needs.
 
@@ -87,6 +90,7 @@ def shaped(graph: Outline, limit: int, folding: Folding | None = None, asked: in
     return drawn.changed(carded(without_empty_scopes(split_hubs(clipped(drawn.description)))))
 
 
+@stage("describe")
 def detailed(shape: Outline) -> Description:
     """Write the details of what will be drawn."""
     return lighter(with_clipped_details(shape.detail()))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, Literal, NamedTuple, Self
 
+from nbgrad.core.stages import stage
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Box, Description, Edge, Layout, Opens, Picture
 from nbgrad.widgets.description.text_metrics import NABLA, WIDER, gradient_width, text_width
@@ -66,6 +67,7 @@ Wanted = Literal["auto", "TB", "LR"]
 """A direction; or "auto" for the direction in which the whole picture is seen larger."""
 
 
+@stage("place")
 def lay_out(
     graph: Description | Outline,
     *,
@@ -142,6 +144,7 @@ def _failed(shape: Description, error: EngineError, description: Description, fo
     return f"A layout of {len(shape['nodes'])} nodes {why}{instead}."
 
 
+@stage("place")
 def whole(
     graph: Description | Outline,
     *,

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import TypeVar
 
+from nbgrad.core.stages import stage
 from nbgrad.widgets.description.schema import Node, Picture, Step
 from nbgrad.widgets.optional_packages import loading, needs
 from nbgrad.widgets.render.svg import Moment, rendered, svg
@@ -20,6 +21,7 @@ _SECONDS = {"forward": 0.5, "backward": 1.4, "end": 4.0}
 """How long an image stands."""
 
 
+@stage("render")
 def film(picture: Picture) -> bytes:
     """Draw a GIF that plays again and again.
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
+from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.schema import Box, Edge, Layout, Node, Picture, Scope
 from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, WIDER, gradient_width, text_width, wrap
@@ -80,6 +81,7 @@ class Moment(NamedTuple):
     forward: bool = False
 
 
+@stage("render")
 def svg(picture: Picture, moment: Moment | None = None) -> str:
     """Draw a picture as one standalone SVG element; the same picture gives the same bytes.
 
@@ -108,6 +110,7 @@ def svg(picture: Picture, moment: Moment | None = None) -> str:
     return "\n".join([head, f"<style>{style}</style>", card, *rows, "</svg>", ""])
 
 
+@stage("render")
 def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
     """Render an SVG as ``rendered`` does, to a PNG of fewer bytes."""
     return smaller(rendered(drawing, width=width))

@@ -3,6 +3,7 @@
 import unicodedata
 from collections import defaultdict
 
+from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Edge, Node
@@ -17,6 +18,7 @@ FINDINGS = 30
 _COLUMN = 48
 
 
+@stage("render")
 def text(description: Description, *, rows: int = ROWS) -> str:
     """Write the graph as a table.
 

@@ -18,7 +18,7 @@ def same(found: torch.Tensor, expected: torch.Tensor, most: float) -> None:
     torch.testing.assert_close(one, other, rtol=most, atol=most, equal_nan=True)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(48)
 @pytest.mark.filterwarnings(r"ignore:index_reduce\(\) is in beta")
 @pytest.mark.parametrize("name", sorted(OPS))
 def test_a_row_is_the_same_after_a_journey(name: str, tmp_path: Path) -> None:

@@ -173,6 +173,7 @@ KINDS: list[tuple[Any, tuple[int, ...]]] = [
 POOL = 10
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("number", range(len(KINDS)))
 def test_kinds_of_steps(number: int, dtype: torch.dtype, tmp_path: Path) -> None:

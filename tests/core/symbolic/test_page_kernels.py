@@ -37,27 +37,30 @@ def test_every_kernel_has_a_sample_of_a_row() -> None:
     assert all("empty" in name for name in PINNED["unread"])
 
 
-@pytest.fixture(scope="module")
-def shortest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
-    """For each kernel a sample that depends on it. All run in one process."""
+@pytest.fixture(scope="module", params=range(8))
+def shortest(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
+    """For each kernel of an eighth of them a sample that depends on it. All run in one process."""
     made = {}
-    for name, number in SAMPLES:
+    for name, number in SAMPLES[request.param :: 8]:
         sample = dict(page_rows.tried(OPS[name]))[number]
         made[f"{name} {number}"] = page_rows.case(OPS[name], number, sample)
     page_rows.run(list(made.values()), tmp_path_factory.mktemp("kernels"), notice=True)
     return made
 
 
+@pytest.mark.sampled(8)
 def test_every_kernel_gives_the_numbers_of_torch(shortest: dict[str, Case]) -> None:
     for one in shortest.values():
         page_rows.compare(one)
-    assert set.union(*(one.kernels for one in shortest.values())) == page.OPERATORS
 
 
+@pytest.mark.sampled(8)
 def test_every_kernel_that_is_wrong_is_noticed(shortest: dict[str, Case]) -> None:
     """This also covers each result of a kernel with several results."""
     for kernel, (name, number) in PINNED["kernels"].items():
-        assert kernel in shortest[f"{name} {number}"].noticed, kernel
+        if (one := shortest.get(f"{name} {number}")) is not None:
+            assert kernel in one.noticed, kernel
+            assert kernel.partition("[")[0] in one.kernels
 
 
 def test_the_documentation_says_how_many_rows_a_page_runs() -> None:

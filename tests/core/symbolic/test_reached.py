@@ -169,6 +169,7 @@ CASES += [("SGD momentum", where, {"budget": 0.8}) for where in WHERE]
 CASES += [(one, where, {"level": "reassociate"}) for one in ("SGD momentum", "Adam") for where in WHERE]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("clears_first", [True, False])
 @pytest.mark.parametrize(("optimizer", "where", "options"), CASES, ids=str)
 def test_an_index_that_is_too_large(optimizer: str, where: str, options: dict[str, Any], clears_first: bool) -> None:

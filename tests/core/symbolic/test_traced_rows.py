@@ -40,7 +40,7 @@ def compare(found: list[Any], expected: list[Any], most: float = 0.0) -> None:
             torch.testing.assert_close(left, right, rtol=most, atol=most, equal_nan=True)
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("name", sorted(OPS))
 def test_a_row_computes_the_same_as_a_program(name: str) -> None:
     row, found = OPS[name], Traced()
@@ -60,7 +60,7 @@ def test_a_row_computes_the_same_as_a_program(name: str) -> None:
 TWINS = sorted(name for name, row in OPS.items() if row._in_place is not None)
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_in_place_computes_the_same_as_a_program(name: str) -> None:
     row, compared = OPS[name], 0
@@ -84,6 +84,14 @@ def test_a_twin_in_place_computes_the_same_as_a_program(name: str) -> None:
 def test_the_table_of_special_rows_names_rows() -> None:
     assert SPECIAL
     assert {line.split("`")[1] for line in SPECIAL} <= OPS.keys()
-    assert (
-        write_traced_rows.page(f"x\n{write_traced_rows.HEAD}| `old` | |\n\ny", {}) == f"x\n{write_traced_rows.HEAD}\ny"
-    )
+    before = f"x\n{write_traced_rows.HEAD}| `old` | |\n| `sin` | draws random numbers |\n| `svd` | |\n\ny"
+    assert write_traced_rows.named(write_traced_rows.page(before, {})) == ["| `sin` | draws random numbers |"]
+
+
+def test_a_row_that_is_named_gets_its_line_and_the_others_keep_theirs() -> None:
+    before = f"x\n{write_traced_rows.HEAD}| `exp` | draws random numbers |\n| `sin` | draws random numbers |\n\ny"
+    found = {"exp": Traced(), "cos": Traced(random=True)}
+    table = "| `cos` | draws random numbers |\n| `sin` | draws random numbers |\n"
+    assert write_traced_rows.page(before, found) == f"x\n{write_traced_rows.HEAD}{table}\ny"
+    with pytest.raises(ValueError, match="no rows of the op table: sinn"):
+        write_traced_rows.main(["sin", "sinn"])

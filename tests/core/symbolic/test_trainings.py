@@ -1,23 +1,29 @@
 """Whole trainings on real data, compiled and without: MLP, CNN, LSTM and a small GPT have the same losses."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
-from sklearn.datasets import load_digits
 
 import nbgrad
 from nbgrad import nn
 from nbgrad.core.symbolic.nest import interpreter
 
-DIGITS = load_digits()
-IMAGES = torch.tensor(DIGITS.images, dtype=torch.float32) / 16
-LABELS = torch.tensor(DIGITS.target)
 TEXT = torch.tensor(list(b"the gradient of a sum is the sum of the gradients, and a path is a product. " * 40)) % 64
 STEPS, BATCH = 40, 32
 
 Net = Callable[[], nn.Module]
+
+
+@cache
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    """Images of digits and their labels. The import takes two seconds."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    return torch.tensor(found.images, dtype=torch.float32) / 16, torch.tensor(found.target)
 
 
 def mlp() -> nn.Module:
@@ -64,7 +70,8 @@ def batch(kind: Net, number: int) -> tuple[torch.Tensor, torch.Tensor]:
     if kind is GPT:
         x = torch.stack([TEXT[one : one + 17] for one in at.tolist()])
         return x[:, :-1], x[:, 1:].flatten()
-    return IMAGES[at], LABELS[at]
+    images, labels = digits()
+    return images[at], labels[at]
 
 
 def losses(make: Net, optimizer: str, how: dict[str, Any] | None) -> list[float]:
