@@ -1,7 +1,6 @@
 """GradScaler: keeps gradients in half precision from vanishing, by a factor on the loss."""
 
 from collections.abc import Iterable
-from math import sqrt
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +9,6 @@ import torch
 from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.engine.state import current, tell_changed
 from nbgrad.core.tensor.tensor import Tensor
-from nbgrad.nn.utils.clip_grad import CLIPPED
 from nbgrad.optim.optimizer import Optimizer
 
 
@@ -66,30 +64,11 @@ class GradScaler(torch.amp.GradScaler):
             raise TypeError(f"GradScaler takes optimizers of nbgrad, got {torch.typename(optimizer)}")
         grads = [one.grad.data for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
         bare = SimpleNamespace(param_groups=[{"params": [_holder(grad) for grad in grads]}])
-        _tell_clipped(grads, inv_scale)
         found = super()._unscale_grads_(bare, inv_scale, found_inf, allow_fp16)  # type: ignore[arg-type]
         tell_changed(grads, "GradScaler.unscale_()")
         for observer in current().observers:
-            unheard(observer.on_optimizer_call, optimizer, "unscale")
+            unheard(observer.on_optimizer_call, optimizer, "unscale", inv_scale)
         return found
-
-
-def _tell_clipped(grads: list[torch.Tensor], inv_scale: torch.Tensor) -> None:
-    """Tell observers if the first of ``grads`` was clipped to a bound that ignores the factor of the scaler."""
-    observers = current().observers if grads else ()
-    if not observers or grads[0] not in CLIPPED:
-        return
-    version, bound = CLIPPED[grads[0]]
-    if version != grads[0]._version:
-        return  # it has changed since it was clipped
-    scale = 1 / inv_scale.item()
-    for observer in observers:
-        by = observer.change_since_backward(grads[0])
-        if by is not None and scale > 1 and bound < sqrt(scale):  # a bound that takes the factor into account is larger
-            observer.on_slip(
-                f"{by} clips gradients that still contain the factor of the GradScaler, {scale:g}: call "
-                "scaler.unscale_(optimizer) first"
-            )
 
 
 def _holder(grad: torch.Tensor) -> torch.Tensor:

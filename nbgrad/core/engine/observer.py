@@ -203,17 +203,15 @@ class Observer:
     def on_idle_step(self, params: Sequence[Any], what: str) -> None:
         """The step ``what`` changed nothing: none of the ``params`` that the optimizer holds has a gradient."""
 
-    def on_optimizer_call(self, optimizer: Any, kind: str) -> None:
+    def on_optimizer_call(self, optimizer: Any, kind: str, by: torch.Tensor | None = None) -> None:
         """The program calls "step" or "zero_grad" of an optimizer, of nbgrad's or torch's.
 
-        Or a scaler calls "unscale" for it, or a scheduler sets its rate: "schedule".
+        Or a scaler calls "unscale" for it, which multiplies its gradients ``by`` a number, or a scheduler sets its
+        rate: "schedule".
         """
 
-    def on_clip(self, found: bool) -> None:
-        """The program clips gradients; ``found``: whether there are any."""
-
-    def on_slip(self, what: str) -> None:
-        """Two calls came in the wrong order; ``what`` is the sentence about it."""
+    def on_clip(self, found: bool, bound: float) -> None:
+        """The program clips gradients to a ``bound``; ``found``: whether there are any."""
 
     def on_fault(self, error: Exception, doing: str) -> bool:  # noqa: ARG002
         """Nbgrad itself raised ``error`` while it was recording ``doing``. Return whether the program may go on."""

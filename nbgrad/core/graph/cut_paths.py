@@ -52,8 +52,6 @@ class Uses:
             has run.
         named: the ids of all tensors that a backward was to give a gradient to alone, as in ``grad(loss, x)``.
         idle: the number of backwards before the last step that changed nothing, the message about it, and the remedy.
-        slip: the number of backwards before the last call that came too early, such as clipping before
-            ``scaler.unscale_()``, and the message about it.
         frozen: by Python's ``id()``, the parameters that ops without history used, and buffers beside them, each with
             its first use.
         behind: by the id of the record of a constant, the ends of the paths from which it was computed.
@@ -68,7 +66,6 @@ class Uses:
         self._cuts: _Fading[tuple[ref[Any], list[Cut], Scope | None]] = _Fading()
         self.idle: tuple[int, tuple[str, str] | None] = (0, None)
         self.named: set[int] = set()
-        self.slip: tuple[int, str | None] = (0, None)
         self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
         self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of the tensor at the end
 

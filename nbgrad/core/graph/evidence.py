@@ -75,11 +75,6 @@ class Evidence:
         """
         return self._paths().idle_step()
 
-    def early_call(self) -> str | None:
-        """The message about a call since the last backward that came too early; None if there was none."""
-        number, text = self._graph.listener.uses.slip
-        return text if number == self._graph.backwards else None
-
     def unstepped(self) -> list[Unstepped]:
         """Optimizers that clear gradients in a loop without a step, with parameters that the last backward reached."""
         return self._paths().unstepped()

@@ -97,23 +97,17 @@ class GuardedListener(Listener):
         except Exception as error:
             self.on_fault(error, what)
 
-    def on_optimizer_call(self, optimizer: Any, kind: str) -> None:
+    def on_optimizer_call(self, optimizer: Any, kind: str, by: torch.Tensor | None = None) -> None:
         try:
-            Listener.on_optimizer_call(self, optimizer, kind)
+            Listener.on_optimizer_call(self, optimizer, kind, by)
         except Exception as error:
             self.on_fault(error, f"the {kind} of an optimizer")
 
-    def on_clip(self, found: bool) -> None:
+    def on_clip(self, found: bool, bound: float) -> None:
         try:
-            Listener.on_clip(self, found)
+            Listener.on_clip(self, found, bound)
         except Exception as error:
             self.on_fault(error, "the clipping of gradients")
-
-    def on_slip(self, what: str) -> None:
-        try:
-            Listener.on_slip(self, what)
-        except Exception as error:
-            self.on_fault(error, "the order of two calls")
 
     def on_change(self, changed: Sequence[torch.Tensor], what: str) -> None:
         try:

@@ -386,20 +386,15 @@ class Listener(Observer):
         if not self.closed and self.backwards:
             self.uses.idle_step(params, what, self.backwards)
 
-    def on_optimizer_call(self, optimizer: Any, kind: Any) -> None:
+    def on_optimizer_call(self, optimizer: Any, kind: Any, by: torch.Tensor | None = None) -> None:
         """Remember what the program does around its backwards."""
         if not self.closed:
-            self.training.optimizer_called(optimizer, kind, self.backwards, user_place())
+            self.training.optimizer_called(optimizer, kind, self.backwards, user_place(), by)
 
-    def on_clip(self, found: bool) -> None:
+    def on_clip(self, found: bool, bound: float) -> None:
         """Remember that gradients were clipped."""
         if not self.closed:
-            self.training.clipped(found, self.backwards, user_place())
-
-    def on_slip(self, what: str) -> None:
-        """Remember the sentence ``what``: since the last backward, two calls came in the wrong order."""
-        if not self.closed:
-            self.uses.slip = (self.backwards, what)
+            self.training.clipped(found, bound, self.backwards, user_place())
 
     def on_change(self, changed: Sequence[torch.Tensor], what: str) -> None:
         """Remember the op that changed data in place, for the message of a backward that needs the old numbers."""

@@ -41,6 +41,7 @@ class Call(NamedTuple):
         optimizer: the log of the optimizer that it is about; None where it is about no known one.
         backwards: how many backwards had ended.
         place: the user's line.
+        number: for "clip" the bound; for "unscale" the factor, if gradients were clipped since the backward.
         found: for "step" and "clip", whether any of the parameters had a gradient; for "schedule", whether the
             optimizer had stepped.
     """
@@ -50,6 +51,7 @@ class Call(NamedTuple):
     backwards: int
     place: Place
     found: bool
+    number: float | None = None
 
 
 class Rates:
@@ -182,10 +184,12 @@ class TrainingRecorder:
         if len(self.ends) < _CALLS:
             self.ends.append(latest)
 
-    def optimizer_called(self, optimizer: Any, kind: CallKind, backwards: int, place: Place) -> None:
-        """A call about an optimizer: it steps, clears, or has its gradients unscaled; or its rate is scheduled."""
+    def optimizer_called(
+        self, optimizer: Any, kind: CallKind, backwards: int, place: Place, by: torch.Tensor | None
+    ) -> None:
+        """A call about an optimizer: it steps, clears, or has its gradients multiplied ``by``; or it gets a rate."""
         log = self._log(optimizer)
-        found = True
+        found, number = True, None
         if kind == "step":
             log.step(optimizer, backwards)
             found = any(one.grad is not None for one in params_of(optimizer))
@@ -193,13 +197,16 @@ class TrainingRecorder:
             log.clear(optimizer)
         elif kind == "unscale":
             log.cleared = 0  # a step follows, or the scaler leaves it out on purpose
+            last = self.calls[-1] if self.calls else None
+            if by is not None and last is not None and last.kind == "clip" and last.backwards == backwards:
+                number = 1 / float(by)
         else:
             found = log.steps > 0 or bool(getattr(optimizer, "_opt_called", False))  # torch's schedulers set it
-        self._note(Call(kind, log, backwards, place, found))
+        self._note(Call(kind, log, backwards, place, found, number))
 
-    def clipped(self, found: bool, backwards: int, place: Place) -> None:
-        """Gradients were clipped; ``found``: whether there were any."""
-        self._note(Call("clip", None, backwards, place, found))
+    def clipped(self, found: bool, bound: float, backwards: int, place: Place) -> None:
+        """Gradients were clipped to a ``bound``; ``found``: whether there were any."""
+        self._note(Call("clip", None, backwards, place, found, bound))
 
     def _note(self, call: Call) -> None:
         if len(self.calls) < _CALLS:
@@ -232,6 +239,11 @@ class TrainingRecorder:
 def params_of(optimizer: Any) -> list[Any]:
     """Every parameter that ``optimizer`` changes, in the order of its groups."""
     return [param for group in optimizer.param_groups for param in group["params"]]
+
+
+def _is_frozen(param: Any) -> bool:
+    """Whether it is a parameter of a module that needs no gradient; data of the user's may have none either."""
+    return not param.requires_grad and isinstance(param, torch.nn.Parameter)
 
 
 def _versions(optimizer: Any) -> list[int]:

@@ -460,10 +460,10 @@ def _zero_grad_patch(run: Callable[..., Any]) -> Any:
 def _unscale_patch(run: Callable[..., Any]) -> Any:
     """Our function for ``run``, which is torch's ``GradScaler._unscale_grads_``."""
 
-    def unscale(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    def unscale(scaler: Any, optimizer: Any, inv_scale: Any, *args: Any, **kwargs: Any) -> Any:
         if _UNSCALE.ours is made:
-            _tell("unscale", optimizer)
-        return run(scaler, optimizer, *args, **kwargs)
+            _tell("unscale", optimizer, inv_scale)
+        return run(scaler, optimizer, inv_scale, *args, **kwargs)
 
     made = traceless(unscale, run)
     return made
@@ -484,22 +484,22 @@ def _schedule_patch(run: Callable[..., Any]) -> Any:
 def _clip_patch(run: Callable[..., Any]) -> Any:
     """Our function for ``run``, which is the part of torch's ``clip_grad_norm_`` that changes the gradients."""
 
-    def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+    def clip(parameters: Any, max_norm: Any, *args: Any, **kwargs: Any) -> Any:
         if _CLIP.ours is made:
             parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
             found = any(one.grad is not None for one in parameters)
-            _notify(lambda observer: observer.on_clip(found), "the clipping of gradients")
-        return run(parameters, *args, **kwargs)
+            _notify(lambda observer: observer.on_clip(found, float(max_norm)), "the clipping of gradients")
+        return run(parameters, max_norm, *args, **kwargs)
 
     made = traceless(clip, run)
     return made
 
 
-def _tell(kind: str, optimizer: Any) -> None:
+def _tell(kind: str, optimizer: Any, by: Any = None) -> None:
     """Notify the observers of a call that is about ``optimizer``."""
 
     def call(observer: Observer) -> None:
-        observer.on_optimizer_call(optimizer, kind)
+        observer.on_optimizer_call(optimizer, kind, by)
 
     if not isinstance(optimizer, torch.optim.Optimizer):
         return

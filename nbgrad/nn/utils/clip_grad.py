@@ -5,16 +5,12 @@ from typing import Any
 
 import torch
 from torch.nn.utils import get_total_norm as total_norm_of
-from torch.utils.weak import WeakIdKeyDictionary
 
 from nbgrad.core.engine.state import current, tell_changed
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.parameter import check_several
 
 Params = Tensor | Iterable[Tensor]
-
-CLIPPED: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""By the first gradient of each observed clipping: the version counter of this gradient after it, and the bound."""
 
 
 def clip_grad_norm_(
@@ -105,10 +101,8 @@ def clip_grad_value_(parameters: Params, clip_value: float, foreach: bool | None
 
 def _tell_clipped(grads: list[torch.Tensor], what: str, bound: float) -> None:
     """Tell whoever observes that ``what`` has clipped ``grads`` to a ``bound``."""
-    if grads and current().observers:
-        CLIPPED[grads[0]] = (grads[0]._version, bound)
     for observer in current().observers:
-        observer.on_clip(bool(grads))
+        observer.on_clip(bool(grads), bound)
     tell_changed(grads, what)
 
 

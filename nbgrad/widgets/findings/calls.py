@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import groupby
+from math import log2, sqrt
 
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
@@ -15,7 +16,7 @@ _ROUNDS = 3
 """What happens in so many rounds is a habit of the loop."""
 
 _SCALE = 64.0
-"""A loss that is multiplied by this much is scaled for half precision."""
+"""A loss that is multiplied by a power of 2 that is at least this is scaled for half precision."""
 
 
 def misordered(case: Case) -> Iterator[Finding]:
@@ -57,7 +58,7 @@ def _clips(calls: list[Call], number: int) -> Iterator[tuple[str, str, Call]]:
                 "Call it between backward() and step()",
                 call,
             )
-        elif number and "unscale" in [one.kind for one in calls[at + 1 :]] and "unscale" not in before:
+        elif number and "unscale" not in before and _is_scaled(call, calls[at + 1 :]):
             yield (
                 f"the clipping at {call.place} comes before the gradients are divided by the factor of the GradScaler.",
                 "Call scaler.unscale_(optimizer) before clip_grad_norm_",
@@ -69,6 +70,12 @@ def _clips(calls: list[Call], number: int) -> Iterator[tuple[str, str, Call]]:
                 "Call it between backward() and step()",
                 call,
             )
+
+
+def _is_scaled(clip: Call, after: list[Call]) -> bool:
+    """Whether gradients still contained the factor of a scaler when they were clipped to a bound without it."""
+    scale = next((call.number for call in after if call.kind == "unscale" and call.number is not None), None)
+    return scale is not None and scale > 1 and (clip.number or 0.0) < sqrt(scale)
 
 
 def _schedules(calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
@@ -113,7 +120,7 @@ def _unscaled(case: Case, calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
         if step is None or root.op is None or root.op.name != "mul":
             continue
         factors = [_factor(case, root, at) for at in range(len(root.inputs))]
-        if any(one is not None and one >= _SCALE for one in factors):
+        if any(one is not None and one >= _SCALE and log2(one).is_integer() for one in factors):
             yield (
                 f"step() at {step.place} uses gradients that still contain the factor of the loss, "
                 f"{max(one for one in factors if one is not None):g}.",

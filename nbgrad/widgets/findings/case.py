@@ -108,13 +108,14 @@ class Case:
         return summarise(flat[:: -(-flat.numel() // _SAMPLE)])
 
     def has_equal_rows(self, record: Record) -> bool:
-        """Whether all rows of a leaf or a constant are equal, and not 0."""
+        """Whether all rows of a leaf or a constant are equal, but not all of its numbers."""
         tensor = self.evidence.tensor(record.id) if record.op is None else None
         if tensor is None or tensor.layout is not torch.strided or tensor.dim() < 2 or not tensor.numel():
             array = None if record.value is None else record.value.array
-            return array is not None and array.ndim > 1 and bool(array.any()) and bool((array == array[:1]).all())
+            return array is not None and array.ndim > 1 and bool((array == array[:1]).all()) and array.min() < array.max()
         rows = tensor.detach()
-        return bool((rows[-1] == rows[0]).all()) and bool((rows == rows[:1]).all()) and bool(rows[0].any())
+        equal = bool((rows[-1] == rows[0]).all()) and bool((rows == rows[:1]).all())
+        return equal and bool((rows[0] != rows[0].flatten()[0]).any())
 
     @cached_property
     def first(self) -> dict[int, HistoryRecord]:

@@ -170,8 +170,6 @@ def _found(
     found += _unheld(graph, records, set[int]().union(*[inside for _, inside in unseen]))
     if (step := Evidence(graph).idle_step()) is not None:
         found.append(Finding("idle step", *step))
-    if (slip := Evidence(graph).early_call()) is not None:
-        found.append(Finding("early call", slip))
     case = Case(graph, records, frames, starved(judged))
     found += [*misordered(case), *frozen(case)]
     ahead = leading_to_learned(records)
@@ -470,12 +468,15 @@ def _first(names: list[str]) -> str:
 
 def _unheld(graph: AutogradGraph, records: list[Record], told: set[int]) -> list[Finding]:
     """The parameters with a gradient that are in no optimizer, if a step moved others; without those in ``told``."""
-    if not any(record.since and record.since.stepped for record in records):
+    stepped = {record.kind for record in records if record.since and record.since.stepped}
+    if not stepped:
         return []
     at = {record.id: record for record in records}
     missing = [
         (id, called(at[id]) if id in at and at[id].full_name else what) for id, what in graph.unheld() if id not in told
     ]
+    # A tensor that is optimized through a network leaves the parameters of the network alone.
+    missing = [one for one in missing if "parameter" in stepped or (one[0] in at and at[one[0]].kind != "parameter")]
     if not missing:
         return []
     it, names = "it" if len(missing) == 1 else "them", tuple([what for _, what in missing])

@@ -6,6 +6,8 @@ from math import inf, prod, sqrt
 import numpy as np
 import torch
 
+from nbgrad.core.engine.scope import ModuleScope
+from nbgrad.core.engine.state import outwards
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
@@ -86,6 +88,8 @@ def _in_a_row(case: Case) -> Iterator[Finding]:
         before = _weight(case, giver)
         if weight is None or before is None or giver is None or not record.shape or len(case.uses[giver.id]) > 1:
             continue
+        if _model(record) != _model(giver):
+            continue
         narrow = giver.shape[-1]
         wide = [shape for one in (weight, before) for shape in one.shape if shape != narrow]
         if wide and (narrow < min(wide) or (narrow < max(wide) and _is_added(case, record))):
@@ -102,6 +106,12 @@ def _in_a_row(case: Case) -> Iterator[Finding]:
         f"({names}) are one linear layer.{more} {remedy}"
     )
     yield located(second, "no activation", text, remedy)
+
+
+def _model(record: Record) -> object:
+    """The outermost module in whose call a record was made."""
+    modules = [one for one in outwards(record.scope) if isinstance(one, ModuleScope)]
+    return modules[-1].path()[:1] if modules else None
 
 
 def _is_added(case: Case, record: Record) -> bool:
@@ -244,12 +254,11 @@ def _units(case: Case) -> Iterator[Finding]:
     equal, blocked = list[Record](), list[Record]()
     wide, narrow = list[tuple[Record, float, int]](), list[tuple[Record, float, int]]()
     for one, fan in _weights(case):
-        stepped = one.since is not None and one.since.stepped
-        if stepped and one.shape[0] >= _MANY and prod(one.shape[1:]) > 1 and case.has_equal_rows(one):
-            equal.append(one)
-            continue
         norm, gradient = case.begun(one)
-        if norm == 0 and gradient == 0:
+        stepped = one.since is not None and one.since.stepped
+        if norm != 0 and stepped and one.shape[0] >= _MANY and prod(one.shape[1:]) > 1 and case.has_equal_rows(one):
+            equal.append(one)
+        elif norm == 0 and gradient == 0 and one.value is not None and one.value.norm == 0:
             blocked.append(one)
         elif norm:
             size = norm / sqrt(prod(one.shape))
@@ -257,7 +266,7 @@ def _units(case: Case) -> Iterator[Finding]:
                 wide.append((one, size, fan))
             elif size * sqrt(fan) < _NARROW and one.id in case.starved:
                 narrow.append((one, size, fan))
-    yield from _alike(equal, blocked)
+    yield from _alike(equal, blocked if len(blocked) > 1 or len(case.frames) > 1 else [])
     yield from _out_of_scale(wide, narrow)
 
 

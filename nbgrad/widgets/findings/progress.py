@@ -72,7 +72,7 @@ def stalled(case: Case, found: list[Finding]) -> Iterator[Finding]:
     yield from _penalty(case)
     decays = [*_decay(case)]
     yield from decays
-    told = [*_resting(case), *decays]
+    told = [*(() if any(one.kind == "no change" for one in found) else _resting(case)), *decays]
     yield from told[: len(told) - len(decays)]
     kinds = {one.kind for one in found}
     if not told and not kinds & {"no change", "no step", "idle step", "no optimizer"}:
@@ -129,7 +129,7 @@ def _small(case: Case) -> Iterator[Finding]:
         return
     losses = case.losses
     moved = abs(losses[-1] - losses[0]) / max(abs(losses[0]), 1e-30) if len(losses) > 1 else 1.0
-    if size > _TINY and moved > _MOVED:
+    if size > _TINY and (moved > _MOVED or case.graph.backwards < _LONG):
         return
     learned = next((one for one in case.records if one.kind in ("parameter", "leaf") and one.gradient), None)
     if learned is None or (learned.gradient is not None and learned.gradient.norm == 0):
@@ -168,7 +168,7 @@ def _large(case: Case) -> Iterator[Finding]:
         text = f"the loss falls without bound: from {number(losses[0])} to {number(losses[-1])}. {remedy}"
         yield located(root, "sign", text, remedy)
         return
-    if not case.is_loss(root):
+    if not case.is_loss(root) or not case.first:
         return  # the loss of a policy, or a sum of losses, may grow
     late = median(losses[len(losses) // 2 :])
     if late > _GROWN * abs(losses[0]) and losses[0] > 0:
