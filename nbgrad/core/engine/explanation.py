@@ -1,4 +1,4 @@
-"""The explanation of an error of a backward: it goes with the error, to its traceback and to the findings."""
+"""The explanation of an error of a backward: the error carries it, so its traceback and the findings show it."""
 
 from typing import NamedTuple
 

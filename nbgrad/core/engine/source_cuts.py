@@ -90,7 +90,7 @@ def _assigned(file: str, name: str, user: ast.stmt, line: int) -> tuple[str, Ass
 
 
 def _cut(part: ast.AST, *, sure: bool) -> str | None:
-    """What cuts a path at ``part`` of an expression, in words.
+    """The call or attribute that cuts a path at ``part`` of an expression, in words.
 
     A function that makes a tensor of a variable may also have made the inputs, so it is doubtful.
     """

@@ -129,9 +129,9 @@ def call_with(near: Place, name: str, line: int) -> tuple[Place, str] | None:
     for file in sources(near.file):
         tree = program(file)
         for node in [] if tree is None else ast.walk(tree):
-            given = isinstance(node, ast.Call) and any(ast.unparse(one) == name for one in node.args)
-            past = file == near.file and getattr(node, "lineno", 0) > line
-            if given and not past and (best is None or node.lineno >= best.lineno):
+            if not isinstance(node, ast.Call) or (file == near.file and node.lineno > line):
+                continue
+            if any(ast.unparse(one) == name for one in node.args) and (best is None or node.lineno >= best.lineno):
                 best = node
         if best is not None:
             break

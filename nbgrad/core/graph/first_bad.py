@@ -225,10 +225,10 @@ def _nan_among(ran: Ran, given: list[Any]) -> str | None:
     return None
 
 
-class _Unknown:
+class _NotKnown:
     """Stands for a value that is not known."""
 
 
-_UNKNOWN: Any = _Unknown()
+_UNKNOWN: Any = _NotKnown()
 
 _RESULTS = ("_saved_result", "_saved_output", "out")

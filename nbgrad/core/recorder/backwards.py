@@ -14,19 +14,17 @@ from torch.autograd.function import _HookMixin
 from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.backend.function_mode import mute, traced, unmute
-from nbgrad.core.engine.backward_errors import path_explanation
 from nbgrad.core.engine.broadcast import reduction, sum_to
 from nbgrad.core.engine.ended import note_retained
-from nbgrad.core.engine.explanation import explain
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Vertex, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
-from nbgrad.core.engine.state import State, current
+from nbgrad.core.engine.state import State
 from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of, owner_of
 from nbgrad.core.recorder.foreseen import HANDING_ON, TAPS, Foreseen, Giving, Share, hands_on, position_in, sum_of, tap
 from nbgrad.core.recorder.functions import Unlisted, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, named, origin_in
-from nbgrad.core.recorder.refusals import explain_failure, saved_by
+from nbgrad.core.recorder.refusals import explain_failure, refused, saved_by
 
 RawTensor = torch.Tensor
 _processes: Any = torch.distributed.is_initialized if torch.distributed.is_available() else bool
@@ -754,7 +752,7 @@ def recorded(
         return run(roots, *args, **kwargs)
     for root in roots:
         if isinstance(root, RawTensor) and not root.requires_grad:
-            return _refused(root, run, roots, args, kwargs)
+            return refused(root, run, roots, args, kwargs)
     begun = _begun(walk, state, roots, args)
     if begun is None:
         return run(roots, *args, **kwargs)
@@ -875,22 +873,6 @@ def _capture(walk: TorchBackward, inputs: Any, result: Any) -> None:
     except Exception as error:
         if not walk.lost(error):
             raise
-
-
-def _refused(root: Any, run: Callable[..., Any], roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Torch's own error of a backward from ``root``, which needs no gradient; a note says where the path ends."""
-    found = None
-    try:
-        found = path_explanation(root)
-    except Exception as error:
-        if not taken(current().observers, error, "a backward"):
-            raise
-    try:
-        return run(roots, *args, **kwargs)
-    except RuntimeError as error:
-        if found is not None:
-            explain(error, found)
-        raise
 
 
 def _root(root: Any, state: State) -> Any:

@@ -15,9 +15,12 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
 from nbgrad.core.engine import changed_values, ended, second_backward
+from nbgrad.core.engine.backward_errors import path_explanation
 from nbgrad.core.engine.explanation import Explanation, explain
+from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Node, Origin, Output
 from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.state import current
 from nbgrad.core.engine.torch_origins import KEY, owner_of
 
 _TWICE = "backward through the graph a second time"
@@ -172,3 +175,19 @@ def _running(trace: TracebackType | None) -> Any:
             found = held
         trace = trace.tb_next
     return found
+
+
+def refused(root: Any, run: Callable[..., Any], roots: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Torch's own error of a backward from ``root``, which needs no gradient; a note says where the path ends."""
+    found = None
+    try:
+        found = path_explanation(root)
+    except Exception as error:
+        if not taken(current().observers, error, "a backward"):
+            raise
+    try:
+        return run(roots, *args, **kwargs)
+    except RuntimeError as error:
+        if found is not None:
+            explain(error, found)
+        raise

@@ -102,7 +102,7 @@ def ended(ending: Ending) -> Finding | None:
 
 
 def _with_reason(said: str, why: Explanation) -> str:
-    """What an error ``said``, followed by its explanation."""
+    """The words that an error ``said``, followed by its explanation."""
     return f"{said}{'.' if why.text[:1].isupper() else ':'} {why.text}"
 
 
