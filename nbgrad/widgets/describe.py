@@ -57,7 +57,7 @@ _MOST = 20
 DRAWN = 10_000
 """Of more ops than this the first and the last ones are drawn: a page of a million ops takes minutes."""
 
-_REST: dict[FindingKind, str] = {"unreached": "that no gradient reached", "no optimizer": "that no optimizer holds"}
+_REST: dict[FindingKind, str] = {"unreached": "that no gradient reached"}
 """The kinds of findings that ``_MOST`` limits, and the words for the parameters whose findings are left out."""
 
 

@@ -3,7 +3,7 @@
 from tests.doctor.program import Cause
 
 NAMED: dict[Cause, tuple[tuple[str, str], ...]] = {
-    "output activation": (("loss input", ""), ("output range", "")),
+    "output activation": (("loss input", ""), ("output range", ""), ("zero gradient", "one number")),
     "loss input": (("loss input", ""),),
     "no activation": (("no activation", ""),),
     "dead units": (("saturated", ""), ("dead units", ""), ("input scale", ""), ("zero gradient", "flat")),

@@ -54,8 +54,8 @@ Cause = Literal[
 """The kinds of faults, in the words of the benchmark."""
 
 Host = Literal["whole", "loop", "step", "two cells", "function"]
-"""The part that is recorded: the whole program, its loop, one of its steps, one step in two cells (the forward; the rest), or a
-function that contains the program and returns the graph of its loop."""
+"""The part that is recorded: the whole program, its loop, one of its steps, one step in two cells (the forward; the
+rest), or a function that contains the program and returns the graph of its loop."""
 
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 HOSTS: tuple[Host, ...] = get_args(Host)

@@ -180,6 +180,7 @@ def test_gradients_of_all_steps_that_add_up_are_a_finding(steps: int, clear: boo
                 if clear and step < every * steps - 1:
                     optimizer.zero_grad()
     texts = [problem["text"] for problem in describe(graph)["problems"]]
+    texts = [text for text in texts if "is not divided by" not in text]
     assert len(texts) == wrong
     for text in texts:
         assert text.startswith(

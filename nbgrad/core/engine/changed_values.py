@@ -1,6 +1,6 @@
 """Why values that an op had saved were changed before its backward, and what to write instead."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nbgrad.core.engine import ended, second_backward
 from nbgrad.core.engine.call_site import variable_name
@@ -110,7 +110,7 @@ def _stepped(text: str, node: Node, roots: list[Origin], change: _Change) -> Exp
     meeting = None if before is None else second_backward.Meeting.of(roots, before)
     if meeting is not None and meeting.again and (reason := second_backward.explained(roots, before)) is not None:
         return Explanation(f"{text}{reason.text}", reason.remedy, reason.place)
-    made = None
+    made: Any = None
     if meeting is not None and meeting.uses:
         used = meeting.uses[0][1]
         made = used.node if isinstance(used, Output) else used

@@ -98,7 +98,7 @@ def _of_the_same(meeting: Meeting) -> Explanation | None:
     if root is None:
         return None
     place: Place | None = getattr(root, "place", None)
-    loss, made = _name(root) or "the loss", "" if place is None else f", at {place}"
+    loss, at = _name(root) or "the loss", "" if place is None else f", at {place}"
     code = "" if place is None else place.text
     if not code:
         place, code = _statement_of(loss)
@@ -106,11 +106,11 @@ def _of_the_same(meeting: Meeting) -> Explanation | None:
         text = f"{loss} was computed, and its graph was freed, before this graph began"
         return _told(f"{text}. Compute it again before the backward", code or f"{_called(loss)} = ...", place)
     if meeting.again:
-        when = made or ", before this graph began"
+        when = at or ", before this graph began"
         text = f"{loss} was computed only once{when}, but this line runs backward() on it in each round"
         remedy = code or f"{_called(loss)} = ..."
         return _told(f"{text}. Move its forward into the loop, before the backward", remedy, place)
-    text = f"{loss} was computed once{made}, and backward() is called on it, or on a part of it, twice"
+    text = f"{loss} was computed once{at}, and backward() is called on it, or on a part of it, twice"
     remedy = f"{_called(loss)}.backward(retain_graph=True)"
     return _told(
         f"{text}. Compute it anew before the second backward, or keep its graph in the first call", remedy, place
@@ -180,7 +180,7 @@ def _successor(used: Node | Output, meeting: Meeting) -> str | None:
     twins = {
         one.seq: one
         for one in meeting.anew
-        if one.op.name == made.op.name and one.place is not None and one.place.same(place)
+        if one.op.name == made.op.name and (line := getattr(one, "place", None)) is not None and line.same(place)
     }
     if not twins:
         return None

@@ -415,6 +415,7 @@ class AutogradGraph(Queries):
         complete one. The history only has complete backwards.
         """
         found, fault = self.failure(error), self.listener.fault
+        self.survey = None
         if fault is not None and fault.too_deep and isinstance(error, RecursionError):
             self.listener.fault = None  # the program reached the limit of recursion, too: no part of it is missing
         ending = Ending.of(error, found)

@@ -439,8 +439,9 @@ class Listener(Observer):
         for id, ran in sorted(self.ops.copy().items()):
             name = ran.op.name
             changes = name.endswith("_") or name == "setitem"
-            if id > after and changes and ran.place is not None and ran.sources and ran.sources[0] == seq:
-                return name, ran.place
+            place: Any = ran.place
+            if id > after and changes and place is not None and ran.sources and ran.sources[0] == seq:
+                return name, place
         return None
 
     def use_of(self, seq: int, among: frozenset[int]) -> "Place | None":

@@ -3,6 +3,7 @@
 The facts are the same for nbgrad's optimizers and torch's. They are numbers, so they stay when an optimizer is gone.
 """
 
+from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -24,6 +25,9 @@ _LOOKED = 8
 
 _OPTIMIZERS = 64
 """If there are more optimizers than that, those that are gone are forgotten."""
+
+_RECENT = 64
+"""So many of the last calls are kept."""
 
 _RESTS = 1e-3
 """A rate below this part of the highest one moves nothing any more."""
@@ -102,7 +106,7 @@ class OptimizerLog:
         steps: how many steps it took.
         last_step: how many backwards had ended at its last step; 0 for none.
         cleared: how often its gradients were cleared since its last step.
-        moves_frozen: whether one of the first steps moved a parameter that is frozen, because it had a gradient.
+        moves_frozen: whether one of the first steps moved a parameter that was frozen after the first step.
         held: the parameters by group, as ids of records, as far as they were used in the graph; since it was
             ``settled``.
     """
@@ -115,6 +119,7 @@ class OptimizerLog:
         self.steps = self.last_step = self.cleared = 0
         self.held: list[list[int]] = []
         self.moves_frozen = False
+        self._trained: set[int] = set()
         self._versions: list[int] | None = None
 
     def clear(self, optimizer: Any) -> None:
@@ -127,9 +132,11 @@ class OptimizerLog:
         """Its ``step`` begins."""
         if self.steps < _LOOKED:
             params = params_of(optimizer)
-            self.moves_frozen = self.moves_frozen or any(
-                not one.requires_grad and one.grad is not None for one in params
-            )
+            if not self.steps:
+                self._trained = {id(one) for one in params if one.requires_grad}
+            for one in params:
+                if not one.requires_grad and one.grad is not None and id(one) in self._trained:
+                    self.moves_frozen = True
         self.steps += 1
         self.last_step = backwards
         self.cleared = 0
@@ -167,6 +174,7 @@ class TrainingRecorder:
 
     Attributes:
         calls: the first calls.
+        recent: the last calls.
         logs: of the optimizers, by Python's ``id()``.
         evaluates: whether a step runs backwards itself, as that of LBFGS does.
         ends: for each of the first backwards, the id of the newest op at its end.
@@ -174,6 +182,7 @@ class TrainingRecorder:
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
+        self.recent: deque[Call] = deque(maxlen=_RECENT)
         self.logs: dict[int, OptimizerLog] = {}
         self.ends: list[int] = []
         self.evaluates = False
@@ -211,6 +220,7 @@ class TrainingRecorder:
     def _note(self, call: Call) -> None:
         if len(self.calls) < _CALLS:
             self.calls.append(call)
+        self.recent.append(call)
 
     def _log(self, optimizer: Any) -> OptimizerLog:
         log = self.logs.get(id(optimizer))
@@ -239,11 +249,6 @@ class TrainingRecorder:
 def params_of(optimizer: Any) -> list[Any]:
     """Every parameter that ``optimizer`` changes, in the order of its groups."""
     return [param for group in optimizer.param_groups for param in group["params"]]
-
-
-def _is_frozen(param: Any) -> bool:
-    """Whether it is a parameter of a module that needs no gradient; data of the user's may have none either."""
-    return not param.requires_grad and isinstance(param, torch.nn.Parameter)
 
 
 def _versions(optimizer: Any) -> list[int]:

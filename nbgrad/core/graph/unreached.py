@@ -79,6 +79,9 @@ class Unreached:
     __repr__ = __str__
 
 
+_LONG = 20
+"""Gradients of fewer backwards may be added up on purpose, before a step."""
+
 _NAMED = 3
 """The number of parameters that a message names."""
 
@@ -285,10 +288,10 @@ class Paths:
         found: dict[int, tuple[str, Place]] = {}
         for _, cut, scope in self._frozen:
             module = scope.module() if isinstance(scope, ModuleScope) else None
-            if cut.what == "batch_norm" and getattr(module, "training", False):
-                if getattr(module, "running_mean", None) is not None:
-                    name = cut.name.partition(" and ")[0].rpartition(".")[0]
-                    found.setdefault(id(module), (name or type(module).__name__, cut.place))
+            changes = cut.what == "batch_norm" and getattr(module, "running_mean", None) is not None
+            if changes and getattr(module, "training", False):
+                name = cut.name.partition(" and ")[0].rpartition(".")[0]
+                found.setdefault(id(module), (name or type(module).__name__, cut.place))
         return list(found.values())
 
     def frozen(self) -> list[tuple[str, int]]:
@@ -354,7 +357,7 @@ class Paths:
 
     def untouched(self) -> list[Unstepped]:
         """Optimizers that were never called although a loop of backwards reached their parameters."""
-        if self._backwards < LOOP or self.training.logs:
+        if self._backwards < _LONG or self.training.logs:
             return []
         learning, names = self._learning(), ModuleNames()
         return [

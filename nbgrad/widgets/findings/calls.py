@@ -36,17 +36,18 @@ def _slips(case: Case) -> Iterator[tuple[str, str, Call]]:
     if not case.graph.backwards:
         return
     scaled = any(call.kind == "unscale" for call in calls)
-    for number, group in groupby(calls, key=lambda call: call.backwards):
-        several = list(group)
-        yield from _clips(several, number)
-        if not scaled:  # a scaler leaves out steps
-            yield from _schedules(several)
+    last = case.graph.backwards
+    for number, group in groupby(case.training.recent, key=lambda call: call.backwards):
+        if number >= last - 1:  # what the loop does now: a fault may have been mended
+            yield from _clips(list(group), number, now=number == last)
+    if not scaled:  # a scaler leaves out steps
+        yield from _schedules(calls)
     if case.alone and not scaled and not case.training.evaluates:
         yield from _drops(calls)
         yield from _unscaled(case, calls)
 
 
-def _clips(calls: list[Call], number: int) -> Iterator[tuple[str, str, Call]]:
+def _clips(calls: list[Call], number: int, *, now: bool) -> Iterator[tuple[str, str, Call]]:
     """Clipping that comes before there is a gradient, before it is unscaled, or after the step that should use it."""
     for at, call in enumerate(calls):
         if call.kind != "clip":
@@ -58,10 +59,12 @@ def _clips(calls: list[Call], number: int) -> Iterator[tuple[str, str, Call]]:
                 "Call it between backward() and step()",
                 call,
             )
+        elif not now:
+            continue
         elif number and "unscale" not in before and _is_scaled(call, calls[at + 1 :]):
             yield (
-                f"the clipping at {call.place} comes before the gradients are divided by the factor of the GradScaler.",
-                "Call scaler.unscale_(optimizer) before clip_grad_norm_",
+                f"the clipping at {call.place} clips gradients that still contain the factor of the GradScaler:",
+                "call scaler.unscale_(optimizer) first",
                 call,
             )
         elif "step" in before and "step" not in [one.kind for one in calls[at + 1 :]] and "clip" not in before:

@@ -1,6 +1,7 @@
 """``Case``: the facts about a graph that the rules for findings share."""
 
 from collections import defaultdict
+from collections.abc import Container
 from functools import cached_property
 from itertools import accumulate
 from math import isfinite, sqrt
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 
+from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.graph import AutogradGraph
@@ -48,15 +50,22 @@ class Case:
         records: its records, with their statistics.
         frames: the backwards that it remembers, if there were several and the records are of the last one.
         starved: the ids of the parameters that get no gradient, or almost none.
+        waiting: the modules whose gradients are 0 only until a step moves a factor of 0.
     """
 
     def __init__(
-        self, graph: AutogradGraph, records: list[Record], frames: list[HistoryFrame], starved: set[int]
+        self,
+        graph: AutogradGraph,
+        records: list[Record],
+        frames: list[HistoryFrame],
+        starved: set[int],
+        waiting: Container[Scope],
     ) -> None:
         self.graph = graph
         self.records = records
         self.frames = frames
         self.starved = starved
+        self.waiting = waiting
         self.evidence = Evidence(graph)
 
     @cached_property
@@ -112,7 +121,9 @@ class Case:
         tensor = self.evidence.tensor(record.id) if record.op is None else None
         if tensor is None or tensor.layout is not torch.strided or tensor.dim() < 2 or not tensor.numel():
             array = None if record.value is None else record.value.array
-            return array is not None and array.ndim > 1 and bool((array == array[:1]).all()) and array.min() < array.max()
+            return (
+                array is not None and array.ndim > 1 and bool((array == array[:1]).all()) and array.min() < array.max()
+            )
         rows = tensor.detach()
         equal = bool((rows[-1] == rows[0]).all()) and bool((rows == rows[:1]).all())
         return equal and bool((rows[0] != rows[0].flatten()[0]).any())

@@ -170,7 +170,7 @@ def _found(
     found += _unheld(graph, records, set[int]().union(*[inside for _, inside in unseen]))
     if (step := Evidence(graph).idle_step()) is not None:
         found.append(Finding("idle step", *step))
-    case = Case(graph, records, frames, starved(judged))
+    case = Case(graph, records, frames, starved(judged), waits.scopes)
     found += [*misordered(case), *frozen(case)]
     ahead = leading_to_learned(records)
     fallen = list(falls(records, starved(judged), zeroed(records, judged), ahead, waits.ends))
@@ -178,7 +178,17 @@ def _found(
         found.append(Finding("vanishing", *shrunk))
     found += [*silent(records, ahead), *fallen, *mistaken(records), *evaluating(records), *[one for one, _ in unseen]]
     found += halved(records)
-    found += [*unfit(case), *idle(case)]
+    known, bad = {(one.kind, one.id) for one in found}, any(one.kind == "nan" for one in found)
+    more = [*unfit(case), *idle(case)]
+    ended = {one.id for one in found if one.kind == "zero gradient" and one.id is not None}
+    found += [
+        one
+        for one in more
+        if (one.kind, one.id) not in known
+        and not (bad and one.kind in ("attention", "data"))
+        and not (one.kind == "output range" and one.id in ended)
+        and not (one.kind == "target" and ended)
+    ]
     found += stalled(case, found)
     at = {record.id: record for record in records}
     accidents = dict.fromkeys((one, id) for (id, _), one in stretched.items())  # both inputs may have the same text

@@ -1,6 +1,7 @@
 """Layers that do not do their work: linear layers in a row, dropout, normalization, attention, equal units."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import inf, prod, sqrt
 
 import numpy as np
@@ -41,6 +42,9 @@ _WIDE = 20.0
 
 _HUGE = 100.0
 """Inputs of this size are not normalized."""
+
+_ROUNDS = 3
+"""With more backwards than that, a graph without an optimizer trains by hand."""
 
 _HIDDEN = -1e4
 """A number that hides a score from a softmax is at most this."""
@@ -88,7 +92,7 @@ def _in_a_row(case: Case) -> Iterator[Finding]:
         before = _weight(case, giver)
         if weight is None or before is None or giver is None or not record.shape or len(case.uses[giver.id]) > 1:
             continue
-        if _model(record) != _model(giver):
+        if _model(record) is not _model(giver) or giver.shape[-1] < _MANY:
             continue
         narrow = giver.shape[-1]
         wide = [shape for one in (weight, before) for shape in one.shape if shape != narrow]
@@ -105,13 +109,13 @@ def _in_a_row(case: Case) -> Iterator[Finding]:
         f"{second.run} takes the result of {first.run} with no activation between them: two linear layers in a row "
         f"({names}) are one linear layer.{more} {remedy}"
     )
-    yield located(second, "no activation", text, remedy)
+    yield replace(located(second, "no activation", text, remedy), id=None)  # it is about two boxes
 
 
 def _model(record: Record) -> object:
     """The outermost module in whose call a record was made."""
     modules = [one for one in outwards(record.scope) if isinstance(one, ModuleScope)]
-    return modules[-1].path()[:1] if modules else None
+    return modules[-1].module() if modules else None
 
 
 def _is_added(case: Case, record: Record) -> bool:
@@ -253,12 +257,17 @@ def _units(case: Case) -> Iterator[Finding]:
     """Weights that began equal, at 0, far too large, or so small that the network vanishes."""
     equal, blocked = list[Record](), list[Record]()
     wide, narrow = list[tuple[Record, float, int]](), list[tuple[Record, float, int]]()
-    for one, fan in _weights(case):
+    layers = _weights(case)
+    for one, user, fan in layers:
         norm, gradient = case.begun(one)
         stepped = one.since is not None and one.since.stepped
-        if norm != 0 and stepped and one.shape[0] >= _MANY and prod(one.shape[1:]) > 1 and case.has_equal_rows(one):
+        # Units of the last layer may be alike because the loss treats them alike.
+        hidden = (
+            stepped and bool(case.first) and any(case.leads(user, other) for _, other, _ in layers if other is not user)
+        )
+        if norm and hidden and one.shape[0] >= _MANY and prod(one.shape[1:]) > 1 and case.has_equal_rows(one):
             equal.append(one)
-        elif norm == 0 and gradient == 0 and one.value is not None and one.value.norm == 0:
+        elif norm == 0 and gradient == 0 and one.value is not None and not one.value.norm and not _waits(case, one):
             blocked.append(one)
         elif norm:
             size = norm / sqrt(prod(one.shape))
@@ -268,6 +277,10 @@ def _units(case: Case) -> Iterator[Finding]:
                 narrow.append((one, size, fan))
     yield from _alike(equal, blocked if len(blocked) > 1 or len(case.frames) > 1 else [])
     yield from _out_of_scale(wide, narrow)
+
+
+def _waits(case: Case, record: Record) -> bool:
+    return record.scope is not None and record.scope in case.waiting
 
 
 def _alike(equal: list[Record], blocked: list[Record]) -> Iterator[Finding]:
@@ -307,8 +320,9 @@ def _out_of_scale(wide: list[tuple[Record, float, int]], narrow: list[tuple[Reco
         yield located(first, "initialization", text, remedy)
 
 
-def _weights(case: Case) -> Iterator[tuple[Record, int]]:
-    """The matrices that layers multiply with, each with the number of inputs of a unit."""
+def _weights(case: Case) -> list[tuple[Record, Record, int]]:
+    """The matrices that layers multiply with, each with the op that does, and the number of inputs of a unit."""
+    found = []
     used: dict[int, Record] = {}
     for record in case.records:
         if record.op is not None and traits_of(record.op).multiplies and record.op.name != "mul":
@@ -319,7 +333,8 @@ def _weights(case: Case) -> Iterator[tuple[Record, int]]:
         one, given = case.made[id], case.source(user, 1)
         if one.kind in ("parameter", "leaf") and len(one.shape) > 1 and 0 not in one.shape:
             product = user.op is not None and user.op.name == "matmul" and given is not None and len(given.shape) > 1
-            yield one, given.shape[-2] if product and given is not None else prod(one.shape[1:])
+            found.append((one, user, given.shape[-2] if product and given is not None else prod(one.shape[1:])))
+    return found
 
 
 def _several(records: list[Record]) -> str:
@@ -341,7 +356,8 @@ def _inputs(case: Case) -> Iterator[Finding]:
         told.add(first.id)
         value = case.stats(first)
         most, size = largest(value), typical(value)
-        if most is not None and size is not None and most > _HUGE and size > _HUGE / 10:
+        trains = bool(case.optimizers) or case.graph.backwards > _ROUNDS
+        if trains and most is not None and size is not None and most > _HUGE and size > _HUGE / 10:
             remedy = "Normalize it: (x - x.mean(0)) / x.std(0), or x / 255 for pixels"
             text = (
                 f"the input {called(first)} of {record.run} has numbers up to {number(most)}, and is not "

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from math import inf, isfinite
 from statistics import median
 
@@ -23,6 +24,9 @@ _SMALL = 1e-4
 
 _MOVED = 0.05
 """A loss that fell by less than this part has hardly moved."""
+
+_STRAYED = 0.2
+"""From batch to batch, a loss changes by less than this part."""
 
 _BEYOND = 5.0
 """A step of this many times the size of the parameters throws away what was learned."""
@@ -85,7 +89,8 @@ def stalled(case: Case, found: list[Finding]) -> Iterator[Finding]:
         told += large
     if not kinds & {"input scale", "initialization", "nan", "large steps"}:
         yield from _huge(case)
-    yield from _over_time(case)
+    if not kinds & {"nan", "vanishing", "divergence"}:
+        yield from _over_time(case)
     if not kinds:
         equal = [] if case.starved else [*_equal_predictions(case)]
         yield from equal
@@ -129,7 +134,7 @@ def _small(case: Case) -> Iterator[Finding]:
         return
     losses = case.losses
     moved = abs(losses[-1] - losses[0]) / max(abs(losses[0]), 1e-30) if len(losses) > 1 else 1.0
-    if size > _TINY and (moved > _MOVED or case.graph.backwards < _LONG):
+    if moved > (_MOVED if size > _TINY else _STRAYED) or (size > _TINY and case.graph.backwards < _LONG):
         return
     learned = next((one for one in case.records if one.kind in ("parameter", "leaf") and one.gradient), None)
     if learned is None or (learned.gradient is not None and learned.gradient.norm == 0):
@@ -286,7 +291,7 @@ def _over_time(case: Case) -> Iterator[Finding]:
                 f"{number(late)} at the last "
                 f"one and {number(early)} at the first. {remedy}"
             )
-            yield located(first, "vanishing", text, remedy)
+            yield replace(located(first, "vanishing", text, remedy), id=None)  # it is about all iterations
         elif early * _GONE > late:
             told.add(at)
             remedy = "Clip the gradients with clip_grad_norm_, and use an orthogonal recurrent weight or an LSTM"
@@ -295,7 +300,7 @@ def _over_time(case: Case) -> Iterator[Finding]:
                 f"{number(late)} at the last "
                 f"one and {number(early)} at the first. {remedy}"
             )
-            yield located(first, "exploding", text, remedy)
+            yield replace(located(first, "exploding", text, remedy), id=None)  # it is about all iterations
 
 
 def _follow(case: Case, several: list[Record]) -> bool:

@@ -154,12 +154,14 @@ def _why(record: Record, taken: Input, made: dict[int, Record]) -> tuple[str, st
         return f": the slope of {op} is 0 everywhere", None
     if record.op is not None and is_function(record.op):
         remedy = f"Compare it with nbgrad.gradcheck, or look at what its backward() returns for {taken.name}"
-        return f": its backward() returns zeros. {remedy}", remedy
-    if underflowed(record, taken, made):
+        why = f": its backward() returns zeros. {remedy}"
+    elif underflowed(record, taken, made):
         dtype = dtype_name(made[taken.source or 0].dtype)
         remedy = "Scale the loss, as optim.GradScaler does"
-        return f": it is too small for {dtype}. {remedy}", remedy
-    return _factor(record, taken, made) if traits.multiplies else "", None
+        why = f": it is too small for {dtype}. {remedy}"
+    else:
+        return _factor(record, taken, made) if traits.multiplies else "", None
+    return why, remedy
 
 
 def _factor(record: Record, taken: Input, made: dict[int, Record]) -> str:
