@@ -39,6 +39,12 @@ OTHERS = {
     "masked.py": ("__all__", "torch: functions of torch.masked"),
     "nn/recurrent.py": ("__init__ forward", "torch: values of nonlinearity="),
     "nn/transformer.py": ("_activation", "torch: values of activation="),
+    "core/engine/second_backward.py": ("_SUMS", "the source: how users add up losses"),
+    "core/engine/source_cuts.py": ("_CHOICES", "torch: methods in the source of the user"),
+    "widgets/findings/divergence.py": ("_REMEDIES", "none: what to do about the first bad number of an op"),
+    "widgets/findings/examination.py": ("_SQUARES is_loss", "the source: how users write a loss by hand"),
+    "widgets/findings/layers.py": ("_multiplies_first", "torch: the products of its attention"),
+    "widgets/findings/outputs.py": ("_is_bootstrap _lone_softmax", "the source: how users write a target"),
     "widgets/findings/vanishing.py": ("_why", "none: the functions that are constant along a dimension of 1"),
 }
 """By the file: where its lists stand that may name what rows are called too, and whose names they are."""

@@ -211,7 +211,7 @@ def _where() -> tuple[Place, bool]:
 
 
 OTHERS = "the last backward reached other parameters"
-"""What the message about an idle step says if the optimizer holds none of those that the backward reached."""
+"""The words of the message about an idle step if the optimizer holds none of those that the backward reached."""
 
 _DEPTH = 100
 """The largest number of frames of modules between an op and the checkpoint that runs it."""

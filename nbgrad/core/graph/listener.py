@@ -644,7 +644,8 @@ class Listener(Observer):
         key = min(ids, default=0)  # an input that needs a gradient has a larger id than the parameters
         if key in self._held or not ids:
             return
-        leaves = [one for id in ids if (fact := self.outer.get(id)) is not None and (one := _alive(fact)) is not None]
+        facts = [fact for seq in ids if (fact := self.outer.get(seq)) is not None]
+        leaves = [one for fact in facts if (one := _alive(fact)) is not None]
         while len(self._held) >= _HELD:
             del self._held[next(iter(self._held))]
         models: list[Any] = []

@@ -158,7 +158,7 @@ class Holders:
 
     @cached_property
     def _unknown(self) -> set[int]:
-        """Python's ``id()`` of each parameter of an optimizer of torch's that nobody has called yet."""
+        """Python's ``id()`` of each parameter of an optimizer of torch's that was not called yet."""
         found = [one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer)]
         OPTIMIZERS.update(found)
         return {id(param) for one in found for param in params_of(one)}

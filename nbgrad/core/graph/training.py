@@ -1,4 +1,4 @@
-"""What a training loop does around its backwards: the calls of optimizers, of schedulers and of clipping.
+"""The calls of a training loop around its backwards: those of optimizers, of schedulers and of clipping.
 
 The facts are the same for nbgrad's optimizers and torch's. They are numbers, so they stay when an optimizer is gone.
 """
@@ -36,7 +36,7 @@ WAITING = 2
 """After this many calls of ``zero_grad`` without a step, the versions of the parameters are remembered."""
 
 
-class Call(NamedTuple):
+class LoopCall(NamedTuple):
     """A call of the program's.
 
     Attributes:
@@ -96,7 +96,7 @@ class Rates:
 
 
 class OptimizerLog:
-    """What an optimizer has done while a graph was open.
+    """The calls of an optimizer while a graph was open.
 
     Attributes:
         name: its class.
@@ -181,8 +181,8 @@ class TrainingRecorder:
     """
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
-        self.recent: deque[Call] = deque(maxlen=_RECENT)
+        self.calls: list[LoopCall] = []
+        self.recent: deque[LoopCall] = deque(maxlen=_RECENT)
         self.logs: dict[int, OptimizerLog] = {}
         self.ends: list[int] = []
         self.evaluates = False
@@ -211,13 +211,13 @@ class TrainingRecorder:
                 number = 1 / float(by)
         else:
             found = log.steps > 0 or bool(getattr(optimizer, "_opt_called", False))  # torch's schedulers set it
-        self._note(Call(kind, log, backwards, place, found, number))
+        self._note(LoopCall(kind, log, backwards, place, found, number))
 
     def clipped(self, found: bool, bound: float, backwards: int, place: Place) -> None:
         """Gradients were clipped to a ``bound``; ``found``: whether there were any."""
-        self._note(Call("clip", None, backwards, place, found, bound))
+        self._note(LoopCall("clip", None, backwards, place, found, bound))
 
-    def _note(self, call: Call) -> None:
+    def _note(self, call: LoopCall) -> None:
         if len(self.calls) < _CALLS:
             self.calls.append(call)
         self.recent.append(call)

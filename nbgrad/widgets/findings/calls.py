@@ -6,20 +6,20 @@ from math import log2, sqrt
 
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
-from nbgrad.core.graph.training import Call
+from nbgrad.core.graph.training import LoopCall
 from nbgrad.widgets.description.format import counted
-from nbgrad.widgets.findings.case import Case, literal, takes_of
 from nbgrad.widgets.findings.divergence import alike
+from nbgrad.widgets.findings.examination import Examination, literal, takes_of
 from nbgrad.widgets.findings.located import located
 
 _ROUNDS = 3
-"""What happens in so many rounds is a habit of the loop."""
+"""A habit of the loop shows itself in so many rounds."""
 
 _SCALE = 64.0
 """A loss that is multiplied by a power of 2 that is at least this is scaled for half precision."""
 
 
-def misordered(case: Case) -> Iterator[Finding]:
+def misordered(case: Examination) -> Iterator[Finding]:
     """The calls in the wrong order, each once, and gradients that are dropped or added up."""
     told: set[str] = set()
     for text, remedy, call in _slips(case):
@@ -31,7 +31,7 @@ def misordered(case: Case) -> Iterator[Finding]:
         yield from _kept(case)
 
 
-def _slips(case: Case) -> Iterator[tuple[str, str, Call]]:
+def _slips(case: Examination) -> Iterator[tuple[str, str, LoopCall]]:
     calls = case.training.calls
     if not case.graph.backwards:
         return
@@ -47,7 +47,7 @@ def _slips(case: Case) -> Iterator[tuple[str, str, Call]]:
         yield from _unscaled(case, calls)
 
 
-def _clips(calls: list[Call], number: int, *, now: bool) -> Iterator[tuple[str, str, Call]]:
+def _clips(calls: list[LoopCall], number: int, *, now: bool) -> Iterator[tuple[str, str, LoopCall]]:
     """Clipping that comes before there is a gradient, before it is unscaled, or after the step that should use it."""
     for at, call in enumerate(calls):
         if call.kind != "clip":
@@ -56,7 +56,7 @@ def _clips(calls: list[Call], number: int, *, now: bool) -> Iterator[tuple[str, 
         if not call.found:
             yield (
                 f"the clipping at {call.place} found no gradient: it comes before backward(), or after zero_grad().",
-                "Call it between backward() and step()",
+                "LoopCall it between backward() and step()",
                 call,
             )
         elif not now:
@@ -70,18 +70,18 @@ def _clips(calls: list[Call], number: int, *, now: bool) -> Iterator[tuple[str, 
         elif "step" in before and "step" not in [one.kind for one in calls[at + 1 :]] and "clip" not in before:
             yield (
                 f"the clipping at {call.place} comes after step(), which has used the gradients as they were.",
-                "Call it between backward() and step()",
+                "LoopCall it between backward() and step()",
                 call,
             )
 
 
-def _is_scaled(clip: Call, after: list[Call]) -> bool:
+def _is_scaled(clip: LoopCall, after: list[LoopCall]) -> bool:
     """Whether gradients still contained the factor of a scaler when they were clipped to a bound without it."""
     scale = next((call.number for call in after if call.kind == "unscale" and call.number is not None), None)
     return scale is not None and scale > 1 and (clip.number or 0.0) < sqrt(scale)
 
 
-def _schedules(calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
+def _schedules(calls: list[LoopCall]) -> Iterator[tuple[str, str, LoopCall]]:
     """A scheduler that steps before its optimizer ever has."""
     for call in calls:
         if call.kind == "schedule" and not call.found:
@@ -89,14 +89,14 @@ def _schedules(calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
                 f"the step of the scheduler at {call.place} comes before the first step of "
                 f"{call.optimizer and call.optimizer.name}: "
                 "the first rate of the schedule is never used.",
-                "Call scheduler.step() after optimizer.step()",
+                "LoopCall scheduler.step() after optimizer.step()",
                 call,
             )
 
 
-def _drops(calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
+def _drops(calls: list[LoopCall]) -> Iterator[tuple[str, str, LoopCall]]:
     """Gradients of some backwards that are cleared before any step uses them, in a loop that steps now and then."""
-    cleared: list[Call] = []
+    cleared: list[LoopCall] = []
     lost = 0
     for call in calls:
         if call.kind == "zero_grad":
@@ -111,12 +111,12 @@ def _drops(calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
         yield (
             f"zero_grad() at {call.place} drops gradients that no step has used: {lost} backwards for "
             f"{counted(steps, 'step')}.",
-            "Call zero_grad() once, after step()",
+            "LoopCall zero_grad() once, after step()",
             call,
         )
 
 
-def _unscaled(case: Case, calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
+def _unscaled(case: Examination, calls: list[LoopCall]) -> Iterator[tuple[str, str, LoopCall]]:
     """A step with gradients of a loss that was scaled for half precision."""
     step = next((call for call in calls if call.kind == "step" and call.found), None)
     for root in case.roots:
@@ -127,19 +127,19 @@ def _unscaled(case: Case, calls: list[Call]) -> Iterator[tuple[str, str, Call]]:
             yield (
                 f"step() at {step.place} uses gradients that still contain the factor of the loss, "
                 f"{max(one for one in factors if one is not None):g}.",
-                "Call scaler.step(optimizer) and scaler.update()",
+                "LoopCall scaler.step(optimizer) and scaler.update()",
                 step,
             )
 
 
-def _factor(case: Case, record: Record, at: int) -> float | None:
+def _factor(case: Examination, record: Record, at: int) -> float | None:
     number, source = literal(record.inputs[at]), case.source(record, at)
     if number is None and source is not None and source.kind == "constant" and source.shape in ((), (1,)):
         return None if source.value is None else source.value.high
     return number
 
 
-def _undivided(case: Case) -> Iterator[Finding]:
+def _undivided(case: Examination) -> Iterator[Finding]:
     """Gradients of several backwards for one step, whose loss is not divided by their number."""
     calls = [call for call in case.training.calls if call.kind == "step" and call.found]
     if (
@@ -171,12 +171,12 @@ def _undivided(case: Case) -> Iterator[Finding]:
     yield located(root, "accumulation", text, remedy)
 
 
-def _cleared_between(case: Case, until: int) -> bool:
+def _cleared_between(case: Examination, until: int) -> bool:
     """Whether gradients were cleared after the first backward and before the first step."""
     return any(call.kind == "zero_grad" and 0 < call.backwards < until for call in case.training.calls)
 
 
-def _kept(case: Case) -> Iterator[Finding]:
+def _kept(case: Examination) -> Iterator[Finding]:
     """Graphs of earlier backwards that something keeps alive."""
     living = case.evidence.living()
     if len(living) < _ROUNDS or not case.roots:

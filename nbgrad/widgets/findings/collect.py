@@ -26,8 +26,8 @@ from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.description.history import frames_of
 from nbgrad.widgets.findings import divergence
 from nbgrad.widgets.findings.calls import misordered
-from nbgrad.widgets.findings.case import Case
 from nbgrad.widgets.findings.eval_mode import evaluating
+from nbgrad.widgets.findings.examination import Examination
 from nbgrad.widgets.findings.frozen import frozen
 from nbgrad.widgets.findings.layers import idle
 from nbgrad.widgets.findings.located import called, located
@@ -170,7 +170,7 @@ def _found(
     found += _unheld(graph, records, set[int]().union(*[inside for _, inside in unseen]))
     if (step := Evidence(graph).idle_step()) is not None:
         found.append(Finding("idle step", *step))
-    case = Case(graph, records, frames, starved(judged), waits.scopes)
+    case = Examination(graph, records, frames, starved(judged), waits.scopes)
     found += [*misordered(case), *frozen(case)]
     ahead = leading_to_learned(records)
     fallen = list(falls(records, starved(judged), zeroed(records, judged), ahead, waits.ends))

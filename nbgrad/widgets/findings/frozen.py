@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nbgrad.core.graph.finding import Finding
 from nbgrad.widgets.description.format import counted
-from nbgrad.widgets.findings.case import Case
+from nbgrad.widgets.findings.examination import Examination
 
 _MOST = 0.5
 """If an optimizer holds more frozen parameters than this part of all, a body is frozen on purpose."""
@@ -13,7 +13,7 @@ _NAMED = 3
 """One finding names at most this many."""
 
 
-def frozen(case: Case) -> Iterator[Finding]:
+def frozen(case: Examination) -> Iterator[Finding]:
     """The findings about what is frozen."""
     if not any(log.steps for log in case.optimizers):
         return

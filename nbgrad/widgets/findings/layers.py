@@ -13,7 +13,7 @@ from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import counted, number
-from nbgrad.widgets.findings.case import Case, largest, literal, typical
+from nbgrad.widgets.findings.examination import Examination, largest, literal, typical
 from nbgrad.widgets.findings.located import called, located
 
 _MUCH = 0.9
@@ -56,7 +56,7 @@ _BLIND = 1e-3
 """If a softmax passes on less than this part of its gradient, nearly all of its rows are one-hot."""
 
 
-def idle(case: Case) -> Iterator[Finding]:
+def idle(case: Examination) -> Iterator[Finding]:
     """The layers of a graph that do not do their work."""
     yield from _in_a_row(case)
     for record in case.records:
@@ -74,7 +74,7 @@ def idle(case: Case) -> Iterator[Finding]:
     yield from _inputs(case)
 
 
-def _weight(case: Case, record: Record | None) -> Record | None:
+def _weight(case: Examination, record: Record | None) -> Record | None:
     """The weight of a linear layer; None for any other record."""
     if record is None or record.op is None or traits_of(record.op).units != -1:
         return None
@@ -83,7 +83,7 @@ def _weight(case: Case, record: Record | None) -> Record | None:
     return weight if weight is not None and len(weight.shape) == 2 else None
 
 
-def _in_a_row(case: Case) -> Iterator[Finding]:
+def _in_a_row(case: Examination) -> Iterator[Finding]:
     """Linear layers with nothing between them, as one finding."""
     found: list[tuple[Record, Record]] = []
     for record in case.records:
@@ -118,13 +118,13 @@ def _model(record: Record) -> object:
     return modules[-1].module() if modules else None
 
 
-def _is_added(case: Case, record: Record) -> bool:
+def _is_added(case: Examination, record: Record) -> bool:
     """Whether the result of a layer, perhaps times a number, is added to something."""
     names = [user.op.name for user in case.uses.get(record.id, ()) if user.op is not None]
     return "add" in names or ("mul" in names and len(names) == 1)
 
 
-def _layer(case: Case, record: Record) -> str:
+def _layer(case: Examination, record: Record) -> str:
     weight = _weight(case, record)
     return "" if weight is None or weight.full_name is None else weight.full_name
 
@@ -148,7 +148,7 @@ def _dropout(record: Record) -> Iterator[Finding]:
         yield located(record, "layer setting", text, remedy)
 
 
-def _normalization(case: Case, record: Record, name: str) -> Iterator[Finding]:
+def _normalization(case: Examination, record: Record, name: str) -> Iterator[Finding]:
     source = case.source(record)
     settings = record.settings
     if not settings.get("training", settings.get("use_input_stats", True)) or source is None or len(source.shape) < 2:
@@ -181,7 +181,7 @@ def _normalization(case: Case, record: Record, name: str) -> Iterator[Finding]:
         yield located(record, "frozen but changing", text, remedy)
 
 
-def _attention(case: Case, record: Record) -> Iterator[Finding]:
+def _attention(case: Examination, record: Record) -> Iterator[Finding]:
     """A softmax whose result weights the rows of a matrix."""
     dim, shape = record.settings.get("dim"), record.shape
     users = case.uses.get(record.id, [])
@@ -209,7 +209,7 @@ def _attention(case: Case, record: Record) -> Iterator[Finding]:
         yield located(record, "attention", text, remedy)
 
 
-def _multiplies_first(case: Case, user: Record, softmax: Record) -> bool:
+def _multiplies_first(case: Examination, user: Record, softmax: Record) -> bool:
     """Whether ``user`` is a product of matrices whose first one is the result of ``softmax``."""
     if user.op is None or user.op.name not in ("matmul", "bmm"):
         return False
@@ -217,7 +217,7 @@ def _multiplies_first(case: Case, user: Record, softmax: Record) -> bool:
     return given is not None and given.id == softmax.id
 
 
-def _mask(case: Case, record: Record) -> Iterator[Finding]:
+def _mask(case: Examination, record: Record) -> Iterator[Finding]:
     """A mask that hides every score of a row."""
     mask = next((case.made.get(taken.source or 0) for taken in record.inputs if taken.name == "mask"), None)
     value = next(
@@ -237,7 +237,7 @@ def _mask(case: Case, record: Record) -> Iterator[Finding]:
     yield located(record, "attention", text, remedy)
 
 
-def _jumps(case: Case) -> Iterator[Finding]:
+def _jumps(case: Examination) -> Iterator[Finding]:
     """Ops such as round, whose slope is 0 everywhere, between what is learned and the loss."""
     told: set[object] = set()
     for record in case.records:
@@ -253,7 +253,7 @@ def _jumps(case: Case) -> Iterator[Finding]:
             yield located(record, "zero gradient", text, remedy)
 
 
-def _units(case: Case) -> Iterator[Finding]:
+def _units(case: Examination) -> Iterator[Finding]:
     """Weights that began equal, at 0, far too large, or so small that the network vanishes."""
     equal, blocked = list[Record](), list[Record]()
     wide, narrow = list[tuple[Record, float, int]](), list[tuple[Record, float, int]]()
@@ -279,7 +279,10 @@ def _units(case: Case) -> Iterator[Finding]:
     yield from _out_of_scale(wide, narrow)
 
 
-def _waits(case: Case, record: Record) -> bool:
+def _waits(case: Examination, record: Record) -> bool:
+    """Whether a weight of 0 gets a gradient by now, or will once another factor has moved."""
+    if record.gradient is None or record.gradient.norm:
+        return True
     return record.scope is not None and record.scope in case.waiting
 
 
@@ -320,7 +323,7 @@ def _out_of_scale(wide: list[tuple[Record, float, int]], narrow: list[tuple[Reco
         yield located(first, "initialization", text, remedy)
 
 
-def _weights(case: Case) -> list[tuple[Record, Record, int]]:
+def _weights(case: Examination) -> list[tuple[Record, Record, int]]:
     """The matrices that layers multiply with, each with the op that does, and the number of inputs of a unit."""
     found = []
     used: dict[int, Record] = {}
@@ -342,7 +345,7 @@ def _several(records: list[Record]) -> str:
     return f"{called(first)} and {counted(len(others), 'other')}" if others else called(first)
 
 
-def _inputs(case: Case) -> Iterator[Finding]:
+def _inputs(case: Examination) -> Iterator[Finding]:
     """Data that go into the first layer as they came: far from normalized, or all rows equal."""
     told: set[int] = set()
     for record in case.records:

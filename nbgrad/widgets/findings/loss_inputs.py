@@ -6,7 +6,7 @@ from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import number
-from nbgrad.widgets.findings.case import takes_of
+from nbgrad.widgets.findings.examination import takes_of
 from nbgrad.widgets.findings.located import located
 
 _PROBABILITIES = (0.0, 1.0)

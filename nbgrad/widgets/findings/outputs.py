@@ -7,7 +7,7 @@ from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import number
-from nbgrad.widgets.findings.case import Case, Comparison, literal, takes_of, typical
+from nbgrad.widgets.findings.examination import Compared, Examination, literal, takes_of, typical
 from nbgrad.widgets.findings.located import called, located
 
 _NEAR = 0.02
@@ -23,7 +23,7 @@ _SMOOTH = 0.5
 """Label smoothing of this much leaves nearly nothing of the labels."""
 
 
-def unfit(case: Case) -> Iterator[Finding]:
+def unfit(case: Examination) -> Iterator[Finding]:
     """The findings about the last activations, the targets, and what becomes of a loss."""
     for one in case.comparisons:
         yield from _output(case, one)
@@ -36,7 +36,7 @@ def _name(record: Record) -> str:
     return "" if record.op is None else record.op.name
 
 
-def _output(case: Case, one: Comparison) -> Iterator[Finding]:
+def _output(case: Examination, one: Compared) -> Iterator[Finding]:
     """The finding about the activation that makes the prediction."""
     giver = case.origin(one.prediction)
     if giver is None or giver.op is None:
@@ -69,7 +69,7 @@ def _output(case: Case, one: Comparison) -> Iterator[Finding]:
         yield from _out_of_reach(case, one, giver, low, high)
 
 
-def _out_of_reach(case: Case, one: Comparison, giver: Record, low: float, high: float) -> Iterator[Finding]:
+def _out_of_reach(case: Examination, one: Compared, giver: Record, low: float, high: float) -> Iterator[Finding]:
     """The finding about targets outside of the interval of an activation."""
     value = case.stats(one.target)
     if value is None or value.low is None or value.high is None:
@@ -88,7 +88,7 @@ def _out_of_reach(case: Case, one: Comparison, giver: Record, low: float, high: 
     yield located(giver, "output range", text, remedy)
 
 
-def _target(case: Case, one: Comparison) -> Iterator[Finding]:
+def _target(case: Examination, one: Compared) -> Iterator[Finding]:
     """The finding about the targets of a loss."""
     value, name = case.stats(one.target), _name(one.loss)
     smoothing = one.loss.settings.get("label_smoothing") or 0.0
@@ -138,7 +138,7 @@ def _target(case: Case, one: Comparison) -> Iterator[Finding]:
         yield located(one.target, "input scale", text, remedy)
 
 
-def _is_bootstrap(case: Case, record: Record) -> bool:
+def _is_bootstrap(case: Examination, record: Record) -> bool:
     """Whether a target is a constant plus a part of something learned, as in ``reward + 0.9 * value``."""
     if _name(record) not in ("add", "sub"):
         return False
@@ -155,7 +155,7 @@ def _is_data(record: Record) -> bool:
     return record.kind == "constant"
 
 
-def _constant(one: Comparison, value: float) -> Iterator[Finding]:
+def _constant(one: Compared, value: float) -> Iterator[Finding]:
     """The finding about targets that are all equal. Zeros may be meant, as for a residual."""
     if one.takes == "values":
         if value:
@@ -171,7 +171,7 @@ def _constant(one: Comparison, value: float) -> Iterator[Finding]:
     yield located(one.target, "data", text, remedy)
 
 
-def _lone_softmax(case: Case) -> Iterator[Finding]:
+def _lone_softmax(case: Examination) -> Iterator[Finding]:
     """A softmax of one number, which is always 1."""
     for record in case.records:
         dim = record.settings.get("dim")
@@ -185,7 +185,7 @@ def _lone_softmax(case: Case) -> Iterator[Finding]:
             yield located(record, "output range", text, remedy)
 
 
-def _sign(case: Case) -> Iterator[Finding]:
+def _sign(case: Examination) -> Iterator[Finding]:
     """A loss that is made smaller by making the prediction worse."""
     if not case.alone:
         return

@@ -10,7 +10,7 @@ from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.training import OptimizerLog
 from nbgrad.widgets.description.format import number
-from nbgrad.widgets.findings.case import Case, takes_of, typical
+from nbgrad.widgets.findings.examination import Examination, takes_of, typical
 from nbgrad.widgets.findings.located import located
 
 _STEPS = 8
@@ -71,7 +71,7 @@ _RATE = 8
 """So many steps show a schedule."""
 
 
-def stalled(case: Case, found: list[Finding]) -> Iterator[Finding]:
+def stalled(case: Examination, found: list[Finding]) -> Iterator[Finding]:
     """The findings about the steps of a loop; ``found`` are those that may explain them."""
     yield from _penalty(case)
     decays = [*_decay(case)]
@@ -104,7 +104,7 @@ def _named(log: OptimizerLog) -> str:
     return f"{log.name} (lr={number(max(rates))})" if rates else log.name
 
 
-def _resting(case: Case) -> Iterator[Finding]:
+def _resting(case: Examination) -> Iterator[Finding]:
     """Rates that are 0, from the beginning or since a schedule has fallen."""
     for log in case.optimizers:
         for at, group in enumerate(log.groups):
@@ -127,7 +127,7 @@ def _resting(case: Case) -> Iterator[Finding]:
             yield located(first, "small steps", text, remedy)
 
 
-def _small(case: Case) -> Iterator[Finding]:
+def _small(case: Examination) -> Iterator[Finding]:
     """Steps that hardly move the parameters, although there are gradients."""
     size = case.typical_step
     if size is None or len(case.steps) < _STEPS or size > _SMALL or case.steps[-1][1] > _SMALL:
@@ -150,7 +150,7 @@ def _small(case: Case) -> Iterator[Finding]:
     yield located(learned, "small steps", text, remedy)
 
 
-def _large(case: Case) -> Iterator[Finding]:
+def _large(case: Examination) -> Iterator[Finding]:
     """Steps that throw the parameters away, or make the loss larger for good."""
     root = next(iter(case.roots), None)
     if root is None:
@@ -184,7 +184,7 @@ def _large(case: Case) -> Iterator[Finding]:
         yield located(root, "large steps", text, remedy)
 
 
-def _penalty(case: Case) -> Iterator[Finding]:
+def _penalty(case: Examination) -> Iterator[Finding]:
     """A sum of the loss of the data and of a penalty on the weights that is far larger."""
     for root in case.roots:
         if root.op is None or root.op.name != "add" or len(case.comparisons) != 1:
@@ -203,7 +203,7 @@ def _penalty(case: Case) -> Iterator[Finding]:
             yield located(other, "regularization", text, remedy)
 
 
-def _has_data(case: Case, record: Record) -> bool:
+def _has_data(case: Examination, record: Record) -> bool:
     """Whether constants with several numbers lead to it."""
     waiting, seen = [record], set[int]()
     while waiting:
@@ -217,7 +217,7 @@ def _has_data(case: Case, record: Record) -> bool:
     return False
 
 
-def _decay(case: Case) -> Iterator[Finding]:
+def _decay(case: Examination) -> Iterator[Finding]:
     """A weight decay that shrinks the weights faster than they can learn."""
     for log in case.optimizers:
         for group in log.groups:
@@ -239,7 +239,7 @@ def _decay(case: Case) -> Iterator[Finding]:
             break
 
 
-def _huge(case: Case) -> Iterator[Finding]:
+def _huge(case: Examination) -> Iterator[Finding]:
     """A loss that begins far too large: the numbers grow on their way through the layers."""
     if len(case.comparisons) != 1 or len(case.roots) != 1:
         return
@@ -259,14 +259,14 @@ def _huge(case: Case) -> Iterator[Finding]:
         yield located(one.prediction, "exploding", text, remedy)
 
 
-def _sums(case: Case, loss: Record, root: Record) -> bool:
+def _sums(case: Examination, loss: Record, root: Record) -> bool:
     """Whether a sum makes one number of the loss, and not a mean."""
     return any(one.op is not None and one.op.name == "sum" and one.id >= loss.id for one in case.records) or (
         root.op is not None and root.op.name == "mul"
     )
 
 
-def _over_time(case: Case) -> Iterator[Finding]:
+def _over_time(case: Examination) -> Iterator[Finding]:
     """Gradients that vanish or explode over the iterations of a loop, as in a recurrent network."""
     lines: defaultdict[tuple[object, ...], list[Record]] = defaultdict(list)
     for record in case.records:
@@ -303,12 +303,12 @@ def _over_time(case: Case) -> Iterator[Finding]:
             yield replace(located(first, "exploding", text, remedy), id=None)  # it is about all iterations
 
 
-def _follow(case: Case, several: list[Record]) -> bool:
+def _follow(case: Examination, several: list[Record]) -> bool:
     """Whether the second iteration is computed from the first one."""
     return case.leads(several[0], several[1]) and case.leads(several[-2], several[-1])
 
 
-def _equal_predictions(case: Case) -> Iterator[Finding]:
+def _equal_predictions(case: Examination) -> Iterator[Finding]:
     """Predictions that are the same for all rows, although the targets are not."""
     for one in case.comparisons:
         value, target = one.prediction.value, one.target.value
@@ -326,7 +326,7 @@ def _equal_predictions(case: Case) -> Iterator[Finding]:
             return
 
 
-def _flat(case: Case) -> Iterator[Finding]:
+def _flat(case: Examination) -> Iterator[Finding]:
     """A loss of data that does not fall, if nothing else is known."""
     losses = case.losses
     if case.graph.backwards < _LONG or len(losses) < _STEPS or not case.alone or len(case.comparisons) != 1:

@@ -1,4 +1,4 @@
-"""``Case``: the facts about a graph that the rules for findings share."""
+"""``Examination``: the facts about a graph that the rules for findings share."""
 
 from collections import defaultdict
 from collections.abc import Container
@@ -24,10 +24,10 @@ _SAMPLE = 65_536
 """So many numbers of a large constant are looked at."""
 
 _SQUARES = ("pow", "square", "abs", "mul")
-"""What a loss that is written by hand does with the difference of prediction and target."""
+"""The ops of a loss that is written by hand on the difference of prediction and target."""
 
 
-class Comparison(NamedTuple):
+class Compared(NamedTuple):
     """A place where a loss compares a prediction with a target.
 
     Attributes:
@@ -42,7 +42,7 @@ class Comparison(NamedTuple):
     takes: str
 
 
-class Case:
+class Examination:
     """A graph that is examined, with facts that several rules ask for. Each is computed on request.
 
     Args:
@@ -130,7 +130,7 @@ class Case:
 
     @cached_property
     def first(self) -> dict[int, HistoryRecord]:
-        """What the first backward found, by the ids of the records; empty if it went through other ops."""
+        """The records of the first backward, by the ids of the records; empty if it went through other ops."""
         if not self.frames or not alike(self.frames[0], self.frames[-1]):
             return {}
         return {record.id: one for record, one in zip(self.records, self.frames[0].records, strict=True)}
@@ -175,7 +175,7 @@ class Case:
         return [record for record in self.records if record.root]
 
     @cached_property
-    def comparisons(self) -> list[Comparison]:
+    def comparisons(self) -> list[Compared]:
         """The places where losses compare predictions with targets."""
         found = []
         for record in self.records:
@@ -187,7 +187,7 @@ class Case:
             else:
                 continue
             if pair[0] is not None and pair[1] is not None:
-                found.append(Comparison(record, pair[0], pair[1], takes))
+                found.append(Compared(record, pair[0], pair[1], takes))
         return found
 
     def _difference(self, record: Record) -> tuple[Record | None, Record | None]:
