@@ -269,7 +269,7 @@ def _units(case: Examination) -> Iterator[Finding]:
             equal.append(one)
         elif norm == 0 and gradient == 0 and one.value is not None and not one.value.norm and not _waits(case, one):
             blocked.append(one)
-        elif norm:
+        elif norm and one.kind == "parameter" and (case.optimizers or case.frames):  # else its numbers are chosen
             size = norm / sqrt(prod(one.shape))
             if size * sqrt(fan) > _WIDE:
                 wide.append((one, size, fan))
