@@ -44,7 +44,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo pages kit site write course images wheels opdb sweep bench models models-small quick test together whole minimum tools lint types unit frontend notebooks more browser clean
+.PHONY: help setup compile lab demo pages kit site write course images wheels opdb sweep doctor bench models models-small quick test together whole minimum tools lint types unit frontend notebooks more browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -120,6 +120,9 @@ sweep: setup ## run random cases of all kinds for half an hour (SWEEP_FLAGS='--m
 	@$(PY) -m tools.sweep $(SWEEP_FLAGS)
 
 # The table of the benchmarks says which peers there are: it names those that do not install here.
+doctor: setup compile ## what the findings detect, name and locate in programs with published faults (DOCTOR_FLAGS='kept --host loop' chooses)
+	$(call step,doctor,$(PY) -m tests.doctor $(DOCTOR_FLAGS))
+
 bench: setup ## time nbgrad next to torch and other engines, as ratios: build/bench.md (BENCH_FLAGS=... names cases)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]" \
 		|| echo "not every peer installs here: the table names those that are missing"

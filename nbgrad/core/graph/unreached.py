@@ -284,10 +284,18 @@ class Paths:
         return found
 
     def restless(self) -> list[tuple[str, Place]]:
-        """The frozen batch norms outside of the records that are in train mode, with the line that calls each first."""
+        """The frozen batch norms outside of the records that are in train mode, with the line that calls each first.
+
+        One whose weights the program changes after each backward is no frozen one: it is an average of another network.
+        torch's counter of changes says so, but only in a loop.
+        """
         found: dict[int, tuple[str, Place]] = {}
-        for _, cut, scope in self._frozen:
-            module = scope.module() if isinstance(scope, ModuleScope) else None
+        for held, cut, scope in self._frozen:
+            module, weight = scope.module() if isinstance(scope, ModuleScope) else None, held()
+            if weight is None or kind_of(weight) != "parameter":
+                continue  # a buffer
+            if self._backwards < LOOP or raw_of(weight)._version >= self._backwards:
+                continue
             changes = cut.what == "batch_norm" and getattr(module, "running_mean", None) is not None
             if changes and getattr(module, "training", False):
                 name = cut.name.partition(" and ")[0].rpartition(".")[0]
