@@ -56,7 +56,8 @@ QUESTIONS: dict[str, Question] = {
     "reverse_toposort_from": lambda graph: graph.reverse_toposort_from(graph.records[-1]),
     "rx": lambda graph: graph.rx,
     "since": lambda graph: graph.since,
-    "early_call": lambda graph: Evidence(graph).early_call(),
+    "living": lambda graph: Evidence(graph).living(),
+    "frozen": lambda graph: (Evidence(graph).frozen(), Evidence(graph).restless(), Evidence(graph).untouched()),
     "snapshot": lambda graph: [(one, one.inputs, one.value, one.gradient, one.since) for one in graph.snapshot()],
     "spoiled": lambda graph: Evidence(graph).spoiled(),
     "times": lambda graph: graph.times,
@@ -75,7 +76,7 @@ QUESTIONS: dict[str, Question] = {
 
 NO_QUESTIONS = {
     *("clear", "close", "leave", "listener", "name", "device", "ending", "raised", "recovered", "save"),
-    *("diff", "fault", "in_sight"),
+    *("diff", "fault", "in_sight", "survey"),
     *("rank_recorder", "ranks"),
 }
 """Methods that change the graph or wait for other processes, and plain attributes: they are no questions."""

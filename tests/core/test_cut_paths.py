@@ -138,7 +138,8 @@ def test_unreached_knows_where_it_ended_when_a_backward_was_refused(run: Callabl
         (found,) = graph.unreached([W])
     assert graph.unreached([W]) == [found]
     assert ENDS[run][1] in found.reason
-    assert [problem["text"] for problem in describe(graph)["problems"]] == [f"No gradient reached {found}"]
+    (problem,) = describe(graph)["problems"]
+    assert problem["text"].startswith(f"No gradient reached {found}")
 
 
 def test_a_loss_that_was_only_looked_at_is_not_called_cut_off() -> None:

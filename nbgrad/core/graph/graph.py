@@ -246,7 +246,7 @@ class AutogradGraph(Queries):
     def _survey(self) -> None:
         """Look for findings while the models and the optimizers still exist: a function may have made them."""
         self.listener.training.settle()
-        if self.listener.fault is None and len(self._records) <= _SURVEYED:
+        if getattr(self.listener, "fault", None) is None and len(self._records) <= _SURVEYED:
             with suppress(Exception):  # whoever asks for the findings gets the error, when they are searched again
                 self.survey = registered_renderer().survey(self)
 
