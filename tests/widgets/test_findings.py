@@ -313,6 +313,22 @@ def test_a_published_fault_has_a_finding_of_its_kind_with_a_remedy(kind: Finding
     assert all(one.remedy for one in found)
 
 
+EARLY = [
+    (program.name, fault.name)
+    for program in programs("tuned")
+    for fault in program.faults
+    if fault.cause == "early call"
+]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("program", "fault"), EARLY)
+def test_the_remedy_of_a_call_in_the_wrong_place_says_what_to_call(program: str, fault: str) -> None:
+    (one, *_) = [one for one in faulty(program, fault, "torch").findings() if one.kind in ("early call", "idle step")]
+    assert one.remedy is not None
+    assert one.remedy.lower().startswith("call ")
+
+
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("half", "program"),

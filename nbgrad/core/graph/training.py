@@ -4,7 +4,7 @@ The facts are the same for nbgrad's optimizers and torch's. They are numbers, so
 """
 
 from collections import deque
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 from weakref import ref
@@ -260,8 +260,3 @@ def _number(value: Any) -> float | None:
     if isinstance(value, torch.Tensor):
         return float(value) if value.is_cpu and value.numel() == 1 else None
     return float(value) if isinstance(value, int | float) else None
-
-
-def logs_with(logs: Iterable[OptimizerLog], id: int) -> Iterator[OptimizerLog]:
-    """Those of ``logs`` whose optimizer holds the parameter with the record ``id``."""
-    return (log for log in logs if any(id in group for group in log.held))

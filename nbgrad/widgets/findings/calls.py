@@ -56,7 +56,7 @@ def _clips(calls: list[LoopCall], number: int, *, now: bool) -> Iterator[tuple[s
         if not call.found:
             yield (
                 f"the clipping at {call.place} found no gradient: it comes before backward(), or after zero_grad().",
-                "LoopCall it between backward() and step()",
+                "Call it between backward() and step()",
                 call,
             )
         elif not now:
@@ -70,7 +70,7 @@ def _clips(calls: list[LoopCall], number: int, *, now: bool) -> Iterator[tuple[s
         elif "step" in before and "step" not in [one.kind for one in calls[at + 1 :]] and "clip" not in before:
             yield (
                 f"the clipping at {call.place} comes after step(), which has used the gradients as they were.",
-                "LoopCall it between backward() and step()",
+                "Call it between backward() and step()",
                 call,
             )
 
@@ -89,7 +89,7 @@ def _schedules(calls: list[LoopCall]) -> Iterator[tuple[str, str, LoopCall]]:
                 f"the step of the scheduler at {call.place} comes before the first step of "
                 f"{call.optimizer and call.optimizer.name}: "
                 "the first rate of the schedule is never used.",
-                "LoopCall scheduler.step() after optimizer.step()",
+                "Call scheduler.step() after optimizer.step()",
                 call,
             )
 
@@ -111,7 +111,7 @@ def _drops(calls: list[LoopCall]) -> Iterator[tuple[str, str, LoopCall]]:
         yield (
             f"zero_grad() at {call.place} drops gradients that no step has used: {lost} backwards for "
             f"{counted(steps, 'step')}.",
-            "LoopCall zero_grad() once, after step()",
+            "Call zero_grad() once, after step()",
             call,
         )
 
@@ -127,7 +127,7 @@ def _unscaled(case: Examination, calls: list[LoopCall]) -> Iterator[tuple[str, s
             yield (
                 f"step() at {step.place} uses gradients that still contain the factor of the loss, "
                 f"{max(one for one in factors if one is not None):g}.",
-                "LoopCall scaler.step(optimizer) and scaler.update()",
+                "Call scaler.step(optimizer) and scaler.update()",
                 step,
             )
 

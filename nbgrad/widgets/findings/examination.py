@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Container
 from functools import cached_property
-from itertools import accumulate
 from math import isfinite, sqrt
 from statistics import median
 from typing import NamedTuple
@@ -257,11 +256,6 @@ class Examination:
     def typical_step(self) -> float | None:
         """The median of ``steps``; None if there are none."""
         return median([size for _, size in self.steps]) if self.steps else None
-
-    @cached_property
-    def best_losses(self) -> list[float]:
-        """For each frame, the lowest loss so far."""
-        return list(accumulate(self.losses, min))
 
 
 def takes_of(record: Record) -> str | None:

@@ -74,11 +74,9 @@ _RATE = 8
 def stalled(case: Examination, found: list[Finding]) -> Iterator[Finding]:
     """The findings about the steps of a loop; ``found`` are those that may explain them."""
     yield from _penalty(case)
-    decays = [*_decay(case)]
-    yield from decays
-    told = [*(() if any(one.kind == "no change" for one in found) else _resting(case)), *decays]
-    yield from told[: len(told) - len(decays)]
     kinds = {one.kind for one in found}
+    told = [*_decay(case), *(() if "no change" in kinds else _resting(case))]
+    yield from told
     if not told and not kinds & {"no change", "no step", "idle step", "no optimizer"}:
         small = [*_small(case)]
         yield from small
