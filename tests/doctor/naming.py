@@ -3,14 +3,19 @@
 from tests.doctor.program import Cause
 
 NAMED: dict[Cause, tuple[tuple[str, str], ...]] = {
-    "output activation": (("loss input", ""), ("output range", ""), ("zero gradient", "one number")),
+    "output activation": (
+        ("loss input", ""),
+        ("output range", ""),
+        ("zero gradient", "one number"),
+        ("failed", "sigmoid"),
+    ),
     "loss input": (("loss input", ""),),
     "no activation": (("no activation", ""),),
     "dead units": (("saturated", ""), ("dead units", ""), ("input scale", ""), ("zero gradient", "flat")),
     "rate too small": (("small steps", ""), ("no change", "rate")),
     "rate too large": (("large steps", ""), ("divergence", "rate")),
     "sign": (("sign", ""),),
-    "target": (("target", ""),),
+    "target": (("target", ""), ("data", "one class")),
     "input scale": (("input scale", ""),),
     "data": (("data", ""),),
     "dropout": (("layer setting", "dropout"), ("output range", "dropout")),
@@ -29,10 +34,10 @@ NAMED: dict[Cause, tuple[tuple[str, str], ...]] = {
     "cut": (
         ("unreached", "cut|detach|data|no_grad|numpy|item|no gradient|numbers"),
         ("through numpy", ""),
-        ("zero gradient", "slope"),
+        ("zero gradient", "slope|drawn"),
         ("drawn", ""),
     ),
-    "unused": (("unreached", "no op|does not lead|unused"),),
+    "unused": (("unreached", "no op|does not lead|unused|not lead to"),),
     "eval mode": (("eval mode", ""),),
     "broadcast": (("broadcast", ""),),
     "wrong dimension": (("wrong dimension", ""), ("attention", "dim"), ("loss input", "dim")),
@@ -52,6 +57,7 @@ NAMED: dict[Cause, tuple[tuple[str, str], ...]] = {
         ("failed", ""),
         ("target", "gradient"),
         ("eval mode", ""),
+        ("accumulated gradients", ""),
     ),
     "regularization": (("regularization", ""),),
     "none found": (("no progress", ""),),

@@ -2,10 +2,12 @@
 
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any, TypeVar
 from weakref import ref
 
 import torch
+from torch.autograd.function import BackwardCFunction
 
 from nbgrad.core.engine.call_site import called_by_user, user_place
 from nbgrad.core.engine.node import Leaf, OpInfo, Output, raw_of, record_id
@@ -82,6 +84,8 @@ class Uses:
                 continue  # a change in place does not count as a use
             if arg.requires_grad:
                 cut = cut or _cut(op, results, enabled=enabled)
+                if cut.kind == "function":
+                    return  # its backward, and not this op, decides about the gradient
                 self._note(arg, cut)
             elif kind_of(arg) == "parameter":
                 frozen.append(arg)
@@ -214,28 +218,33 @@ OTHERS = "the last backward reached other parameters"
 """The words of the message about an idle step if the optimizer holds none of those that the backward reached."""
 
 _DEPTH = 100
-"""The largest number of frames of modules between an op and the checkpoint that runs it."""
+"""The largest number of frames between an op and the checkpoint or the ``Function`` that runs it."""
 
 
-def _in_checkpoint() -> bool:
-    """Whether a reentrant checkpoint of torch's runs, in which gradients are off."""
+def _forward() -> str | None:
+    """The forward with gradients off that runs now: a reentrant "checkpoint" of torch's, or a "function" of the user's.
+
+    None if ``no_grad()`` switched them off.
+    """
     module = sys.modules.get("torch.utils.checkpoint")
-    if module is None:
-        return False
-    code, frame = module.CheckpointFunction.forward.__code__, sys._getframe()
+    code = None if module is None else module.CheckpointFunction.forward.__code__
+    frame: FrameType | None = sys._getframe()
     for _ in range(_DEPTH):
+        if frame is None:
+            return None
         if frame.f_code is code:
-            return True
-        if frame.f_back is None:
-            return False
+            return "checkpoint"
+        names = frame.f_code.co_varnames
+        if frame.f_code.co_name == "forward" and names and isinstance(frame.f_locals.get(names[0]), BackwardCFunction):
+            return "function"
         frame = frame.f_back
-    return False
+    return None
 
 
 def _cut(op: OpInfo, results: Sequence[Any], *, enabled: bool) -> Cut:
     """``op`` has run on tensors that need a gradient, and its ``results`` need none."""
     if not enabled:
-        return Cut("checkpoint" if _in_checkpoint() else "no_grad", op.name, *_where())
+        return Cut(_forward() or "no_grad", op.name, *_where())
     first, lack = results[0] if results else None, None
     if op.differentiable and isinstance(first, torch.Tensor):
         flat = not differentiable(first.dtype)

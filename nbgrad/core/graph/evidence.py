@@ -2,7 +2,10 @@
 
 import torch
 
+from nbgrad.core.dispatch.function import FunctionPlan
+from nbgrad.core.engine.function_calls import CALLS, FunctionCall
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
 from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.graph import AutogradGraph
@@ -37,6 +40,26 @@ class Evidence:
     def restless(self) -> list[tuple[str, Place]]:
         """The frozen batch norms whose running statistics change, each with the line that calls it first."""
         return self._paths().restless()
+
+    def unused(self) -> list[tuple[int, str, Place]]:
+        """The numbers that were computed for the last backward, which nothing uses or reads."""
+        return self._paths().unused()
+
+    def rebound(self) -> list[tuple[int, str, Cut]]:
+        """The leaves of a loop that a line computes new values of, and never changes."""
+        return self._paths().rebound()
+
+    def function_call(self, id: int) -> FunctionCall | None:
+        """The call of a ``Function`` of the user's, while the results of the op live."""
+        ran = self._paths().ops.get(id)
+        node = None if ran is None else ran.thing()
+        if node is None or not isinstance(node.plan, FunctionPlan):
+            return None if node is None else CALLS.get(node)
+        return FunctionCall(node.plan.function, tuple([edge is not None for edge in node.edges]), {})
+
+    def severed(self) -> list[tuple[int, int, Cut]]:
+        """The states of a recurrence that are cut off before each next one."""
+        return self._paths().severed()
 
     def training(self) -> TrainingRecorder:
         """The calls of optimizers, schedulers and clipping."""

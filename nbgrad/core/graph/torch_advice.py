@@ -167,6 +167,13 @@ def _dtype(match: re.Match[str], frame: FrameType, place: Place) -> Explanation:
     return Explanation(f"{text} x = x{remedy}", remedy, place)
 
 
+def _probabilities(match: re.Match[str], frame: FrameType, place: Place) -> Explanation:  # noqa: ARG001
+    """binary_cross_entropy got scores."""
+    remedy = "binary_cross_entropy_with_logits"
+    text = "binary_cross_entropy takes probabilities: apply sigmoid to the last layer, or give the scores to"
+    return Explanation(f"{text} {remedy}", remedy, place)
+
+
 def _device(match: re.Match[str], frame: FrameType, place: Place) -> Explanation:  # noqa: ARG001
     """Tensors on two devices in one op."""
     remedy = "x = x.to(next(model.parameters()).device)"
@@ -191,5 +198,6 @@ _KNOWN: tuple[tuple[str, Callable[[re.Match[str], FrameType, Place], Explanation
     (r"expected scalar type \w+ but found \w+", _dtype),
     (r"mat1 and mat2 must have the same dtype|expected m1 and m2 to have the same dtype", _dtype),
     (r"Expected all tensors to be on the same device", _device),
+    (r"all elements of input should be between 0 and 1", _probabilities),
 )
 """Patterns of messages, each with the function that knows the advice."""

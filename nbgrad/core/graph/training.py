@@ -107,6 +107,7 @@ class OptimizerLog:
         last_step: how many backwards had ended at its last step; 0 for none.
         cleared: how often its gradients were cleared since its last step.
         moves_frozen: whether one of the first steps moved a parameter that was frozen after the first step.
+        added_up: at how many of the first steps a ``.grad`` still held the gradients of the step before.
         held: the parameters by group, as ids of records, as far as they were used in the graph; since it was
             ``settled``.
     """
@@ -119,6 +120,8 @@ class OptimizerLog:
         self.steps = self.last_step = self.cleared = 0
         self.held: list[list[int]] = []
         self.moves_frozen = False
+        self.added_up = 0
+        self._grad: tuple[int, int, int] | None = None
         self._trained: set[int] = set()
         self._versions: list[int] | None = None
 
@@ -137,6 +140,7 @@ class OptimizerLog:
             for one in params:
                 if not one.requires_grad and one.grad is not None and id(one) in self._trained:
                     self.moves_frozen = True
+            self._look_at_grad(params, backwards)
         self.steps += 1
         self.last_step = backwards
         self.cleared = 0
@@ -145,6 +149,19 @@ class OptimizerLog:
         for rates, group in zip(self.groups, optimizer.param_groups, strict=False):
             rates.note(group)
         self.scheduled = self.scheduled or "initial_lr" in optimizer.param_groups[0]
+
+    def _look_at_grad(self, params: list[Any], backwards: int) -> None:
+        """Compare a ``.grad`` with that at the last step: if nothing but backwards has changed it, it was not cleared.
+
+        torch counts the changes of a tensor, and each backward adds to a ``.grad`` once.
+        """
+        grad = next((raw_of(one.grad) for one in params if one.grad is not None), None)
+        if grad is None or grad.is_inference():
+            self._grad = None
+            return
+        known, self._grad = self._grad, (id(grad), grad._version, backwards)
+        if known is not None and known[0] == id(grad) and known[2] < backwards:
+            self.added_up += grad._version - known[1] == backwards - known[2]
 
     def waits(self) -> bool:
         """Whether gradients are cleared in a loop without a step, and no parameter has changed meanwhile."""

@@ -4,7 +4,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
+from itertools import pairwise
+from math import isfinite, prod
 from typing import Any, NamedTuple, Self
 from weakref import ref
 
@@ -81,6 +82,9 @@ class Unreached:
 
 _LONG = 20
 """Gradients of fewer backwards may be added up on purpose, before a step."""
+
+_ITERATIONS = 5
+"""A recurrence that cuts its state so many times within a backward learns nothing over time."""
 
 _NAMED = 3
 """The number of parameters that a message names."""
@@ -214,6 +218,11 @@ class Paths:
         return found
 
     @property
+    def ops(self) -> "dict[int, Ran]":
+        """The ops of the record, by id."""
+        return self._ops
+
+    @property
     def empty(self) -> bool:
         """Whether nothing ran on a tensor that needs a gradient."""
         return not self._ops and not self._cuts
@@ -317,6 +326,65 @@ class Paths:
                         found.append((f"{name} {tuple(one.shape)}", len(params)))
         return found
 
+    def unused(self) -> list[tuple[int, str, Place]]:
+        """The numbers that were computed between the last two backwards, and that nothing uses or reads.
+
+        Each with its id, its op and its line. Numbers of earlier rounds that still live may be read later.
+        """
+        ends = self.training.ends
+        if self._backwards < LOOP or len(ends) < self._backwards:
+            return []
+        begin, end = ends[self._backwards - 2], ends[self._backwards - 1]
+        used = {*self._reached, *self._reads, *self._cuts}
+        loose = [
+            (id, self._facts[id].what, ran.place)
+            for id, ran in self._ops.items()
+            if begin < id <= end and prod(ran.shape) == 1 and ran.dtype.is_floating_point and ran.place is not None
+            if id not in used and not self._consumers.get(id)
+        ]
+        if not loose:
+            return []
+        older = [ran.place for id, ran in self._ops.items() if id <= begin and ran.thing() is not None]
+        alive = {place.instruction for place in older if place is not None}
+        return [one for one in loose if one[2].instruction not in alive]
+
+    def rebound(self) -> list[tuple[int, str, Cut]]:
+        """The leaves of a loop that a line computes new values of, and never changes: it binds a name to a new tensor.
+
+        Each with its name and shape, and the use in that line.
+        """
+        learning, names = self._learning(), ModuleNames()
+        found = []
+        for id, cuts in self._cuts.items() if self._backwards >= LOOP else ():
+            line = next((cut for cut in cuts if cut.kind == "no_grad" and _updates(cut.place.text)), None)
+            if line is not None and id in learning and memory_of(raw_of(learning[id])) not in self._changed:
+                found.append((id, self._told(learning[id], names), line))
+        return found
+
+    def severed(self) -> list[tuple[int, int, Cut]]:
+        """The states of a recurrence that are cut off before each next one, in the last backward.
+
+        Each with the id of its last op, how many there are, and the cut. Cutting them once in many iterations, or
+        between two backwards, is truncation, and is meant.
+        """
+        ends = self.training.ends
+        begin = 0 if len(ends) < 2 else ends[min(self._backwards, len(ends)) - 2]
+        places: dict[tuple[int, int], list[tuple[int, Cut]]] = {}
+        for id, cuts in self._cuts.items():
+            for cut in cuts if id > begin and id in self._ops else ():
+                if cut.kind == "detached" and not cut.inside:
+                    places.setdefault(cut.place.instruction, []).append((id, cut))
+        found = []
+        for several in places.values():
+            if len(several) >= _ITERATIONS:
+                several.sort(key=lambda one: one[0])
+                uses = [user for id in self._behind_place(several[0][1].place) for user in self._consumers.get(id, ())]
+                following = [any(first < user <= then for user in uses) for (first, _), (then, _) in pairwise(several)]
+                made = {self._ops[id].place.instruction for id, _ in several if self._ops[id].place is not None}
+                if all(following) and len(made) == 1 and not self._reached.isdisjoint(uses):
+                    found.append((several[-1][0], len(several), several[-1][1]))
+        return found
+
     def living(self) -> dict[int, int]:
         """For each earlier backward, but for the last two, how many of its ops still live, by its number."""
         ends, found = self.training.ends, dict[int, int]()
@@ -346,7 +414,7 @@ class Paths:
         """
         number, text = self._idle_step
         known = [self._changed.get(memory_of(raw_of(tensor)), 0) for tensor in self._learning().values()]
-        if text is None or max(known, default=0) >= number or number < self._backwards - 1:
+        if text is None or max(known, default=0) >= number or 2 * number < self._backwards:
             return None
         what, remedy = text
         names = ModuleNames()
@@ -430,10 +498,11 @@ class Paths:
         if not self.begun:
             return "no backward", "no backward has run in this graph", None
         seq = _id(tensor)
-        function = next((one for one in self._consumers.get(seq, ()) if self._is_function(one)), None)
-        if function is not None:
-            fact = self._facts[function]
-            return "function", f"the backward() of {fact.what} at {fact.place} returns no gradient for it", fact.place
+        led = self._nearest(seq, self._led_on, lambda _: False)
+        if led is not None and is_function(self._ops[led.seq].op):
+            fact = self._facts[led.seq]
+            where = "" if fact.place is None else f" at {fact.place}"
+            return "function", f"the backward() of {fact.what}{where} returns no gradient for it", fact.place
         near = self._nearest(seq, self._cut_off, self._end)
         if near is not None and (cut := self._end(near.seq)) is not None:
             return cut.kind, self._through(near.seq, cut), cut.place
@@ -445,10 +514,6 @@ class Paths:
             return False
         users = [self._ops[one] for one in self._consumers.get(seq, ())]
         return not any(traits_of(ran.op).units is not None and ran.sources[:1] == (seq,) for ran in users)
-
-    def _is_function(self, seq: int) -> bool:
-        """Whether an op that the last backward reached is a ``Function`` of the user's."""
-        return seq in self._reached and is_function(self._ops[seq].op)
 
     @cached_property
     def _cut_off(self) -> "dict[int, _Near]":
@@ -548,6 +613,11 @@ def _id(tensor: Any) -> int:
     """The id of the record of ``tensor``; 0 for a constant of torch's, which has no origin."""
     origin = origin_of(tensor)
     return 0 if origin is None else record_id(origin)
+
+
+def _updates(line: str) -> bool:
+    """Whether a line may be an update by hand: it reads a gradient. The lines of ``exec`` are not known."""
+    return not line or ".grad" in line
 
 
 class _Near(NamedTuple):

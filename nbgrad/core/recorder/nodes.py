@@ -4,9 +4,11 @@ import re
 from typing import Any
 
 import torch
+from torch.autograd.function import BackwardCFunction
 from torch.nn.parameter import is_lazy
 
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.engine.function_calls import note_call
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, next_seq
 from nbgrad.core.engine.observer import torch_followers
 from nbgrad.core.engine.scope import ModuleScope
@@ -112,6 +114,8 @@ def _adopt(made: Any, state: State, name: str, out: torch.Tensor | None) -> None
     node.shape, node.dtype, node.device = torch.Size(), torch.float32, None
     if facts:
         node.shape, node.dtype, node.device = _sizes_in(facts[0]), facts[0].dtype, facts[0].device
+    if isinstance(made, BackwardCFunction):
+        note_call(node, made)
     made.metadata[KEY] = (
         {number: output_like(node, number, fact) for number, fact in enumerate(facts)} if node.outputs else node
     )

@@ -422,7 +422,8 @@ def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
     observers = torch_followers(current().observers)
     guard = mute(True)
     try:
-        held = _learned(optimizer) if observers else []
+        groups = optimizer.param_groups if observers else []
+        held = [one for group in groups for one in group["params"] if isinstance(one, Tensor)]
         learned, name = _learned(optimizer, stepped=True) if held else [], f"{type(optimizer).__name__}.step()"
         observer: Observer
         for observer in observers if held else ():

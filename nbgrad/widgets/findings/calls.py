@@ -26,9 +26,25 @@ def misordered(case: Examination) -> Iterator[Finding]:
         if remedy not in told:
             told.add(remedy)
             yield Finding("early call", f"{text} {remedy}", remedy, place=call.place)
+    yield from _rebound(case)
     if not case.training.evaluates:  # its step runs many backwards
         yield from _undivided(case)
         yield from _kept(case)
+
+
+def _rebound(case: Examination) -> Iterator[Finding]:
+    """An update by hand that makes new tensors and leaves the leaves as they are."""
+    rebound = case.evidence.rebound()
+    if not rebound or case.optimizers:
+        return
+    (id, what, cut), *others = rebound
+    more = f" and {counted(len(others), 'other')}" if others else ""
+    remedy = "Change it in place: p -= lr * p.grad, inside no_grad()"
+    text = (
+        f"{what}{more} got gradients, and nothing has changed it: {cut.place} computes new numbers and binds a name to "
+        f"them. {remedy}"
+    )
+    yield Finding("no step", text, remedy, id if id in case.made else None, (what,), place=cut.place)
 
 
 def _slips(case: Examination) -> Iterator[tuple[str, str, LoopCall]]:

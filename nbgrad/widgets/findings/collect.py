@@ -26,9 +26,11 @@ from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.description.history import frames_of
 from nbgrad.widgets.findings import divergence
 from nbgrad.widgets.findings.calls import misordered
+from nbgrad.widgets.findings.dimensions import mixed
 from nbgrad.widgets.findings.eval_mode import evaluating
 from nbgrad.widgets.findings.examination import Examination
 from nbgrad.widgets.findings.frozen import frozen
+from nbgrad.widgets.findings.functions import untrue
 from nbgrad.widgets.findings.layers import idle
 from nbgrad.widgets.findings.located import called, located
 from nbgrad.widgets.findings.loss_inputs import mistaken
@@ -47,8 +49,14 @@ _SMALL = 1e-3
 _ROUNDS = 30
 """While a cell runs, an optimizer is reported after this many calls of zero_grad() without a step."""
 
+_ROUNDS_ADDED = 3
+"""Gradients that so many steps found uncleared were forgotten."""
+
 _NAMED = 3
 """One finding contains at most this many names."""
+
+_CONTAINERS = {"['": "dict", "[": "list"}
+"""The plain containers, by the sign of their items in a name."""
 
 _LARGER = "Try a larger one"
 
@@ -163,7 +171,7 @@ def _found(
     first = Evidence(graph).first_bad()
     found += _beginnings(records, frames, lost, before=before, hidden=bool(spoiled), first=first)
     found += _grown(records, frames)
-    found += _added_up(records, frames)
+    found += _added_up(records, frames) or _kept_gradients(graph, records)
     found += _unreached(graph, records)
     found += _unstepped(graph, records)
     found += _still(graph, records, frames)
@@ -179,16 +187,13 @@ def _found(
     found += [*silent(records, ahead), *fallen, *mistaken(records), *evaluating(records), *[one for one, _ in unseen]]
     found += halved(records)
     known, bad = {(one.kind, one.id) for one in found}, any(one.kind == "nan" for one in found)
-    more = [*unfit(case), *idle(case)]
-    ended = {one.id for one in found if one.kind == "zero gradient" and one.id is not None}
-    found += [
-        one
-        for one in more
-        if (one.kind, one.id) not in known
-        and not (bad and one.kind in ("attention", "data"))
-        and not (one.kind == "output range" and one.id in ended)
-        and not (one.kind == "target" and ended)
-    ]
+    more = [*unfit(case), *untrue(case), *mixed(case), *idle(case)]
+    masked = first is not None and first.op in ("softmax", "log_softmax")
+    hidden_by_nan = {"data"} if masked else {"data", "attention"}
+    vague = {(one.kind, one.id) for one in found if one.remedy is None}
+    told = [one for one in more if (one.kind, one.id) not in known - vague and not (bad and one.kind in hidden_by_nan)]
+    better = {(one.kind, one.id) for one in told}
+    found = [one for one in found if one.id is None or (one.kind, one.id) not in better] + told
     found += stalled(case, found)
     at = {record.id: record for record in records}
     accidents = dict.fromkeys((one, id) for (id, _), one in stretched.items())  # both inputs may have the same text
@@ -419,13 +424,28 @@ def _added_up(records: list[Record], frames: list[HistoryFrame]) -> list[Finding
     remedy = "Call zero_grad() in every step"
     first, *others = found
     more = f" and of {counted(len(others), 'other')}" if others else ""
-    step = first.since.what if first.since is not None else None
+    step = (first.since.what if first.since is not None else None) or "an update"
     text = (
         f"the .grad of {called(first)}{more} holds more than the gradient of the last "
         f"backward, although {step} came after each backward: it still contains gradients of earlier backwards. "
         f"{remedy}"
     )
     return [replace(located(first, "accumulated gradients", text, remedy), tensors=tuple(map(called, found)))]
+
+
+def _kept_gradients(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
+    """The same of an optimizer, as its first steps found the gradients: at the end they may be no numbers any more."""
+    training, at = Evidence(graph).training(), {record.id: record for record in records}
+    for log in [] if training.evaluates else training.logs.values():
+        first = next((at[id] for id in sorted(log.ids) if id in at), None)
+        if log.added_up >= _ROUNDS_ADDED and first is not None:
+            remedy = f"Call zero_grad() of this {log.name} before each of its backwards"
+            text = (
+                f"{log.name} steps with gradients that still contain those of earlier steps: nothing has cleared them "
+                f"before {log.added_up} of its first steps. {remedy}"
+            )
+            return [located(first, "accumulated gradients", text, remedy)]
+    return []
 
 
 def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
@@ -491,7 +511,11 @@ def _unheld(graph: AutogradGraph, records: list[Record], told: set[int]) -> list
         return []
     it, names = "it" if len(missing) == 1 else "them", tuple([what for _, what in missing])
     remedy = f"give {it} to one, or freeze {it} with requires_grad_(False)"
-    text = f"{_first(list(names))} got a gradient, but no optimizer holds {it}: {remedy}"
+    inside = next((kind for sign, kind in _CONTAINERS.items() if any(sign in name for name in names)), None)
+    if inside is not None:
+        remedy = f"use nn.Module{inside.capitalize()} in place of the {inside}"
+    where = "" if inside is None else f", as parameters() does not look into a plain {inside}"
+    text = f"{_first(list(names))} got a gradient, but no optimizer holds {it}{where}: {remedy}"
     return [Finding("no optimizer", text, remedy, missing[0][0], names, _path(at.get(missing[0][0])))]
 
 

@@ -26,6 +26,10 @@ _SQUARES = ("pow", "square", "abs", "mul")
 """The ops of a loss that is written by hand on the difference of prediction and target."""
 
 
+_VIEWS = frozenset(("t", "T", "mT", "adjoint", "contiguous", "flatten", "unflatten", "movedim", "swapaxes", "ravel"))
+"""Functions of torch's that only move numbers, and are no rows of their own."""
+
+
 class Compared(NamedTuple):
     """A place where a loss compares a prediction with a target.
 
@@ -147,7 +151,7 @@ class Examination:
 
     def origin(self, record: Record | None) -> Record | None:
         """``record`` itself, or where its numbers came from, if it only moves them to other places."""
-        while record is not None and record.op is not None and traits_of(record.op).moves:
+        while record is not None and moves(record):
             record = self.source(record)
         return record
 
@@ -167,6 +171,12 @@ class Examination:
                     seen.add(source)
                     waiting.append(source)
         return False
+
+    @cached_property
+    def rows(self) -> set[int]:
+        """The numbers of rows of the data: of constants that an op with learned tensors uses."""
+        used = {source for record in self.records if record.id in self.learned for source in record.sources}
+        return {one.shape[0] for one in self.records if one.id in used and one.kind == "constant" and one.shape}
 
     @cached_property
     def roots(self) -> list[Record]:
@@ -256,6 +266,11 @@ class Examination:
     def typical_step(self) -> float | None:
         """The median of ``steps``; None if there are none."""
         return median([size for _, size in self.steps]) if self.steps else None
+
+
+def moves(record: Record) -> bool:
+    """Whether an op only moves the numbers of its first input to other places."""
+    return record.op is not None and (traits_of(record.op).moves or record.op.name in _VIEWS)
 
 
 def takes_of(record: Record) -> str | None:

@@ -16,6 +16,9 @@ from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.findings.examination import Examination, largest, literal, typical
 from nbgrad.widgets.findings.located import called, located
 
+_DRAWS = ("normal", "bernoulli", "poisson", "multinomial")
+"""The ops that draw numbers with given means, and pass no gradient to these."""
+
 _MUCH = 0.9
 """A dropout of this much leaves a tenth of the numbers."""
 
@@ -238,16 +241,25 @@ def _mask(case: Examination, record: Record) -> Iterator[Finding]:
 
 
 def _jumps(case: Examination) -> Iterator[Finding]:
-    """Ops such as round, whose slope is 0 everywhere, between what is learned and the loss."""
+    """Ops such as round, whose slope is 0 everywhere, and draws, between what is learned and the loss."""
     told: set[object] = set()
     for record in case.records:
-        if record.op is None or not traits_of(record.op).jumps or record.gradient is None or not record.inputs:
+        if record.op is None or record.gradient is None or not record.inputs:
+            continue
+        draws = record.op.name in _DRAWS
+        if not (draws or traits_of(record.op).jumps):
             continue
         passed, source = record.inputs[0].gradient, case.source(record)
         if source is None or source.id not in case.learned or passed is None or passed.norm or not record.gradient.norm:
             continue
-        if record.op.name not in told:
-            told.add(record.op.name)
+        if record.op.name in told:
+            continue
+        told.add(record.op.name)
+        if draws:
+            remedy = "Draw as mean + std * torch.randn_like(std), as rsample() does"
+            text = f"no gradient goes through {record.run}: the numbers are drawn. {remedy}"
+            yield located(record, "zero gradient", text, remedy)
+        else:
             remedy = "Pass the gradient on as it is: x + (x.round() - x).detach()"
             text = f"no gradient goes through {record.run}: the slope of {record.op.name} is 0 everywhere. {remedy}"
             yield located(record, "zero gradient", text, remedy)

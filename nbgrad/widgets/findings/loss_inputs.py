@@ -6,7 +6,7 @@ from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import number
-from nbgrad.widgets.findings.examination import takes_of
+from nbgrad.widgets.findings.examination import moves, takes_of
 from nbgrad.widgets.findings.located import located
 
 _PROBABILITIES = (0.0, 1.0)
@@ -30,6 +30,8 @@ def mistaken(records: list[Record]) -> Iterator[Finding]:
             told = _unlogged(_name(record), _giver(record, made))
             if told is None and _name(record) == "nll_loss":
                 told = _across(made.get(record.inputs[0].source or 0))
+        elif _name(record) in ("log_softmax", "logsumexp"):
+            told = _twice(record, _giver(record, made))
         if told is not None:
             yield located(record, "loss input", *told)
 
@@ -37,7 +39,7 @@ def mistaken(records: list[Record]) -> Iterator[Finding]:
 def _giver(record: Record, made: dict[int, Record]) -> Record | None:
     """The record of the op that made the input of ``record``."""
     found = made.get(record.inputs[0].source or 0)
-    while found is not None and found.op is not None and traits_of(found.op).moves:
+    while found is not None and moves(found):
         found = made.get(found.inputs[0].source or 0)
     return found
 
@@ -56,6 +58,15 @@ def _squashed(record: Record, giver: Record | None) -> tuple[str, str] | None:
     return text, remedy
 
 
+def _twice(record: Record, giver: Record | None) -> tuple[str, str] | None:
+    """The finding about probabilities that are normalized once more, as if they were scores, and the remedy."""
+    if giver is None or _name(giver) != "softmax":
+        return None
+    remedy = "Leave out softmax, or say that they are probabilities, as Categorical(probs=...)"
+    text = f"{record.run} takes scores, but it is given the probabilities of {giver.run}: they come out nearly equal."
+    return f"{text} {remedy}", remedy
+
+
 def _unlogged(loss: str, giver: Record | None) -> tuple[str, str] | None:
     """The finding about numbers that are no log-probabilities, and the remedy."""
     if giver is None:
@@ -63,6 +74,8 @@ def _unlogged(loss: str, giver: Record | None) -> tuple[str, str] | None:
     remedy = "give it what log_softmax makes, or the scores to cross_entropy"
     if traits_of(giver.op).interval == _PROBABILITIES:
         return f"{loss} takes log-probabilities, but it is given the probabilities of {giver.run}: {remedy}", remedy
+    if traits_of(giver.op).units is not None:
+        return f"{loss} takes log-probabilities, but it is given the scores of {giver.run}: {remedy}", remedy
     high = None if giver.value is None else giver.value.high
     if high is not None and high > _ROUNDED:
         text = (

@@ -1,7 +1,10 @@
 """Outputs that cannot reach their targets, and targets that teach nothing."""
 
+import re
 from collections.abc import Iterator
 from math import inf, prod
+
+import torch
 
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
@@ -19,6 +22,21 @@ _FEW = 8
 _HUGE = 100.0
 """Numbers of this size are not normalized."""
 
+_CLASSES = 3, 20
+"""So many different whole numbers from 0 on may be the numbers of classes."""
+
+_EACH = 3
+"""Each class has so many targets, on average. Counts of things are seldom so even."""
+
+_SAMPLE = 4096
+"""So many targets are looked at."""
+
+_REWARD = re.compile("reward|return|advantage|baseline", re.IGNORECASE)
+"""The names of what a policy is to make large."""
+
+_MORE = 0.05
+"""Labels of a row may miss a sum of 1 by this much, by rounding."""
+
 _SMOOTH = 0.5
 """Label smoothing of this much leaves nearly nothing of the labels."""
 
@@ -28,6 +46,10 @@ def unfit(case: Examination) -> Iterator[Finding]:
     for one in case.comparisons:
         yield from _output(case, one)
         yield from _target(case, one)
+        yield from _unpaired(one)
+    yield from _class_numbers(case)
+    yield from _unused(case)
+    yield from _severed(case)
     yield from _lone_softmax(case)
     yield from _sign(case)
 
@@ -39,6 +61,8 @@ def _name(record: Record) -> str:
 def _output(case: Examination, one: Compared) -> Iterator[Finding]:
     """The finding about the activation that makes the prediction."""
     giver = case.origin(one.prediction)
+    while giver is not None and _name(giver) in ("gather", "index_select"):
+        giver = case.giver(giver)
     if giver is None or giver.op is None:
         return
     loss = _name(one.loss) if takes_of(one.loss) is not None else "the loss"
@@ -65,8 +89,38 @@ def _output(case: Examination, one: Compared) -> Iterator[Finding]:
         remedy = f"Use sigmoid in place of {_name(giver)}"
         text = f"{loss} takes probabilities, but {giver.run} makes numbers above 1, too. {remedy}"
         yield located(one.loss, "output range", text, remedy)
+    elif one.takes == "probabilities" and _name(giver) == "softmax" and _several_labels(case, one, giver):
+        remedy = "Use binary_cross_entropy_with_logits on the scores, which asks about each class on its own"
+        text = (
+            f"the probabilities of {giver.run} add up to 1, but the targets {called(one.target)} of {loss} do not: a "
+            f"row may have several labels, or none. {remedy}"
+        )
+        yield located(one.loss, "output range", text, remedy)
+    elif one.takes == "probabilities" and _is_cut(case, giver):
+        remedy = "Use sigmoid, which passes a gradient on everywhere"
+        text = (
+            f"{loss} takes probabilities, and {giver.run} cuts numbers of any size to them: where it cuts, no gradient "
+            f"goes on, and the loss of a wrong answer is as large as it can be. {remedy}"
+        )
+        yield located(one.loss, "output range", text, remedy)
     elif one.takes == "values" and (low, high) != (-inf, inf):
         yield from _out_of_reach(case, one, giver, low, high)
+
+
+def _several_labels(case: Examination, one: Compared, giver: Record) -> bool:
+    """Whether the targets of a row add up to another number than 1."""
+    value, dim = case.stats(one.target), giver.settings.get("dim")
+    if value is None or value.mean is None or not isinstance(dim, int) or giver.shape != one.target.shape:
+        return False
+    return abs(value.mean * giver.shape[dim] - 1) > _MORE
+
+
+def _is_cut(case: Examination, giver: Record) -> bool:
+    """Whether a prediction is cut to the interval of probabilities, and was outside of it before."""
+    if _name(giver) not in ("clamp", "clip", "hardtanh") or (before := case.giver(giver)) is None:
+        return False
+    low, high = traits_of(before.op).interval
+    return low < 0 or high > 1
 
 
 def _out_of_reach(case: Examination, one: Compared, giver: Record, low: float, high: float) -> Iterator[Finding]:
@@ -138,6 +192,70 @@ def _target(case: Examination, one: Compared) -> Iterator[Finding]:
         yield located(one.target, "input scale", text, remedy)
 
 
+def _unpaired(one: Compared) -> Iterator[Finding]:
+    """A difference of a column and a row, in a loss that is written by hand. ``suspicions`` are about the others."""
+    shapes = one.prediction.shape, one.target.shape
+    if takes_of(one.loss) is not None or sorted(map(len, shapes)) != [1, 2]:
+        return
+    row, column = sorted(shapes, key=len)
+    if column == (*row, 1) and row[0] > 1:
+        remedy = "Give both one shape, with squeeze(-1) or unsqueeze(-1)"
+        text = (
+            f"{one.loss.run} takes {shapes[0]} against {shapes[1]}, which makes {one.loss.shape}: each prediction is "
+            f"compared with every target. {remedy}"
+        )
+        yield located(one.loss, "broadcast", text, remedy)
+
+
+def _class_numbers(case: Examination) -> Iterator[Finding]:
+    """A squared error on the numbers of classes, as if class 2 lay between class 1 and class 3."""
+    if len(case.comparisons) != 1 or not case.alone:
+        return
+    (one,) = case.comparisons
+    tensor = case.evidence.tensor(one.target.id) if one.target.op is None else None
+    array = None if one.target.value is None else one.target.value.array
+    values = torch.as_tensor(array) if tensor is None and array is not None else tensor
+    rows = one.target.shape[:1]
+    if one.takes != "values" or values is None or one.target.shape not in (rows, (*rows, 1)) or values.is_meta:
+        return
+    classes = torch.unique(values.detach()[:_SAMPLE])
+    count = len(classes)
+    if not _CLASSES[0] <= count <= _CLASSES[1] or values.numel() < _EACH * count:
+        return
+    if torch.equal(classes.double().cpu(), torch.arange(count, dtype=torch.float64)):
+        remedy = f"Give each class a score: {count} outputs and cross_entropy(scores, y.long())"
+        text = (
+            f"the targets {called(one.target)} of {one.loss.run} are the whole numbers 0 to {count - 1}: are they "
+            f"classes? A squared error takes class 2 for the middle of 1 and 3. {remedy}"
+        )
+        yield located(one.loss, "target", text, remedy)
+
+
+def _unused(case: Examination) -> Iterator[Finding]:
+    """A number that was computed like a term of the loss, and that nothing uses or reads."""
+    for id, what, place in case.evidence.unused():
+        record = case.made.get(id)
+        name = what if record is None or record.name is None else f"{record.name} ({what})"
+        remedy = "Add it to the loss, or leave it out"
+        text = (
+            f"{name} at {place} is computed in each step, but it does not lead to the loss, and nothing reads it: is a "
+            f"term of the loss missing? {remedy}"
+        )
+        yield Finding("unreached", text, remedy, None if record is None else id, place=place)
+
+
+def _severed(case: Examination) -> Iterator[Finding]:
+    """A recurrence whose state is cut off in each iteration."""
+    for id, count, cut in case.evidence.severed():
+        remedy = "Leave that out: detach the state between two backwards, or every 20 to 100 steps of time"
+        text = (
+            f"the state of a recurrence is {cut} in each of {count} iterations of one backward: nothing is learned "
+            f"over time. {remedy}"
+        )
+        record = case.made.get(id)
+        yield Finding("unreached", text, remedy, None if record is None else id, place=cut.place)
+
+
 def _is_bootstrap(case: Examination, record: Record) -> bool:
     """Whether a target is a constant plus a part of something learned, as in ``reward + 0.9 * value``."""
     if _name(record) not in ("add", "sub"):
@@ -187,6 +305,7 @@ def _lone_softmax(case: Examination) -> Iterator[Finding]:
 
 def _sign(case: Examination) -> Iterator[Finding]:
     """A loss that is made smaller by making the prediction worse."""
+    yield from _likelihood(case)
     if not case.alone:
         return
     upward = next((log for log in case.optimizers if any(group.maximize for group in log.groups)), None)
@@ -208,6 +327,48 @@ def _sign(case: Examination) -> Iterator[Finding]:
             f"no opponent that is trained. {remedy}"
         )
         yield located(root, "sign", text, remedy)
+
+
+def _likelihood(case: Examination) -> Iterator[Finding]:
+    """A mean of log-probabilities that is made small: of the labels, or times a reward."""
+    for root in case.roots:
+        source = case.source(root) if _name(root) in ("mean", "sum") else root
+        if source is None:
+            continue
+        weight = next((one for at in (0, 1) if (one := _rewarded(case, source, at)) is not None), None)
+        picked = case.origin(source) if weight is None else None
+        if picked is not None and _name(picked) == "gather":
+            picked = case.giver(picked)
+        elif picked is source:
+            picked = None
+        if weight is None and (picked is None or _name(picked) != "log_softmax"):
+            continue
+        what = "log-probabilities" if weight is None else f"log-probabilities times {weight.name}"
+        remedy = "Write a minus before it"
+        text = (
+            f"the loss is a {_name(root)} of {what}, at {_line(root)}: it falls as what was right becomes less "
+            f"probable. {remedy}"
+        )
+        yield located(root, "sign", text, remedy)
+
+
+def _rewarded(case: Examination, record: Record, at: int) -> Record | None:
+    """The constant that says how good something was, if a record multiplies a log-probability with it."""
+    if _name(record) != "mul":
+        return None
+    weight, other = case.source(record, at), case.giver(record, 1 - at)
+    if weight is None or other is None or weight.id in case.learned or not _REWARD.search(weight.name or ""):
+        return None
+    if _name(other) == "gather":
+        other = case.giver(other)
+    log = other is not None and (_name(other) in ("log_softmax", "log", "logsigmoid") or _is_log(case, other))
+    return weight if log else None
+
+
+def _is_log(case: Examination, record: Record) -> bool:
+    """Whether a record is scores minus the log of the sum of their exponentials, or a density's logarithm."""
+    pair = [case.giver(record, at) for at in range(len(record.inputs))]
+    return _name(record) == "sub" and any(one is not None and _name(one) in ("logsumexp", "log") for one in pair)
 
 
 def _line(record: Record) -> str:

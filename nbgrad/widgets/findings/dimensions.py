@@ -1,0 +1,173 @@
+"""Rows of a batch that are mixed: by a reshape, by a step of a sequence, or by an op along the batch."""
+
+from collections.abc import Iterator
+from itertools import accumulate
+from math import prod
+from operator import mul
+from typing import Any
+
+from nbgrad.core.engine.scope import ModuleScope
+from nbgrad.core.engine.traits import traits_of
+from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.record import Record
+from nbgrad.widgets.findings.examination import Examination
+from nbgrad.widgets.findings.located import located
+
+_FEW = 3
+"""Fewer rows than this are no batch whose rows could be mixed."""
+
+
+def mixed(case: Examination) -> Iterator[Finding]:
+    """The findings about rows that are mixed."""
+    told: set[object] = set()
+    for record in case.records:
+        if record.op is None or record.id not in case.learned or _is_inside(record):
+            continue
+        text, remedy = _reshaped(case, record) or _last_step(case, record) or _across(case, record) or ("", "")
+        if text and (record.file, record.line) not in told:
+            told.add((record.file, record.line))
+            yield located(record, "wrong dimension", f"{text} {remedy}", remedy)
+    yield from _batch_second(case)
+
+
+def _is_inside(record: Record) -> bool:
+    """Whether a module of torch's or of nbgrad's ran the op: what it reshapes is its own affair."""
+    module = record.scope.module() if isinstance(record.scope, ModuleScope) else None
+    return type(module).__module__.startswith(("torch.nn.", "nbgrad.nn."))
+
+
+def _befores(shape: tuple[int, ...]) -> set[tuple[int, int]]:
+    """For each dimension its size, and the product of the sizes before it. They say what the dimension counts."""
+    return set(zip(shape, accumulate((1, *shape[:-1]), mul), strict=True))
+
+
+def _reshaped(case: Examination, record: Record) -> tuple[str, str] | None:
+    """The text about a reshape that gives a dimension of the same size to other numbers, and the remedy."""
+    source = case.source(record)
+    if record.op is None or record.op.name not in ("reshape", "view", "flatten", "unflatten") or source is None:
+        return None
+    before, after = source.shape, record.shape
+    if len(before) < 2 or prod(before) != prod(after) or not prod(after):
+        return None
+    lost = _befores(before) - _befores(after)
+    rows = [size for size, first in lost if first > 1 and size == after[0] != before[0] and size >= _FEW]
+    heads = len(before) == 3 and len(after) == 4 and before[0] == after[0] and before[1] == after[2]
+    if rows and before[0] > 1:
+        dim = before.index(rows[0])
+        return (
+            f"{record.run} makes {after} of {before}: it keeps the order of the numbers in memory, so each of its "
+            f"{after[0]} rows has numbers of several of the {rows[0]} in dimension {dim}.",
+            f"Move that dimension to the front first: x.transpose(0, {dim}).reshape({after[0]}, ...)",
+        )
+    if heads and (before[1], before[0]) in lost and after[1] * after[3] == before[2] and before[1] >= _FEW:
+        return (
+            f"{record.run} makes {after} of {before}: each of its {after[1]} heads has the numbers of other places of "
+            f"the sequence, not a part of the numbers of each place.",
+            f"x.view({after[0]}, {after[2]}, {after[1]}, {after[3]}).transpose(1, 2)",
+        )
+    return None
+
+
+def _batch_first(record: Record | None) -> bool | None:
+    """Whether the first dimension is the batch for the recurrent module that made a record; None for any other."""
+    module: Any = record.scope.module() if record is not None and isinstance(record.scope, ModuleScope) else None
+    return bool(module.batch_first) if hasattr(module, "batch_first") and hasattr(module, "hidden_size") else None
+
+
+def _last_step(case: Examination, record: Record) -> tuple[str, str] | None:
+    """The text about the last row of the batch that is taken for the last step of a sequence, and the remedy."""
+    source = case.source(record)
+    first = _batch_first(source)
+    if first is None or source is None or len(source.shape) != 3 or record.op is None or record.scope is source.scope:
+        return None
+    dim = {"getitem": _chosen, "select": _selected}.get(record.op.name, lambda _: None)(record.settings)
+    if dim != (0 if first else 1) or source.shape[dim] < 2:
+        return None
+    time = 1 - dim
+    if record.shape != (source.shape[time], source.shape[2]) or (first and source.shape[0] == source.shape[1]):
+        return None  # it may be the last state, which looks like that
+    module = type(source.scope.module()).__name__ if isinstance(source.scope, ModuleScope) else "the module"
+    remedy = "Write out[:, -1]" if first else f"Make it {module}(..., batch_first=True), or write out[-1]"
+    return (
+        f"{record.run} takes the last row of the batch, not the last step: dimension {dim} of {source.shape} is the "
+        f"batch for this {module}, which has batch_first={first}.",
+        remedy,
+    )
+
+
+def _chosen(settings: dict[str, Any]) -> int | None:
+    """The dimension of which an index takes the last position; None if it takes anything else."""
+    index = settings.get("index")
+    parts = index if isinstance(index, tuple) else (index,)
+    taken = [at for at, one in enumerate(parts) if one != slice(None)]
+    return taken[0] if len(taken) == 1 and type(parts[taken[0]]) is int and parts[taken[0]] == -1 else None
+
+
+def _selected(settings: dict[str, Any]) -> int | None:
+    dim = settings.get("dim")
+    return dim if settings.get("index") == -1 and isinstance(dim, int) else None
+
+
+def _across(case: Examination, record: Record) -> tuple[str, str] | None:
+    """The text about rows that are normalized along the batch, and the remedy."""
+    if record.op is None or len(record.shape) != 2 or record.shape[0] not in case.rows or record.shape[1] < 2:
+        return None
+    dim = record.settings.get("dim")
+    if record.op.name in ("softmax", "log_softmax") and dim in (0, -2) and not _weights(case, record):
+        return (
+            f"{record.run} goes along dim={dim} of {record.shape}, the batch: the numbers of a row do not add up to 1, "
+            "and each row depends on all others.",
+            "Use dim=1",
+        )
+    norm = case.origin(case.source(record, 1)) if record.op.name == "div" else None
+    while norm is not None and norm.op is not None and norm.op.name in ("clamp_min", "expand_as", "clamp", "add"):
+        norm = case.source(norm)
+    if norm is None or norm.op is None or norm.op.name not in ("linalg_vector_norm", "norm"):
+        return None
+    dims, same = norm.settings.get("dim"), case.source(norm)
+    if dims not in (0, (0,), [0]) or same is None or same is not case.source(record):
+        return None
+    return (
+        f"{record.run} divides by a norm along dim=0 of {record.shape}, the batch: each row depends on all others.",
+        "Use dim=1",
+    )
+
+
+def _weights(case: Examination, record: Record) -> bool:
+    """Whether the result of a softmax weights rows: something that was learned is multiplied with it."""
+    waiting, seen = [record], {record.id}
+    while waiting:
+        one = waiting.pop()
+        for user in case.uses.get(one.id, ()):
+            others = [source for source in user.sources if source not in seen]
+            if traits_of(user.op).multiplies and case.learned.intersection(others):
+                return True
+            if user.id not in seen and (user.op is None or user.op.name not in ("sum", "mean")):
+                seen.add(user.id)
+                waiting.append(user)
+    return False
+
+
+def _batch_second(case: Examination) -> Iterator[Finding]:
+    """A module that takes the second dimension for the batch, while the loss has a row for each of the first one."""
+    told: set[object] = set()
+    for record in case.records:
+        module: Any = record.scope.module() if isinstance(record.scope, ModuleScope) else None
+        if getattr(module, "batch_first", True) or id(module) in told or record.op is None:
+            continue
+        told.add(id(module))
+        given = case.source(record)
+        if given is None or len(given.shape) != 3 or given.scope is record.scope or given.shape[1] < 2:
+            continue
+        rows, places = given.shape[:2]
+        outputs = [one for one in case.comparisons if case.leads(record, one.prediction)]
+        if rows == places or not outputs or rows < _FEW:
+            continue
+        if all(one.prediction.shape[:1] == (rows,) and places not in one.prediction.shape for one in outputs):
+            kind = type(module).__name__
+            remedy = f"Make it {kind}(..., batch_first=True)"
+            text = (
+                f"{record.run} runs over the batch: {kind} has batch_first=False, so the first dimension of its input "
+                f"{given.shape} counts as time, but the loss has a row for each of these {rows}. {remedy}"
+            )
+            yield located(record, "wrong dimension", text, remedy)
