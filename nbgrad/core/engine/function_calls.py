@@ -50,7 +50,7 @@ def note_call(node: Node, made: Any) -> None:
 
 def _constants(made: Any) -> tuple[torch.Tensor, ...]:
     """Copies of the small saved tensors that need no gradient. Hooks of the user's on saved tensors are not called."""
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:  # type: ignore[attr-defined]
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         return ()
     saved = [one for one in made.saved_tensors if isinstance(one, torch.Tensor) and not one.requires_grad]
     return tuple([one.detach().clone() for one in saved if one.numel() <= _SMALL])

@@ -339,7 +339,7 @@ class Paths:
         loose = [
             (id, self._facts[id].what, ran.place)
             for id, ran in self._ops.items()
-            if begin < id <= end and prod(ran.shape) == 1 and ran.dtype.is_floating_point and ran.place is not None
+            if begin < id <= end and prod(ran.shape) == 1 and ran.dtype.is_floating_point
             if id not in used and not self._consumers.get(id)
         ]
         if not loose:
@@ -380,7 +380,7 @@ class Paths:
                 several.sort(key=lambda one: one[0])
                 uses = [user for id in self._behind_place(several[0][1].place) for user in self._consumers.get(id, ())]
                 following = [any(first < user <= then for user in uses) for (first, _), (then, _) in pairwise(several)]
-                made = {self._ops[id].place.instruction for id, _ in several if self._ops[id].place is not None}
+                made = {self._ops[id].place.instruction for id, _ in several}
                 if all(following) and len(made) == 1 and not self._reached.isdisjoint(uses):
                     found.append((several[-1][0], len(several), several[-1][1]))
         return found

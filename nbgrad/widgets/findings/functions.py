@@ -173,7 +173,8 @@ class _Run:
         result = self._result(args)
         result.backward(own_tensor(weights) if self._ours else weights.to(result.dtype))
         grad = args[at].grad
-        return torch.zeros_like(self.args[at]) if grad is None else (grad.data if self._ours else grad).double()
+        found: torch.Tensor = self.args[at] * 0 if grad is None else grad.data if self._ours else grad
+        return found.double()
 
 
 def _compared(run: _Run, at: int, name: str, first: torch.Tensor, generator: torch.Generator) -> _Fault | None:
