@@ -127,7 +127,7 @@ def outline(graph: AutogradGraph) -> Outline:
         version=2,
         name=str(graph.name),
         summary="",
-        notes=[*_notes(graph, records), *_left_out(survey), *rank_notes(graph), *survey.waits.notes],
+        notes=[*_notes(graph, records), *_left_out(survey), *rank_notes(graph), *survey.waits.notes, *survey.mistakes],
         stopped=ending is not None and not ending.interrupted,
         nodes=nodes,
         edges=edges,
