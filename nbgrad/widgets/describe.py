@@ -11,6 +11,7 @@ from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope as CoreScope, outwards
 from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.graph.checkup import Checkup
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.graph import AutogradGraph
@@ -143,6 +144,7 @@ def outline(graph: AutogradGraph) -> Outline:
         twins={},
         verdicts=[Verdict(kind=one.kind, scope=scopes.id(one.scope), text=one.text) for one in survey.verdicts],
         problems=wrong,
+        checked=Checkup(survey.checks).lines,
         history=history.history,
         hidden=Hidden(reductions=[], nodes=[]),
     )

@@ -55,6 +55,7 @@ def outline_comparison(comparison: Comparison) -> Outline:
         twins=_twins(sides, comparison),
         verdicts=[],
         problems=[problem for side in sides for problem in side.problems],
+        checked=[],
         history=NONE,
         hidden={"reductions": [], "nodes": []},
     )

@@ -9,7 +9,10 @@ import torch
 
 import nbgrad
 from nbgrad.core.graph.finding import KINDS
+from nbgrad.widgets.describe import describe
 from nbgrad.widgets.findings.checks import CHECKS
+from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.render.wire_format import packed
 
 TORCH = SimpleNamespace(
     nn=torch.nn, optim=torch.optim, tensor=torch.tensor, ones=torch.ones, no_grad=torch.no_grad, seed=torch.manual_seed
@@ -324,3 +327,14 @@ def test_a_graph_with_a_fault_of_its_own_is_not_judged(lib: Any) -> None:
         lib.nn.Linear(2, 1)(lib.ones(1, 2)).sum().backward()
         graph.listener.on_fault(RuntimeError("oh"), "an op")
     assert {one.missing for one in graph.checkup()} == {"a part of the graph is missing"}
+
+
+def test_a_picture_has_the_sound_checks_in_few_bytes(lib: Any) -> None:
+    graph = trained(lib, steps=3)
+    described, checkup = describe(graph), graph.checkup()
+    sound = [f"{one.name}: {one.looked}" for one in checkup if one.state == "sound"]
+    assert described["checked"] == [*sound, "not judged: memory; graph.checkup() says why"]
+    picture = lay_out(described)
+    assert len(packed(picture)) - len(packed(lay_out({**described, "checked": []}))) < 600
+    silenced = trained(lib, lib.nn.Linear(4, 8), lib.nn.Linear(8, 1), silence="no activation")
+    assert describe(silenced)["checked"][-1] == "1 silenced (no activation)"
