@@ -26,6 +26,7 @@ from nbgrad.widgets.description.broadcast_sums import Suspicion, suspicions, who
 from nbgrad.widgets.description.failure import ended
 from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.description.history import frames_of
+from nbgrad.widgets.description.told import grouped
 from nbgrad.widgets.findings import divergence
 from nbgrad.widgets.findings.calls import misordered
 from nbgrad.widgets.findings.checks import Facts, checked, unchecked
@@ -163,14 +164,11 @@ def _of_modules(bad: list[ModuleVerdict]) -> list[Finding]:
     found = []
     for kind in dict.fromkeys(one.kind for one in bad):
         alike = [one for one in bad if one.kind == kind]
-        several = [alike] if len(alike) > _NAMED else [[one] for one in alike]
-        for group in several:
-            first, *others = group
-            path = ", ".join(" > ".join(one.scope.path()[-1:]) for one in others[:_NAMED])
-            more = f". So do {counted(len(others), 'other module')}: {path}{', ...' if len(others) > _NAMED else ''}"
+        texts = grouped([one.text for one in alike])
+        groups = [[one] for one in alike] if len(texts) == len(alike) else [alike]
+        for text, group in zip(texts, groups, strict=True):
             tensors = tuple([called(record) for one in group for record in one.learned])
-            text = f"{first.text}{more if others else ''}"
-            found.append(Finding(_VERDICTS[kind], text, tensors=tensors, scope=first.scope.path()))
+            found.append(Finding(_VERDICTS[kind], text, tensors=tensors, scope=group[0].scope.path()))
     return found
 
 
