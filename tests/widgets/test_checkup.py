@@ -1,6 +1,8 @@
 """The checkup of a graph: each check says what it looked at in this program, or why it could not judge."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -81,6 +83,17 @@ def empty() -> nbgrad.AutogradGraph:
 def test_each_kind_of_finding_belongs_to_one_check() -> None:
     kinds = [kind for row in CHECKS for kind in row.kinds]
     assert sorted(kinds) == sorted(KINDS)
+
+
+def test_the_page_of_the_doctor_has_each_check_and_each_kind() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
+    kinds, *_, checks = re.findall(r"(?:^\|.*\|\n)+", page, re.MULTILINE)[:1] + re.findall(
+        r"^\| check \|.*\n(?:^\|.*\n)+", page, re.MULTILINE
+    )
+    table = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in checks.splitlines()[2:]]
+    assert table == [(row.name, ", ".join(row.kinds), row.needs) for row in CHECKS]
+    named = [kind for row in kinds.splitlines()[2:] for kind in row.split("|")[1].strip().split(", ")]
+    assert sorted(named) == sorted(KINDS)
 
 
 def test_an_empty_graph_has_no_sound_check() -> None:
