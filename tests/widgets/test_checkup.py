@@ -60,7 +60,7 @@ def trained(
 
 
 def looked(graph: nbgrad.AutogradGraph, name: str) -> str:
-    """What a check looked at; it has judged and found nothing."""
+    """The words on what a check looked at; it has judged and found nothing."""
     check = graph.checkup()[name]
     assert check.state == "sound", check
     return check.looked

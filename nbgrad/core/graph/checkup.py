@@ -60,12 +60,12 @@ class Checkup:
 
     @property
     def findings(self) -> list[Finding]:
-        """What all checks found, by check."""
+        """The findings of all checks, by check."""
         return [found for one in self.checks for found in one.findings]
 
     @property
     def silenced(self) -> list[Finding]:
-        """What all checks found and the user has silenced, by check."""
+        """The findings that the user has silenced, by check."""
         return [found for one in self.checks for found in one.silenced]
 
     @property
@@ -80,7 +80,7 @@ class Checkup:
 
     @property
     def lines(self) -> list[str]:
-        """What was looked at and is sound, then which checks were not judged, and what was silenced."""
+        """The sound checks with what they looked at, then the names of those not judged, then the silenced findings."""
         unjudged = ", ".join(one.name for one in self.checks if one.state == "not judged")
         silenced = _many(tuple(self.silenced), "silenced")
         sound = [f"{one.name}: {one.looked}" for one in self.checks if one.state == "sound"]

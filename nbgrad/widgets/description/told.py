@@ -31,7 +31,7 @@ def told(description: Description) -> list[Told]:
 
 
 def grouped(texts: list[str]) -> list[str]:
-    """What is said of modules of one kind, each by its path: one text for all if they are many."""
+    """The texts about modules of one kind, each of which begins with a path; one text for all if they are many."""
     if len(texts) <= GROUPED:
         return texts
     first, *others = texts

@@ -26,7 +26,7 @@ _NAMED = 3
 
 
 class Facts(NamedTuple):
-    """What the rules looked at.
+    """The facts that the rules looked at.
 
     Attributes:
         case: the graph that was examined.
@@ -38,7 +38,7 @@ class Facts(NamedTuple):
 
 
 Looked = tuple[str, str]
-"""What a check looked at, and why it could not judge all: one of them may be empty."""
+"""The words on what a check looked at, and on why it could not judge all: one of them may be empty."""
 
 
 class CheckRow(NamedTuple):

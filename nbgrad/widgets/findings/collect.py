@@ -149,7 +149,7 @@ def findings(graph: AutogradGraph) -> list[Finding]:
 
 @uncollected
 def checkup(graph: AutogradGraph) -> Checkup:
-    """What was checked in ``graph``, open or closed, and what came of it."""
+    """The checks of ``graph``, open or closed, with what came of each."""
     survey = Survey.of(graph)
     left = f"{counted(survey.left_out, 'op')} of the middle were not looked at" if survey.left_out else ""
     return Checkup(survey.checks, (*survey.mistakes, *([left] if left else [])))
