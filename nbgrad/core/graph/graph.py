@@ -498,7 +498,7 @@ class AutogradGraph(Queries):
         return registered_renderer().findings(self)
 
     def checkup(self) -> Checkup:
-        """Return the checks of the graph: on how much each looked, and what came of it. ``print`` shows a line for each.
+        """Return the checks of the graph: on how much each looked, and what it found. ``print`` shows a line for each.
 
         Returns:
             The checks. Each has its name, the kinds of its findings, what it looked at, why it could not judge all,

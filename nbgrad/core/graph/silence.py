@@ -33,7 +33,7 @@ def _kind(name: str) -> FindingKind:
     known = {one: one for one in KINDS if one not in ERRORS}
     plain = " ".join(name.replace("-", " ").replace("_", " ").split())
     if plain in known:
-        return known[plain]  # type: ignore[index]  # it is one of them
+        return known[plain]
     if plain in ERRORS:
         raise ValueError(f"findings of the kind {plain!r} cannot be silenced: they tell of an error of the program")
     meant = nearest(plain, known) or "."
