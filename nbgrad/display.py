@@ -3,6 +3,7 @@
 from os import PathLike
 from typing import Any
 
+from nbgrad.core.graph.checkup import Checkup
 from nbgrad.core.graph.comparison import Comparison
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
@@ -86,3 +87,9 @@ class GraphRenderer:
         from nbgrad.widgets.findings.collect import findings
 
         return findings(graph)
+
+    def checkup(self, graph: AutogradGraph) -> Checkup:
+        """Say what was checked in ``graph``."""
+        from nbgrad.widgets.findings.collect import checkup
+
+        return checkup(graph)

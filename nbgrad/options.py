@@ -14,8 +14,10 @@ import torch
 
 from nbgrad.core.engine.tensor_data import check_device
 from nbgrad.core.graph.answers import ALL, names_of
+from nbgrad.core.graph.finding import KINDS
 from nbgrad.core.graph.history import FRAMES, HistoryRecorder
 from nbgrad.core.graph.ranks import check_group
+from nbgrad.core.graph.silence import ERRORS, silenced_kinds
 from nbgrad.core.suggestions import nearest
 
 View = Literal["graph", "steps", "flow", "text", "none"]
@@ -174,6 +176,13 @@ class Options:
     )
     anomaly: bool = option(False, "stop at the first op that makes a NaN or an Inf, and say why", "--anomaly")
     strict_broadcast: bool = option(False, "stop at an op that would stretch a tensor", "--strict-broadcast")
+    silence: str | Sequence[str] | None = option(
+        None,
+        "leave out findings of these kinds; graph.checkup() counts them",
+        "--silence 'frozen, no activation'",
+        suggestions=tuple(one.replace(" ", "-") for one in KINDS if one not in ERRORS),
+        check=silenced_kinds,
+    )
     save: str | Path | None = option(
         None,
         f"write the graph to a file that ends in {', '.join(SUFFIXES)}",

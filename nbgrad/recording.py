@@ -65,6 +65,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
             history=self.history,
             ask=self.ask,
             ranks=self.ranks,
+            silence=self.silence,
         )
         self.seconds: dict[str, float] | None = {} if self.stages else None
 

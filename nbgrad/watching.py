@@ -38,7 +38,7 @@ Model = Module | torch.nn.Module
 
 _watches: "WeakKeyDictionary[Model, Watch]" = WeakKeyDictionary()
 
-_OPTIONS = ("name", "depth", "nodes", "direction", "history", "budget")
+_OPTIONS = ("name", "depth", "nodes", "direction", "history", "budget", "silence")
 """The options of ``nbgrad.record`` that a picture can have if it is drawn again and again."""
 
 _TOLD = 0.12
@@ -61,7 +61,8 @@ class Watch(Observer):
     Args:
         model: only backwards that reach a parameter of it are shown.
         every: the least number of seconds between two pictures.
-        options: ``name``, ``depth``, ``nodes``, ``direction``, ``history``, ``budget`` as in ``nbgrad.record``.
+        options: ``name``, ``depth``, ``nodes``, ``direction``, ``history``, ``budget``, ``silence`` as in
+            ``nbgrad.record``.
 
     Attributes:
         graph: the recorded graph; ``graph.history`` has the norms of all backwards so far.
@@ -82,7 +83,9 @@ class Watch(Observer):
                 "watch() draws in a notebook, and this program does not run in one. nbgrad.record works everywhere."
             )
         wanted = Options(**{"name": type(model).__name__, **options})
-        self.graph = AutogradGraph(wanted.name, budget=wanted.budget << 20, history=wanted.history)
+        self.graph = AutogradGraph(
+            wanted.name, budget=wanted.budget << 20, history=wanted.history, silence=wanted.silence
+        )
         self._model = ref(model)
         self._every = every
         self._shell: Any = shell

@@ -153,6 +153,15 @@ def test_budget(shell: InteractiveShell) -> None:
             assert (loss.gradient.values is not None) == kept
 
 
+def test_silence(shell: InteractiveShell) -> None:
+    for option, kinds in (
+        ("--silence 'frozen, no activation'", {"frozen", "no activation"}),
+        ("--silence sign", {"sign"}),
+    ):
+        for _, _, graph in both(shell, option):
+            assert graph.silence == kinds
+
+
 def test_time(shell: InteractiveShell) -> None:
     for option, timed in (("--time", True), ("--no-time", False)):
         for _, captured, graph in both(shell, option):

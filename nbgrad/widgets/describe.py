@@ -11,6 +11,7 @@ from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope as CoreScope, outwards
 from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.graph.checkup import Checkup
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.graph import AutogradGraph
@@ -127,7 +128,7 @@ def outline(graph: AutogradGraph) -> Outline:
         version=2,
         name=str(graph.name),
         summary="",
-        notes=[*_notes(graph, records), *_left_out(survey), *rank_notes(graph), *survey.waits.notes],
+        notes=[*_notes(graph, records), *_left_out(survey), *rank_notes(graph), *survey.waits.notes, *survey.mistakes],
         stopped=ending is not None and not ending.interrupted,
         nodes=nodes,
         edges=edges,
@@ -143,6 +144,7 @@ def outline(graph: AutogradGraph) -> Outline:
         twins={},
         verdicts=[Verdict(kind=one.kind, scope=scopes.id(one.scope), text=one.text) for one in survey.verdicts],
         problems=wrong,
+        checked=Checkup(survey.checks).lines,
         history=history.history,
         hidden=Hidden(reductions=[], nodes=[]),
     )

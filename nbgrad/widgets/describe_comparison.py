@@ -11,6 +11,7 @@ from nbgrad.widgets.description.history import NONE
 from nbgrad.widgets.description.overlays import OWN, Levels, scaled
 from nbgrad.widgets.description.schema import Badge, Description, Detail, Edge, Node, Overlay, Problem, Scope
 from nbgrad.widgets.description.tensor_summary import broken
+from nbgrad.widgets.description.told import told
 from nbgrad.widgets.folding.outline import Outline, Rests
 from nbgrad.widgets.folding.repeats import Run
 from nbgrad.widgets.layout.sides import FRAMES, SIDES
@@ -55,6 +56,7 @@ def outline_comparison(comparison: Comparison) -> Outline:
         twins=_twins(sides, comparison),
         verdicts=[],
         problems=[problem for side in sides for problem in side.problems],
+        checked=[],
         history=NONE,
         hidden={"reductions": [], "nodes": []},
     )
@@ -122,7 +124,7 @@ class _Side(NamedTuple):
                 for one in known["edges"]
             ],
             [outer, *scopes],
-            [{**one, "text": f"{name}: {one['text']}", "node": own(one["node"])} for one in known["problems"]],
+            [Problem(kind=one.kind, text=f"{name}: {one.text}", node=own(one.node)) for one in told(known)],
             [
                 Run(
                     [[own(call) for call in calls] for calls in run.cycles],

@@ -118,6 +118,7 @@ def describe_program(*parts: tuple[str, Listing]) -> Description:
         twins={},
         verdicts=[],
         problems=[],
+        checked=[],
         history=NONE,
         hidden={"reductions": [], "nodes": []},
         beside=drawing.beside,

@@ -123,6 +123,7 @@ class Sketch:
             "colour": "",
             "twins": {},
             "verdicts": [],
+            "checked": [],
             "problems": [],
             "history": {"frames": [], "loss": None, "charts": [], "differences": []},
             "hidden": {"reductions": [], "nodes": []},

@@ -363,12 +363,26 @@ def test_each_verdict_is_said_once_in_the_order_of_the_modules(opened: Any) -> N
     tab = opened(page(lay_out(described), "verdicts"))
     tab.get_by_test_id("nbgrad-findings").click()
     told = details(tab).locator("li").all_text_contents()
-    assert told == [one["text"] for one in (*described["problems"], *described["verdicts"])]
+    assert told == [*(one["text"] for one in (*described["problems"], *described["verdicts"])), *described["checked"]]
     wrong = [one for one in described["verdicts"] if one["kind"] != "sound"]
     assert wrong
     expect(tab.get_by_test_id("nbgrad-findings")).to_have_text(f"Findings ({len(wrong) + len(described['problems'])})")
     expect(details(tab).get_by_role("button")).to_have_count(len(wrong) + len(described["problems"]) + 1)  # and Close
     expect(details(tab)).not_to_contain_text("There are no findings")
+
+
+def test_a_picture_without_findings_says_what_was_checked(opened: Any) -> None:
+    described = graphs.trained(3, 1)
+    assert described["problems"] == []
+    assert any(line.startswith("progress of the loss: the loss fell from ") for line in described["checked"])
+    tab = opened(page(lay_out(described), "sound"))
+    button = tab.get_by_test_id("nbgrad-findings")
+    expect(button).to_have_text("Findings (0)")
+    button.click()
+    expect(details(tab)).to_contain_text("There are no findings.")
+    expect(details(tab).locator("h4").last).to_have_text("Checked")
+    told = details(tab).locator("li").all_text_contents()
+    assert told[-len(described["checked"]) :] == described["checked"]
 
 
 def test_the_difference_of_two_frames_is_a_part_of_the_history(opened: Any) -> None:

@@ -623,7 +623,9 @@ def test_an_error_of_something_else_adds_a_note_and_a_finding_alone() -> None:
     said = "The cell raised KeyError: 'elsewhere'."
     notes = [f"{said} The gradients are those of backward 1, the last complete one."]
     problems = [{"kind": "failed", "text": said, "node": None}]
-    assert after == {**before, "stopped": True, "notes": notes, "problems": problems}
+    assert before["checked"][0].startswith("errors: ")
+    checked = before["checked"][1:]
+    assert after == {**before, "stopped": True, "notes": notes, "problems": problems, "checked": checked}
 
 
 class Mute(Exception):

@@ -41,6 +41,13 @@ class Place:
         return linecache.getline(self.file, self.line).strip()
 
     @property
+    def lines(self) -> list[str]:
+        """The text of each line of the instruction, as far as Python knows it: a call may take several lines."""
+        first, last, *_ = next(islice(self._code.co_positions(), self._offset // 2, None))
+        first = self.line if first is None else first
+        return [linecache.getline(self.file, line) for line in range(first, (first if last is None else last) + 1)]
+
+    @property
     def instruction(self) -> tuple[int, int]:
         """The id of the code, and the offset of the instruction in it: equal for equal instructions."""
         return id(self._code), self._offset

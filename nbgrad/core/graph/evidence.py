@@ -33,6 +33,10 @@ class Evidence:
         data = None if thing is None else raw_of(thing)
         return data if isinstance(data, torch.Tensor) else None
 
+    def reached(self) -> set[int]:
+        """The ids of the records to which the last backward gave a gradient."""
+        return self._paths().reached
+
     def frozen(self) -> list[tuple[str, int]]:
         """The frozen parameters that an optimizer holds, by name, with how many it holds in all."""
         return self._paths().frozen()

@@ -23,6 +23,7 @@ from nbgrad.core.engine.tensor_data import check_device, words_of
 from nbgrad.core.engine.user_names import in_order, is_module, loops_in
 from nbgrad.core.graph.answers import Answer, Questions, names_of
 from nbgrad.core.graph.changes import Since, since
+from nbgrad.core.graph.checkup import Checkup
 from nbgrad.core.graph.custom_overlay import CustomOverlay
 from nbgrad.core.graph.facts import Notes, Outer, Passed
 from nbgrad.core.graph.failure import Ending
@@ -36,6 +37,7 @@ from nbgrad.core.graph.queries import Queries
 from nbgrad.core.graph.ranks import RankRecorder, Ranks, check_group
 from nbgrad.core.graph.record import Failure, Record, number_of
 from nbgrad.core.graph.renderer import registered_renderer
+from nbgrad.core.graph.silence import silenced_kinds
 from nbgrad.core.graph.stats import Stats, summarise_all
 from nbgrad.core.graph.thinned import KEPT, whole
 from nbgrad.core.graph.unreached import Paths, Unreached, named_tensors
@@ -71,17 +73,19 @@ class AutogradGraph(Queries):
             picture hides each gradient until it is answered right.
         ranks: compare the gradients of the processes of a group, which ``DistributedDataParallel`` averages. Every
             process has to open such a graph.
+        silence: the kinds of findings that are left out, as "vanishing, frozen" or a list; ``checkup`` counts them.
 
     Raises:
         RuntimeError: ``device`` is a CUDA device, and there is none; there is no process group for ``ranks``; or the
             graph is opened twice.
         ValueError: ``history`` is negative or 1, which leaves no room for a first and a last backward; or ``ask``
-            holds no names.
+            holds no names; or ``silence`` has something that is no kind of findings.
 
     Attributes:
         ending: the error that ended the block or the cell, if there was one.
         survey: the findings, since it was closed; None if they were not searched, or if an edge was cut later.
         left_out: how many ops have no record, because the graph was too large when it was closed.
+        silence: the kinds of findings that are left out.
         questions: the tensors of ``ask``; ``answers`` and ``answer`` are about them.
         overlays: the numbers that ``overlay`` added, by name.
         modules: the names of the variables that held modules.
@@ -103,8 +107,10 @@ class AutogradGraph(Queries):
         history: int = FRAMES,
         ask: "str | Iterable[str] | bool | None" = None,
         ranks: bool = False,
+        silence: "str | Iterable[str] | None" = None,
     ) -> None:
         check_group(ranks)
+        self.silence = silenced_kinds(silence)
         self.questions = Questions(names_of(ask))
         self.name = name or f"graph {_next_number()}"
         self.listener = self._listens(self.name, watch=watch, budget=budget, history=history)
@@ -490,6 +496,15 @@ class AutogradGraph(Queries):
             and the names of its tensors and modules. The list is empty if there are no findings.
         """
         return registered_renderer().findings(self)
+
+    def checkup(self) -> Checkup:
+        """Return the checks of the graph: on how much each looked, and what it found. ``print`` shows a line for each.
+
+        Returns:
+            The checks. Each has its name, the kinds of its findings, what it looked at, why it could not judge all,
+            and its findings, also those that are silenced.
+        """
+        return registered_renderer().checkup(self)
 
     def unreached(self, module: Any = None) -> list[Unreached]:
         """The leaves that got no gradient in the last backward, and for each where the path from the loss to it ends.

@@ -3,6 +3,7 @@
 from os import PathLike
 from typing import Any, Protocol
 
+from nbgrad.core.graph.checkup import Checkup
 from nbgrad.core.graph.finding import Finding
 
 
@@ -47,6 +48,9 @@ class Renderer(Protocol):
 
     def findings(self, graph: Any) -> list[Finding]:
         """Return the faults of ``graph`` and its probable mistakes."""
+
+    def checkup(self, graph: Any) -> Checkup:
+        """Return what was checked in ``graph``, and what came of it."""
 
 
 _registered: list[Renderer] = []

@@ -337,14 +337,14 @@ class Paths:
         begin, end = ends[self._backwards - 2], ends[self._backwards - 1]
         used = {*self._reached, *self._reads, *self._cuts}
         loose = [
-            (id, self._facts[id].what, ran.place)
+            (id, self._facts[id].what, place)
             for id, ran in self._ops.items()
             if begin < id <= end and prod(ran.shape) == 1 and ran.dtype.is_floating_point
-            if id not in used and not self._consumers.get(id)
+            if id not in used and not self._consumers.get(id) and (place := self._facts[id].place) is not None
         ]
         if not loose:
             return []
-        older = [ran.place for id, ran in self._ops.items() if id <= begin and ran.thing() is not None]
+        older = [self._facts[id].place for id, ran in self._ops.items() if id <= begin and ran.thing() is not None]
         alive = {place.instruction for place in older if place is not None}
         return [one for one in loose if one[2].instruction not in alive]
 
@@ -380,7 +380,10 @@ class Paths:
                 several.sort(key=lambda one: one[0])
                 uses = [user for id in self._behind_place(several[0][1].place) for user in self._consumers.get(id, ())]
                 following = [any(first < user <= then for user in uses) for (first, _), (then, _) in pairwise(several)]
-                made = {self._ops[id].place.instruction for id, _ in several}
+                made = {
+                    None if place is None else place.instruction
+                    for place in [self._facts[id].place for id, _ in several]
+                }
                 if all(following) and len(made) == 1 and not self._reached.isdisjoint(uses):
                     found.append((several[-1][0], len(several), several[-1][1]))
         return found

@@ -51,6 +51,7 @@ def clipped(description: Description) -> Description:
         ],
         "verdicts": [{**verdict, "text": clip(verdict["text"], _WORDS)} for verdict in description["verdicts"]],
         "problems": [{**problem, "text": clip(problem["text"], _WORDS)} for problem in description["problems"]],
+        "checked": [clip(line, _WORDS) for line in description["checked"]],
         "hidden": {
             "reductions": [
                 {

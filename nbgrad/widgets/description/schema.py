@@ -333,6 +333,7 @@ class Description(TypedDict):
     twins: dict[str, str]  # of two graphs side by side, the counterpart of each node and scope, both ways
     verdicts: list[Verdict]
     problems: list[Problem]
+    checked: list[str]  # what was looked at and is sound, a line for each check; then what could not be judged
     history: History
     hidden: Hidden
     questions: NotRequired[list[Question]]  # what the reader may still answer

@@ -10,12 +10,14 @@ import torch
 
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name
 from nbgrad.core.graph import nonfinite
+from nbgrad.core.graph.checkup import Check, Checkup
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.record import Record
+from nbgrad.core.graph.silence import Silence
 from nbgrad.core.graph.stats import Stats
 from nbgrad.core.graph.thinned import KEPT, fewer
 from nbgrad.core.graph.unreached import Unreached
@@ -24,8 +26,10 @@ from nbgrad.widgets.description.broadcast_sums import Suspicion, suspicions, who
 from nbgrad.widgets.description.failure import ended
 from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.description.history import frames_of
+from nbgrad.widgets.description.told import grouped
 from nbgrad.widgets.findings import divergence
 from nbgrad.widgets.findings.calls import misordered
+from nbgrad.widgets.findings.checks import Facts, checked, unchecked
 from nbgrad.widgets.findings.dimensions import mixed
 from nbgrad.widgets.findings.eval_mode import evaluating
 from nbgrad.widgets.findings.examination import Examination
@@ -94,6 +98,8 @@ class Survey:
         ended: what ended the graph, if that is a finding.
         found: the other faults, and probable mistakes.
         verdicts: what the gradients of each module are, in words.
+        checks: what was looked at, by check.
+        mistakes: a sentence about each comment that was to silence a finding and cannot be read.
     """
 
     records: list[Record]
@@ -104,6 +110,8 @@ class Survey:
     ended: Finding | None
     found: list[Finding]
     verdicts: list[ModuleVerdict]
+    checks: tuple[Check, ...] = ()
+    mistakes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, graph: AutogradGraph, most: int = KEPT) -> Self:
@@ -114,18 +122,28 @@ class Survey:
         left += graph.left_out
         if graph.fault is not None:  # a part of the facts is missing, so what they seem to say may be wrong
             end = None if ending is None else ended(ending)
-            return cls(records, left, [], Waiting({}, set(), {}, []), {}, end, [], [])
+            checks = unchecked("a part of the graph is missing", [] if end is None else [end])
+            return cls(records, left, [], Waiting({}, set(), {}, []), {}, end, [], [], checks)
         frames, judged = frames_of(graph, records), judgements(records)
         waits, stretched = waiting(graph, records, judged, frames), suspicions(records)
-        found = _found(graph, records, frames, waits, stretched)
+        case = Examination(graph, records, frames, starved(judged), waits.scopes)
+        found = _found(case, waits, stretched)
         said = verdicts(judged, waits.scopes, begun=any(one.kind == "nan" for one in found))
         end = None if ending is None else ended(ending)
-        return cls(records, left, frames, waits, stretched, end, found, said)
+        silence = Silence(graph.silence)
+        found = [one for one in found if not silence.takes(one)]
+        quiet = {one.kind for one in _of_modules(_unsound(said)) if silence.takes(one)}
+        said = [one._replace(kind="sound") if _VERDICTS.get(one.kind) in quiet else one for one in said]
+        told = {(one.kind, one.id) for one in silence.silenced}
+        stretched = {key: one for key, one in stretched.items() if ("broadcast", key[0]) not in told}
+        all_found = [*([] if end is None else [end]), *found, *_of_modules(_unsound(said))]
+        checks = checked(Facts(case, judged), all_found, silence.silenced)
+        return cls(records, left, frames, waits, stretched, end, found, said, checks, tuple(silence.mistakes))
 
     @property
     def findings(self) -> list[Finding]:
         """All findings: the error that ended the graph, the findings, and the modules whose gradients are not sound."""
-        modules = _of_modules([one for one in self.verdicts if one.kind != "sound"])
+        modules = _of_modules(_unsound(self.verdicts))
         shown = {record.id for record in self.records}
         ended = [] if self.ended is None else [self.ended]
         return [one if one.id in shown else replace(one, id=None) for one in (*ended, *self.found, *modules)]
@@ -137,31 +155,34 @@ def findings(graph: AutogradGraph) -> list[Finding]:
     return Survey.of(graph).findings
 
 
+@uncollected
+def checkup(graph: AutogradGraph) -> Checkup:
+    """The checks of ``graph``, open or closed, with what came of each."""
+    survey = Survey.of(graph)
+    left = f"{counted(survey.left_out, 'op')} of the middle were not looked at" if survey.left_out else ""
+    return Checkup(survey.checks, (*survey.mistakes, *([left] if left else [])))
+
+
+def _unsound(said: list[ModuleVerdict]) -> list[ModuleVerdict]:
+    return [one for one in said if one.kind != "sound"]
+
+
 def _of_modules(bad: list[ModuleVerdict]) -> list[Finding]:
     """The findings about modules whose gradients are not sound: many of one kind have one cause, and one finding."""
     found = []
     for kind in dict.fromkeys(one.kind for one in bad):
         alike = [one for one in bad if one.kind == kind]
-        several = [alike] if len(alike) > _NAMED else [[one] for one in alike]
-        for group in several:
-            first, *others = group
-            path = ", ".join(" > ".join(one.scope.path()[-1:]) for one in others[:_NAMED])
-            more = f". So do {counted(len(others), 'other module')}: {path}{', ...' if len(others) > _NAMED else ''}"
+        texts = grouped([one.text for one in alike])
+        groups = [[one] for one in alike] if len(texts) == len(alike) else [alike]
+        for text, group in zip(texts, groups, strict=True):
             tensors = tuple([called(record) for one in group for record in one.learned])
-            text = f"{first.text}{more if others else ''}"
-            found.append(Finding(_VERDICTS[kind], text, tensors=tensors, scope=first.scope.path()))
+            found.append(Finding(_VERDICTS[kind], text, tensors=tensors, scope=group[0].scope.path()))
     return found
 
 
-def _found(
-    graph: AutogradGraph,
-    records: list[Record],
-    frames: list[HistoryFrame],
-    waits: Waiting,
-    stretched: dict[tuple[int, int], Suspicion],
-) -> list[Finding]:
+def _found(case: Examination, waits: Waiting, stretched: dict[tuple[int, int], Suspicion]) -> list[Finding]:
     """Everything that is wrong, or probably not meant. The most important findings come first."""
-    judged = waits.judged
+    graph, records, frames, judged = case.graph, case.records, case.frames, waits.judged
     unseen = list(plain(records))
     spoiled = Evidence(graph).spoiled()
     # If an earlier backward was bad, the parameters may have been bad before this one.
@@ -171,14 +192,13 @@ def _found(
     first = Evidence(graph).first_bad()
     found += _beginnings(records, frames, lost, before=before, hidden=bool(spoiled), first=first)
     found += _grown(records, frames)
-    found += _added_up(records, frames) or _kept_gradients(graph, records)
-    found += _unreached(graph, records)
+    found += _added_up(records, frames) or _kept_gradients(case)
+    found += _unreached(case)
     found += _unstepped(graph, records)
     found += _still(graph, records, frames)
     found += _unheld(graph, records, set[int]().union(*[inside for _, inside in unseen]))
     if (step := Evidence(graph).idle_step()) is not None:
         found.append(Finding("idle step", *step))
-    case = Examination(graph, records, frames, starved(judged), waits.scopes)
     found += [*misordered(case), *frozen(case)]
     ahead = leading_to_learned(records)
     fallen = list(falls(records, starved(judged), zeroed(records, judged), ahead, waits.ends))
@@ -433,11 +453,10 @@ def _added_up(records: list[Record], frames: list[HistoryFrame]) -> list[Finding
     return [replace(located(first, "accumulated gradients", text, remedy), tensors=tuple(map(called, found)))]
 
 
-def _kept_gradients(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
+def _kept_gradients(case: Examination) -> list[Finding]:
     """The same of an optimizer, as its first steps found the gradients: at the end they may be no numbers any more."""
-    training, at = Evidence(graph).training(), {record.id: record for record in records}
-    for log in [] if training.evaluates else training.logs.values():
-        first = next((at[id] for id in sorted(log.ids) if id in at), None)
+    for log in [] if case.training.evaluates else case.optimizers:
+        first = next((case.made[id] for id in sorted(log.ids) if id in case.made), None)
         if log.added_up >= _ROUNDS_ADDED and first is not None:
             remedy = f"Call zero_grad() of this {log.name} before each of its backwards"
             text = (
@@ -448,7 +467,7 @@ def _kept_gradients(graph: AutogradGraph, records: list[Record]) -> list[Finding
     return []
 
 
-def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
+def _unreached(case: Examination) -> list[Finding]:
     """The tensors to train that no gradient reached.
 
     Tensors without a box of their own share a finding if their paths break at the same place. Some tensors are left
@@ -458,11 +477,12 @@ def _unreached(graph: AutogradGraph, records: list[Record]) -> list[Finding]:
     input whose gradient was asked for. Nothing is missing either where the user named other tensors as those that get a
     gradient, as in ``grad(loss, w)``.
     """
-    if Evidence(graph).no_backward():
+    graph, records = case.graph, case.records
+    if case.evidence.no_backward():
         return []  # for a million ops the search alone would take seconds
     learning, at = graph.update is not None, {record.id: record for record in records}
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
-    for one in graph.unreached():
+    for one in case.unreached:
         turn = one.kind in ("no_grad", "detached", "elsewhere") and not one.stepped and (learning or one.others)
         if one.kind != "no backward" and one.asked and not one.moved and not turn and not one.named:
             shown = next((id for id in (one.id, one.behind) if id in at), None)

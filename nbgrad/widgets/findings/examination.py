@@ -17,6 +17,7 @@ from nbgrad.core.graph.history import HistoryFrame, HistoryRecord
 from nbgrad.core.graph.record import Input, Record
 from nbgrad.core.graph.stats import Stats, summarise
 from nbgrad.core.graph.training import OptimizerLog, TrainingRecorder
+from nbgrad.core.graph.unreached import Unreached
 from nbgrad.widgets.findings.divergence import alike
 
 _SAMPLE = 65_536
@@ -93,6 +94,11 @@ class Examination:
             if record.kind in ("parameter", "leaf", "outside") or not found.isdisjoint(record.sources):
                 found.add(record.id)
         return found
+
+    @cached_property
+    def unreached(self) -> list[Unreached]:
+        """The leaves that got no gradient in the last backward."""
+        return self.graph.unreached()
 
     @property
     def training(self) -> TrainingRecorder:

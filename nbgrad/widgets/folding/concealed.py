@@ -35,6 +35,7 @@ def concealed(outline: Outline, nodes: Collection[str], asked: list[Question], n
         "edges": [_edge(edge) if edge["id"] in edges else edge for edge in known["edges"]],
         "overlays": [one for one in known["overlays"] if one["key"] not in _TELLING],
         "verdicts": [],
+        "checked": [],
         "history": History(frames=[], loss=None, charts=[], differences=[]),
         "questions": asked,
     }

@@ -13,8 +13,9 @@ from xml.sax.saxutils import escape, quoteattr
 
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import lines_of
-from nbgrad.widgets.description.schema import Box, Edge, Layout, Node, Picture, Scope
+from nbgrad.widgets.description.schema import Box, Description, Edge, Layout, Node, Picture, Scope
 from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, WIDER, gradient_width, text_width, wrap
+from nbgrad.widgets.description.told import LISTED, told, unlisted
 from nbgrad.widgets.layout.card import (
     BAR,
     BEHIND,
@@ -176,13 +177,30 @@ def _header(rows: list[str], picture: Picture, width: float, moment: Moment | No
     for line in wrap(description["summary"], 12, width):
         rows.append(_text(line, (_MARGIN, y), 12, "muted"))
         y += _ROW
-    for note in description["notes"]:
-        for index, line in enumerate(row for part in note.split("\n") for row in wrap(part, 12, width - 16)):
+    for text, role in _sentences(description):
+        for index, line in enumerate(row for part in text.split("\n") for row in wrap(part, 12, width - 16)):
             if index == 0:
-                rows.append(_text("!", (_MARGIN + 2, y), 12, "note", bold=True))
-            rows.append(_text(line, (_MARGIN + 12, y), 12, "note"))
+                rows.append(_text("!", (_MARGIN + 2, y), 12, role, bold=True))
+            rows.append(_text(line, (_MARGIN + 12, y), 12, role))
             y += _ROW
     return y - 4
+
+
+_ERRORS = ("nan", "failed", "inplace")
+"""The kinds of findings that are drawn as errors."""
+
+
+def _sentences(description: Description) -> Iterator[tuple[str, str]]:
+    """The error that ended the cell, the findings and the notes, each with the name of its ink."""
+    notes, found = description["notes"], told(description)
+    error = "".join(notes[:1]) if description["stopped"] else ""
+    if error:
+        yield error, "alarm"
+    for one in found[:LISTED]:
+        if one.text not in error:  # the error has said it
+            yield f"Finding: {one.text}", "alarm" if one.kind in _ERRORS else "note"
+    yield from [(line, "note") for line in unlisted(found)]
+    yield from [(note, "note") for note in notes[bool(error) :]]
 
 
 def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:

@@ -8,12 +8,10 @@ from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Edge, Node
 from nbgrad.widgets.description.text_metrics import clip
+from nbgrad.widgets.description.told import LISTED, told, unlisted
 
 ROWS = 200
 """How many nodes are listed: the last ones, where the backward starts."""
-
-FINDINGS = 30
-"""How many findings are listed."""
 
 _COLUMN = 48
 
@@ -58,10 +56,9 @@ def text(description: Description, *, rows: int = ROWS) -> str:
 
 def _findings(description: Description) -> list[str]:
     """The findings, each with its node, and the modules whose gradients vanish or explode."""
-    found = [one["text"] + (f" ({one['node']})" if one["node"] else "") for one in description["problems"]]
-    found += [one["text"] for one in description["verdicts"] if one["kind"] != "sound"]
-    rest = [f"({len(found) - FINDINGS:,} more findings are not listed)"] if len(found) > FINDINGS else []
-    return [f"Finding: {clip(text, 500)}" for text in found[:FINDINGS]] + rest
+    found = told(description)
+    said = [one.text + (f" ({one.node})" if one.node else "") for one in found[:LISTED]]
+    return [f"Finding: {clip(text, 500)}" for text in said] + unlisted(found)
 
 
 def _section(title: str, said: list[tuple[Edge, str]], width: int, rows: int) -> list[str]:

@@ -247,6 +247,7 @@ export interface Description {
   twins: Record<string, string>;
   verdicts: Verdict[];
   problems: Problem[];
+  checked: string[];
   history: History;
   hidden: Hidden;
   questions?: Question[];

@@ -126,12 +126,12 @@ const ends = (description: Description, edge: Edge, select: Selection): Node[] =
 ];
 
 export function reductionsPanel(description: Description, select: Selection): Node[] {
-  const list = html("ul", { class: "nbg-edges" });
+  const items: Node[] = [];
   const add = ({ text, warning }: { text: string; warning: string | null }, where: string, choose: () => void) => {
     const go = html("button", { type: "button" }, html("span", { class: "nbg-sum" }, `${warning ? "⚠ " : ""}Σ ${text}`));
     go.append(html("small", {}, where), html("small", {}, warning ?? ""));
     listen(go, "click", choose);
-    list.append(html("li", {}, go));
+    items.push(html("li", {}, go));
   };
   const inside = (id: string) => scopePath(description, nodeOf(description, id)?.scope ?? null);
   for (const edge of description.edges)
@@ -139,22 +139,22 @@ export function reductionsPanel(description: Description, select: Selection): No
   for (const one of description.hidden.reductions)
     add(one, `${one.ends}, ${one.many > 1 ? `${one.many} times ` : ""}inside ${name(description, one.node)}`, () => select.node(one.node));
   const none = "No gradient in this picture was summed for a broadcast.";
-  return [title("Broadcast reductions"), list.childElementCount ? list : html("p", {}, none)];
+  return [title("Broadcast reductions"), ...(items[0] ? listOf(items) : [html("p", {}, none)])];
 }
 
 export function findingsPanel(description: Description, select: Selection): Node[] {
-  const { problems, verdicts } = description;
-  const list = (all: { kind: string; text: string; go?: string | null | undefined }[]): Node => html("ul", { class: "nbg-edges" }, ...all.map(({ kind, text, go }) => {
-    const item = html(go ? "button" : "div", { class: kind === "sound" ? "nbg-verdict" : `nbg-finding nbg-finding-${kind}` }, text);
-    if (go) listen(item, "click", () => select.node(go));
-    return html("li", {}, item);
-  }));
-  const parts = [title("Findings"), list(problems.map((one) => ({ ...one, go: one.node })))];
-  if (!wrong(description)) parts.push(html("p", {}, "There are no findings."));
-  if (verdicts.length) parts.push(html("h4", {}, "Gradients by module"), list(verdicts.map((one) => ({
-    ...one, go: one.kind === "sound" ? null : placeOf(description, one.scope),
-  }))));
-  return parts;
+  const { problems, verdicts, checked } = description;
+  const item = ({ kind, text }: { kind: string; text: string }, go: string | null): Node => {
+    const said = html(go ? "button" : "div", { class: kind === "sound" ? "nbg-verdict" : `nbg-finding nbg-finding-${kind}` }, text);
+    if (go) listen(said, "click", () => select.node(go));
+    return html("li", {}, said);
+  };
+  return [
+    title("Findings"), ...listOf(problems.map((one) => item(one, one.node))),
+    ...(wrong(description) ? [] : [html("p", {}, "There are no findings.")]),
+    ...listOf(verdicts.map((one) => item(one, one.kind === "sound" ? null : placeOf(description, one.scope))), "Gradients by module"),
+    ...listOf(checked.map((text) => item({ kind: "sound", text }, null)), "Checked"),
+  ];
 }
 
 export function closeButton(close: () => void): HTMLButtonElement {
@@ -166,9 +166,7 @@ export function closeButton(close: () => void): HTMLButtonElement {
 function edgeList(
   heading: string, description: Description, edges: Edge[], end: "source" | "target", select: Selection,
 ): Node[] {
-  if (!edges.length) return [];
-  const list = html("ul", { class: "nbg-edges" });
-  for (const edge of edges) {
+  return listOf(edges.map((edge) => {
     const go = html("button", { type: "button" });
     go.append(html("b", {}, name(description, edge[end])), html("span", {}, edge.input ? ` as ${edge.input}` : ""));
     go.append(html("small", {}, end === "source" ? edge.label : (nodeOf(description, edge.target)?.label.slice(1).join(", ") ?? "")));
@@ -180,10 +178,12 @@ function edgeList(
       listen(mark, "click", () => select.mark(edge.id));
       item.append(mark);
     }
-    list.append(item);
-  }
-  return [html("h4", {}, heading), list];
+    return item;
+  }), heading);
 }
+
+/** A list below its heading; nothing if it is empty. */
+const listOf = (items: Node[], heading = ""): Node[] => items[0] ? [...(heading ? [html("h4", {}, heading)] : []), html("ul", { class: "nbg-edges" }, ...items)] : [];
 
 const title = (text: string): HTMLElement => html("h3", {}, text);
 const quiet = (text: string): HTMLElement => html("p", { class: "nbg-kind" }, text);

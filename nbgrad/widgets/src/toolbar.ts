@@ -57,7 +57,7 @@ export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
     button("▶ Steps", "Walk through the backward, rule by rule (S)", "steps", tools.steps),
     button("", "The backwards in the history (H)", "history", tools.past),
     button("", "List the broadcast reductions", "reductions", tools.reductions),
-    button("", "Findings, and the gradients of each module", "findings", tools.findings),
+    button("", "Findings, and what was checked", "findings", tools.findings),
   );
   bar.append(panels, colours(tools), search(tools), end);
   return bar;

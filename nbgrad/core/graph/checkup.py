@@ -1,0 +1,104 @@
+"""``Checkup``: what was checked in a graph, on how much, and what came of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from nbgrad.core.graph.finding import Finding, FindingKind
+
+_SIGNS = {"sound": "✓", "found": "!", "not judged": "-"}
+"""The sign of each state, where a checkup is text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One kind of check, and what came of it in one graph.
+
+    Attributes:
+        name: of the check.
+        kinds: the kinds of findings that it may make.
+        looked: what it looked at, with numbers of the graph; empty if there was nothing to look at.
+        missing: why it, or a part of it, could not be judged; empty if nothing is missing.
+        findings: what it found.
+        silenced: what it found and the user has silenced.
+    """
+
+    name: str
+    kinds: tuple[FindingKind, ...]
+    looked: str = ""
+    missing: str = ""
+    findings: tuple[Finding, ...] = ()
+    silenced: tuple[Finding, ...] = ()
+
+    @property
+    def state(self) -> Literal["sound", "found", "not judged"]:
+        """Whether it found something, looked and found nothing, or had nothing to look at."""
+        return "found" if self.findings else "sound" if self.looked else "not judged"
+
+    def __str__(self) -> str:
+        parts = [_many(self.findings, "found"), self.looked, "" if self.looked else "not judged", self.missing]
+        return f"{self.name}: {'; '.join(filter(None, [*parts, _many(self.silenced, 'silenced')]))}"
+
+
+def _many(findings: tuple[Finding, ...], what: str) -> str:
+    """How many there are, and of which kinds: 2 found (frozen, sign)."""
+    kinds = ", ".join(dict.fromkeys(one.kind for one in findings))
+    return f"{len(findings)} {what} ({kinds})" if findings else ""
+
+
+class Checkup:
+    """All checks of a graph. ``print`` shows each on a line; ``checkup["losses"]`` is the check of that name.
+
+    Args:
+        checks: in the order in which they are told.
+        notes: sentences about the checkup itself, such as a comment that silences nothing.
+    """
+
+    def __init__(self, checks: tuple[Check, ...], notes: tuple[str, ...] = ()) -> None:
+        self.checks = checks
+        self.notes = notes
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings of all checks, by check."""
+        return [found for one in self.checks for found in one.findings]
+
+    @property
+    def silenced(self) -> list[Finding]:
+        """The findings that the user has silenced, by check."""
+        return [found for one in self.checks for found in one.silenced]
+
+    @property
+    def summary(self) -> str:
+        """How many checks found something, are sound or could not be judged, in one line."""
+        states = [one.state for one in self.checks]
+        found = f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}"
+        return (
+            f"{found}; of {len(states)} checks {states.count('sound')} are sound, and "
+            f"{states.count('not judged')} could not be judged"
+        )
+
+    @property
+    def lines(self) -> list[str]:
+        """The sound checks with what they looked at, then the names of those not judged, then the silenced findings."""
+        unjudged = ", ".join(one.name for one in self.checks if one.state == "not judged")
+        silenced = _many(tuple(self.silenced), "silenced")
+        sound = [f"{one.name}: {one.looked}" for one in self.checks if one.state == "sound"]
+        rest = [f"not judged: {unjudged}; graph.checkup() says why"] if unjudged else []
+        return [*sound, *rest, *([silenced] if silenced else [])]
+
+    def __len__(self) -> int:
+        return len(self.checks)
+
+    def __iter__(self) -> Iterator[Check]:
+        return iter(self.checks)
+
+    def __getitem__(self, name: str) -> Check:
+        for one in self.checks:
+            if one.name == name:
+                return one
+        raise KeyError(f"there is no check {name!r}, only {', '.join(one.name for one in self.checks)}")
+
+    def __repr__(self) -> str:
+        rows = [f"{_SIGNS[one.state]} {one}" for one in self.checks]
+        return "\n".join([self.summary, *rows, *(f"Note: {note}" for note in self.notes)])

@@ -1,0 +1,82 @@
+"""Findings that the user knows better about: kinds that are silenced in a graph, and one finding at one line."""
+
+import re
+from collections.abc import Iterable
+
+from nbgrad.core.engine.place import Place
+from nbgrad.core.graph.finding import KINDS, Finding, FindingKind
+from nbgrad.core.suggestions import nearest
+
+_COMMENT = re.compile(r"#\s*nbgrad:\s*ignore\b\s*(?:\[([^\]]*)\])?")
+"""The comment of a line: ``# nbgrad: ignore[no activation, frozen]``."""
+
+ERRORS: tuple[FindingKind, ...] = ("failed", "inplace")
+"""The kinds that cannot be silenced: an error has ended the program."""
+
+
+def silenced_kinds(given: "str | Iterable[str] | None") -> frozenset[FindingKind]:
+    """The kinds that ``given`` stands for: "vanishing, no activation" or a list; "no-activation" is the same kind.
+
+    Raises:
+        ValueError: there is no such kind, or it is that of an error; the message has all kinds.
+    """
+    if given is None:
+        return frozenset()
+    names = given.split(",") if isinstance(given, str) else given
+    if not isinstance(names, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"silence={given!r}: it has to be kinds of findings, such as 'vanishing, no activation'")
+    return frozenset([_kind(name) for name in names])
+
+
+def _kind(name: str) -> FindingKind:
+    """The kind of this name; a blank in it may be written as a hyphen."""
+    known = {one: one for one in KINDS if one not in ERRORS}
+    plain = " ".join(name.replace("-", " ").replace("_", " ").split())
+    if plain in known:
+        return known[plain]
+    if plain in ERRORS:
+        raise ValueError(f"findings of the kind {plain!r} cannot be silenced: they tell of an error of the program")
+    meant = nearest(plain, known) or "."
+    raise ValueError(f"there is no kind of findings {name.strip()!r}{meant} Kinds: {', '.join(known)}")
+
+
+def silenced_at(place: Place | None) -> tuple[frozenset[FindingKind], str | None]:
+    """The kinds that a comment on the lines of ``place`` silences; and what is wrong with the comment, if it is."""
+    found = None if place is None else next(filter(None, map(_COMMENT.search, place.lines)), None)
+    if found is None or place is None:
+        return frozenset(), None
+    try:
+        if found[1] is None:
+            raise ValueError("it has to name kinds, as in # nbgrad: ignore[no activation]")
+        return silenced_kinds(found[1]), None
+    except ValueError as error:
+        return frozenset(), f"The comment at {place} silences nothing: {error}"
+
+
+class Silence:
+    """The findings that are silenced: those of some kinds, and those at lines whose comment says so.
+
+    Args:
+        kinds: the kinds that are silenced everywhere in a graph.
+
+    Attributes:
+        silenced: the findings that were silenced so far.
+        mistakes: a sentence about each comment that cannot be read.
+    """
+
+    def __init__(self, kinds: frozenset[FindingKind]) -> None:
+        self._kinds = kinds
+        self.silenced: list[Finding] = []
+        self.mistakes: list[str] = []
+
+    def takes(self, finding: Finding) -> bool:
+        """Whether ``finding`` is silenced."""
+        if finding.kind in ERRORS:
+            return False
+        here, mistake = silenced_at(finding.place)
+        if mistake is not None and mistake not in self.mistakes:
+            self.mistakes.append(mistake)
+        taken = finding.kind in self._kinds or finding.kind in here
+        if taken:
+            self.silenced.append(finding)
+        return taken

@@ -1,0 +1,418 @@
+"""The checks of a graph: which kinds of findings each makes, when it can judge, and what it looked at.
+
+Each function says what its rules look at in this graph, with the numbers that they read. It asks for the same facts as
+the rules, so a check that had nothing to look at says so.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from math import isfinite
+from typing import NamedTuple
+
+from nbgrad.core.engine.scope import ModuleScope
+from nbgrad.core.engine.state import Scope, outwards
+from nbgrad.core.engine.traits import traits_of
+from nbgrad.core.graph.checkup import Check
+from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.record import Record
+from nbgrad.core.graph.stats import Stats
+from nbgrad.widgets.description.format import counted, number
+from nbgrad.widgets.findings import calls, layers, progress
+from nbgrad.widgets.findings.examination import Compared, Examination
+from nbgrad.widgets.findings.module_gradients import Judgement
+
+_NAMED = 3
+"""A check names at most this many things."""
+
+
+class Facts(NamedTuple):
+    """The facts that the rules looked at.
+
+    Attributes:
+        case: the graph that was examined.
+        judged: what the gradients of each module are.
+    """
+
+    case: Examination
+    judged: dict[Scope, Judgement]
+
+
+Looked = tuple[str, str]
+"""The words on what a check looked at, and on why it could not judge all: one of them may be empty."""
+
+
+class CheckRow(NamedTuple):
+    """A check, as a row of the table.
+
+    Attributes:
+        name: of the check.
+        kinds: the kinds of findings that its rules make.
+        needs: what there has to be, so that it can judge.
+        looks: what its rules look at in a graph.
+    """
+
+    name: str
+    kinds: tuple[FindingKind, ...]
+    needs: str
+    looks: Callable[[Facts], Looked]
+
+
+def checked(facts: Facts, found: list[Finding], silenced: list[Finding]) -> tuple[Check, ...]:
+    """Each check, with what it looked at, what it ``found``, and what of it is ``silenced``."""
+    return tuple(
+        Check(
+            row.name,
+            row.kinds,
+            *row.looks(facts),
+            tuple([one for one in found if one.kind in row.kinds]),
+            tuple([one for one in silenced if one.kind in row.kinds]),
+        )
+        for row in CHECKS
+    )
+
+
+def unchecked(why: str, found: list[Finding]) -> tuple[Check, ...]:
+    """The checks of a graph of which nothing can be judged, and ``why``; what was ``found`` nevertheless."""
+    return tuple(
+        Check(row.name, row.kinds, "", why, tuple([one for one in found if one.kind in row.kinds])) for row in CHECKS
+    )
+
+
+def _errors(facts: Facts) -> Looked:
+    graph, ops = facts.case.graph, sum(record.op is not None for record in facts.case.records)
+    ran = f"{counted(ops, 'op')} of the last backward and {counted(graph.backwards, 'backward')} ran"
+    if not graph.backwards:
+        ran = f"{counted(ops, 'op')} ran, without a backward"
+    ended = "; the user interrupted the rest" if graph.ending is not None and graph.ending.interrupted else ""
+    return (f"{ran}{ended}", "") if ops or graph.backwards else ("", "nothing was recorded")
+
+
+def _finite(facts: Facts) -> Looked:
+    records, frames = facts.case.records, facts.case.frames
+    values = [one.value for one in records if one.value is not None]
+    gradients = [one.gradient for one in records if one.gradient is not None]
+    if not values and not gradients:
+        return "", "no value and no gradient was kept"
+    bad = sum(1 for one in (*values, *gradients) if not _is_finite(one))
+    losses = [frame.loss for frame in frames if frame.loss is not None]
+    parts = [counted(len(values), "value"), counted(len(gradients), "gradient")]
+    parts += [counted(len(losses), "loss")] if losses else []
+    bad += sum(not isfinite(loss) for loss in losses)
+    return f"{_listed(parts)}, of which {bad or 'none'} hold{'s' if bad == 1 else ''} NaN or Inf", ""
+
+
+def _is_finite(stats: Stats) -> bool:
+    return not stats.nan and not stats.inf
+
+
+def _paths(facts: Facts) -> Looked:
+    case = facts.case
+    if case.evidence.no_backward():
+        return "", "no backward ran"
+    reached = case.evidence.reached()
+    got = [one for one in _learnable(case) if one.id in reached]
+    missing = Counter(_WORDS[one.kind] for one in case.unreached)
+    rest = ", ".join(f"{many} {what}" for what, many in missing.items())
+    return f"{_tensors(got)} got a gradient{f'; without one: {rest}' if rest else ''}", ""
+
+
+_WORDS = {
+    "frozen": "frozen",
+    "unused": "that no op used",
+    "no_grad": "inside no_grad()",
+    "checkpoint": "in a checkpoint",
+    "function": "of a Function",
+    "detached": "detached",
+    "no gradient": "behind an op without a gradient",
+    "elsewhere": "that does not lead to the loss",
+    "not asked": "that was not asked for",
+    "no backward": "without a backward",
+}
+"""The words for a tensor without a gradient, by ``Unreached.kind``."""
+
+
+def _sizes(facts: Facts) -> Looked:
+    case, sizes = facts.case, [one.size for one in facts.judged.values()]
+    gradients = [one.gradient.norm for one in _learnable(case) if one.gradient is not None]
+    if sizes:
+        return f"{counted(len(sizes), 'module')} with a typical gradient {_range(sizes)}", ""
+    if gradients:
+        return f"{counted(len(gradients), 'gradient')} outside of modules, with a norm {_range(gradients)}", ""
+    return "", "no backward ran" if case.evidence.no_backward() else "no gradient was kept"
+
+
+def _activations(facts: Facts) -> Looked:
+    found = list[tuple[str, float]]()
+    for record in facts.case.records:
+        traits, passed = traits_of(record.op), record.inputs[0].gradient if record.inputs else None
+        if record.op is None or record.gradient is None or passed is None:
+            continue
+        if (traits.flat or traits.steepest is not None) and record.gradient.norm:
+            found.append((record.op.name, passed.norm / record.gradient.norm))
+    if not found:
+        return "", "no gradient came to an activation that can be off"
+    names = _counts(name for name, _ in found)
+    return f"{names}: the least of them passes on {min(share for _, share in found):.0%} of its gradient", ""
+
+
+def _optimizers(facts: Facts) -> Looked:
+    case, logs = facts.case, facts.case.optimizers
+    if not logs:
+        return "", "no optimizer was called"
+    if not case.graph.closed:
+        case.training.settle()
+    reached = case.evidence.reached()
+    got = [one for one in _learnable(case) if one.id in reached]
+    ids = set[int]().union(*[log.ids for log in logs])
+    held = sum(one.id in ids for one in got)
+    whose = _listed([f"{log.name} ({counted(log.steps, 'step')})" for log in logs])
+    if not got:
+        return whose, "no parameter got a gradient" if case.graph.backwards else "no backward ran"
+    return f"{_tensors(got)} got a gradient, {held} of them held by {whose}", ""
+
+
+def _registered(facts: Facts) -> Looked:
+    modules = _modules(facts.case.records)
+    parameters = sum(one.kind == "parameter" for one in facts.case.records)
+    if not modules:
+        return "", "no module was called"
+    return f"{counted(len(modules), 'module')} with {counted(parameters, 'parameter')} that ops used", ""
+
+
+_CALLS = {"unscale": "unscale_", "schedule": "scheduler.step", "clip": "clip"}
+"""The calls whose names are not those of their kinds."""
+
+
+def _order(facts: Facts) -> Looked:
+    graph, training = facts.case.graph, facts.case.training
+    if not graph.backwards:
+        return "", "no backward ran"
+    recent = list(training.recent)
+    if not recent:
+        return "", "no optimizer, no scheduler and no clipping was called"
+    before = [call.kind for call in recent if call.backwards == graph.backwards - 1]
+    after = [call.kind for call in recent if call.backwards == graph.backwards]
+    last = max((at for at, kind in enumerate(before) if kind in ("step", "schedule")), default=-1)
+    end = max((at for at, kind in enumerate(after) if kind in ("step", "schedule")), default=len(after) - 1)
+    names = [_CALLS.get(kind, kind) for kind in before[last + 1 :]]
+    names = [*names, "backward", *(_CALLS.get(kind, kind) for kind in after[: end + 1])]
+    names = [name for at, name in enumerate(names) if at == 0 or name != names[at - 1]]
+    return f"{', '.join(names)}, around backward {graph.backwards:,}", ""
+
+
+def _steps(facts: Facts) -> Looked:
+    case = facts.case
+    rates = [
+        f"{log.name} (lr={number(group.last)}{f', weight_decay={number(group.decay)}' if group.decay else ''})"
+        for log in case.optimizers
+        for group in log.groups
+        if group.last is not None
+    ]
+    if not rates and not case.steps:
+        return "", "no step of an optimizer was seen"
+    by = f" by {_listed(list(dict.fromkeys(rates)))}" if rates else ""
+    if not case.steps or case.typical_step is None:
+        return f"steps{by}", "none was measured, so their size is not judged"
+    looked = (
+        f"{counted(len(case.steps), 'measured step')}{by}, which typically changed the parameters by "
+        f"{number(case.typical_step)} of their size"
+    )
+    few = len(case.steps) < progress._STEPS
+    return looked, f"whether they are too small is judged from {progress._STEPS} measured steps on" if few else ""
+
+
+def _loss(facts: Facts) -> Looked:
+    case = facts.case
+    losses, backwards = case.losses, case.graph.backwards
+    if len(losses) < 2:
+        if not backwards:
+            return "", "no backward ran"
+        many = "one backward" if backwards == 1 else f"{counted(len(losses), 'loss')} of {backwards:,} backwards known"
+        return "", f"{many} only: progress needs at least {progress._LONG}"
+    way = "fell" if losses[-1] < losses[0] else "rose" if losses[-1] > losses[0] else "went"
+    looked = f"the loss {way} from {number(losses[0])} to {number(losses[-1])} over {backwards:,} backwards"
+    return looked, "".join(_no_progress(case))[2:]
+
+
+def _no_progress(case: Examination) -> Iterable[str]:
+    """Why a loss that does not fall would be no finding, each after "; "."""
+    if case.graph.backwards < progress._LONG:
+        yield f"; whether it falls is judged from {progress._LONG} backwards on"
+    if not case.alone:
+        yield "; with several optimizers the loss of one may grow"
+    elif not case.optimizers:
+        yield "; whether it falls is judged where an optimizer steps"
+    elif len(case.comparisons) != 1:
+        yield f"; whether it falls is judged for one comparison with targets, here are {len(case.comparisons)}"
+
+
+def _targets(facts: Facts) -> Looked:
+    case = facts.case
+    if not case.comparisons:
+        return "", "no loss compares predictions with targets"
+    said = [_compared(case, one) for one in case.comparisons[:_NAMED]]
+    more = len(case.comparisons) - len(said)
+    return "; ".join([*said, *([f"and {more} more"] if more else [])]), ""
+
+
+def _compared(case: Examination, one: Compared) -> str:
+    name = "a difference" if one.loss.op is None or one.loss.op.name == "sub" else one.loss.op.name
+    ends = [
+        f"{what} {_range([stats.low, stats.high])}"
+        for what, stats in (("predictions", one.prediction.value), ("targets", case.stats(one.target)))
+        if stats is not None and stats.low is not None and stats.high is not None
+    ]
+    return f"{name} takes {one.takes}{': ' if ends else ''}{_listed(ends)}"
+
+
+def _inputs(facts: Facts) -> Looked:
+    case = facts.case
+    inputs = {record.id: record for record in map(case.giver, _layers(case)) if record and record.kind == "constant"}
+    ranges = [(one.low, one.high) for record in inputs.values() if (one := case.stats(record)) is not None]
+    ends = [end for pair in ranges for end in pair if end is not None]
+    if not ends:
+        return "", "no layer takes a constant whose numbers are known"
+    trains = bool(case.optimizers) or case.graph.backwards > layers._ROUNDS
+    looked = f"{counted(len(inputs), 'input')} of the first layers, with numbers {_range(ends)}"
+    return looked, "" if trains else "their scale is judged in a training"
+
+
+def _layers(case: Examination) -> list[Record]:
+    """The ops that multiply their first input with something learned."""
+    return [
+        record
+        for record in case.records
+        if record.op is not None and traits_of(record.op).multiplies and record.op.name != "mul" and record.inputs
+        if any(case.made[one].kind in ("parameter", "leaf") for one in record.sources[1:] if one in case.made)
+    ]
+
+
+_OTHERS = ("batch_norm", "instance_norm", "softmax", "masked_fill")
+"""The ops that the rules for layers look at, besides layers with units, and dropout."""
+
+
+def _built(facts: Facts) -> Looked:
+    case = facts.case
+    names = [record.op.name for record in case.records if record.op is not None and _is_built(record)]
+    if not names:
+        return "", "no layer ran"
+    return _counts(names), "" if case.first else "whether units stay equal is judged from two equal backwards on"
+
+
+def _is_built(record: Record) -> bool:
+    name = "" if record.op is None else record.op.name
+    return traits_of(record.op).units is not None or name in _OTHERS or "dropout" in name
+
+
+def _modes(facts: Facts) -> Looked:
+    case = facts.case
+    modules = [module for module in _modules(case.records).values() if module is not None]
+    if not modules:
+        return "", "no module was called, or none exists any more"
+    training = sum(bool(getattr(module, "training", False)) for module in modules)
+    looked = f"{counted(training, 'module')} in train mode, {len(modules) - training} in eval mode"
+    steps = any(log.steps for log in case.optimizers)
+    return looked, "" if steps else "frozen parameters are looked for where an optimizer steps"
+
+
+def _memory(facts: Facts) -> Looked:
+    case = facts.case
+    earlier = case.graph.backwards - 2
+    if earlier < calls._ROUNDS:
+        return "", f"{counted(case.graph.backwards, 'backward')} only: it takes {calls._ROUNDS + 2}"
+    if case.training.evaluates:
+        return "", "a step runs several backwards itself"
+    return f"of {earlier:,} earlier graphs {len(case.evidence.living()) or 'none'} still live", ""
+
+
+def _numpy(facts: Facts) -> Looked:
+    used = {source for record in facts.case.records if record.place is not None for source in record.sources}
+    constants = [record for record in facts.case.records if record.kind == "constant" and record.id in used]
+    if not constants:
+        return "", "no op used a constant"
+    if not any(record.place is not None and record.place.text for record in facts.case.records):
+        return "", "the source of the program is not known"
+    return f"{counted(len(constants), 'constant')} that ops used, by the lines that made them", ""
+
+
+def _broadcasts(facts: Facts) -> Looked:
+    if facts.case.evidence.no_backward():
+        return "", "no backward ran"
+    undone = sum(taken.reduction is not None for record in facts.case.records for taken in record.inputs)
+    return f"{counted(undone, 'stretched input')} in the last backward", ""
+
+
+def _learnable(case: Examination) -> list[Record]:
+    return [record for record in case.records if record.kind in ("parameter", "leaf")]
+
+
+def _tensors(records: list[Record]) -> str:
+    """How many parameters there are, and leaves."""
+    count = Counter(record.kind for record in records)
+    return _listed([counted(many, kind) for kind, many in count.items()]).replace("leafs", "leaves") or "no tensor"
+
+
+def _modules(records: list[Record]) -> dict[int, object]:
+    """The modules that were called, by Python's ``id()`` of their references; None for one that is gone."""
+    scopes = dict.fromkeys(record.scope for record in records if record.scope is not None)
+    calls = [one for scope in scopes for one in outwards(scope) if isinstance(one, ModuleScope)]
+    return {id(one.module): one.module() for one in calls}
+
+
+def _counts(names: Iterable[str]) -> str:
+    """How often each of the names comes: 3 linear, 1 relu."""
+    return _listed([f"{many} {name}" for name, many in Counter(names).items()])
+
+
+def _range(numbers: Iterable[float | None]) -> str:
+    known = [one for one in numbers if one is not None]
+    low, high = min(known), max(known)
+    return f"of {number(low)}" if low == high else f"from {number(low)} to {number(high)}"
+
+
+def _listed(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+CHECKS: tuple[CheckRow, ...] = (
+    CheckRow("errors", ("failed", "inplace"), "an op", _errors),
+    CheckRow("finite numbers", ("nan",), "values or gradients that were kept", _finite),
+    CheckRow("paths of gradients", ("unreached", "custom function", "checkpoint"), "a backward", _paths),
+    CheckRow("sizes of gradients", ("zero gradient", "vanishing", "exploding"), "gradients that were kept", _sizes),
+    CheckRow("activations", ("saturated",), "a gradient at an activation that can be off", _activations),
+    CheckRow("optimizers", ("no optimizer", "no step", "idle step"), "a call of an optimizer", _optimizers),
+    CheckRow("registered modules", ("unregistered",), "a module that is called", _registered),
+    CheckRow(
+        "order of calls",
+        ("early call", "accumulated gradients", "accumulation"),
+        "a backward, and a call of an optimizer, a scheduler or clipping",
+        _order,
+    ),
+    CheckRow(
+        "steps",
+        ("no change", "small steps", "large steps", "regularization"),
+        f"a step; {progress._STEPS} measured steps for those that are too small",
+        _steps,
+    ),
+    CheckRow(
+        "progress of the loss",
+        ("divergence", "no progress"),
+        f"the losses of two backwards; {progress._LONG} backwards for a loss that does not fall",
+        _loss,
+    ),
+    CheckRow(
+        "losses and targets",
+        ("loss input", "output range", "target", "sign", "wrong dimension"),
+        "a loss that compares predictions with targets",
+        _targets,
+    ),
+    CheckRow("input data", ("input scale", "data"), "a layer that takes a constant", _inputs),
+    CheckRow("layers", ("no activation", "layer setting", "initialization", "attention"), "a layer", _built),
+    CheckRow(
+        "modes and freezing", ("eval mode", "frozen", "frozen but changing"), "a called module that exists", _modes
+    ),
+    CheckRow("memory", ("kept graphs",), f"{calls._ROUNDS + 2} backwards", _memory),
+    CheckRow("numbers through numpy", ("through numpy",), "a constant, and the source of the program", _numpy),
+    CheckRow("broadcasts", ("broadcast",), "a backward", _broadcasts),
+)
+"""All checks. Each kind of finding belongs to one of them."""
