@@ -208,7 +208,8 @@ def _found(case: Examination, waits: Waiting, stretched: dict[tuple[int, int], S
     found += halved(records)
     known, bad = {(one.kind, one.id) for one in found}, any(one.kind == "nan" for one in found)
     more = [*unfit(case), *untrue(case), *mixed(case), *idle(case)]
-    masked = first is not None and first.op in ("softmax", "log_softmax")
+    shown = {one.id for one in found if one.kind == "nan"}  # the text of such a finding says why
+    masked = first is not None and first.op in ("softmax", "log_softmax") and first.id not in shown
     hidden_by_nan = {"data"} if masked else {"data", "attention"}
     vague = {(one.kind, one.id) for one in found if one.remedy is None}
     told = [one for one in more if (one.kind, one.id) not in known - vague and not (bad and one.kind in hidden_by_nan)]

@@ -42,7 +42,7 @@ _TRIES = 3
 
 
 class _Fault(NamedTuple):
-    """What a gradient says along a direction, and how much the values change."""
+    """The change of the values along a direction, and what the gradient says."""
 
     name: str
     said: float
@@ -82,7 +82,7 @@ def _checked(case: Examination, record: Record, call: FunctionCall) -> _Fault | 
     names, args = made
     ours = issubclass(call.function, Function)
     with Switch(grad_enabled=True, observers=()), torch.random.fork_rng(devices=[]), redirect_stdout(StringIO()):
-        run = _Run(call.function, args, ours=ours)
+        run = _Rerun(call.function, args, ours=ours)
         first, again = run.values(), run.values()
         if not torch.equal(first, again) or any(_is_same(first, one) for one in args):
             return None
@@ -141,7 +141,7 @@ def _like(case: Examination, source: Record, generator: torch.Generator) -> torc
     return torch.randn(source.shape, dtype=torch.float64, generator=generator) * size
 
 
-class _Run:
+class _Rerun:
     """Runs of a class at given arguments."""
 
     def __init__(self, function: type, args: list[Any], *, ours: bool) -> None:
@@ -173,11 +173,11 @@ class _Run:
         result = self._result(args)
         result.backward(own_tensor(weights) if self._ours else weights.to(result.dtype))
         grad = args[at].grad
-        found: torch.Tensor = self.args[at] * 0 if grad is None else grad.data if self._ours else grad
-        return found.double()
+        found = torch.zeros_like(self.args[at]) if grad is None else grad.data if self._ours else grad
+        return torch.as_tensor(found, dtype=torch.float64)
 
 
-def _compared(run: _Run, at: int, name: str, first: torch.Tensor, generator: torch.Generator) -> _Fault | None:
+def _compared(run: _Rerun, at: int, name: str, first: torch.Tensor, generator: torch.Generator) -> _Fault | None:
     """Compare the gradient for one argument with differences along a direction at random."""
     start = run.args[at]
     direction = torch.randn(start.shape, dtype=torch.float64, generator=generator)
@@ -201,7 +201,7 @@ def _compared(run: _Run, at: int, name: str, first: torch.Tensor, generator: tor
     return _Fault(name, said, changed) if abs(said - changed) > _WRONG * max(abs(said), abs(changed)) else None
 
 
-def _is_elementwise(run: _Run, at: int, first: torch.Tensor, generator: torch.Generator) -> bool:
+def _is_elementwise(run: _Rerun, at: int, first: torch.Tensor, generator: torch.Generator) -> bool:
     """Whether each number of the result depends on the number at the same place alone."""
     chosen = torch.rand(first.shape, generator=generator) < 0.5
     moved = run.values(at, torch.where(chosen, run.args[at] + 1e-3, run.args[at]))

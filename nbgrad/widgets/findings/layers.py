@@ -16,9 +16,6 @@ from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.findings.examination import Examination, largest, literal, typical
 from nbgrad.widgets.findings.located import called, located
 
-_DRAWS = ("normal", "bernoulli", "poisson", "multinomial")
-"""The ops that draw numbers with given means, and pass no gradient to these."""
-
 _MUCH = 0.9
 """A dropout of this much leaves a tenth of the numbers."""
 
@@ -246,7 +243,7 @@ def _jumps(case: Examination) -> Iterator[Finding]:
     for record in case.records:
         if record.op is None or record.gradient is None or not record.inputs:
             continue
-        draws = record.op.name in _DRAWS
+        draws = bool(getattr(record.op, "random", False)) and "dropout" not in record.op.name
         if not (draws or traits_of(record.op).jumps):
             continue
         passed, source = record.inputs[0].gradient, case.source(record)

@@ -61,8 +61,6 @@ def _name(record: Record) -> str:
 def _output(case: Examination, one: Compared) -> Iterator[Finding]:
     """The finding about the activation that makes the prediction."""
     giver = case.origin(one.prediction)
-    while giver is not None and _name(giver) in ("gather", "index_select"):
-        giver = case.giver(giver)
     if giver is None or giver.op is None:
         return
     loss = _name(one.loss) if takes_of(one.loss) is not None else "the loss"
@@ -337,9 +335,7 @@ def _likelihood(case: Examination) -> Iterator[Finding]:
             continue
         weight = next((one for at in (0, 1) if (one := _rewarded(case, source, at)) is not None), None)
         picked = case.origin(source) if weight is None else None
-        if picked is not None and _name(picked) == "gather":
-            picked = case.giver(picked)
-        elif picked is source:
+        if picked is source:
             picked = None
         if weight is None and (picked is None or _name(picked) != "log_softmax"):
             continue
@@ -359,9 +355,7 @@ def _rewarded(case: Examination, record: Record, at: int) -> Record | None:
     weight, other = case.source(record, at), case.giver(record, 1 - at)
     if weight is None or other is None or weight.id in case.learned or not _REWARD.search(weight.name or ""):
         return None
-    if _name(other) == "gather":
-        other = case.giver(other)
-    log = other is not None and (_name(other) in ("log_softmax", "log", "logsigmoid") or _is_log(case, other))
+    log = _name(other) in ("log_softmax", "log", "logsigmoid") or _is_log(case, other)
     return weight if log else None
 
 

@@ -183,6 +183,7 @@ def _gathers(make: Make):
     method=False,
     samples=_gathers,
     reference=lambda x, index, dim: torch.gather(x, dim, index),
+    traits=Traits(moves=True),
 )
 def gather_along(x, index, *, dim):
     """Along ``dim``, the elements at the numbers in ``index``.
@@ -289,6 +290,7 @@ def _selections(make: Make):
     method=False,
     samples=_selections,
     reference=lambda x, index, dim: torch.index_select(x, dim, index),
+    traits=Traits(moves=True),
 )
 def index_select_along(input, index, *, dim):
     """The slices along ``dim`` at the numbers in index.
