@@ -241,6 +241,7 @@ class _Drawing:
             kind=kind,
             root=False,
             label=label,
+            numbers=[],
             full="",
             about="",
             row=None,
@@ -253,6 +254,7 @@ class _Drawing:
             badges=[],
             levels={},
             holds=[],
+            calls=None,
             norms=[],
             past="",
             bars=None,
@@ -389,7 +391,10 @@ class _ProgramScopes:
             known = self._known.get(path[:depth])
             if known is None:
                 known = self._known[path[:depth]] = f"s{len(self.made)}"
-                self.made.append(Scope(id=known, label=path[depth - 1], full="", parent=parent, folds=""))
+                label = path[depth - 1]
+                self.made.append(
+                    Scope(id=known, kind="part", name=label, like=label, label=label, full="", parent=parent, folds="")
+                )
             parent = known
         assert parent is not None
         return parent

@@ -16,7 +16,7 @@ from nbgrad.widgets.description.schema import Description, Edge, Node
 from nbgrad.widgets.folding.apply import NODES, drawable
 from nbgrad.widgets.folding.cards import rows_in
 from nbgrad.widgets.folding.choose import LOOK, Folding, first_folding, folded_below, homes, necessary
-from nbgrad.widgets.folding.repeats import kind as kind_of, runs
+from nbgrad.widgets.folding.repeats import runs
 from nbgrad.widgets.folding.size import COLUMNS, ROWS, extent
 from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH
 from nbgrad.widgets.layout.positions import WHOLE, lay_out, whole
@@ -253,7 +253,7 @@ def test_what_is_not_too_large_is_drawn_as_it_is(flat: Any) -> None:
     described = flat(ROWS * 6)
     for at, node in enumerate(described["nodes"]):
         node["scope"] = None if at < ROWS else "s0"
-    described["scopes"] = [{"id": "s0", "label": "part", "full": "", "parent": None, "folds": "ops"}]
+    described["scopes"] = [graphs.frame("s0", "part", folds="ops")]
     described["edges"] = [edge for at, edge in enumerate(described["edges"]) if at % ROWS]  # chains, side by side
     assert extent(described, {}, rows_in(described))[1:] == (ROWS, 6) < (ROWS + 1, COLUMNS)
     assert not folded(drawable(described, NODES))
@@ -426,7 +426,7 @@ def twins(layers: int, ops: int, *, bad: int | None) -> Description:
 
 
 def of_kind(description: Description, kind: str) -> list[str]:
-    return [scope["id"] for scope in description["scopes"] if kind_of(scope) == kind]
+    return [scope["id"] for scope in description["scopes"] if scope["like"] == kind]
 
 
 @pytest.mark.parametrize(("layers", "ops", "opened"), [(2, 12, 2), (2, 40, 0), (2, 134, 0), (3, 134, 0), (12, 20, 1)])

@@ -216,7 +216,7 @@ def test_without_scopes_the_end_of_the_record_is_kept(flat: Any) -> None:
 
 def test_one_scope_around_everything_is_not_folded_into_one_box(flat: Any) -> None:
     description = flat(1000)
-    description["scopes"] = [{"id": "s0", "label": "Net", "full": "", "parent": None, "folds": "1,000 ops"}]
+    description["scopes"] = [graphs.frame("s0", "Net", folds="1,000 ops")]
     for node in description["nodes"][1:]:
         node["scope"] = "s0"
     drawn = lay_out(description)["description"]
@@ -241,8 +241,7 @@ def modules(*sizes: int, build: Any) -> Description:
     description: Description = build(sum(sizes))
     homes = [f"s{module}" for module, size in enumerate(sizes) for _ in range(size)]
     description["scopes"] = [
-        {"id": f"s{module}", "label": f"part.{module}", "full": "", "parent": None, "folds": f"{size} ops"}
-        for module, size in enumerate(sizes)
+        graphs.frame(f"s{module}", f"part.{module}", folds=f"{size} ops") for module, size in enumerate(sizes)
     ]
     for node, home in zip(description["nodes"][1:], homes, strict=True):
         node["scope"] = home
@@ -294,7 +293,7 @@ def test_around_a_module_that_is_unfolded_the_nearest_is_drawn(flat: Any) -> Non
 
 def test_unfolding_what_holds_nothing_changes_nothing_else(flat: Any) -> None:
     description = modules(*[60] * 12, build=flat)
-    description["scopes"].append({"id": "s12", "label": "empty", "full": "", "parent": None, "folds": "0 ops"})
+    description["scopes"].append(graphs.frame("s12", "empty", folds="0 ops"))
     first = first_folding(description, NODES).closed
     assert Folding(first | {"s12"}).toggled(description, ["s12"], NODES).closed == first
 
@@ -366,7 +365,7 @@ def test_after_a_timeout_what_is_inside_of_what_was_unfolded_is_folded_last(
 ) -> None:
     slow_above(50, monkeypatch)
     description = modules(20, 30, 30, *[60] * 4, build=flat)
-    description["scopes"].insert(0, {"id": "net", "label": "Net", "full": "", "parent": None, "folds": "60 ops"})
+    description["scopes"].insert(0, graphs.frame("net", "Net", folds="60 ops"))
     for scope in description["scopes"][2:4]:
         scope["parent"] = "net"
     drawn = lay_out(description, folding=Folding(asked=frozenset({"net"})))["description"]

@@ -16,6 +16,7 @@ from nbgrad.widgets.folding.choose import Folding, first_folding
 from nbgrad.widgets.folding.repeats import LONGEST, runs
 from nbgrad.widgets.folding.size import COLUMNS, ROWS
 from nbgrad.widgets.layout.positions import lay_out, whole
+from tests.widgets import graphs
 from tests.widgets.test_first_look import cells, folded, trained
 from tests.work import lines
 
@@ -199,10 +200,7 @@ def calls(letters: str) -> Description:
     described["edges"] = [
         {**edge, "id": f"e{at}", "source": "given", "target": node["id"]} for at, node in enumerate(ops)
     ]
-    described["scopes"] = [
-        {"id": f"s{at}", "label": f"{at} ({letter})", "full": "", "parent": None, "folds": ""}
-        for at, letter in enumerate(letters)
-    ]
+    described["scopes"] = [graphs.frame(f"s{at}", f"{at} ({letter})", like=letter) for at, letter in enumerate(letters)]
     return described
 
 

@@ -132,9 +132,9 @@ def _operand_label(operand: Operand) -> list[str]:
 
 def _node(id: str, kind: Kind, label: list[str], details: list[Detail]) -> Node:
     return Node(
-        id=id, kind=kind, root=False, label=label, full="", about="", row=None, rule=None, scope=None, op=None,
-        details=details, value=None, gradient=None, badges=[], levels={}, holds=[], norms=[], past="",
-            bars=None,
+        id=id, kind=kind, root=False, label=label, numbers=[], full="", about="", row=None, rule=None, scope=None,
+        op=None, details=details, value=None, gradient=None, badges=[], levels={}, holds=[], calls=None, norms=[],
+        past="", bars=None,
     )  # fmt: skip
 
 

@@ -48,8 +48,9 @@ def single(description: Description) -> dict[str, str]:
 def _titled(node: Node, module: str | None) -> Node:
     """The node with its settings and its module after the name, or below it if the line would be too long."""
     head, *lines = node["label"]
-    if lines[:1] == ["()"] and lines[1:] and lines[1].startswith("value "):
+    if node["numbers"] and lines[0] == "()":
         del lines[0]
+        node = {**node, "numbers": _moved(node["numbers"], -1)}
     whole = " · ".join(filter(None, [node["about"], module]))
     about = clip_middle(whole, _ABOUT)
     if node["full"] and module:
@@ -57,8 +58,12 @@ def _titled(node: Node, module: str | None) -> Node:
     elif len(whole) > _ABOUT:
         node = {**node, "full": f"{head} {whole}"}
     if about and len(head) + len(about) > _TITLE:
-        return {**node, "label": [head, about, *lines], "about": ""}
+        return {**node, "label": [head, about, *lines], "numbers": _moved(node["numbers"], 1), "about": ""}
     return {**node, "label": [head, *lines], "about": f"· {about}" if module and not node["about"] else about}
+
+
+def _moved(numbers: list[int], by: int) -> list[int]:
+    return [line + by for line in numbers]
 
 
 def rows_in(description: Description, nesting: Nesting | None = None) -> dict[str, str]:

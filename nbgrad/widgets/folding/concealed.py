@@ -37,6 +37,7 @@ def concealed(outline: Outline, nodes: Collection[str], asked: list[Question], n
         "verdicts": [],
         "history": History(frames=[], loss=None, charts=[], differences=[]),
         "questions": asked,
+        "unknown": list(nodes),
     }
     return Outline(
         described, _ConcealedRests(outline.rests, frozenset(nodes), frozenset(edges)), outline.walk, outline.runs

@@ -111,9 +111,14 @@ def split_hubs(description: Description) -> Description:
 
 def _without_numbers(node: Node) -> Node:
     """A further copy of a node, without the lists of numbers that the first copy shows."""
-    first = next((at for at, line in enumerate(node["label"]) if at and line.startswith("value ")), None)
-    label = node["label"] if first is None else [*node["label"][:first], node["label"][-1]]
-    return {**node, "label": label, "rule": None if node["rule"] is not None and "[" in node["rule"] else node["rule"]}
+    first, end = node["numbers"] or (0, 0)
+    label = [*node["label"][:first], *node["label"][end:]]
+    return {
+        **node,
+        "label": label,
+        "numbers": [],
+        "rule": None if node["rule"] is not None and "[" in node["rule"] else node["rule"],
+    }
 
 
 def hubs(description: Description) -> dict[str, int]:

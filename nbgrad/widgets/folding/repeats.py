@@ -44,14 +44,9 @@ class Run(NamedTuple):
         return zip(self.cycles, self.beside, strict=True)
 
 
-def kind(scope: Scope) -> str:
-    """The class of the module that was called, or the lines of the loop."""
-    return scope["lines"] if "lines" in scope else scope["label"].rpartition("(")[2].removesuffix(")")
-
-
 def iterates(scope: Scope) -> bool:
     """Whether it is an iteration of a loop: its contents may differ from those of the others."""
-    return "lines" in scope
+    return scope["kind"] == "iteration"
 
 
 def loops_of(description: Description) -> set[str]:
@@ -105,8 +100,8 @@ def twins(description: Description) -> Callable[[str], list[str]]:
     @cache
     def find(call: str) -> list[str]:
         known = calls()
-        looks = kind(scopes[call]), known.size(call)
-        alike = [one for one in scopes if one == call or (kind(scopes[one]), known.size(one)) == looks]
+        looks = known.kind(call), known.size(call)
+        alike = [one for one in scopes if one == call or (known.kind(one), known.size(one)) == looks]
         if len(alike) < 2:
             return alike
         wanted = known.inside(call)
@@ -263,7 +258,7 @@ class _Calls:
 
     def kind(self, one: str) -> str:
         """The class of the module that was called, or the name of an op."""
-        return kind(self._scopes[one]) if one in self._scopes else self._nodes[self._at[one]]["op"] or ""
+        return self._scopes[one]["like"] if one in self._scopes else self._nodes[self._at[one]]["op"] or ""
 
     def numbers(self, row: list[str]) -> list[int]:
         """A number for each call or op, equal for those of the same ops and shapes, connected in the same way."""

@@ -248,8 +248,8 @@ def _bare(text: str) -> str:
 
 
 def loops_over(node: Node) -> bool:
-    """Whether a folded node stands for iterations of a loop, which are named by its lines."""
-    return node["kind"] == "folded" and re.match(r"(line|iteration) \d", node["label"][0]) is not None
+    """Whether a folded node stands for iterations of a loop."""
+    return node["calls"] == "iteration"
 
 
 def _sample(key: str, x: float, y: float) -> list[str]:
