@@ -37,7 +37,7 @@ def concealed(outline: Outline, nodes: Collection[str], asked: list[Question], n
         "verdicts": [],
         "history": History(frames=[], loss=None, charts=[], differences=[]),
         "questions": asked,
-        "unknown": list(nodes),
+        "unknown": [node["id"] for node in known["nodes"] if node["id"] in nodes],
     }
     return Outline(
         described, _ConcealedRests(outline.rests, frozenset(nodes), frozenset(edges)), outline.walk, outline.runs
