@@ -49,7 +49,6 @@ from nbgrad.widgets.folding.choose import LOOK
 from nbgrad.widgets.folding.concealed import concealed
 from nbgrad.widgets.folding.loops import Iteration, iterations
 from nbgrad.widgets.folding.outline import Outline
-from nbgrad.widgets.folding.repeats import runs
 from nbgrad.widgets.optional_packages import loading
 
 _MOST = 20
@@ -153,7 +152,7 @@ def outline(graph: AutogradGraph) -> Outline:
     if ending is not None and failure is not None and survey.ended is not None:
         described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)
     described["summary"] = _summary(graph, records, described, usual)
-    whole = Outline(described, rests | sums, runs=runs(described))
+    whole = Outline(described, rests | sums)
     if missing := graph.questions.unknown(records) if graph.backwards else []:
         whole = whole.noted(
             f"Nothing called {' or '.join(missing)} got a gradient of at most {SMALL:,} numbers, "
@@ -235,7 +234,7 @@ class _Scopes:
             folds = scope.body if isinstance(scope, Iteration) else _folds(*inner)
             label, parent = scope.label, self.id(scope.parent)
             described.append(
-                Scope(id=id, kind=kind, name=name, like=like, label=label, full="", parent=parent, folds=folds)
+                Scope(id=id, kind=kind, name=name, like=like, label=label, full="", parent=parent, folds=folds, op=None)
             )
         return described
 

@@ -393,7 +393,17 @@ class _ProgramScopes:
                 known = self._known[path[:depth]] = f"s{len(self.made)}"
                 label = path[depth - 1]
                 self.made.append(
-                    Scope(id=known, kind="part", name=label, like=label, label=label, full="", parent=parent, folds="")
+                    Scope(
+                        id=known,
+                        kind="part",
+                        name=label,
+                        like=label,
+                        label=label,
+                        full="",
+                        parent=parent,
+                        folds="",
+                        op=None,
+                    )
                 )
             parent = known
         assert parent is not None

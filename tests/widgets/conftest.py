@@ -310,7 +310,7 @@ def tangle() -> Build:
 @pytest.fixture
 def in_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
     """No picture is split into columns."""
-    monkeypatch.setattr(positions, "in_columns", lambda _description, layout: layout)
+    monkeypatch.setattr(positions, "in_columns", lambda _description, layout, _nesting: layout)
 
 
 # --- a page in a browser -------------------------------------------------------------------------------------------

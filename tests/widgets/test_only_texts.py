@@ -14,7 +14,7 @@ from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.apply import drawable
 from nbgrad.widgets.folding.choose import folded_below
 from nbgrad.widgets.folding.outline import Outline
-from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.layout.pipeline import lay_out
 from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import svg
 from tests.widgets.test_what_if import Recorded, small

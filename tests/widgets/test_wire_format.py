@@ -16,7 +16,7 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.layout.positions import lay_out, whole
+from nbgrad.widgets.layout.pipeline import lay_out, whole
 from nbgrad.widgets.render.svg import svg
 from nbgrad.widgets.render.wire_format import packed, sent, unpacked
 from tests.widgets import graphs
@@ -36,8 +36,8 @@ def deep(steps: int) -> Description:
         for _ in range(steps):
             optimizer.zero_grad()
             x = nbgrad.tensor(data)
-            for number, (w, b) in enumerate(layers):
-                with nbgrad.scope(f"layers.{number} (Layer)"):
+            for w, b in layers:
+                with nbgrad.scope("Layer"):
                     x = (x @ w + b).tanh()
             x.sum().backward()
             optimizer.step()

@@ -188,6 +188,7 @@ class Scope(TypedDict):
     full: str  # the label, unshortened; empty if it was not shortened
     parent: str | None
     folds: str  # the line under the label when it is folded: "4 ops, 2 parameters (330)"
+    op: str | None  # the only op drawn in it, whose box names it in place of a frame; None if there are more
 
 
 class Given(TypedDict):

@@ -54,14 +54,13 @@ def loops_of(description: Description) -> set[str]:
     return {scope["id"] for scope in description["scopes"] if iterates(scope)}
 
 
-def runs(description: Description, nesting: Nesting | None = None) -> list[Run]:
+def runs(description: Description, nesting: Nesting) -> list[Run]:
     """Runs of identical module calls that follow each other, or of identical cycles of them; an outline keeps them.
 
-    These are the outermost runs: no call inside a call of a run is in another run. ``nesting`` is that of the scopes,
-    if it is known.
+    These are the outermost runs: no call inside a call of a run is in another run. ``nesting`` is that of the scopes.
     """
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    calls = _Calls(description, scopes, nesting or Nesting(description["scopes"]))
+    calls = _Calls(description, scopes, nesting)
     siblings: defaultdict[str | None, list[str]] = defaultdict(list)  # outer ones first
     for id, scope in scopes.items():
         siblings[scope["parent"]].append(id)
@@ -86,16 +85,16 @@ def runs(description: Description, nesting: Nesting | None = None) -> list[Run]:
     return found
 
 
-def twins(description: Description) -> Callable[[str], list[str]]:
+def twins(description: Description, nesting: Nesting) -> Callable[[str], list[str]]:
     """A function that finds the module calls like a given one: of the same class, with equal contents, connected alike.
 
-    The answer includes the given call. Answers are cached.
+    The answer includes the given call. Answers are cached. ``nesting`` is that of the scopes.
     """
     scopes = {scope["id"]: scope for scope in description["scopes"]}
 
     @cache
     def calls() -> _Calls:
-        return _Calls(description, scopes, Nesting(description["scopes"]))
+        return _Calls(description, scopes, nesting)
 
     @cache
     def find(call: str) -> list[str]:

@@ -29,7 +29,7 @@ from nbgrad.widgets.layout.card import (
     bar_height,
 )
 from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, sides, tip, tip_points
-from nbgrad.widgets.layout.positions import LABEL_HEIGHT, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, label_lines, mark_text
+from nbgrad.widgets.layout.parts import LABEL_HEIGHT, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, label_lines, mark_text
 from nbgrad.widgets.optional_packages import PartError, loading, needs
 from nbgrad.widgets.render.palette import BARS, EDGES, FOLDED, HOTTEST, INKS, MEANING, PAINTS, SIGNS, heat
 from nbgrad.widgets.render.png import smaller

@@ -14,7 +14,7 @@ from typing import Any, get_args, get_type_hints
 
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import PYTHON_ONLY, Description, Layout, Picture, Scope
-from nbgrad.widgets.layout.positions import Sizes
+from nbgrad.widgets.layout.parts import Sizes
 
 
 def sent(picture: Picture) -> Picture:

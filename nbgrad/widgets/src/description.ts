@@ -124,6 +124,7 @@ export interface Scope {
   full: string;
   parent: string | null;
   folds: string;
+  op: string | null;
 }
 
 export interface Given {
