@@ -40,6 +40,7 @@ from nbgrad.widgets.description.schema import (
     ScopeKind,
     Verdict,
     kind_of,
+    plain_node,
 )
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
 from nbgrad.widgets.description.text_metrics import clip
@@ -99,27 +100,16 @@ def outline(graph: AutogradGraph) -> Outline:
         id = ids[record.id]
         title, value = _title(record, usual), _value(record, most)
         node: Node = {
-            "id": id,
-            "kind": kind_of(record.kind, record.name),
+            **plain_node(id, kind_of(record.kind, record.name), [*title, *value], []),
             "root": record.root,
-            "label": [*title, *value],
             "numbers": [len(title), len(title) + len(value)] if value else [],
-            "full": "",
             "about": distinction(record, shapes),
-            "row": None,
             "rule": None if record.gradient is None else _gradient(record, record.gradient, most),
             "scope": scopes.id(inside.get(record.id, record.scope)),
             "op": record.op.name if record.op is not None else None,
-            "details": [],
-            "value": None,
-            "gradient": None,
-            "badges": [],
             "levels": levels.get(record.id, {}),
-            "holds": [],
-            "calls": None,
             "norms": history.norms.get(record.id, []),
             "past": history.levels.get(record.id, ""),
-            "bars": None,
         }
         rests[id] = NodeRest(record, saved.get(record.id), more, walk)
         nodes.append(node)

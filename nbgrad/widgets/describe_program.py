@@ -20,6 +20,7 @@ from nbgrad.widgets.description.schema import (
     Rewrite,
     Scope,
     Step,
+    plain_node,
 )
 
 _PARTS = {"forward": "forward", "backward": "gradient", "update": "optimizer"}
@@ -236,30 +237,7 @@ class _Drawing:
         details: list[Detail],
     ) -> str:
         id_ = f"n{len(self.nodes)}"
-        node = Node(
-            id=id_,
-            kind=kind,
-            root=False,
-            label=label,
-            numbers=[],
-            full="",
-            about="",
-            row=None,
-            rule=None,
-            scope=scope,
-            op=op,
-            details=details,
-            value=None,
-            gradient=None,
-            badges=[],
-            levels={},
-            holds=[],
-            calls=None,
-            norms=[],
-            past="",
-            bars=None,
-        )
-        self.nodes.append(node)
+        self.nodes.append({**plain_node(id_, kind, label, details), "scope": scope, "op": op})
         return id_
 
 

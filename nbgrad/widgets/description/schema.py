@@ -148,6 +148,15 @@ class Node(TypedDict):
     bars: Bars | None  # a small chart of the nodes inside, if this is a folded node
 
 
+def plain_node(name: str, kind: Kind, label: list[str], details: list[Detail]) -> Node:
+    """A node with the id ``name``, and with nothing but its label and its details."""
+    return Node(
+        id=name, kind=kind, root=False, label=label, numbers=[], full="", about="", row=None, rule=None, scope=None,
+        op=None, details=details, value=None, gradient=None, badges=[], levels={}, holds=[], calls=None, norms=[],
+        past="", bars=None,
+    )  # fmt: skip
+
+
 class Reduction(TypedDict):
     """A broadcast that the engine undid: the gradient was summed down to the shape of the input."""
 

@@ -25,6 +25,7 @@ from nbgrad.widgets.description.schema import (
     Reduction,
     Scope,
     Step,
+    plain_node,
 )
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.walk import Stop
@@ -271,25 +272,13 @@ def _folded_node(
             details.insert(1, {"term": "Iterations", "text": _iterations(scopes, inside)})
     past = "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True)))
     return {
-        "id": _folded_id(scopes[0]["id"]),
-        "kind": "folded",
+        **plain_node(_folded_id(scopes[0]["id"]), "folded", label, details),
         "root": any(node["root"] for node in inside),
-        "label": label,
-        "numbers": [],
-        "full": "",
-        "about": "",
-        "row": None,
-        "rule": None,
         "scope": scopes[0]["parent"],
-        "op": None,
-        "details": details,
-        "value": None,
-        "gradient": None,
         "badges": [badge for node in inside for badge in node["badges"]],
         "levels": levels,
         "holds": [scope["id"] for scope in scopes],
         "calls": scopes[0]["kind"],
-        "norms": [],
         "past": past,
         "bars": bars_of(scopes, inside, past),
     }
