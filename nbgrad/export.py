@@ -16,8 +16,10 @@ from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.description.text_metrics import clean, cleaned
 from nbgrad.widgets.folding.apply import asked
 from nbgrad.widgets.folding.outline import Outline
+from nbgrad.widgets.layout.dot import nested
 from nbgrad.widgets.layout.graphviz_wasm import language
-from nbgrad.widgets.layout.positions import lay_out, mark_text, nested, whole
+from nbgrad.widgets.layout.parts import mark_text
+from nbgrad.widgets.layout.pipeline import lay_out, whole
 from nbgrad.widgets.optional_packages import PartError, loading, needs, reason
 from nbgrad.widgets.render.film import film
 from nbgrad.widgets.render.html_page import page

@@ -29,7 +29,7 @@ from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Picture
 from nbgrad.widgets.folding.apply import asked
 from nbgrad.widgets.folding.outline import Outline
-from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.layout.pipeline import lay_out
 from nbgrad.widgets.notebook_output import Still
 from nbgrad.widgets.tensor_lookup import Holdings
 from nbgrad.widgets.view import GraphView

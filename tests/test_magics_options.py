@@ -29,7 +29,7 @@ from nbgrad.magics import AutogradMagics
 from nbgrad.options import TABLE, Options, flag
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.folding import apply
-from nbgrad.widgets.layout import positions
+from nbgrad.widgets.layout import pipeline
 from nbgrad.widgets.render import svg
 from nbgrad.widgets.render.wire_format import unpacked
 
@@ -233,7 +233,7 @@ def test_strict_broadcast(shell: InteractiveShell) -> None:
 
 
 def test_stages(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = {"fold": (apply, "clipped"), "place": (positions, "_answer"), "render": (svg, "_header")}
+    slow = {"fold": (apply, "clipped"), "place": (pipeline, "_answer"), "render": (svg, "_header")}
     for late, (owner, name) in slow.items():
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, after_a_while(getattr(owner, name)))

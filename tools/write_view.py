@@ -25,6 +25,10 @@ SOURCES = ROOT / "nbgrad" / "widgets" / "src"
 PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 
 
+NAMED = ("Kind", "ScopeKind", "Opens")
+"""The literals that have a name in TypeScript too."""
+
+
 def made() -> dict[Path, str]:
     """Every generated file with its new text."""
     return {
@@ -50,7 +54,7 @@ def typescript(hint: Any) -> str:
         return str(hint.__name__)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
-        named = {schema.Kind: "Kind", schema.Opens: "Opens"}
+        named = {getattr(schema, name): name for name in NAMED}
         return named[hint] if hint in named else " | ".join(f'"{value}"' for value in arguments)
     if origin is list:
         inner = typescript(arguments[0])
@@ -65,7 +69,7 @@ def typescript(hint: Any) -> str:
 def interfaces() -> str:
     """The TypedDicts of a description, as interfaces of TypeScript."""
     lines = [f"// {_written('nbgrad/widgets/description/schema.py')}"]
-    for name in ("Kind", "Opens"):
+    for name in NAMED:
         values = " | ".join(f'"{value}"' for value in get_args(getattr(schema, name)))
         lines += ["", f"export type {name} = {values};"]
     for name, thing in vars(schema).items():

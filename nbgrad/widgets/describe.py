@@ -38,8 +38,10 @@ from nbgrad.widgets.description.schema import (
     OpText,
     Problem,
     Scope,
+    ScopeKind,
     Verdict,
     kind_of,
+    plain_node,
 )
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
 from nbgrad.widgets.description.text_metrics import clip
@@ -49,7 +51,6 @@ from nbgrad.widgets.folding.choose import LOOK
 from nbgrad.widgets.folding.concealed import concealed
 from nbgrad.widgets.folding.loops import Iteration, iterations
 from nbgrad.widgets.folding.outline import Outline
-from nbgrad.widgets.folding.repeats import runs
 from nbgrad.widgets.optional_packages import loading
 
 _MOST = 20
@@ -98,26 +99,18 @@ def outline(graph: AutogradGraph) -> Outline:
     nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
     for record, more in zip(records, measured(graph, records), strict=True):
         id = ids[record.id]
+        title, value = _title(record, usual), _value(record, most)
         node: Node = {
-            "id": id,
-            "kind": kind_of(record.kind, record.name),
+            **plain_node(id, kind_of(record.kind, record.name), [*title, *value], []),
             "root": record.root,
-            "label": _label(record, usual, most),
-            "full": "",
+            "numbers": [len(title), len(title) + len(value)] if value else [],
             "about": distinction(record, shapes),
-            "row": None,
             "rule": None if record.gradient is None else _gradient(record, record.gradient, most),
             "scope": scopes.id(inside.get(record.id, record.scope)),
             "op": record.op.name if record.op is not None else None,
-            "details": [],
-            "value": None,
-            "gradient": None,
-            "badges": [],
             "levels": levels.get(record.id, {}),
-            "holds": [],
             "norms": history.norms.get(record.id, []),
             "past": history.levels.get(record.id, ""),
-            "bars": None,
         }
         rests[id] = NodeRest(record, saved.get(record.id), more, walk)
         nodes.append(node)
@@ -151,7 +144,7 @@ def outline(graph: AutogradGraph) -> Outline:
     if ending is not None and failure is not None and survey.ended is not None:
         described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)
     described["summary"] = _summary(graph, records, described, usual)
-    whole = Outline(described, rests | sums, runs=runs(described))
+    whole = Outline(described, rests | sums)
     if missing := graph.questions.unknown(records) if graph.backwards else []:
         whole = whole.noted(
             f"Nothing called {' or '.join(missing)} got a gradient of at most {SMALL:,} numbers, "
@@ -228,12 +221,13 @@ class _Scopes:
                     counts[around] += counts[scope]
         described: list[Scope] = []
         for scope, id in self._ids.items():
-            one = Scope(id=id, label=scope.label, full="", parent=self.id(scope.parent), folds="")
-            if isinstance(scope, Iteration):
-                one |= {"folds": scope.body, "lines": scope.lines}
-            else:
-                one["folds"] = _folds(ops[scope], parameters[scope], elements[scope])
-            described.append(one)
+            kind, name, like = _called(scope)
+            inner = ops[scope], parameters[scope], elements[scope]
+            folds = scope.body if isinstance(scope, Iteration) else _folds(*inner)
+            label, parent = scope.label, self.id(scope.parent)
+            described.append(
+                Scope(id=id, kind=kind, name=name, like=like, label=label, full="", parent=parent, folds=folds, op=None)
+            )
         return described
 
     def formulas(self) -> dict[str, str]:
@@ -262,6 +256,15 @@ def typeset(latex: str) -> tuple[str, str]:
         return "", f"The formula is shown as LaTeX, because it cannot be typeset: {type(error).__name__}."
 
 
+def _called(scope: CoreScope) -> tuple[ScopeKind, str, str]:
+    """The kind of a scope, its name, and what it shares with scopes like it."""
+    if isinstance(scope, Iteration):
+        return "iteration", f"{scope.number:,}", scope.lines
+    if isinstance(scope, ModuleScope):
+        return "module", scope.label.removesuffix(f" ({scope.kind.name})"), scope.kind.name
+    return "part", scope.label, scope.label
+
+
 def _elements(record: Record) -> int:
     count = 1
     for size in record.shape:
@@ -280,18 +283,23 @@ def _usual_dtype(records: list[Record]) -> torch.dtype | None:
     return kinds.most_common(1)[0][0] if kinds else None
 
 
-def _label(record: Record, usual: torch.dtype | None, most: int) -> list[str]:
-    """The lines of a box: up to ``most`` numbers are written out."""
+def _title(record: Record, usual: torch.dtype | None) -> list[str]:
+    """The first two lines of a box."""
     title = record.name or record.kind
     if record.op is not None:
         names = f"{record.name}, …" if record.several else record.name
         title = f"{names} = {record.op.name}" if record.name else record.op.name
     cell = "" if record.earlier is None else f" · {clip(record.earlier, _TITLE)}"
-    lines = [title, f"{_kind_text(record.shape, record.dtype, usual)}{cell}"]
-    if (value := record.value) is not None and value.array is not None and 0 < value.array.size <= most:
-        after = "" if record.since is None or record.since.what is None else f" after {record.since.what}"
-        lines += broken(f"value {in_box(value)}{after}")
-    return lines
+    return [title, f"{_kind_text(record.shape, record.dtype, usual)}{cell}"]
+
+
+def _value(record: Record, most: int) -> list[str]:
+    """The lines of a box with its value: up to ``most`` numbers are written out."""
+    value = record.value
+    if value is None or value.array is None or not 0 < value.array.size <= most:
+        return []
+    after = "" if record.since is None or record.since.what is None else f" after {record.since.what}"
+    return broken(f"value {in_box(value)}{after}")
 
 
 def _gradient(record: Record, gradient: Stats, most: int) -> str:

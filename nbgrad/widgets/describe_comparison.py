@@ -110,7 +110,17 @@ class _Side(NamedTuple):
             }  # fmt: skip
 
         ops = sum(one["kind"] == "op" for one in known["nodes"])
-        outer = Scope(id=whole, label=name, full="", parent=None, folds=counted(ops, "op"))
+        outer = Scope(
+            id=whole,
+            kind="part",
+            name=name,
+            like=name,
+            label=name,
+            full="",
+            parent=None,
+            folds=counted(ops, "op"),
+            op=None,
+        )
         scopes: list[Scope] = [
             {**one, "id": own(one["id"]), "parent": own(one["parent"]) or whole} for one in known["scopes"]
         ]

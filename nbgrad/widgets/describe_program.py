@@ -20,6 +20,7 @@ from nbgrad.widgets.description.schema import (
     Rewrite,
     Scope,
     Step,
+    plain_node,
 )
 
 _PARTS = {"forward": "forward", "backward": "gradient", "update": "optimizer"}
@@ -237,28 +238,7 @@ class _Drawing:
         details: list[Detail],
     ) -> str:
         id_ = f"n{len(self.nodes)}"
-        node = Node(
-            id=id_,
-            kind=kind,
-            root=False,
-            label=label,
-            full="",
-            about="",
-            row=None,
-            rule=None,
-            scope=scope,
-            op=op,
-            details=details,
-            value=None,
-            gradient=None,
-            badges=[],
-            levels={},
-            holds=[],
-            norms=[],
-            past="",
-            bars=None,
-        )
-        self.nodes.append(node)
+        self.nodes.append({**plain_node(id_, kind, label, details), "scope": scope, "op": op})
         return id_
 
 
@@ -390,7 +370,20 @@ class _ProgramScopes:
             known = self._known.get(path[:depth])
             if known is None:
                 known = self._known[path[:depth]] = f"s{len(self.made)}"
-                self.made.append(Scope(id=known, label=path[depth - 1], full="", parent=parent, folds=""))
+                label = path[depth - 1]
+                self.made.append(
+                    Scope(
+                        id=known,
+                        kind="part",
+                        name=label,
+                        like=label,
+                        label=label,
+                        full="",
+                        parent=parent,
+                        folds="",
+                        op=None,
+                    )
+                )
             parent = known
         assert parent is not None
         return parent

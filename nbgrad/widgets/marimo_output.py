@@ -7,7 +7,7 @@ from typing import Any
 from nbgrad.widgets.description.schema import Description, Opens
 from nbgrad.widgets.folding.apply import asked
 from nbgrad.widgets.folding.outline import Outline
-from nbgrad.widgets.layout.positions import Wanted, whole
+from nbgrad.widgets.layout.pipeline import Wanted, whole
 from nbgrad.widgets.render.html_page import page
 
 

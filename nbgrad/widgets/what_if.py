@@ -13,7 +13,6 @@ from nbgrad.widgets.description.format import number, shape_text
 from nbgrad.widgets.description.schema import Description, Look, Supposed
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, in_box, look
 from nbgrad.widgets.folding.choose import LOOK
-from nbgrad.widgets.folding.concealed import UNKNOWN
 
 Changes = Mapping[str, Mapping[str, float]]
 """The new numbers: by node, and by the position of the number in row order."""
@@ -70,7 +69,7 @@ class WhatIf:
         told["notes"] = self._notes or []
         outcome = rerun.run(numbers)
         if changes:
-            hidden = {one["id"] for one in description["nodes"] if one["rule"] == f"∇ {UNKNOWN}"}
+            hidden = set(description.get("unknown", []))
             told["texts"] = self._texts(outcome, description, hidden)
             told["edges"] = self._edges(outcome, id, hidden)
             told["value"], told["gradient"] = self._looks(outcome, id, node in hidden)
@@ -112,7 +111,7 @@ class WhatIf:
         values = {
             node["id"]: outcome.values[self._places[node["id"]]]
             for node in nodes
-            if node["id"] in self._places and any(line.startswith("value ") for line in node["label"][1:])
+            if node["id"] in self._places and node["numbers"]
         }
         gradients = {
             node: gradient for id, gradient in outcome.gradients.items() if (node := self._names[id]) not in hidden
@@ -149,7 +148,7 @@ class WhatIf:
     ) -> str:
         """The finite difference in words."""
         assert isinstance(self._rerun, Rerun)
-        if any(one["id"] == node and one["rule"] == f"∇ {UNKNOWN}" for one in description["nodes"]):
+        if node in description.get("unknown", []):
             raise RerunError("this gradient is asked for: answer first")
         found = self._rerun.nudge(id, place, numbers)
         size = max(abs(found.difference), abs(found.gradient))

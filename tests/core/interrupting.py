@@ -26,7 +26,7 @@ from nbgrad.core.engine.state import current
 from nbgrad.core.tensor import tensor as tensors
 from nbgrad.nn.utils import parametrize
 from nbgrad.widgets.describe import describe, outline
-from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.layout.pipeline import lay_out
 from nbgrad.widgets.render.svg import svg
 from nbgrad.widgets.render.text import text
 from nbgrad.widgets.render.wire_format import unpacked

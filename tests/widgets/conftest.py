@@ -23,6 +23,7 @@ from nbgrad.widgets.description.schema import (
     Step,
 )
 from nbgrad.widgets.layout import positions
+from tests.widgets import graphs
 
 Build = Callable[..., Description]
 
@@ -38,9 +39,7 @@ class Sketch:
         self.ops: dict[str, OpText] = {}
 
     def scope(self, label: str, parent: str | None = None) -> str:
-        self.scopes.append(
-            {"id": f"s{len(self.scopes)}", "label": label, "full": "", "parent": parent, "folds": "some ops"}
-        )
+        self.scopes.append(graphs.frame(f"s{len(self.scopes)}", label, parent, "some ops"))
         return self.scopes[-1]["id"]
 
     def node(self, kind: Kind, *label: str, scope: str | None = None, root: bool = False) -> str:
@@ -49,6 +48,7 @@ class Sketch:
             "kind": kind,
             "root": root,
             "label": list(label),
+            "numbers": next(([at, len(label)] for at, line in enumerate(label) if line.startswith("value ")), []),
             "full": "",
             "about": "",
             "row": None,
@@ -61,6 +61,7 @@ class Sketch:
             "badges": [],
             "levels": {"gradient": 0.5, "dtype": 0.0},
             "holds": [],
+            "calls": None,
             "norms": [],
             "past": "",
             "bars": None,
@@ -310,7 +311,7 @@ def tangle() -> Build:
 @pytest.fixture
 def in_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
     """No picture is split into columns."""
-    monkeypatch.setattr(positions, "in_columns", lambda _description, layout: layout)
+    monkeypatch.setattr(positions, "in_columns", lambda _description, layout, _nesting: layout)
 
 
 # --- a page in a browser -------------------------------------------------------------------------------------------

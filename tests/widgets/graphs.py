@@ -7,7 +7,7 @@ import nbgrad
 from nbgrad import nn
 from nbgrad.nn import functional
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description.schema import Description
+from nbgrad.widgets.description.schema import Description, Scope
 
 
 def texts(graph: nbgrad.AutogradGraph) -> list[str]:
@@ -203,3 +203,10 @@ def changed() -> Description:
         except RuntimeError as error:
             return ended(graph, error)
     raise AssertionError("the change must be noticed")
+
+
+def frame(name: str, label: str, parent: str | None = None, folds: str = "", like: str | None = None) -> Scope:
+    """A scope with the id ``name``; ``like`` says what it shares with others like it, if that is not the label."""
+    return Scope(
+        id=name, kind="part", name=label, like=like or label, label=label, full="", parent=parent, folds=folds, op=None
+    )

@@ -216,7 +216,7 @@ def test_the_reduction_is_a_fact_of_its_edge() -> None:
 
 def test_scopes_are_boxes_around_their_ops() -> None:
     described = describe(biased())
-    assert described["scopes"] == [{"id": "s0", "label": "layer", "full": "", "parent": None, "folds": "2 ops"}]
+    assert described["scopes"] == [graphs.frame("s0", "layer", folds="2 ops")]
     inside = [node["label"][0] for node in described["nodes"] if node["scope"] == "s0"]
     assert inside == ["matmul", "y = add"]
 
@@ -228,8 +228,8 @@ def test_nested_scopes_come_outer_first() -> None:
             y = x * 2
         y.backward()
     assert describe(graph)["scopes"] == [
-        {"id": "s0", "label": "outer", "full": "", "parent": None, "folds": "1 op"},
-        {"id": "s1", "label": "inner", "full": "", "parent": "s0", "folds": "1 op"},
+        graphs.frame("s0", "outer", folds="1 op"),
+        graphs.frame("s1", "inner", "s0", "1 op"),
     ]
 
 

@@ -14,12 +14,11 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Edge, Node
 from nbgrad.widgets.folding.apply import NODES, drawable
-from nbgrad.widgets.folding.cards import rows_in
 from nbgrad.widgets.folding.choose import LOOK, Folding, first_folding, folded_below, homes, necessary
-from nbgrad.widgets.folding.repeats import kind as kind_of, runs
+from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.size import COLUMNS, ROWS, extent
 from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH
-from nbgrad.widgets.layout.positions import WHOLE, lay_out, whole
+from nbgrad.widgets.layout.pipeline import WHOLE, lay_out, whole
 from tests.widgets import graphs
 
 
@@ -210,8 +209,8 @@ def test_how_large_a_picture_will_be_is_known_before(name: str, in_one_column: N
     described = {**SMALL, **LARGE}[name]()
     for folding in (Folding(), first_folding(described, NODES)):
         layout = lay_out(described, limit=WHOLE, direction="TB", folding=folding)["layout"]
-        hidden = homes({one["id"]: one for one in described["scopes"]}, folding, runs(described))
-        size = extent(described, hidden, rows_in(described))
+        hidden = homes({one["id"]: one for one in described["scopes"]}, folding, Outline.of(described).runs)
+        size = extent(described, hidden, Outline.of(described).rows)
         assert 85 <= layout["height"] / size.rows <= 210, "points a row"
         assert layout["width"] / size.columns <= 360 or not folding.closed, "points a column"
 
@@ -253,9 +252,9 @@ def test_what_is_not_too_large_is_drawn_as_it_is(flat: Any) -> None:
     described = flat(ROWS * 6)
     for at, node in enumerate(described["nodes"]):
         node["scope"] = None if at < ROWS else "s0"
-    described["scopes"] = [{"id": "s0", "label": "part", "full": "", "parent": None, "folds": "ops"}]
+    described["scopes"] = [graphs.frame("s0", "part", folds="ops")]
     described["edges"] = [edge for at, edge in enumerate(described["edges"]) if at % ROWS]  # chains, side by side
-    assert extent(described, {}, rows_in(described))[1:] == (ROWS, 6) < (ROWS + 1, COLUMNS)
+    assert extent(described, {}, Outline.of(described).rows)[1:] == (ROWS, 6) < (ROWS + 1, COLUMNS)
     assert not folded(drawable(described, NODES))
 
 
@@ -426,7 +425,7 @@ def twins(layers: int, ops: int, *, bad: int | None) -> Description:
 
 
 def of_kind(description: Description, kind: str) -> list[str]:
-    return [scope["id"] for scope in description["scopes"] if kind_of(scope) == kind]
+    return [scope["id"] for scope in description["scopes"] if scope["like"] == kind]
 
 
 @pytest.mark.parametrize(("layers", "ops", "opened"), [(2, 12, 2), (2, 40, 0), (2, 134, 0), (3, 134, 0), (12, 20, 1)])

@@ -11,9 +11,10 @@ from nbgrad.nn import functional
 from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.folding.apply import NODES, drawable
 from nbgrad.widgets.folding.choose import first_folding
-from nbgrad.widgets.folding.repeats import LONGEST, _Calls, runs
+from nbgrad.widgets.folding.outline import Outline
+from nbgrad.widgets.folding.repeats import LONGEST, _Calls
 from nbgrad.widgets.folding.size import COLUMNS, ROWS
-from nbgrad.widgets.layout.positions import lay_out
+from nbgrad.widgets.layout.pipeline import lay_out
 from tests.widgets.test_first_look import trained
 from tests.widgets.test_repeats import WIDE, box
 from tests.work import lines
@@ -64,7 +65,7 @@ def test_functions_between_layers_are_part_of_what_repeats(step: Any, label: str
 def test_another_function_ends_what_repeats() -> None:
     step = iter(range(20))
     described = trained(Functional(lambda layer, x: layer(x).tanh() if next(step) == 8 else layer(x).relu(), 20), 2, 5)
-    assert [(len(run.cycles), [part.kind for part in run.parts]) for run in runs(described)] == [
+    assert [(len(run.cycles), [part.kind for part in run.parts]) for run in Outline.of(described).runs] == [
         (8, ["Linear", "relu"]),
         (11, ["Linear", "relu"]),
     ]
@@ -72,7 +73,7 @@ def test_another_function_ends_what_repeats() -> None:
 
 def test_functions_alone_are_no_run() -> None:
     described = trained(lambda x: nn.Linear(5, WIDE)(x).relu().relu().relu().relu(), 2, 5)
-    assert runs(described) == []
+    assert Outline.of(described).runs == []
 
 
 class Skipping(nn.Module):
@@ -94,9 +95,9 @@ class Skipping(nn.Module):
 
 def test_what_takes_something_of_long_ago_takes_no_longer_to_find() -> None:
     short, long = (trained(Skipping(many), 2, 2) for many in (50, 200))
-    assert lines(lambda: runs(long)) < 4 * lines(lambda: runs(short)) * 2
-    assert runs(short)
-    assert runs(long)
+    assert lines(lambda: Outline.of(long).runs) < 4 * lines(lambda: Outline.of(short).runs) * 2
+    assert Outline.of(short).runs
+    assert Outline.of(long).runs
 
 
 def test_a_long_chain_of_functions_is_not_looked_through() -> None:

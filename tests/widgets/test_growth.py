@@ -22,7 +22,8 @@ from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.apply import NODES, shaped
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.layout.positions import Sizes, dot_source
+from nbgrad.widgets.layout.dot import dot_source
+from nbgrad.widgets.layout.parts import PictureParts
 from nbgrad.widgets.render.text import text
 from tests.work import lines
 
@@ -247,7 +248,7 @@ MUCH = [
 
 def asked(shape: Description) -> str:
     """The dot source of a description, which graphviz gets."""
-    return dot_source(shape, "TB", Sizes.of(shape))
+    return dot_source(PictureParts.of(shape), "TB")
 
 
 def questions(folder: Path) -> dict[str, Callable[[AutogradGraph], object]]:

@@ -12,10 +12,10 @@ from playwright.sync_api import Browser, Page, Route, expect
 from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.description.text_metrics import FONT
 from nbgrad.widgets.folding.choose import Folding, folded_below
-from nbgrad.widgets.layout.positions import lay_out, whole
+from nbgrad.widgets.layout.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import fragment, page, runtime
 from nbgrad.widgets.render.svg import svg
-from nbgrad.widgets.render.wire_format import packed, unpacked
+from nbgrad.widgets.render.wire_format import packed, sent, unpacked
 from tests.widgets import graphs
 from tests.widgets.networks import NETWORKS
 
@@ -26,7 +26,7 @@ def test_the_data_survives_its_escape(hostile: Description) -> None:
     picture = lay_out(hostile)
     text = page(picture, "<b>&")
     (data,) = re.findall(r'<script type="text/plain" class="nbgrad-picture">(.*?)</script>', text, re.DOTALL)
-    assert unpacked(base64.b64decode(data)) == picture
+    assert sent(unpacked(base64.b64decode(data))) == sent(picture)
     assert re.fullmatch(r"[A-Za-z0-9+/=]+", data), "nothing that could end the element"
     assert "<title>&lt;b&gt;&amp;</title>" in text
     assert text.isascii() or text.encode()

@@ -15,7 +15,7 @@ from nbgrad.widgets.folding.apply import NODES, drawable
 from nbgrad.widgets.folding.choose import LOOK, Folding, first_folding, folded_below
 from nbgrad.widgets.folding.repeats import loops_of
 from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH
-from nbgrad.widgets.layout.positions import lay_out, whole
+from nbgrad.widgets.layout.pipeline import lay_out, whole
 from nbgrad.widgets.render.svg import svg
 from tests.widgets.networks import LOOPS
 from tests.widgets.test_first_look import folded

@@ -104,9 +104,11 @@ def test_only_the_shelves_of_what_is_drawn_are_opened(monkeypatch: pytest.Monkey
 
 def test_the_runs_of_an_outline_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     light = outline(chain(10, 30))
+    known = light.runs
     monkeypatch.setattr(repeats, "_Calls", None)  # the class that finds out whether two modules are alike
     for one in (light, Outline.taken_out(light.put_away())):
         drawable(one, 20, first_folding(one, 20).toggled(one, ["s4"], 20))
+    assert light.runs is known
     with pytest.raises(TypeError):
         drawable(light.detail(), 20)
 

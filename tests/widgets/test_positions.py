@@ -11,13 +11,14 @@ import pytest
 
 from nbgrad.widgets.description.schema import Box, Description, Picture
 from nbgrad.widgets.folding.apply import ASKED, NODES, drawable
-from nbgrad.widgets.folding.cards import single
 from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
 from nbgrad.widgets.folding.prune import HUB
-from nbgrad.widgets.layout import positions
+from nbgrad.widgets.layout import pipeline
 from nbgrad.widgets.layout.columns import LETTERS, READ, WIDTH
-from nbgrad.widgets.layout.graphviz_wasm import EngineMissing, LayoutTimeout
-from nbgrad.widgets.layout.positions import Sizes, dot_source, lay_out
+from nbgrad.widgets.layout.dot import dot_source
+from nbgrad.widgets.layout.graphviz_wasm import EngineMissing, LayoutTimeout, run_graphviz
+from nbgrad.widgets.layout.parts import PictureParts, Sizes
+from nbgrad.widgets.layout.pipeline import lay_out
 from tests.widgets import graphs
 
 
@@ -47,8 +48,8 @@ def assert_sound(picture: Picture) -> None:
     assert list(where["nodes"]) == [node["id"] for node in description["nodes"]]
     assert set(where["edges"]) == {edge["id"] for edge in description["edges"]}
     assert set(where["marks"]) == {edge["id"] for edge in description["edges"] if edge["reduction"]}
-    alone = single(description)
-    assert set(where["scopes"]) == {scope["id"] for scope in description["scopes"]} - alone.keys()
+    alone = {scope["id"] for scope in description["scopes"] if scope["op"]}
+    assert set(where["scopes"]) == {scope["id"] for scope in description["scopes"]} - alone
     rows = {node["id"]: node["row"] for node in description["nodes"] if node["row"]}
     free = [box for name, box in where["nodes"].items() if name not in rows]
     boxes = [*free, *(where["marks"][edge["id"]] for edge in marked if edge["source"] not in rows)]
@@ -111,7 +112,7 @@ def test_modules_that_follow_each_other_share_a_column(stack: Any, in_one_column
 def test_steps_of_a_recurrent_cell_stand_below_each_other(in_one_column: None) -> None:
     picture = lay_out(graphs.recurrent(), direction="TB")
     where = picture["layout"]
-    cells = [where["nodes"][op] for op in single(picture["description"]).values()]
+    cells = [where["nodes"][scope["op"]] for scope in picture["description"]["scopes"] if scope["op"]]
     assert len(cells) == 8
     assert all(upper["y"] + upper["height"] <= lower["y"] for upper, lower in pairwise(cells))
     assert where["width"] < 4 * cells[0]["width"]
@@ -127,7 +128,7 @@ def test_an_earlier_gradient_has_room_where_a_later_one_stands(small: Descriptio
 
 def test_no_name_of_a_user_reaches_graphviz(hostile: Description) -> None:
     shape = drawable(hostile, NODES)
-    source = dot_source(shape, "TB", Sizes.of(shape))
+    source = dot_source(PictureParts.of(shape), "TB")
     assert "script" not in source
     assert "evil" not in source
     assert source.isascii()
@@ -136,7 +137,7 @@ def test_no_name_of_a_user_reaches_graphviz(hostile: Description) -> None:
 @pytest.mark.rotated(6)
 def test_the_same_description_gives_the_same_picture(mlp: Description) -> None:
     program = (
-        "import json, sys; from nbgrad.widgets.layout.positions import lay_out; "
+        "import json, sys; from nbgrad.widgets.layout.pipeline import lay_out; "
         "print(json.dumps(lay_out(json.load(sys.stdin))), end='')"
     )
     other = subprocess.run(
@@ -216,7 +217,7 @@ def test_without_scopes_the_end_of_the_record_is_kept(flat: Any) -> None:
 
 def test_one_scope_around_everything_is_not_folded_into_one_box(flat: Any) -> None:
     description = flat(1000)
-    description["scopes"] = [{"id": "s0", "label": "Net", "full": "", "parent": None, "folds": "1,000 ops"}]
+    description["scopes"] = [graphs.frame("s0", "Net", folds="1,000 ops")]
     for node in description["nodes"][1:]:
         node["scope"] = "s0"
     drawn = lay_out(description)["description"]
@@ -241,8 +242,7 @@ def modules(*sizes: int, build: Any) -> Description:
     description: Description = build(sum(sizes))
     homes = [f"s{module}" for module, size in enumerate(sizes) for _ in range(size)]
     description["scopes"] = [
-        {"id": f"s{module}", "label": f"part.{module}", "full": "", "parent": None, "folds": f"{size} ops"}
-        for module, size in enumerate(sizes)
+        graphs.frame(f"s{module}", f"part.{module}", folds=f"{size} ops") for module, size in enumerate(sizes)
     ]
     for node, home in zip(description["nodes"][1:], homes, strict=True):
         node["scope"] = home
@@ -294,7 +294,7 @@ def test_around_a_module_that_is_unfolded_the_nearest_is_drawn(flat: Any) -> Non
 
 def test_unfolding_what_holds_nothing_changes_nothing_else(flat: Any) -> None:
     description = modules(*[60] * 12, build=flat)
-    description["scopes"].append({"id": "s12", "label": "empty", "full": "", "parent": None, "folds": "0 ops"})
+    description["scopes"].append(graphs.frame("s12", "empty", folds="0 ops"))
     first = first_folding(description, NODES).closed
     assert Folding(first | {"s12"}).toggled(description, ["s12"], NODES).closed == first
 
@@ -336,14 +336,14 @@ def test_a_tangle_that_would_take_minutes_is_drawn_in_part(tangle: Any) -> None:
 
 def slow_above(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make graphviz time out for more than ``nodes`` nodes."""
-    run = positions.run_graphviz
+    run = run_graphviz
 
     def slow(source: str, *, seconds: float) -> str:
         if source.count("width=") > nodes:
             raise LayoutTimeout("graphviz was stopped after 3 s")
         return run(source, seconds=seconds)
 
-    monkeypatch.setattr(positions, "run_graphviz", slow)
+    monkeypatch.setattr(pipeline, "run_graphviz", slow)
 
 
 def test_after_a_timeout_what_was_unfolded_stays_so(flat: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +366,7 @@ def test_after_a_timeout_what_is_inside_of_what_was_unfolded_is_folded_last(
 ) -> None:
     slow_above(50, monkeypatch)
     description = modules(20, 30, 30, *[60] * 4, build=flat)
-    description["scopes"].insert(0, {"id": "net", "label": "Net", "full": "", "parent": None, "folds": "60 ops"})
+    description["scopes"].insert(0, graphs.frame("net", "Net", folds="60 ops"))
     for scope in description["scopes"][2:4]:
         scope["parent"] = "net"
     drawn = lay_out(description, folding=Folding(asked=frozenset({"net"})))["description"]
@@ -392,7 +392,7 @@ def test_the_last_try_tells_why_it_failed(tangle: Any, monkeypatch: pytest.Monke
         tried.append(source)
         raise LayoutTimeout("graphviz was stopped after 3 s")
 
-    monkeypatch.setattr(positions, "run_graphviz", slow)
+    monkeypatch.setattr(pipeline, "run_graphviz", slow)
     with pytest.raises(LayoutTimeout):
         lay_out(tangle(500))
     assert len(tried) == 4
@@ -402,7 +402,7 @@ def test_a_missing_engine_is_not_tried_again(tangle: Any, monkeypatch: pytest.Mo
     def missing(source: str, *, seconds: float) -> str:
         raise EngineMissing("pip install it")
 
-    monkeypatch.setattr(positions, "run_graphviz", missing)
+    monkeypatch.setattr(pipeline, "run_graphviz", missing)
     with pytest.raises(EngineMissing):
         lay_out(tangle(500))
 

@@ -13,9 +13,11 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.schema import Description, Node
 from nbgrad.widgets.folding.apply import NODES, drawable
 from nbgrad.widgets.folding.choose import Folding, first_folding
-from nbgrad.widgets.folding.repeats import LONGEST, runs
+from nbgrad.widgets.folding.outline import Outline
+from nbgrad.widgets.folding.repeats import LONGEST
 from nbgrad.widgets.folding.size import COLUMNS, ROWS
-from nbgrad.widgets.layout.positions import lay_out, whole
+from nbgrad.widgets.layout.pipeline import lay_out, whole
+from tests.widgets import graphs
 from tests.widgets.test_first_look import cells, folded, trained
 from tests.work import lines
 
@@ -40,7 +42,10 @@ def net(letters: str) -> Description:
 def found(description: Description) -> list[list[list[str]]]:
     """The runs. For each repetition of a run, the names of its calls."""
     names = {scope["id"]: scope["label"].partition(" (")[0] for scope in description["scopes"]}
-    return [[[names[call] for call in calls] for calls in run] for run in [one.cycles for one in runs(description)]]
+    return [
+        [[names[call] for call in calls] for calls in run]
+        for run in [one.cycles for one in Outline.of(description).runs]
+    ]
 
 
 def heads(description: Description) -> list[str]:
@@ -152,7 +157,7 @@ def test_a_cycle_unfolds_into_its_calls_and_those_into_ops() -> None:
 
 def test_around_an_open_call_whole_cycles_are_boxes() -> None:
     described = net("LR" * 8 + "o")
-    calls = [call for run in runs(described) for cycle in run.cycles for call in cycle]
+    calls = [call for run in Outline.of(described).runs for cycle in run.cycles for call in cycle]
     for at, call in enumerate(calls):
         drawn = drawable(described, NODES, Folding(closed=frozenset(calls) - {call}))
         before, after = at // 2, 7 - at // 2
@@ -182,8 +187,8 @@ def test_a_page_folds_no_call_of_one_node() -> None:
 
 def test_long_rows_take_no_longer_than_their_length() -> None:
     short, long = (calls("ab" * (many // 2 - 4) + "cd" * 4) for many in (1_000, 4_000))
-    assert [len(run.cycles) for run in runs(long)] == [4_000 // 2 - 4, 4]
-    assert lines(lambda: runs(long)) < 4 * lines(lambda: runs(short)) * 1.5
+    assert [len(run.cycles) for run in Outline.of(long).runs] == [4_000 // 2 - 4, 4]
+    assert lines(lambda: Outline.of(long).runs) < 4 * lines(lambda: Outline.of(short).runs) * 1.5
 
 
 def calls(letters: str) -> Description:
@@ -199,10 +204,7 @@ def calls(letters: str) -> Description:
     described["edges"] = [
         {**edge, "id": f"e{at}", "source": "given", "target": node["id"]} for at, node in enumerate(ops)
     ]
-    described["scopes"] = [
-        {"id": f"s{at}", "label": f"{at} ({letter})", "full": "", "parent": None, "folds": ""}
-        for at, letter in enumerate(letters)
-    ]
+    described["scopes"] = [graphs.frame(f"s{at}", f"{at} ({letter})", like=letter) for at, letter in enumerate(letters)]
     return described
 
 
@@ -268,7 +270,7 @@ def test_what_each_step_is_given_of_its_own_is_in_the_box(given: Any, ops: int) 
 
 def test_what_one_step_alone_is_given_is_seen() -> None:
     described = read(lambda _, sentence, __, step: sentence[:, step].exp() if step == 9 else sentence[:, step])
-    closed = frozenset(call for run in runs(described) for cycle in run.cycles for call in cycle)
+    closed = frozenset(call for run in Outline.of(described).runs for cycle in run.cycles for call in cycle)
     drawn = drawable(described, NODES, Folding(closed))
     assert box(drawn)["label"][0] == "GRUCell × 19"
     assert sum(node["op"] == "exp" for node in drawn["nodes"]) == 1
@@ -305,7 +307,7 @@ def test_what_several_read_is_beside_the_box() -> None:
         return Reader(given)(tokens) + nbgrad.stack(beside)
 
     described = trained(reading, 2, 20, tokens=True)
-    closed = frozenset(call for run in runs(described) for cycle in run.cycles for call in cycle)
+    closed = frozenset(call for run in Outline.of(described).runs for cycle in run.cycles for call in cycle)
     drawn = drawable(described, NODES, Folding(closed))
     assert box(drawn)["label"][0] == "GRUCell × 19"
     assert sum(node["op"] == "getitem" for node in drawn["nodes"]) == 20
@@ -333,7 +335,7 @@ def test_layers_of_a_step_are_a_cycle() -> None:
 
 def test_the_data_of_a_network_is_seen() -> None:
     described = net("LR" * 24)
-    closed = frozenset(call for run in runs(described) for cycle in run.cycles for call in cycle)
+    closed = frozenset(call for run in Outline.of(described).runs for cycle in run.cycles for call in cycle)
     (given, whole, *_) = drawable(described, NODES, Folding(closed))["nodes"]
     assert (given["label"][1], whole["label"][0]) == (f"(2, {WIDE})", "Linear, ReLU × 24")
 
@@ -364,7 +366,7 @@ def test_no_box_has_a_way_out_and_in_again(seed: int) -> None:
         return sum(made[1:], made[0])
 
     described = trained(run, 2, 4)
-    calls = [call for run in runs(described) for cycle in run.cycles for call in cycle]
+    calls = [call for run in Outline.of(described).runs for cycle in run.cycles for call in cycle]
     for folding in (Folding(frozenset(calls)), Folding(frozenset(calls[5:])), first_folding(described, NODES)):
         drawn = drawable(described, 1_000, folding)
         place = {node["id"]: at for at, node in enumerate(drawn["nodes"])}

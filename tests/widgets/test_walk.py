@@ -20,7 +20,6 @@ from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.folding.apply import drawable, fold
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.folding.outline import Outline
-from nbgrad.widgets.folding.repeats import runs
 from tests.widgets import graphs
 
 
@@ -184,7 +183,7 @@ def test_folding_keeps_the_walk() -> None:
 def test_identical_blocks_are_a_run_and_different_ones_are_not() -> None:
     whole = graphs.trained(1, 3)
     labels = {scope["id"]: scope["label"] for scope in whole["scopes"]}
-    (run,) = runs(whole)
+    (run,) = Outline.of(whole).runs
     assert [[labels[scope] for scope in calls] for calls in run.cycles] == [["1 (Block)"], ["2 (Block)"], ["3 (Block)"]]
     merged = fold(Outline.of(whole), Folding(frozenset(scope for calls in run.cycles for scope in calls))).detail()
     (group,) = [node for node in merged["nodes"] if node["kind"] == "folded"]

@@ -16,7 +16,7 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.layout.positions import lay_out, whole
+from nbgrad.widgets.layout.pipeline import lay_out, whole
 from nbgrad.widgets.render.svg import svg
 from nbgrad.widgets.render.wire_format import packed, sent, unpacked
 from tests.widgets import graphs
@@ -36,8 +36,8 @@ def deep(steps: int) -> Description:
         for _ in range(steps):
             optimizer.zero_grad()
             x = nbgrad.tensor(data)
-            for number, (w, b) in enumerate(layers):
-                with nbgrad.scope(f"layers.{number} (Layer)"):
+            for w, b in layers:
+                with nbgrad.scope("Layer"):
                     x = (x @ w + b).tanh()
             x.sum().backward()
             optimizer.step()
@@ -62,7 +62,7 @@ def test_a_long_history_of_three_hundred_nodes_travels_in_100_kilobytes(steps: i
     # Up to this number of norms every node has its norms; with more, only the leaves have them.
     assert len([node for node in description["nodes"] if node["norms"]]) == told
     data = packed(picture)
-    assert unpacked(data) == picture
+    assert_came(unpacked(data), picture)
     assert len(data) <= 100_000
 
 
@@ -97,9 +97,15 @@ def with_norms(picture: Picture) -> Picture:
 
 def test_every_picture_comes_out_as_it_went_in(all_sorts: list[Picture]) -> None:
     for picture in all_sorts:
-        assert unpacked(packed(picture)) == picture
+        assert_came(unpacked(packed(picture)), picture)
         assert svg(unpacked(packed(picture))) == svg(picture)
-        assert unpacked(packed(with_norms(picture))) == with_norms(picture)
+        assert_came(unpacked(packed(with_norms(picture))), with_norms(picture))
+
+
+def assert_came(found: Picture, picture: Picture) -> None:
+    """A picture came out as it went in, but for the fields that only Python reads; the texts are measured again."""
+    assert sent(found) == sent(picture)
+    assert found["layout"] == picture["layout"]
 
 
 @pytest.mark.skipif(

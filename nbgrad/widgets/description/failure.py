@@ -9,7 +9,7 @@ from nbgrad.core.engine.state import Scope as CoreScope
 from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.record import Failure, Operand
-from nbgrad.widgets.description.schema import Badge, BadgeKind, Description, Detail, Edge, Kind, Node, Problem, kind_of
+from nbgrad.widgets.description.schema import Badge, BadgeKind, Description, Detail, Edge, Problem, kind_of, plain_node
 from nbgrad.widgets.description.text_metrics import clip
 
 _MESSAGE = 300
@@ -46,7 +46,7 @@ def with_failure(
             if source is None:
                 source = f"n{len(nodes) + 1}"
                 known = [Detail(term="shape and dtype", text=operand.what)]
-                taken = _node(source, kind_of(operand.kind, operand.name), _operand_label(operand), known)
+                taken = plain_node(source, kind_of(operand.kind, operand.name), _operand_label(operand), known)
                 taken["scope"] = scope if operand.kind == "parameter" else None
                 nodes.append(taken)
             edges.append(_edge(f"e{len(edges)}", source, where, operand))
@@ -54,7 +54,7 @@ def with_failure(
         if failure.place is not None:
             details.append(Detail(term="source", text=str(failure.place)))
         details.append(Detail(term="error", text=failure.message))
-        node = _node(where, "failed", [failure.op, f"raised {kind}"], details)
+        node = plain_node(where, "failed", [failure.op, f"raised {kind}"], details)
         node["scope"] = scope
         node["op"] = failure.op if failure.op in description["ops"] else None
         nodes.append(node)
@@ -128,14 +128,6 @@ def badge_of(kind: FindingKind) -> BadgeKind:
 
 def _operand_label(operand: Operand) -> list[str]:
     return [operand.name or operand.kind, operand.what]
-
-
-def _node(id: str, kind: Kind, label: list[str], details: list[Detail]) -> Node:
-    return Node(
-        id=id, kind=kind, root=False, label=label, full="", about="", row=None, rule=None, scope=None, op=None,
-        details=details, value=None, gradient=None, badges=[], levels={}, holds=[], norms=[], past="",
-            bars=None,
-    )  # fmt: skip
 
 
 def _edge(id: str, source: str, target: str, operand: Operand) -> Edge:

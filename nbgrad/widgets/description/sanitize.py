@@ -30,6 +30,8 @@ def clipped(description: Description) -> Description:
         "scopes": [
             {
                 **scope,
+                "name": clip(scope["name"], _WORDS),
+                "like": clip(scope["like"], _WORDS),
                 "label": clip_middle(scope["label"], _SCOPE),
                 "full": clip(scope["label"], _WORDS) if len(scope["label"]) > _SCOPE else scope["full"],
                 "folds": clip(scope["folds"], _TERM),
@@ -110,6 +112,7 @@ def _node(node: Node, scopes: set[str]) -> Node:
         "full": clip(named, _WORDS) if shortened else node["full"],
         "scope": node["scope"] if node["scope"] in scopes else None,
         "label": label or [node["id"]],
+        "numbers": [min(line, len(label)) for line in node["numbers"]],
         "about": clip_middle(node["about"], LINE),
         "op": None if node["op"] is None else clip(node["op"], _TERM),
         "badges": [{**badge, "text": clip(badge["text"], _WORDS)} for badge in node["badges"]],

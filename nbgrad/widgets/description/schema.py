@@ -23,6 +23,14 @@ by the layout, never by describe); failed: the operation that raised.
 """
 
 
+ScopeKind = Literal["module", "iteration", "part"]
+"""The kind of a scope.
+
+module: the call of a module; iteration: one of a loop that calls no module; part: a block that the user named, a part
+of a program, or one of two graphs.
+"""
+
+
 def kind_of(kind: str, name: str | None) -> Kind:
     """The name in the description for ``kind`` of a graph, for a node with or without a name."""
     return "input" if kind == "constant" and name else kind  # type: ignore[return-value]  # the graph's are among ours
@@ -121,6 +129,7 @@ class Node(TypedDict):
     kind: Kind
     root: bool  # a backward started here
     label: list[str]  # the lines drawn in the box, short, already shortened with an ellipsis
+    numbers: list[int]  # the lines of the label that are its value: the first one, and the one after them; or empty
     full: str  # the first line and what follows in it, unshortened; empty if nothing was shortened
     about: str  # in the first line, after the name: settings, such as "× 2.5"; the module if this is its only op
     row: str | None  # id of the op in whose box this tensor is a row; None before drawing and for other nodes
@@ -133,9 +142,19 @@ class Node(TypedDict):
     badges: list[Badge]
     levels: dict[str, float]  # by key of an overlay: a level from 0 to 1, or the position of its class
     holds: list[str]  # ids of the module calls that a folded node stands for
+    calls: ScopeKind | None  # what these are; None if it is not folded
     norms: list[str]  # the norm of its gradient in each frame; empty where there are too many to be written out
     past: str  # these norms as levels, a letter for each frame, from "A", the smallest of all, to "Z"; "-" for none
     bars: Bars | None  # a small chart of the nodes inside, if this is a folded node
+
+
+def plain_node(name: str, kind: Kind, label: list[str], details: list[Detail]) -> Node:
+    """A node with the id ``name``, and with nothing but its label and its details."""
+    return Node(
+        id=name, kind=kind, root=False, label=label, numbers=[], full="", about="", row=None, rule=None, scope=None,
+        op=None, details=details, value=None, gradient=None, badges=[], levels={}, holds=[], calls=None, norms=[],
+        past="", bars=None,
+    )  # fmt: skip
 
 
 class Reduction(TypedDict):
@@ -169,11 +188,16 @@ class Scope(TypedDict):
     """A module call, or an iteration of a loop: a box around the nodes it recorded."""
 
     id: str  # "s0", "s1", ... outer before inner
+    kind: ScopeKind
+    name: Annotated[str, PYTHON_ONLY]  # of a module its path, of an iteration its number, else the label
+    like: Annotated[
+        str, PYTHON_ONLY
+    ]  # what equal ones share: the class of a module, the lines of a loop, else the label
     label: str  # "MLP", "layers.0 (Linear)"
     full: str  # the label, unshortened; empty if it was not shortened
     parent: str | None
     folds: str  # the line under the label when it is folded: "4 ops, 2 parameters (330)"
-    lines: NotRequired[str]  # of an iteration alone: the lines of the loop, "lines 4-6"
+    op: str | None  # the only op drawn in it, whose box names it in place of a frame; None if there are more
 
 
 class Given(TypedDict):
@@ -337,6 +361,7 @@ class Description(TypedDict):
     history: History
     hidden: Hidden
     questions: NotRequired[list[Question]]  # what the reader may still answer
+    unknown: Annotated[NotRequired[list[str]], PYTHON_ONLY]  # the nodes whose gradient the reader does not see yet
     beside: Annotated[NotRequired[dict[str, str]], PYTHON_ONLY]  # by node: the node beside which it stands
 
 

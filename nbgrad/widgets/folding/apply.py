@@ -25,6 +25,7 @@ from nbgrad.widgets.description.schema import (
     Reduction,
     Scope,
     Step,
+    plain_node,
 )
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.walk import Stop
@@ -254,8 +255,7 @@ def _folded_node(
         details.append({"term": "Broadcast reductions inside", "text": "\n".join(rows)})
     label = [scopes[0]["label"], scopes[0]["folds"]]
     if run is not None and len(scopes) > 1:
-        first, last = scopes[0]["label"], scopes[-1]["label"]
-        ends = [name.partition(" (")[0] for name in (first, last)]
+        ends = [scopes[0]["name"], scopes[-1]["name"]]
         kinds, calls = [part.kind for part in run.parts], len(run.cycles[0])
         many = f" × {len(scopes) // calls:,}"
         label = [_names(kinds, LINE - len(many)) + many]
@@ -272,23 +272,13 @@ def _folded_node(
             details.insert(1, {"term": "Iterations", "text": _iterations(scopes, inside)})
     past = "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True)))
     return {
-        "id": _folded_id(scopes[0]["id"]),
-        "kind": "folded",
+        **plain_node(_folded_id(scopes[0]["id"]), "folded", label, details),
         "root": any(node["root"] for node in inside),
-        "label": label,
-        "full": "",
-        "about": "",
-        "row": None,
-        "rule": None,
         "scope": scopes[0]["parent"],
-        "op": None,
-        "details": details,
-        "value": None,
-        "gradient": None,
         "badges": [badge for node in inside for badge in node["badges"]],
         "levels": levels,
         "holds": [scope["id"] for scope in scopes],
-        "norms": [],
+        "calls": scopes[0]["kind"],
         "past": past,
         "bars": bars_of(scopes, inside, past),
     }
@@ -297,10 +287,9 @@ def _folded_node(
 def _iterations(scopes: list[Scope], inside: list[Node]) -> str:
     """The text about the first and the last iterations: a line for each, with its last op and the gradient of that."""
     last: dict[str | None, Node] = {node["scope"]: node for node in inside if node["kind"] == "op"}
-    names = [scope["label"].partition(" (")[0].removeprefix("iteration ") for scope in scopes]
     lines = [
-        " ".join([f"{name}:", *lines_of(node), node["rule"] or ""])
-        for scope, name in zip(scopes, names, strict=True)
+        " ".join([f"{scope['name']}:", *lines_of(node), node["rule"] or ""])
+        for scope in scopes
         if (node := last.get(scope["id"])) is not None
     ]
     left = len(lines) - 2 * _ENDS

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 
 from nbgrad.widgets.description.nesting import Nesting
-from nbgrad.widgets.description.schema import Description, Node
+from nbgrad.widgets.description.schema import Description, Node, Scope
 from nbgrad.widgets.description.text_metrics import clip_middle
 
 _ROWS = 10
@@ -24,15 +24,16 @@ def carded(description: Description) -> Description:
     So a parameter stands in its op, with its gradient and its reduction, and there is no frame around a single op. The
     shape () of a written number is left out.
     """
-    rows = rows_in(description)
-    labels = {scope["id"]: scope["label"] for scope in description["scopes"]}
+    rows = rows_in(description, Nesting(description["scopes"]))
     nodes: list[Node] = [{**node, "row": rows.get(node["id"])} for node in description["nodes"]]
-    alone = {op: labels[scope] for scope, op in single({**description, "nodes": nodes}).items()}
-    return {**description, "nodes": [_titled(node, alone.get(node["id"])) for node in nodes]}
+    ops = _single({**description, "nodes": nodes})
+    scopes: list[Scope] = [{**scope, "op": ops.get(scope["id"])} for scope in description["scopes"]]
+    alone = {scope["op"]: scope["label"] for scope in scopes}
+    return {**description, "nodes": [_titled(node, alone.get(node["id"])) for node in nodes], "scopes": scopes}
 
 
-def single(description: Description) -> dict[str, str]:
-    """The module calls in which only one op has a box, and this op, whose box names the module."""
+def _single(description: Description) -> dict[str, str]:
+    """The module calls in which only one op has a box, and this op."""
     inside: defaultdict[str, list[Node]] = defaultdict(list)
     for node in description["nodes"]:
         if node["scope"] is not None and node["row"] is None:
@@ -48,8 +49,9 @@ def single(description: Description) -> dict[str, str]:
 def _titled(node: Node, module: str | None) -> Node:
     """The node with its settings and its module after the name, or below it if the line would be too long."""
     head, *lines = node["label"]
-    if lines[:1] == ["()"] and lines[1:] and lines[1].startswith("value "):
+    if node["numbers"] and lines[0] == "()":
         del lines[0]
+        node = {**node, "numbers": _moved(node["numbers"], -1)}
     whole = " · ".join(filter(None, [node["about"], module]))
     about = clip_middle(whole, _ABOUT)
     if node["full"] and module:
@@ -57,14 +59,17 @@ def _titled(node: Node, module: str | None) -> Node:
     elif len(whole) > _ABOUT:
         node = {**node, "full": f"{head} {whole}"}
     if about and len(head) + len(about) > _TITLE:
-        return {**node, "label": [head, about, *lines], "about": ""}
+        return {**node, "label": [head, about, *lines], "numbers": _moved(node["numbers"], 1), "about": ""}
     return {**node, "label": [head, *lines], "about": f"· {about}" if module and not node["about"] else about}
 
 
-def rows_in(description: Description, nesting: Nesting | None = None) -> dict[str, str]:
+def _moved(numbers: list[int], by: int) -> list[int]:
+    return [line + by for line in numbers]
+
+
+def rows_in(description: Description, nesting: Nesting) -> dict[str, str]:
     """For each tensor that is a row in the box of an op, the id of this op. ``nesting`` is that of the scopes."""
     nodes = {node["id"]: node for node in description["nodes"]}
-    nesting = nesting or Nesting(description["scopes"])
     uses = Counter([edge["source"] for edge in description["edges"]])
     made = {edge["target"] for edge in description["edges"]}
     fed = _fed(description, nodes)

@@ -186,7 +186,7 @@ def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
     description, same, nesting = graph.description, graph.runs, graph.nesting
     home = {node["id"]: node["scope"] for node in description["nodes"]}
     home.update((node, calls[0]) for run in same for calls, nodes in run.repeated for node in nodes)
-    count, room, find = _counting(description, same), limit, twins(description)
+    count, room, find = _counting(description, same), limit, twins(description, nesting)
     for problem in description["problems"]:
         around = nesting.path(home.get(problem["node"] or ""))
         shut = next((depth for depth, scope in enumerate(around) if scope in folding.closed), None)

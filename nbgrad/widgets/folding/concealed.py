@@ -38,6 +38,7 @@ def concealed(outline: Outline, nodes: Collection[str], asked: list[Question], n
         "checked": [],
         "history": History(frames=[], loss=None, charts=[], differences=[]),
         "questions": asked,
+        "unknown": [node["id"] for node in known["nodes"] if node["id"] in nodes],
     }
     return Outline(
         described, _ConcealedRests(outline.rests, frozenset(nodes), frozenset(edges)), outline.walk, outline.runs

@@ -30,14 +30,16 @@ class Iteration(Scope):
     """An iteration of a loop.
 
     Attributes:
+        number: of the iteration, from 1.
         lines: those of the loop, "lines 4-6".
         body: the names of its ops.
     """
 
-    __slots__ = ("body", "lines")
+    __slots__ = ("body", "lines", "number")
 
     def __init__(self, number: int, lines: str, body: str, parent: Scope | None) -> None:
         super().__init__(f"iteration {number:,} ({lines})", parent)
+        self.number = number
         self.lines = lines
         self.body = body
 

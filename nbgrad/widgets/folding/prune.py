@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 
 from nbgrad.widgets.description.format import counted
-from nbgrad.widgets.description.nesting import Nesting
 from nbgrad.widgets.description.schema import Description, Edge, Look, Node, Problem, Scope
 from nbgrad.widgets.folding.outline import Outline
 
@@ -29,7 +28,7 @@ def keep_nearest(graph: Outline, limit: int, asked: frozenset[str] = frozenset()
         near[edge["target"]].append(edge["source"])
         if asked:
             near[edge["source"]].append(edge["target"])
-    front = _inside(description, asked) or [node["id"] for node in nodes if _ends(node)] or [nodes[-1]["id"]]
+    front = _inside(graph, asked) or [node["id"] for node in nodes if _ends(node)] or [nodes[-1]["id"]]
     kept: set[str] = set()
     while front and len(kept) < limit:
         front = sorted(front, key=position.__getitem__, reverse=True)[: limit - len(kept)]
@@ -64,9 +63,9 @@ def _ends(node: Node) -> bool:
     return node["root"] or node["kind"] == "failed"
 
 
-def _inside(description: Description, asked: frozenset[str]) -> list[str]:
+def _inside(graph: Outline, asked: frozenset[str]) -> list[str]:
     """The nodes in the scopes ``asked``, and those that stand for one of them."""
-    nesting = Nesting(description["scopes"])
+    description, nesting = graph.description, graph.nesting
     inside: set[str | None] = set()
     for scope in reversed(nesting.inner_first()):
         if scope in asked or nesting.parents[scope] in inside:
@@ -111,9 +110,14 @@ def split_hubs(description: Description) -> Description:
 
 def _without_numbers(node: Node) -> Node:
     """A further copy of a node, without the lists of numbers that the first copy shows."""
-    first = next((at for at, line in enumerate(node["label"]) if at and line.startswith("value ")), None)
-    label = node["label"] if first is None else [*node["label"][:first], node["label"][-1]]
-    return {**node, "label": label, "rule": None if node["rule"] is not None and "[" in node["rule"] else node["rule"]}
+    first, end = node["numbers"] or (0, 0)
+    label = [*node["label"][:first], *node["label"][end:]]
+    return {
+        **node,
+        "label": label,
+        "numbers": [],
+        "rule": None if node["rule"] is not None and "[" in node["rule"] else node["rule"],
+    }
 
 
 def hubs(description: Description) -> dict[str, int]:

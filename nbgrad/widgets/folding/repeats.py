@@ -44,14 +44,9 @@ class Run(NamedTuple):
         return zip(self.cycles, self.beside, strict=True)
 
 
-def kind(scope: Scope) -> str:
-    """The class of the module that was called, or the lines of the loop."""
-    return scope["lines"] if "lines" in scope else scope["label"].rpartition("(")[2].removesuffix(")")
-
-
 def iterates(scope: Scope) -> bool:
     """Whether it is an iteration of a loop: its contents may differ from those of the others."""
-    return "lines" in scope
+    return scope["kind"] == "iteration"
 
 
 def loops_of(description: Description) -> set[str]:
@@ -59,14 +54,13 @@ def loops_of(description: Description) -> set[str]:
     return {scope["id"] for scope in description["scopes"] if iterates(scope)}
 
 
-def runs(description: Description, nesting: Nesting | None = None) -> list[Run]:
+def runs(description: Description, nesting: Nesting) -> list[Run]:
     """Runs of identical module calls that follow each other, or of identical cycles of them; an outline keeps them.
 
-    These are the outermost runs: no call inside a call of a run is in another run. ``nesting`` is that of the scopes,
-    if it is known.
+    These are the outermost runs: no call inside a call of a run is in another run. ``nesting`` is that of the scopes.
     """
     scopes = {scope["id"]: scope for scope in description["scopes"]}
-    calls = _Calls(description, scopes, nesting or Nesting(description["scopes"]))
+    calls = _Calls(description, scopes, nesting)
     siblings: defaultdict[str | None, list[str]] = defaultdict(list)  # outer ones first
     for id, scope in scopes.items():
         siblings[scope["parent"]].append(id)
@@ -91,22 +85,22 @@ def runs(description: Description, nesting: Nesting | None = None) -> list[Run]:
     return found
 
 
-def twins(description: Description) -> Callable[[str], list[str]]:
+def twins(description: Description, nesting: Nesting) -> Callable[[str], list[str]]:
     """A function that finds the module calls like a given one: of the same class, with equal contents, connected alike.
 
-    The answer includes the given call. Answers are cached.
+    The answer includes the given call. Answers are cached. ``nesting`` is that of the scopes.
     """
     scopes = {scope["id"]: scope for scope in description["scopes"]}
 
     @cache
     def calls() -> _Calls:
-        return _Calls(description, scopes, Nesting(description["scopes"]))
+        return _Calls(description, scopes, nesting)
 
     @cache
     def find(call: str) -> list[str]:
         known = calls()
-        looks = kind(scopes[call]), known.size(call)
-        alike = [one for one in scopes if one == call or (kind(scopes[one]), known.size(one)) == looks]
+        looks = known.kind(call), known.size(call)
+        alike = [one for one in scopes if one == call or (known.kind(one), known.size(one)) == looks]
         if len(alike) < 2:
             return alike
         wanted = known.inside(call)
@@ -263,7 +257,7 @@ class _Calls:
 
     def kind(self, one: str) -> str:
         """The class of the module that was called, or the name of an op."""
-        return kind(self._scopes[one]) if one in self._scopes else self._nodes[self._at[one]]["op"] or ""
+        return self._scopes[one]["like"] if one in self._scopes else self._nodes[self._at[one]]["op"] or ""
 
     def numbers(self, row: list[str]) -> list[int]:
         """A number for each call or op, equal for those of the same ops and shapes, connected in the same way."""

@@ -50,8 +50,8 @@ class Card(NamedTuple):
         row = node["row"] is not None
         tail = node["about"]
         if row:
-            numbers = next((at for at, line in enumerate(lines) if line.startswith("value ")), len(lines))
-            tail, lines = " ".join(filter(None, [tail, *lines[:numbers]])), lines[numbers:]
+            first = node["numbers"][0] - 1 if node["numbers"] else len(lines)
+            tail, lines = " ".join(filter(None, [tail, *lines[:first]])), lines[first:]
         rule = [] if node["rule"] is None else broken(node["rule"])
         last = lines[-1] if lines else f"{head} {tail}" if row else None
         beside = len(rule) == 1 and last is not None and len(last) + len(rule[0]) <= TOGETHER

@@ -49,19 +49,20 @@ def fits(layout: Layout) -> bool:
     return scale(layout) >= READ / LETTERS
 
 
-def in_columns(description: Description, layout: Layout) -> Layout:
+def in_columns(description: Description, layout: Layout, nesting: Nesting) -> Layout:
     """A layout in the fewest columns with which it is seen whole, or in as many as there is width for.
 
     Args:
         description: the drawn graph, without rows and with the frames that are drawn.
         layout: its boxes, edges and frames.
+        nesting: the tree of the frames.
 
     Returns:
         The same where it fits already, or where it cannot be cut.
     """
     if fits(layout) or not layout["nodes"]:
         return layout
-    cutter = _Cutter(description, layout)
+    cutter = _Cutter(description, layout, nesting)
     best = layout
     for many in range(2, _MOST + 1):
         for found in cutter.cut(many):
@@ -87,9 +88,8 @@ class _Cut(NamedTuple):
 
 
 class _Cutter:
-    def __init__(self, description: Description, layout: Layout) -> None:
-        self.description, self.layout = description, layout
-        self.nesting = Nesting(description["scopes"])
+    def __init__(self, description: Description, layout: Layout, nesting: Nesting) -> None:
+        self.description, self.layout, self.nesting = description, layout, nesting
         self.scope_of = {node["id"]: node["scope"] for node in description["nodes"]}
         self.ends = {edge["id"]: (edge["source"], edge["target"]) for edge in description["edges"]}
         self.taken = [*layout["nodes"].values(), *layout["marks"].values(), *layout["labels"].values()]

@@ -30,7 +30,7 @@ from nbgrad.widgets.layout.card import (
     bar_height,
 )
 from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, sides, tip, tip_points
-from nbgrad.widgets.layout.positions import LABEL_HEIGHT, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, label_lines, mark_text
+from nbgrad.widgets.layout.parts import LABEL_HEIGHT, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, label_lines, mark_text
 from nbgrad.widgets.optional_packages import PartError, loading, needs
 from nbgrad.widgets.render.palette import BARS, EDGES, FOLDED, HOTTEST, INKS, MEANING, PAINTS, SIGNS, heat
 from nbgrad.widgets.render.png import smaller
@@ -266,8 +266,8 @@ def _bare(text: str) -> str:
 
 
 def loops_over(node: Node) -> bool:
-    """Whether a folded node stands for iterations of a loop, which are named by its lines."""
-    return node["kind"] == "folded" and re.match(r"(line|iteration) \d", node["label"][0]) is not None
+    """Whether a folded node stands for iterations of a loop."""
+    return node["calls"] == "iteration"
 
 
 def _sample(key: str, x: float, y: float) -> list[str]:

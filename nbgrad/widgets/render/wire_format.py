@@ -8,20 +8,33 @@ number before.
 import json
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import cache
 from operator import sub
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from nbgrad.widgets.description.format import number
-from nbgrad.widgets.description.schema import Layout, Picture
-from nbgrad.widgets.layout.positions import Sizes
+from nbgrad.widgets.description.schema import PYTHON_ONLY, Description, Layout, Picture, Scope
+from nbgrad.widgets.layout.parts import Sizes
 
 
 def sent(picture: Picture) -> Picture:
-    """The picture without the widths of its texts and without ``beside``, which the front end does not read."""
+    """The picture without the widths of its texts, and without the fields that only Python reads."""
     layout, turned = ({**one, "texts": {}} if one else None for one in (picture["layout"], picture["turned"]))
-    description = {key: one for key, one in picture["description"].items() if key != "beside"}
+    description: Any = _public(picture["description"], Description)
+    description["scopes"] = [_public(scope, Scope) for scope in description["scopes"]]
     first = picture["first"] and sent(picture["first"])
     return {**picture, "description": description, "layout": layout, "turned": turned, "first": first}  # type: ignore[typeddict-item]  # the layout is there
+
+
+def _public(record: Any, kind: type) -> dict[str, Any]:
+    """The fields of a record that the front end reads."""
+    return {key: one for key, one in record.items() if key not in _python_only(kind)}
+
+
+@cache
+def _python_only(kind: type) -> frozenset[str]:
+    hints = get_type_hints(kind, include_extras=True)
+    return frozenset(field for field, hint in hints.items() if PYTHON_ONLY in get_args(hint))
 
 
 def packed(picture: Picture, level: int = 6) -> bytes:

@@ -2,6 +2,8 @@
 
 export type Kind = "op" | "parameter" | "leaf" | "input" | "constant" | "outside" | "folded" | "failed";
 
+export type ScopeKind = "module" | "iteration" | "part";
+
 export type Opens = "graph" | "steps" | "flow";
 
 export interface Detail {
@@ -73,6 +75,7 @@ export interface Node {
   kind: Kind;
   root: boolean;
   label: string[];
+  numbers: number[];
   full: string;
   about: string;
   row: string | null;
@@ -85,6 +88,7 @@ export interface Node {
   badges: Badge[];
   levels: Record<string, number>;
   holds: string[];
+  calls: ScopeKind | null;
   norms: string[];
   past: string;
   bars: Bars | null;
@@ -115,11 +119,12 @@ export interface Edge {
 
 export interface Scope {
   id: string;
+  kind: ScopeKind;
   label: string;
   full: string;
   parent: string | null;
   folds: string;
-  lines?: string;
+  op: string | null;
 }
 
 export interface Given {

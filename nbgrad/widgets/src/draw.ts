@@ -119,8 +119,8 @@ function mark(edge: Edge, box: Box): SVGGElement {
 /** The change of shape in the forward, from the text about the backward: "(10,) → (32, 10)" for "(32, 10) -> (10,): sum dim 0". */
 const expansion = (reduction: string): string => (reduction.split(": ")[0] ?? "").split(" -> ").reverse().join(" → ");
 
-/** Whether a folded node stands for iterations of a loop, which are named by its lines. */
-export const loops = ({ kind, label }: GraphNode): boolean => kind === "folded" && /^(line|iteration) \d/.test(label[0] ?? "");
+/** Whether a folded node stands for iterations of a loop. */
+export const loops = ({ calls }: GraphNode): boolean => calls === "iteration";
 
 /** The kind of a box, in words. */
 export const meaning = (node: GraphNode): string => (loops(node) ? FOLDED.loop : MEANING[node.kind]) + (node.root ? ", the backward starts here" : "");
@@ -159,8 +159,7 @@ function card(node: GraphNode, box: Box): SVGElement[] {
   const row = node.row !== null;
   const inset = 10 + (!row && (node.kind === "leaf" || node.kind === "input") ? 4 : 0);
   const [left, right] = [box.x + inset, box.x + box.width - inset];
-  const numbers = node.label.findIndex((line, at) => at > 0 && line.startsWith("value "));
-  const from = row ? (numbers < 0 ? node.label.length : numbers) : 1; // a row has its shape behind its name
+  const from = row ? (node.numbers[0] ?? node.label.length) : 1; // a row has its shape behind its name
   const tail = [node.about, ...node.label.slice(1, from)].filter(Boolean).join(" ");
   let y = box.y + (row ? 12 : 18);
   const head = text(node.label[0] ?? "", left + (node.root ? 16 : 0), y, "nbg-head");

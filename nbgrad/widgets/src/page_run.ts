@@ -82,9 +82,9 @@ function pageRunner(given: unknown, description: Description, answer: (told: Sup
       }
       const here = Object.keys(changes).length || asked ? ran(changes) : null;
       if (here && Object.keys(changes).length) {
-        for (const { id, label } of description.nodes) {
+        for (const { id, numbers } of description.nodes) {
           const [value, gradient] = [here.value.get(id), here.gradient.get(id)];
-          const line = value && label.some((one, at) => at && one.startsWith("value ")) ? `value ${inBox(value)}` : "";
+          const line = value && numbers.length ? `value ${inBox(value)}` : "";
           told.texts[id] = [line, gradient ? `∇ ${gradient.data.length > 1 && gradient.data.length <= most ? inBox(gradient) : amount(gradient, 1)}` : ""];
         }
         const own = new Set(description.edges.filter(({ source, target }) => source === node || target === node).map(({ id }) => id));

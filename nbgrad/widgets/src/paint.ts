@@ -121,9 +121,8 @@ export class Paint {
 
 /** A node as one frame had it. A frame remembers no values except that of the root. */
 function past(node: GraphNode, at: number, frame: Frame | undefined): GraphNode {
-  const first = node.label.findIndex((line, at) => at > 0 && line.startsWith("value "));
-  const numbers = (line: string, at: number) => first > 0 && at >= first && (at === first || !line.startsWith("use "));
+  const [first = 0, end = 0] = node.numbers;
   const then = (node.root && frame?.value) || "not kept"; // the room for the numbers stays
-  const label = node.label.map((line, at) => (!numbers(line, at) ? line : at === first ? then : ""));
+  const label = node.label.map((line, at) => (at < first || at >= end ? line : at === first ? then : ""));
   return { ...node, label, rule: node.rule && `∇ ${node.norms[at] ? `norm ${node.norms[at]}` : ""}${node.id.includes(".") ? " in all" : ""}` };
 }

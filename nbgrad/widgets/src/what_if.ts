@@ -73,12 +73,9 @@ export class WhatIf {
       const element = drawing.nodes.get(node.id);
       const told = texts?.[original(node.id)];
       if (!element || (texts && !told && node.kind !== "folded")) continue;
-      const first = node.label.findIndex((line, at) => at > 0 && line.startsWith("value "));
+      const [first = 0, end = 0] = node.numbers;
       const label = [...node.label];
-      if (told?.[0] && first > 0) {
-        const end = label.findIndex((line, at) => at > first && line.startsWith("use "));
-        fitted(told[0], (end < 0 ? label.length : end) - first).forEach((line, at) => (label[first + at] = line));
-      }
+      if (told?.[0]) fitted(told[0], end - first).forEach((line, at) => (label[first + at] = line));
       element.querySelectorAll<SVGTextElement>(".nbg-line").forEach((line) => (line.textContent = label[Number(line.dataset["line"])] ?? ""));
       const stale = node.kind === "folded" && texts && node.rule ? `${node.rule}, recorded` : node.rule;
       const rule = told?.[1] && node.rule ? told[1] + (node.id.includes(".") ? " in all" : "") : stale;
