@@ -211,6 +211,7 @@ def _found(case: Examination, waits: Waiting, stretched: dict[tuple[int, int], S
     shown = {one.id for one in found if one.kind == "nan"}  # the text of such a finding says why
     masked = first is not None and first.op in ("softmax", "log_softmax") and first.id not in shown
     hidden_by_nan = {"data"} if masked else {"data", "attention"}
+    known |= {("broadcast", id) for id, _ in stretched}
     vague = {(one.kind, one.id) for one in found if one.remedy is None}
     told = [one for one in more if (one.kind, one.id) not in known - vague and not (bad and one.kind in hidden_by_nan)]
     better = {(one.kind, one.id) for one in told}

@@ -364,7 +364,8 @@ augment = lambda z: z @ mix + 0.7 * torch.randn(len(z), 20)
 
 backbone = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 32))
 projector = nn.Sequential(nn.ReLU(), nn.Linear(32, 16))
-optimizer = torch.optim.SGD([*backbone.parameters(), *projector.parameters()], lr=0.2, momentum=0.9)
+groups = [{"params": backbone.parameters()}, {"params": projector.parameters()}]
+optimizer = torch.optim.SGD(groups, lr=0.2, momentum=0.9)
 temperature = 0.2
 """,
         forward="""
