@@ -212,7 +212,7 @@ def _class_numbers(case: Examination) -> Iterator[Finding]:
     (one,) = case.comparisons
     tensor = case.evidence.tensor(one.target.id) if one.target.op is None else None
     array = None if one.target.value is None else one.target.value.array
-    values = torch.as_tensor(array) if tensor is None and array is not None else tensor
+    values = torch.tensor(array) if tensor is None and array is not None else tensor
     rows = one.target.shape[:1]
     if one.takes != "values" or values is None or one.target.shape not in (rows, (*rows, 1)) or values.is_meta:
         return
