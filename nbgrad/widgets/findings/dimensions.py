@@ -63,7 +63,7 @@ def _reshaped(case: Examination, record: Record) -> tuple[str, str] | None:
         return (
             f"{record.run} makes {after} of {before}: each of its {after[1]} heads has the numbers of other places of "
             f"the sequence, not a part of the numbers of each place.",
-            f"x.view({after[0]}, {after[2]}, {after[1]}, {after[3]}).transpose(1, 2)",
+            f"Write x.view({after[0]}, {after[2]}, {after[1]}, {after[3]}).transpose(1, 2)",
         )
     return None
 

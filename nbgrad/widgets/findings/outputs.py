@@ -90,7 +90,7 @@ def _output(case: Examination, one: Compared) -> Iterator[Finding]:
     elif one.takes == "probabilities" and _name(giver) == "softmax" and _several_labels(case, one, giver):
         remedy = "Use binary_cross_entropy_with_logits on the scores, which asks about each class on its own"
         text = (
-            f"the probabilities of {giver.run} add up to 1, but the targets {called(one.target)} of {loss} do not: a "
+            f"the probabilities of {giver.run} add up to 1, but the targets {_targets(one)} of {loss} do not: a "
             f"row may have several labels, or none. {remedy}"
         )
         yield located(one.loss, "output range", text, remedy)
@@ -183,7 +183,7 @@ def _target(case: Examination, one: Compared) -> Iterator[Finding]:
     elif one.takes == "values" and (size := typical(value)) is not None and size > _HUGE:
         remedy = "Normalize them: (y - y.mean()) / y.std()"
         text = (
-            f"the targets {called(one.target)} have numbers of about {number(size)}: the loss and its gradients "
+            f"the targets {_targets(one)} have numbers of about {number(size)}: the loss and its gradients "
             "begin far "
             f"too large. {remedy}"
         )
@@ -223,7 +223,7 @@ def _class_numbers(case: Examination) -> Iterator[Finding]:
     if torch.equal(classes.double().cpu(), torch.arange(count, dtype=torch.float64)):
         remedy = f"Give each class a score: {count} outputs and cross_entropy(scores, y.long())"
         text = (
-            f"the targets {called(one.target)} of {one.loss.run} are the whole numbers 0 to {count - 1}: are they "
+            f"the targets {_targets(one)} of {one.loss.run} are the whole numbers 0 to {count - 1}: are they "
             f"classes? A squared error takes class 2 for the middle of 1 and 3. {remedy}"
         )
         yield located(one.loss, "target", text, remedy)
@@ -276,12 +276,12 @@ def _constant(one: Compared, value: float) -> Iterator[Finding]:
     if one.takes == "values":
         if value:
             remedy = "Check how they are made"
-            text = f"the targets {called(one.target)} are all {number(value)}: only a constant can be learned. {remedy}"
+            text = f"the targets {_targets(one)} are all {number(value)}: only a constant can be learned. {remedy}"
             yield located(one.target, "target", text, remedy)
         return
     remedy = "Shuffle the data, and check the labels"
     text = (
-        f"all {prod(one.target.shape)} targets of the last batch, {called(one.target)}, are of one class, "
+        f"all {prod(one.target.shape)} targets of the last batch, {_targets(one)}, are of one class, "
         f"{number(value)}: such a batch teaches only to answer it always. {remedy}"
     )
     yield located(one.target, "data", text, remedy)
@@ -363,6 +363,11 @@ def _is_log(case: Examination, record: Record) -> bool:
     """Whether a record is scores minus the log of the sum of their exponentials, or a density's logarithm."""
     pair = [case.giver(record, at) for at in range(len(record.inputs))]
     return _name(record) == "sub" and any(one is not None and _name(one) in ("logsumexp", "log") for one in pair)
+
+
+def _targets(one: Compared) -> str:
+    """The name of the targets, if they have one, and their shape."""
+    return called(one.target) if one.target.name else str(one.target.shape)
 
 
 def _line(record: Record) -> str:
