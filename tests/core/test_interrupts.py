@@ -463,3 +463,23 @@ def test_an_interrupt_in_a_muted_function_leaves_torchs_modes_on() -> None:
     run = muted(lambda: None)
     for hit in _each("function_mode", lambda: run):
         assert torch._C._get_torch_function_state() == before, hit  # type: ignore[attr-defined]
+
+
+def test_an_interrupt_at_the_end_of_torchs_no_grad_cannot_come_while_a_program_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last step of torch's ``no_grad`` is Python: if Ctrl-C hits its beginning, torch records nothing any more."""
+
+    def hit(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    run = tracing()
+    want = run()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(torch.no_grad, "__exit__", hit)
+            again = run()
+        assert again == want
+        assert torch.is_grad_enabled()
+    finally:
+        torch.set_grad_enabled(True)
