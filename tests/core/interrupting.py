@@ -23,6 +23,7 @@ from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Sample
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.state import current
+from nbgrad.core.symbolic.fake import _Postponed
 from nbgrad.core.tensor import tensor as tensors
 from nbgrad.nn.utils import parametrize
 from nbgrad.widgets.describe import describe, outline
@@ -54,6 +55,7 @@ def switched() -> dict[str, Any]:
         "autocast's cache": torch.is_autocast_cache_enabled(),
         "autocasts around": torch.autocast_decrement_nesting(),
         "torch's modes": (core._len_torch_dispatch_stack(), core._len_torch_function_stack()),
+        "torch's overrides": core._get_torch_function_state(),
         "torch's defaults": (torch.get_default_dtype(), torch.get_default_device()),
         "replaced in torch": (
             torch.autograd._engine_run_backward,  # type: ignore[attr-defined]
@@ -105,7 +107,8 @@ class Instants:
     """A tracer that raises KeyboardInterrupt before one of the instructions of nbgrad's own code.
 
     Args:
-        number: the instruction to raise before, counted from 0. None records all instants and never raises.
+        number: the instruction to raise before, counted from 0; a later one if Ctrl-C waits there. None
+            records all instants and never raises.
         modules: only instructions of these files count; None for all files.
     """
 
@@ -128,7 +131,7 @@ class Instants:
     def _instruction(self, frame: FrameType) -> Any:
         if self._notes:
             self.passed.append((frame.f_code, frame.f_lasti))
-        elif self._left == 0:
+        elif self._left <= 0 and not _postponed():
             code = frame.f_code
             self.hit = f"{code.co_filename}:{frame.f_lineno} {code.co_qualname} +{frame.f_lasti}"
             raise KeyboardInterrupt
@@ -157,6 +160,11 @@ class Instants:
         for number, place in enumerate(self.passed):
             first.setdefault(place, number)
         return sorted(first.values())
+
+
+def _postponed() -> bool:
+    """Whether Ctrl-C would wait now: then the interrupt comes where that ends."""
+    return isinstance(getattr(signal.getsignal(signal.SIGINT), "__self__", None), _Postponed)
 
 
 @cache

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import nbgrad
 from nbgrad.core.backend import below_autograd
+from nbgrad.core.backend.function_mode import muted
 from nbgrad.core.engine import state
 from nbgrad.core.engine.state import current
 from nbgrad.core.recorder.switches import unfollow_to
@@ -27,6 +28,7 @@ from tests.core.interrupting import (
     check_untouched,
     leaf,
     switched,
+    tracing,
 )
 
 EVERY = ("no_gc", "below_autograd", "randomness")
@@ -419,3 +421,65 @@ def test_an_interrupted_trace_leaves_no_mode_of_torch_on() -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     check_untouched(before, "an interrupted trace")
+
+
+def _steps(make: Callable[[], Callable[[], Any]], modules: tuple[str, ...], name: str) -> Iterator[str]:
+    """Interrupt each instruction of the function ``name`` in these modules, in a new run of ``make`` each time."""
+    run = make()
+    run()
+    notes = Instants(modules=modules)
+    notes.run(run)
+    for number in notes.each():
+        if notes.passed[number][0].co_name == name:
+            tracer = Instants(number, modules)
+            tracer.run(run)
+            yield f"{tracer.hit}"
+
+
+@pytest.mark.skipif(nbgrad.compiled(), reason="compiled code is not traced")
+@pytest.mark.parametrize("name", ["storage_of", "_of", "run", "of"])
+def test_an_interrupted_trace_hides_no_call_of_torch_from_the_next_one(name: str) -> None:
+    """A block in which torch asks no mode that is never left would hide all calls of later traces."""
+    before, hits = switched(), 0
+    for hit in _steps(tracing, ("fake",), name):
+        hits += 1
+        check_untouched(before, hit)
+    assert hits > 10
+    tracing()()
+
+
+@pytest.mark.parametrize("name", ["release", "_released", "restore_modules", "release_settings", "restore"])
+def test_an_interrupt_at_the_end_of_a_trace_leaves_the_tensors_their_data(name: str) -> None:
+    run = tracing()
+    want, hits = run(), 0
+    for hit in _steps(lambda: run, ("tracing", "tracer", "turns"), name):
+        hits += 1
+        assert run() == want, hit
+    assert hits > 3
+
+
+def test_an_interrupt_in_a_muted_function_leaves_torchs_modes_on() -> None:
+    before = torch._C._get_torch_function_state()  # type: ignore[attr-defined]  # missing in torch's stubs
+    run = muted(lambda: None)
+    for hit in _each("function_mode", lambda: run):
+        assert torch._C._get_torch_function_state() == before, hit  # type: ignore[attr-defined]
+
+
+def test_an_interrupt_at_the_end_of_torchs_no_grad_cannot_come_while_a_program_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last step of torch's ``no_grad`` is Python: if Ctrl-C hits its beginning, torch records nothing any more."""
+
+    def hit(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    run = tracing()
+    want = run()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(torch.no_grad, "__exit__", hit)
+            again = run()
+        assert again == want
+        assert torch.is_grad_enabled()
+    finally:
+        torch.set_grad_enabled(True)

@@ -21,6 +21,8 @@ _push = torch._C._push_on_torch_function_stack
 _pop = torch._C._pop_torch_function_stack
 _DEFAULT: Any = torch._GLOBAL_DEVICE_CONTEXT
 _Guard = torch._C.DisableTorchFunction
+_functions: Any = torch._C._get_torch_function_state  # type: ignore[attr-defined]  # missing in torch's stubs
+_set_functions: Any = torch._C._set_torch_function_state  # type: ignore[attr-defined]
 _traces = torch._C._get_tracing_state
 _dispatched = torch._C._len_torch_dispatch_stack
 _dispatched_before: Any = torch._ops._len_torch_dispatch_stack_pre_dispatch  # above autograd, for torch.export
@@ -143,11 +145,16 @@ def muted(run: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(run)
     def quiet(*args: P.args, **settings: P.kwargs) -> T:
-        guard = mute(True)
+        before, guard = _functions(), None
         try:
-            return run(*args, **settings)
-        finally:
-            unmute(guard)
+            try:
+                guard = mute(True)
+                return run(*args, **settings)
+            finally:
+                unmute(guard)
+        except BaseException:  # Ctrl-C may come before the guard is known here, or in the ``finally``
+            _set_functions(before)
+            raise
 
     return quiet
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.backend.below_autograd import unrecorded
 from nbgrad.core.symbolic.division import divided
 from nbgrad.core.symbolic.exports.functions import path_of
 from nbgrad.core.symbolic.exports.fx import to_fx
@@ -68,8 +69,7 @@ def _compiled(listing: Listing) -> Callable[..., Any]:
     graph = to_fx(listing, takes_captured=True)
     examples = [_example(value) for value in values]
     try:
-        with torch.no_grad():
-            found: Any = compile_fx(graph, examples, config_patches=_SETTINGS)
+        found: Any = unrecorded(compile_fx, graph, examples, config_patches=_SETTINGS)
     except exc.CppCompileError as error:
         raise RuntimeError(
             f"backend 'inductor': the C++ compiler refused the code of {listing.name}: {error}"

@@ -24,6 +24,7 @@ from nbgrad.core.symbolic.source import one_line
 from nbgrad.core.symbolic.structure import leaves, mapped
 from nbgrad.core.symbolic.surroundings import Surroundings
 from nbgrad.core.symbolic.tracer import Tracer
+from nbgrad.core.symbolic.turns import ModesAround
 from nbgrad.core.symbolic.watch import TraceWatch, Wrong
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -116,33 +117,35 @@ def traced(
         raise RuntimeError("trace() inside of a function that is being traced: trace it outside")
     names = iter(_argument_names(function, examples))
     args = mapped(lambda one: _argument(tracer, one, names), examples)
-    gradients: list[tuple[Any, Value | None]] = []
     recorded = take_off()
     sights = Surroundings(function).seen
     watch = TraceWatch(tracer, sights, locating=locating)
-    ended = False
+    around, ended = ModesAround(), False
     try:
-        tracer.watch_settings([one.value for one in sights])
-        with Switch(tracer=tracer, observers=(tracer.watch,)), tracer, watch:
-            found = _called(function, args, on_error)
-            outputs = mapped(lambda one: _value(tracer, one), found)
-        ended = True
-    finally:
-        changed = tracer.release_settings()
-        gradients = tracer.release()
-        replaced = tracer.restore_modules()
-        if recorded:
-            place()
-        if not ended or locating is not None:
-            watch.give_up(None if ended else sys.exc_info()[1])
+        try:
+            tracer.watch_settings([one.value for one in sights])
+            with Switch(tracer=tracer, observers=(tracer.watch,)), tracer, watch:
+                found = _called(function, args, on_error)
+                outputs = mapped(lambda one: _value(tracer, one), found)
+            ended = True
+        finally:
+            changed, gradients, replaced = _released(tracer, around, recorded)
+            if not ended or locating is not None:
+                watch.give_up(None if ended else sys.exc_info()[1])
+    except BaseException as error:
+        if not isinstance(error, Exception):  # Ctrl-C, which may have hit the ``finally``: to let go twice is the same
+            _released(tracer, around, recorded)
+            watch.give_up(error)
+        raise
     if locating is not None:
         raise Located(watch.place)
     watch.check(changed, replaced, partial(_place_of, function, examples))
     tracer.guards += [*watch.calls.guards(), *arithmetic(one.value for one in sights)]
-    name = one_line(str(getattr(function, "__name__", type(function).__name__)))  # files and titles will hold it
     arguments = mapped(lambda one: _value(tracer, one), args)
     changes = any(step.writes and step.phase != "update" for step in tracer.steps)
-    listing = Listing(name, tracer.inputs, tracer.captured, tracer.steps, outputs, gradients, arguments, changes)
+    listing = Listing(
+        _name(function), tracer.inputs, tracer.captured, tracer.steps, outputs, gradients, arguments, changes
+    )
     listing.events = [one for one in tracer.events if not is_fake(one.owner._data)]  # of tensors from outside
     surroundings = Surroundings(function, [*(modules := list(tracer.modules.values())), *tracer.optimizers()])
     tensors = {id(one.value): one.name for one in surroundings.seen if _is_tensor(one.value)}
@@ -152,6 +155,33 @@ def traced(
     ]
     kept = tracer.found_gradients, tracer.guards, modules, tracer.states()
     return Trace(listing.check(), _held(tracer), *kept, needing, surroundings)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return one_line(str(getattr(function, "__name__", type(function).__name__)))  # files and titles will hold it
+
+
+def _released(
+    tracer: Tracer, around: ModesAround, recorded: bool
+) -> tuple[list[str], list[tuple[TensorBase, Value | None]], list[str]]:
+    """Let go of all that a trace has changed. Torch's modes are first: no step of this may run under those of a trace.
+
+    Args:
+        tracer: that of the trace.
+        around: torch's modes before the trace.
+        recorded: whether the recorder was on before it.
+
+    Returns:
+        The settings of optimizers that the function has changed, the tensors whose ``.grad`` it has replaced, and the
+        attributes of modules that it has.
+    """
+    if recorded:
+        take_off()  # the second time it is there again
+    around.restore()
+    found = tracer.release_settings(), tracer.release(), tracer.restore_modules()
+    if recorded:
+        place()
+    return found
 
 
 def _held(tracer: Tracer) -> list[tuple[Any, torch.Tensor, bool]]:

@@ -15,6 +15,7 @@ import torch
 
 from nbgrad.core.tensor.tensor import GRADIENT_LOCK
 
+_C: Any = torch._C  # some of its functions are missing in torch's stubs
 _lock = RLock()
 _turn = Condition(_lock)
 _running: dict[int, int] = {}
@@ -149,7 +150,7 @@ running = Running()
 @contextmanager
 def tracing() -> Iterator[None]:
     """A context in which a function is traced: no other thread runs a program, traces or writes gradients meanwhile."""
-    thread, around, modes = get_ident(), _owns(GRADIENT_LOCK), _modes()
+    thread, around, modes = get_ident(), _owns(GRADIENT_LOCK), ModesAround()
     _together(_trace, thread)
     try:  # both, as in ``_together``
         try:
@@ -164,8 +165,30 @@ def tracing() -> Iterator[None]:
         if not around:
             _give_back(GRADIENT_LOCK)
         if not isinstance(error, Exception):
-            _leave_modes(modes)
+            modes.restore()
         raise
+
+
+class ModesAround:
+    """Torch's modes around a trace. ``restore`` takes those off that are left, if Ctrl-C has hit the ends of blocks.
+
+    The steps at the ends are Python. A block of ``DisableTorchFunction`` that is not left hides every call of torch
+    from all later traces of its thread.
+    """
+
+    __slots__ = ("_functions", "_operators", "_state")
+
+    def __init__(self) -> None:
+        self._operators = _modes()
+        self._functions = torch._C._len_torch_function_stack()
+        self._state = _C._get_torch_function_state()
+
+    def restore(self) -> None:
+        """Have the modes as they were. It may be called twice."""
+        _leave_modes(self._operators)
+        while torch._C._len_torch_function_stack() > self._functions:
+            torch._C._pop_torch_function_stack()
+        _C._set_torch_function_state(self._state)
 
 
 def _modes() -> list[Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.backend.below_autograd import unrecorded
 from nbgrad.core.symbolic.ir import ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.passes.editor import Editor
@@ -71,8 +72,7 @@ def _numbers(step: ProgramStep) -> torch.Tensor | None:
     """The numbers of a result; None if torch gives another form than the traced one."""
     function: Callable[..., Any] = step.function
     try:
-        with torch.no_grad():
-            made = function(*mapped(_data, step.args), **mapped(_data, step.kwargs))
+        made = unrecorded(function, *mapped(_data, step.args), **mapped(_data, step.kwargs))
     except (RuntimeError, TypeError, ValueError):
         return None
     result = step.result
