@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.backend.function_mode cimport mute, traced, unmute
+from nbgrad.core.backend.function_mode cimport is_heard, mute, traced, unmute
 from nbgrad.core.engine.broadcast cimport sum_to
 from nbgrad.core.engine.node cimport Leaf, Node, Vertex
 from nbgrad.core.engine.observer cimport Observer

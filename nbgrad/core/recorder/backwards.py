@@ -13,7 +13,7 @@ import torch
 from torch.autograd.function import _HookMixin
 from torch.utils.hooks import RemovableHandle
 
-from nbgrad.core.backend.function_mode import mute, traced, unmute
+from nbgrad.core.backend.function_mode import is_heard, mute, traced, unmute
 from nbgrad.core.engine.broadcast import reduction, sum_to
 from nbgrad.core.engine.ended import note_retained
 from nbgrad.core.engine.faults import taken
@@ -92,7 +92,7 @@ class Passing(Hook):
         walk = self.walk
         if walk is None:
             return
-        guard = mute()
+        guard = mute(is_heard())
         try:
             self._passed(walk, inputs, outputs)
         except Exception as error:
@@ -501,7 +501,7 @@ class Inside:
 
     def __call__(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:  # noqa: ARG002  # torch gives both
         if outputs[0] is not None:
-            guard = mute()
+            guard = mute(is_heard())
             try:
                 self.walk.brought(self.node, self.leaf, outputs[0])
             except Exception as error:

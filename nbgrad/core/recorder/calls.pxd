@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.backend.function_mode cimport is_heard, silence, traced, unmute
+from nbgrad.core.backend.function_mode cimport is_heard, mute, take_off, traced, unmute
 from nbgrad.core.engine.node cimport Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer cimport Observer, torch_followers
 from nbgrad.core.engine.state cimport State

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._device import DeviceContext
 
-from nbgrad.core.backend.function_mode import is_heard, silence, take_off, traced, unmute
+from nbgrad.core.backend.function_mode import is_heard, mute, take_off, traced, unmute
 from nbgrad.core.compilation import compiled
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
@@ -99,7 +99,7 @@ def _run(
         return _recorded(known, given, named, function, args, kwargs, state, heard)
     result = function(*args, **kwargs) if kwargs else function(*args)  # one line for both: tracebacks show it
     if told:
-        guard = silence(heard)
+        guard = mute(heard)
         try:
             _left_out(known, given, named, result, state)
         finally:
@@ -198,7 +198,7 @@ def _learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None, heard: bool) -
     """
     if traced():
         return False
-    guard = silence(heard)
+    guard = mute(heard)
     try:
         return _any_learns(args, kwargs)
     except Exception as error:
@@ -249,7 +249,7 @@ def _recorded(
         state: the state whose observers are notified.
         heard: the answer of ``is_heard``.
     """
-    guard = silence(heard)
+    guard = mute(heard)
     observer: Observer
     observers = torch_followers(state.observers)
     node = Node.__new__(Node)
@@ -271,14 +271,14 @@ def _recorded(
     try:
         result = function(*args, **kwargs) if kwargs else function(*args)
     except Exception as error:
-        guard = silence(heard)
+        guard = mute(heard)
         try:
             for observer in observers:
                 observer.on_error(node.op, inputs, error)
         finally:
             unmute(guard)
         raise
-    guard = silence(heard)
+    guard = mute(heard)
     try:
         _tell(known, node, inputs, given[0] if known.assigns else result, state, observers)
     except Exception as error:

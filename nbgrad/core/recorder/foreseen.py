@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from nbgrad.core.backend.function_mode import mute, unmute
+from nbgrad.core.backend.function_mode import is_heard, mute, unmute
 from nbgrad.core.engine.broadcast import reduction
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, Vertex
@@ -149,7 +149,7 @@ class Giving(Hook):
         backward = self.backward
         if backward is None or backward.task != _task():
             return
-        guard = mute()
+        guard = mute(is_heard())
         try:
             if self.outputs is not None:
                 backward.brought(self.outputs, arrived)
@@ -315,7 +315,7 @@ class Foreseen:
 
     def __call__(self, gradient: Any) -> None:
         """Take the gradient that arrives at a tapped node; torch calls this."""
-        guard = mute()
+        guard = mute(is_heard())
         try:
             self._told(gradient)
         except Exception as error:

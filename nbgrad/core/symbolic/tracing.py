@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.backend.function_mode import place, take_off
+from nbgrad.core.backend.function_mode import put_back, take_off
 from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Switch, current, restoring
@@ -117,7 +117,7 @@ def traced(
     names = iter(_argument_names(function, examples))
     args = mapped(lambda one: _argument(tracer, one, names), examples)
     gradients: list[tuple[Any, Value | None]] = []
-    recorded = take_off()
+    depth = take_off()
     sights = Surroundings(function).seen
     watch = TraceWatch(tracer, sights, locating=locating)
     ended = False
@@ -131,8 +131,7 @@ def traced(
         changed = tracer.release_settings()
         gradients = tracer.release()
         replaced = tracer.restore_modules()
-        if recorded:
-            place()
+        put_back(depth)
         if not ended or locating is not None:
             watch.give_up(None if ended else sys.exc_info()[1])
     if locating is not None:
