@@ -4,7 +4,8 @@ from nbgrad.core.engine.broadcast cimport sum_to
 from nbgrad.core.engine.node cimport Leaf, Node, Vertex
 from nbgrad.core.engine.observer cimport Observer
 from nbgrad.core.engine.state cimport State
-from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor, leaf_of, node_of, origin_of, owner_of
+from nbgrad.core.engine.torch_origins cimport leaf_of, node_of, origin_of, owner_of
+from nbgrad.core.engine.torch_reads cimport AnyNode, Tensor
 from nbgrad.core.recorder.foreseen cimport Foreseen, Hook, Share, position_in, sum_of
 from nbgrad.core.recorder.nodes cimport origin_in
 
@@ -69,7 +70,7 @@ cdef class TorchBackward:
     cdef public dict waiting
 
     @cython.locals(observer=Observer, found=Foreseen, follows=bint)
-    cdef Foreseen foreseen(self, list begun)
+    cpdef Foreseen foreseen(self, list begun)
     cpdef bint lost(self, object error) except -1
     cpdef object take_over(self)
     @cython.locals(hook=Passing, at=Py_ssize_t, met=dict)
@@ -101,10 +102,7 @@ cdef class TorchBackward:
 
 
 @cython.locals(observer=Observer)
-cdef object _begun(TorchBackward walk, State state, object roots, object args)
-cdef Foreseen _foreseen(TorchBackward walk, list begun)
-cdef object _begin(TorchBackward walk, list begun, object roots)
-cdef object _capture(TorchBackward walk, object inputs, object result)
+cpdef object _begun(TorchBackward walk, State state, object roots, object args)
 cdef object _foreseen_run(TorchBackward walk, Foreseen foreseen, object run, object roots, object args, dict kwargs)
 @cython.locals(foreseen=Foreseen, observer=Observer)
 cpdef object recorded(TorchBackward walk, object run, State state, object roots, object args, dict kwargs)

@@ -15,12 +15,12 @@ from torch import Tensor
 from torch.utils._device import DeviceContext
 
 from nbgrad.core.backend.function_mode import is_heard, mute, take_off, traced, unmute
-from nbgrad.core.compilation import compiled
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State, current, live
 from nbgrad.core.engine.torch_origins import KEY, owner_of, shape_of
+from nbgrad.core.engine.torch_reads import read_tensor
 from nbgrad.core.recorder.foreseen import tap
 from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, Unlisted, called, tensors_in, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, is_direct, origin_in
@@ -34,7 +34,6 @@ _push = torch._C._push_on_torch_function_stack
 _pop = torch._C._pop_torch_function_stack
 _length = torch._C._len_torch_function_stack
 _mode_at = torch._C._get_function_stack_at
-_COMPILED = compiled()
 _NONE: dict[str, Any] = {}
 _PLAIN, _INNER, _CUT, _INSIDE, _RETURNS = PLAIN, INNER, CUT, INSIDE, RETURNS  # compiled to numbers of C's
 _FRAMES = 4
@@ -367,17 +366,14 @@ def _one(node: Node, out: Any, follows: bool) -> bool:
     node.outputs = 0
     node.seq = next_seq()
     try:
-        node.shape = out.shape
+        node.shape, node.dtype, node.saved = read_tensor(out, follows and number == 0)
     except RuntimeError:  # a nested tensor has rows of several lengths
-        node.shape = shape_of(out)
-    node.dtype = out.dtype_too if _COMPILED else out.dtype  # it was read together with the shape
+        node.shape, node.dtype = shape_of(out), out.dtype
     if type(node.op) is Unlisted:
         node.direct = is_direct(made, node.edges)
     if number == 0:
         metadata[KEY] = node
         if follows:
-            if _COMPILED:
-                node.saved = out.numbers_too  # they were read together with the shape; None if they are many
             tap(made, node)
     else:  # the others of the node are not given to the caller
         node.outputs = 1

@@ -2,7 +2,8 @@ cimport cython
 from nbgrad.core.backend.function_mode cimport is_heard, mute, unmute
 from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, Vertex
 from nbgrad.core.engine.observer cimport Observer
-from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor, leaf_of, owner_of
+from nbgrad.core.engine.torch_origins cimport leaf_of, owner_of
+from nbgrad.core.engine.torch_reads cimport AnyNode, Tensor
 
 
 cdef dict _KINDS

@@ -3,7 +3,7 @@ from nbgrad.core.backend.function_mode cimport mute, put_back, take_off, traced,
 from nbgrad.core.engine.observer cimport Observer, torch_followers
 from nbgrad.core.engine.scope cimport called
 from nbgrad.core.engine.state cimport State
-from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
+from nbgrad.core.engine.torch_reads cimport AnyNode, Tensor
 from nbgrad.core.recorder.nodes cimport origin_in
 
 cdef dict _stepping
