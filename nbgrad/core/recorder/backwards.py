@@ -563,19 +563,19 @@ def recorded(
     for root in roots:
         if isinstance(root, RawTensor) and not root.requires_grad:
             return refused(root, run, roots, args, kwargs)
-    begun = _begun(walk, state, roots, args)
+    begun = _tried(walk, _begun, walk, state, roots, args)
     if begun is None:
         return run(roots, *args, **kwargs)
     observer: Observer
     try:
-        foreseen = None if args[3] else _foreseen(walk, begun)
+        foreseen = None if args[3] else _tried(walk, _foreseen, walk, begun)
         if foreseen is None:
             result = _hooked_run(walk, begun, run, roots, args, kwargs)
         else:
             walk.roots = [(root, origin) for root, (origin, _) in zip(roots, begun, strict=False)]
             result = _foreseen_run(walk, foreseen, run, roots, args, kwargs)
     except Exception as error:
-        _explain(walk, roots, begun, error)
+        _tried(walk, _explain, roots, begun, error)
         for observer in walk.observers:
             observer.on_backward_error(begun[0][0], error)
         raise
@@ -585,43 +585,37 @@ def recorded(
     return result
 
 
-def _explain(walk: TorchBackward, roots: Any, begun: list[tuple[Origin, Any]], error: Exception) -> None:
-    """Say with ``error`` where the op ran that raised it, and what to write instead."""
+def _tried(walk: TorchBackward, run: Callable[..., Any], *args: Any) -> Any:
+    """``run(*args)``, a part of ours; None after an error that lets the backward go on without that part."""
     try:
-        explain_failure(error, [_edge(root)[0] for root in roots], [origin for origin, _ in begun])
-    except Exception as own:
-        if not walk.lost(own):
-            raise
-
-
-def _begun(walk: TorchBackward, state: State, roots: Any, args: Any) -> Any:
-    """Notify the observers that the backward begins: its roots; None after an error of ours."""
-    observer: Observer
-    try:
-        begun: list[tuple[Origin, Any]] = [
-            (_root(root, state), seed) for root, seed in zip(roots, args[0], strict=False)
-        ]
-        for observer in walk.observers:
-            observer.on_backward_begin(begun)
-            if args[3]:
-                observer.on_backward_inputs(named(args[3]))
-            if observer.began_badly():
-                observer.on_bad_loss(saved_by([_edge(root)[0] for root in roots]))
+        return run(*args)
     except Exception as error:
         if not walk.lost(error):
             raise
         return None
+
+
+def _explain(roots: Any, begun: list[tuple[Origin, Any]], error: Exception) -> None:
+    """Say with ``error`` where the op ran that raised it, and what to write instead."""
+    explain_failure(error, [_edge(root)[0] for root in roots], [origin for origin, _ in begun])
+
+
+def _begun(walk: TorchBackward, state: State, roots: Any, args: Any) -> Any:
+    """Notify the observers that the backward begins: its roots."""
+    observer: Observer
+    begun: list[tuple[Origin, Any]] = [(_root(root, state), seed) for root, seed in zip(roots, args[0], strict=False)]
+    for observer in walk.observers:
+        observer.on_backward_begin(begun)
+        if args[3]:
+            observer.on_backward_inputs(named(args[3]))
+        if observer.began_badly():
+            observer.on_bad_loss(saved_by([_edge(root)[0] for root in roots]))
     return begun
 
 
 def _foreseen(walk: TorchBackward, begun: list[tuple[Origin, Any]]) -> Foreseen | None:
     """The backward as it is known before it runs. After an error of ours it runs with hooks."""
-    try:
-        return walk.foreseen(begun)
-    except Exception as error:
-        if not walk.lost(error):
-            raise
-        return None
+    return walk.foreseen(begun)
 
 
 def _foreseen_run(
@@ -629,11 +623,7 @@ def _foreseen_run(
 ) -> Any:
     """The result of ``run``, without hooks of ours as long as the user registers none."""
     try:
-        try:
-            foreseen.begin()
-        except Exception as error:
-            if not walk.lost(error):
-                raise
+        _tried(walk, _listen, foreseen)
         return run(roots, *args, **kwargs)
     finally:
         try:
@@ -647,15 +637,20 @@ def _foreseen_run(
                 raise
 
 
+def _listen(foreseen: Foreseen) -> None:
+    """Let torch tell ``foreseen`` what arrives at the nodes."""
+    foreseen.begin()
+
+
 def _hooked_run(
     walk: TorchBackward, begun: list[tuple[Origin, Any]], run: Callable[..., Any], roots: Any, args: Any, kwargs: Any
 ) -> Any:
     """The result of ``run``, with a hook on every node while it runs."""
     try:
-        _begin(walk, begun, roots)
+        _tried(walk, _begin, walk, begun, roots)
         result = run(roots, *args, **kwargs)
         if args[3] and not walk.accumulates:
-            _capture(walk, args[3], result)
+            _tried(walk, _capture, walk, args[3], result)
     finally:
         try:
             walk.end()
@@ -668,20 +663,12 @@ def _hooked_run(
 
 def _begin(walk: TorchBackward, begun: list[tuple[Origin, Any]], roots: Any) -> None:
     """Hook the nodes. After an error of ours some have no hook, and their gradients are missing."""
-    try:
-        walk.begin([(_edge(root)[0], origin) for root, (origin, _) in zip(roots, begun, strict=False)])
-    except Exception as error:
-        if not walk.lost(error):
-            raise
+    walk.begin([(_edge(root)[0], origin) for root, (origin, _) in zip(roots, begun, strict=False)])
 
 
 def _capture(walk: TorchBackward, inputs: Any, result: Any) -> None:
     """Notify the observers of the gradients that the caller gets."""
-    try:
-        walk.captured(inputs, result)
-    except Exception as error:
-        if not walk.lost(error):
-            raise
+    walk.captured(inputs, result)
 
 
 def _root(root: Any, state: State) -> Any:
