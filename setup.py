@@ -59,7 +59,7 @@ def extensions():
         if first.endswith(".c"):
             written_in_c.append(Extension(f"nbgrad.core.{name}", [first], depends=others))
         else:
-            modules.append(Extension(f"nbgrad.core.{name}", [first]))
+            modules.append(Extension(f"nbgrad.core.{name}", [first], include_dirs=[str(CORE / "engine")]))
     keep_directives(CClassDefNode)
     # As in Python, annotations are for people and mypy: Cython ignores them. The classes themselves define how they are
     # copied and pickled.

@@ -94,7 +94,8 @@ def sources(core: Path, module: str) -> list[Path]:
     """The files that a module is compiled from: its own first."""
     if (path := _file(core, module, ".c")).exists():
         return [path, *sorted(path.parent.glob("*.h"))]
-    return [_file(core, module, ".py"), _file(core, module, ".pxd")]
+    written = [_file(core, module, suffix) for suffix in (".py", ".pxd", ".h")]
+    return written if written[2].exists() else written[:2]
 
 
 def modules(core: Path) -> list[str]:

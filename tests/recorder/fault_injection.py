@@ -39,8 +39,8 @@ GUARDS = frozenset(
         *("_torch_function", "_run", "_again", "_place", "_recorded", "_left_out", "_learns"),
         *("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "_answer"),
         *("_run_backward", "_step_begins", "_step_ended", "_stepped", "_tell", "_notify"),
-        *("recorded", "recorded_inside", "_begun", "_foreseen", "_begin", "_capture", "_refused", "_hooked_run"),
-        *("_foreseen_run", "Passing.__call__", "TorchBackward.__call__", "TorchBackward.lost", "Foreseen.__call__"),
+        *("recorded", "recorded_inside", "_tried", "_refused", "_hooked_run"),
+        *("_foreseen_run", "Passing.__call__", "TorchBackward.lost", "Foreseen.__call__"),
         *("Giving.__call__", "Inside.__call__", "called", "register", "follows", "unfollow_to", "_aside", "_forked"),
         # These undo what was done; nothing could be undone without them.
         *("TorchBackward.abandon", "_put_back", "_restore", "_batched", "_disown", "TorchBackward.__init__"),

@@ -41,15 +41,16 @@ class Counting(RecordingMode):
 def counted() -> Iterator[list[str]]:
     """Count, inside a graph, what reaches its recorder."""
     counting, usual = Counting(), recorder.mode
-    assert take_off()
+    depth = take_off()
+    assert depth
     recorder.mode = counting
-    put_back()
+    put_back(depth)
     try:
         yield counting.seen
     finally:
-        assert take_off()  # it is on again after each part that had it off
+        assert take_off() == depth  # it is on again after each part that had it off
         recorder.mode = usual
-        put_back()
+        put_back(depth)
 
 
 def training(make: Callable[..., Any], **settings: Any) -> Callable[[], None]:

@@ -123,7 +123,7 @@ def test_a_subclass_hears_the_program_alone(program: Callable[[Any], None], watc
 
 def test_modes_are_on_again_after_a_graph_that_an_interrupt_left_muted() -> None:
     with nbgrad.AutogradGraph():
-        guard = mute(True)  # the interrupt comes before mute is undone
+        guard = mute()  # the interrupt comes before mute is undone
     assert guard is not None
     assert torch._C._is_torch_function_enabled()
     with torch._C.DisableTorchFunctionSubclass():

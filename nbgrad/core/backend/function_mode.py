@@ -3,8 +3,9 @@
 Each call of torch, and each look at an attribute of a tensor, takes a microsecond more with a mode on the stack. An op
 of nbgrad's makes about ten of them, and none is the user's.
 
-The user may have modes too: ``torch.set_default_device`` puts one on the stack. ``mute`` switches all modes off
-while the recorder looks at tensors. The program's own calls still reach the modes.
+So there are two switches. ``take_off`` and ``put_back`` move the recorder's mode alone. But the user may have modes
+too: ``torch.set_default_device`` puts one on the stack. ``mute`` and ``unmute`` switch all modes off while the recorder
+looks at tensors. The program's own calls still reach the modes.
 """
 
 from collections.abc import Callable
@@ -19,6 +20,7 @@ T = TypeVar("T")
 _length = torch._C._len_torch_function_stack
 _push = torch._C._push_on_torch_function_stack
 _pop = torch._C._pop_torch_function_stack
+_mode_at = torch._C._get_function_stack_at
 _DEFAULT: Any = torch._GLOBAL_DEVICE_CONTEXT
 _Guard = torch._C.DisableTorchFunction
 _functions: Any = torch._C._get_torch_function_state  # type: ignore[attr-defined]  # missing in torch's stubs
@@ -43,35 +45,51 @@ recorder = _RecordingMode()
 _recorder = recorder  # in compiled code this name has a type of C's, and Python cannot see it
 
 
-def lift() -> bool:
-    """Take the recording mode off the stack, if it lies on top. Return whether it did."""
+def take_off() -> int:
+    """Take the recording mode off the stack, also from below other modes.
+
+    Returns:
+        What ``put_back`` takes: 0 if the mode was not there; otherwise one more than the number of modes above it.
+    """
     if _recorder.mode is None or not _length():
-        return False
-    mode = _pop()
-    if mode is _recorder.mode:
-        return True
-    _push(mode)
-    return False
+        return 0
+    top = _pop()
+    if top is _recorder.mode:
+        return 1
+    return _dig(top)
 
 
-def put_back() -> None:
-    """Put the recording mode on the stack again, after ``lift`` took it off."""
-    if _recorder.mode is not None:  # else another thread has closed the graph since
-        _push(_recorder.mode)
-
-
-def take_off() -> bool:
-    """Take the recording mode off the stack, also from below other modes. Return whether it was there."""
-    above: list[Any] = []
-    found = False
+def _dig(top: Any) -> int:
+    """Do the same below the mode ``top``, which has been taken off."""
+    above = [top]
+    found = 0
     while not found and _length():
         mode = _pop()
-        found = mode is recorder.mode
-        if not found:
+        if mode is _recorder.mode:
+            found = len(above) + 1
+        else:
             above.append(mode)
     while above:
         _push(above.pop())
     return found
+
+
+def put_back(depth: int) -> None:
+    """Put the recording mode where it was before ``take_off``, which returned ``depth``."""
+    if not depth or _recorder.mode is None:  # another thread may have closed the graph since
+        return
+    if depth == 1:
+        _push(_recorder.mode)
+    else:
+        _bury(depth - 1)
+
+
+def _bury(depth: int) -> None:
+    """Put the recording mode below ``depth`` others."""
+    above = [_pop() for _ in range(min(depth, _length()))]
+    _push(_recorder.mode)
+    while above:
+        _push(above.pop())
 
 
 def place() -> None:
@@ -80,14 +98,9 @@ def place() -> None:
     Torch ends a mode by taking the top of the stack off: if the user ends one that began before the recording, that
     has to be the user's. Only the mode of ``torch.set_default_device`` stays below: torch looks for it there.
     """
-    if recorder.mode is None:  # another thread has closed the graph since
-        return
-    above = [_pop() for _ in range(_length())]
-    if above and above[-1] is getattr(_DEFAULT, "device_context", None):
-        _push(above.pop())
-    _push(recorder.mode)
-    while above:
-        _push(above.pop())
+    default = getattr(_DEFAULT, "device_context", None)
+    if _recorder.mode is not None:  # else another thread has closed the graph since
+        _bury(_length() - (default is not None and _length() > 0 and _mode_at(0) is default))
 
 
 def is_heard(overridden: bool = False) -> bool:
@@ -113,11 +126,11 @@ def traced() -> bool:
     return _traces() is not None
 
 
-def silence(heard: bool) -> Any:
+def mute(heard: bool = True) -> Any:
     """Switch all modes off in this thread, also the user's, and what subclasses of torch's Tensor override.
 
     Args:
-        heard: the answer of ``is_heard``.
+        heard: the answer of ``is_heard``. If it is False, nothing is switched.
 
     Returns:
         What ``unmute`` takes; None if nothing was switched.
@@ -129,13 +142,8 @@ def silence(heard: bool) -> Any:
     return guard
 
 
-def mute(overridden: bool = False) -> Any:
-    """Do what ``silence`` does, if anything would see the recorder's look; ``overridden`` is that of ``is_heard``."""
-    return silence(is_heard(overridden))
-
-
 def unmute(guard: Any) -> None:
-    """Switch the modes on again, after ``silence`` or ``mute`` returned ``guard``."""
+    """Switch the modes on again, after ``mute`` returned ``guard``."""
     if guard is not None:
         guard.__exit__(None, None, None)
 
@@ -148,7 +156,7 @@ def muted(run: Callable[P, T]) -> Callable[P, T]:
         before, guard = _functions(), None
         try:
             try:
-                guard = mute(True)
+                guard = mute()
                 return run(*args, **settings)
             finally:
                 unmute(guard)
@@ -159,26 +167,10 @@ def muted(run: Callable[P, T]) -> Callable[P, T]:
     return quiet
 
 
-def unmuted(run: Callable[..., Any], guard: Any) -> Callable[..., Any]:
-    """``run`` with the modes switched on while it runs, for a caller that is muted by ``guard``."""
-    if guard is None:
-        return run
-
-    def heard(*args: Any, **settings: Any) -> Any:
-        guard.__exit__(None, None, None)
-        try:
-            return run(*args, **settings)
-        finally:
-            guard.__enter__()
-
-    return heard
-
-
 def unheard(run: Callable[..., Any], /, *args: Any, **settings: Any) -> Any:
     """``run(*args, **settings)`` with the mode off."""
-    if not lift():
-        return run(*args, **settings)
+    depth = take_off()
     try:
         return run(*args, **settings)
     finally:
-        put_back()
+        put_back(depth)

@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.backend.function_mode cimport lift, put_back
+from nbgrad.core.backend.function_mode cimport put_back, take_off
 from nbgrad.core.dispatch.arguments cimport bind, bound
 from nbgrad.core.dispatch.plan cimport Plan
 from nbgrad.core.engine.node cimport Node, OpInfo, TensorBase, next_seq
@@ -18,7 +18,7 @@ cdef class Op(OpInfo):
 
     @cython.locals(missing=Py_ssize_t)
     cpdef object call(self, tuple args, dict settings)
-    @cython.locals(state=State)
+    @cython.locals(state=State, depth=Py_ssize_t)
     cpdef object run(self, tuple args, dict settings)
     cpdef object _traced(self, tuple args, dict settings, State state)
     @cython.locals(observer=Observer, values=list, edges=list, recorded=bint)

@@ -18,7 +18,7 @@ import torch
 from nbgrad.core.backend.allocator import keep_freed
 from nbgrad.core.backend.autocast import any_enabled, cast, may_cast
 from nbgrad.core.backend.below_autograd import inferring
-from nbgrad.core.backend.function_mode import lift, put_back
+from nbgrad.core.backend.function_mode import put_back, take_off
 from nbgrad.core.backend.torch_guards import check_cut
 from nbgrad.core.dispatch.arguments import Parameters, bind, bound, other_names, parameter_names
 from nbgrad.core.dispatch.declaration import Declaration
@@ -278,11 +278,12 @@ class Op(OpInfo):
         state = current()
         if state.tracer is not None:
             return self._traced(args, settings, state)
-        if state.observers and lift():
+        depth = take_off() if state.observers else 0
+        if depth:
             try:
                 return self._run(args, settings, state)
             finally:
-                put_back()
+                put_back(depth)
         return self._run(args, settings, state)
 
     def _traced(self, args: tuple[Any, ...], settings: dict[str, Any], state: State) -> Any:

@@ -2,7 +2,7 @@ cimport cython
 
 from nbgrad.core.engine.node cimport TensorBase
 from nbgrad.core.engine.place cimport Place
-from nbgrad.core.engine.torch_origins cimport Tensor
+from nbgrad.core.engine.torch_reads cimport Tensor
 
 # The attributes of a frame, read by Python's C functions: every op that is recorded goes up a few frames.
 cdef extern from *:

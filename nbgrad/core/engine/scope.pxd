@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.backend.function_mode cimport lift, put_back
+from nbgrad.core.backend.function_mode cimport put_back, take_off
 from nbgrad.core.engine.call_site cimport user_place
 from nbgrad.core.engine.place cimport Place
 from nbgrad.core.engine.state cimport Scope, State
@@ -20,7 +20,7 @@ cdef class _Placed:
     cdef object label
     cdef object module
 
-@cython.locals(given=State, after=State, outer=Scope, placed=_Placed, own=bint, lifted=bint, few=Py_ssize_t)
+@cython.locals(given=State, after=State, outer=Scope, placed=_Placed, own=bint, depth=Py_ssize_t, few=Py_ssize_t)
 cpdef object called(object module, State state, object run, tuple args, dict kwargs, object then=*)
 
 cdef object _tell(object then, object result, State state)

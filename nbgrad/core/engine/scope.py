@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from nbgrad.core.backend.below_autograd import is_own
-from nbgrad.core.backend.function_mode import lift, put_back
+from nbgrad.core.backend.function_mode import put_back, take_off
 from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.state import Scope, State, Switch, current, set_state
@@ -118,7 +118,7 @@ def called(
     given = state
     if state.thread != get_ident():
         set_state(state := state.replaced())
-    outer, lifted, own = state.scope, False, False
+    outer, depth, own = state.scope, 0, False
     placed: Any = None
     try:
         try:
@@ -130,7 +130,7 @@ def called(
             except Exception as error:
                 if not taken(state.observers, error, "the call of a module"):
                     raise
-            lifted = own and placed.alone and lift()
+            depth = take_off() if own and placed.alone else 0
             # Compiled, a call with ``*`` takes one more of the calls that Python's limit of recursion allows: modules
             # could not be nested as deeply as without a graph. A call with written arguments takes none.
             few = 0 if kwargs else len(args)
@@ -139,8 +139,7 @@ def called(
                 _tell(then, result, state)
             return result
         finally:
-            if lifted:
-                put_back()
+            put_back(depth)
             state.scope = outer
             after = current()  # set_grad_enabled(...) may have been called inside
             if after is not given:

@@ -1,7 +1,8 @@
 cimport cython
 from nbgrad.core.engine.node cimport Node, TensorBase, record_id
 from nbgrad.core.engine.state cimport Scope
-from nbgrad.core.engine.torch_origins cimport Tensor as RawTensor, known_id
+from nbgrad.core.engine.torch_origins cimport known_id
+from nbgrad.core.engine.torch_reads cimport Tensor as RawTensor
 from nbgrad.core.graph.last_backward cimport Values
 
 cdef extern from *:

@@ -1,6 +1,6 @@
 cimport cython
 from nbgrad.core.engine.node cimport raw_of
-from nbgrad.core.engine.torch_origins cimport Tensor
+from nbgrad.core.engine.torch_reads cimport Tensor
 from nbgrad.core.graph.stats cimport held_by
 
 cdef long long _SMALL_BYTES

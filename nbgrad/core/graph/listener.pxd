@@ -4,14 +4,13 @@ from nbgrad.core.engine.call_site cimport FrameType, in_a_function, user_frame, 
 from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, TensorBase, Vertex, raw_of, record_id
 from nbgrad.core.engine.observer cimport Observer
 from nbgrad.core.engine.state cimport Scope, State, recording
-from nbgrad.core.engine.torch_origins cimport Tensor as RawTensor
+from nbgrad.core.engine.torch_reads cimport Tensor as RawTensor, numbers_of
 from nbgrad.core.graph.changes cimport Changes
 from nbgrad.core.graph.facts cimport Notes, Ran, facts_of
 from nbgrad.core.graph.last_backward cimport FrameRecorder
 from nbgrad.core.graph.optimizers cimport UpdateRecorder
 from nbgrad.core.graph.stats cimport few, held_by, nbytes_of
 
-cdef bint _COMPILED
 
 cdef class Listener(Observer):
     cdef public object name

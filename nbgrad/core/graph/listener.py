@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor as RawTensor
 
-from nbgrad.core.compilation import compiled
 from nbgrad.core.dispatch.arguments import all_unchanging
 from nbgrad.core.engine.broadcast import Reduction, reduction as summed
 from nbgrad.core.engine.call_site import in_a_function, local_names, names_in_frames, user_frame, user_place
@@ -24,6 +23,7 @@ from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope, current, outwards, recording
 from nbgrad.core.engine.tensor_data import words_of
 from nbgrad.core.engine.torch_origins import known_id, shape_of
+from nbgrad.core.engine.torch_reads import numbers_of
 from nbgrad.core.graph.changes import Changes
 from nbgrad.core.graph.cut_paths import Uses
 from nbgrad.core.graph.facts import NOTHING, Literal, Notes, Outer, Passed, Ran, facts_of, grown
@@ -33,13 +33,11 @@ from nbgrad.core.graph.last_backward import FrameRecorder
 from nbgrad.core.graph.optimizers import UpdateRecorder
 from nbgrad.core.graph.past import Legacy, leaf_facts, led_to, node_of, remade
 from nbgrad.core.graph.record import Failure, Operand, described, number_of
-from nbgrad.core.graph.stats import Stats, countable, few, held_by, nbytes_of, numbers_of, summarise_all
+from nbgrad.core.graph.stats import Stats, countable, few, held_by, nbytes_of, summarise_all
 from nbgrad.core.graph.thinned import ends
 from nbgrad.core.graph.training import TrainingRecorder
 from nbgrad.core.tensor.broadcast_check import has_given_axis
 from nbgrad.core.tensor.tensor import Tensor
-
-_COMPILED = compiled()
 
 _RAW = (torch.Tensor, np.ndarray)
 
@@ -871,9 +869,7 @@ def _uses_another(args: tuple[Any, ...], results: tuple[Any, ...]) -> bool:
 
 def _numbers(node: Node, out: Any) -> Any:
     """The numbers of ``out``, if they are few. Those of a tapped node were read before, together with its shape."""
-    if not _COMPILED:
-        return numbers_of(out)
-    return node.saved if node.tapped else out.numbers
+    return node.saved if node.tapped else numbers_of(out)
 
 
 def _reached(roots: Iterable[int], ops: dict[int, Ran]) -> set[int]:

@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.engine.torch_origins cimport Tensor
+from nbgrad.core.engine.torch_reads cimport Tensor
 
 cdef long long _FEW
 cdef dict _SIZES

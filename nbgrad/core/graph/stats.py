@@ -13,10 +13,11 @@ from nbgrad.core.backend.chunks import piece_of, pieces
 from nbgrad.core.compilation import compiled
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.tensor_data import OWN_DISPATCH
+from nbgrad.core.engine.torch_reads import FEW
 
 T = TypeVar("T")
 
-SMALL = 1024
+SMALL = FEW
 """Tensors with at most this many elements are kept to be shown; of larger ones only the statistics are kept."""
 
 _BINS = 20
@@ -429,21 +430,6 @@ def count_of(shape: tuple[int, ...]) -> int:
 def few(shape: tuple[int, ...]) -> bool:
     """Whether a tensor of ``shape`` is small, so that its elements are shown."""
     return count_of(shape) <= _FEW
-
-
-def numbers_of(data: torch.Tensor) -> bytes | None:
-    """A copy of the numbers of a small tensor of floats on the CPU; None for any other tensor.
-
-    It is also None if the numbers do not lie one after another in memory of the tensor's own. Compiled code has this as
-    an attribute of the tensor.
-    """
-    if type(data) not in (torch.Tensor, torch.nn.Parameter) or data.layout is not torch.strided or data.is_nested:
-        return None
-    if not (data.is_cpu and data.is_floating_point() and data.is_contiguous() and few(data.shape)):
-        return None
-    if data._base is not None or not data.numel() or not countable(data):
-        return None
-    return data.detach().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def nbytes_of(shape: tuple[int, ...], dtype: "torch.dtype") -> int:

@@ -1,20 +1,16 @@
 cimport cython
-from nbgrad.core.backend.function_mode cimport mute, traced, unmute
+from nbgrad.core.backend.function_mode cimport is_heard, mute, traced, unmute
 from nbgrad.core.engine.broadcast cimport sum_to
-from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, Vertex
+from nbgrad.core.engine.node cimport Leaf, Node, Vertex
 from nbgrad.core.engine.observer cimport Observer
 from nbgrad.core.engine.state cimport State
-from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor, leaf_of, node_of, origin_of, owner_of
-from nbgrad.core.recorder.foreseen cimport Foreseen, Giving, Share, hands_on, position_in, sum_of, tap
+from nbgrad.core.engine.torch_origins cimport leaf_of, node_of, origin_of, owner_of
+from nbgrad.core.engine.torch_reads cimport AnyNode, Tensor
+from nbgrad.core.recorder.foreseen cimport Foreseen, Hook, Share, position_in, sum_of
 from nbgrad.core.recorder.nodes cimport origin_in
 
 
-cdef int _OPEN
-cdef int _PLACED
-cdef int _SPARED
-cdef int _LATE
-
-# There is one for each edge and each node of a backward, and none is in a cycle once the backward has ended.
+# There is one for each edge of a backward, and none is in a cycle once the backward has ended.
 @cython.freelist(256)
 @cython.no_gc
 @cython.final
@@ -30,10 +26,9 @@ cdef class Target:
     cdef public Share share
     cdef public bint waits
 
-@cython.freelist(256)
 @cython.no_gc
 @cython.final
-cdef class Passing:
+cdef class Passing(Hook):
     cdef public Py_ssize_t count
     cdef public object given
     cdef public list left
@@ -41,18 +36,15 @@ cdef class Passing:
     cdef public object outputs
     cdef public Node owner
     cdef public Target source
-    cdef public int stands
-    cdef public object table
     cdef public Target target
     cdef public TorchBackward walk
 
     @cython.locals(own=object, target=Target)
     cdef object _passed(self, TorchBackward walk, tuple inputs, tuple outputs)
 
-@cython.locals(passing=Passing, giving=Giving)
+@cython.locals(ours=Hook)
 cpdef tuple register(object hooks, object hook)
 
-cdef bint _arrives(Tensor gradient, Vertex origin) except -1
 @cython.locals(made=Tensor)
 cdef object _reduced(object gradient, object shape)
 
@@ -66,30 +58,23 @@ cdef class Quiet:
 cdef class TorchBackward:
     cdef public bint accumulates
     cdef public dict counts
-    cdef public object handles
     cdef public list hooks
     cdef public dict inside
+    cdef public bint late
     cdef public dict leaves
     cdef public dict left
     cdef public tuple observers
-    cdef public long long quiet
     cdef public bint records
     cdef public list roots
-    cdef public bint shaken
     cdef public list shares
-    cdef public dict tapped
     cdef public dict waiting
 
     @cython.locals(observer=Observer, found=Foreseen, follows=bint)
-    cdef Foreseen foreseen(self, list begun)
-    @cython.locals(hook=Passing)
-    cdef object _tapped(self, object gradient)
+    cpdef Foreseen foreseen(self, list begun)
     cpdef bint lost(self, object error) except -1
     cpdef object take_over(self)
     @cython.locals(hook=Passing, at=Py_ssize_t, met=dict)
-    cpdef object begin(self, list roots, bint ends)
-    @cython.locals(hook=Passing, observer=Observer)
-    cdef object _choose(self, bint every)
+    cpdef object begin(self, list roots)
     @cython.locals(hook=Passing, node=AnyNode, metadata=dict)
     cdef Passing _meet(self, object made, dict met)
     @cython.locals(made=AnyNode, target=Target, receiver=Passing, left=list, counts=dict, position=Py_ssize_t, at=Py_ssize_t, owner=Node, several=bint, share=Share, first=Target)
@@ -100,24 +85,9 @@ cdef class TorchBackward:
     cdef Share _share(self, Target first)
     @cython.locals(target=Target, receiver=Passing)
     cdef object _settle(self, Passing hook)
-    @cython.locals(target=Target, node=Node)
-    cdef bint _needed(self, Passing hook) except -1
-    @cython.locals(op=OpInfo, origin=Vertex)
-    cdef bint _hides(self, Target target, Node node) except -1
-    cdef bint _doubtful(self, Node node) except -1
-    @cython.locals(target=Target)
-    cdef bint _neighbour_spared(self, Passing hook) except -1
-    @cython.locals(node=Node, op=OpInfo, target=Target)
-    cdef bint _tap(self, Passing hook) except -1
-    cdef object _place(self, Passing hook)
-    @cython.locals(target=Target)
-    cdef object _handed_on(self, Passing hook, object gradient)
-    @cython.locals(hook=Passing, tapped=dict)
-    cpdef object shake(self)
-    cdef object _ran(self, Passing hook)
     @cython.locals(target=Target, observer=Observer, lone=bint)
     cpdef object arrived(self, object origin, object gradient, Passing hook)
-    @cython.locals(origin=Vertex, receiver=Passing, checked=bint)
+    @cython.locals(origin=Vertex, receiver=Passing)
     cpdef object given(self, Target target, object gradient)
     cpdef object part(self, Target target, Share share, object gradient)
     @cython.locals(share=Share, first=Target)
@@ -132,10 +102,7 @@ cdef class TorchBackward:
 
 
 @cython.locals(observer=Observer)
-cdef object _begun(TorchBackward walk, State state, object roots, object args)
-cdef Foreseen _foreseen(TorchBackward walk, list begun)
-cdef object _begin(TorchBackward walk, list begun, object roots, object args)
-cdef object _capture(TorchBackward walk, object inputs, object result)
+cpdef object _begun(TorchBackward walk, State state, object roots, object args)
 cdef object _foreseen_run(TorchBackward walk, Foreseen foreseen, object run, object roots, object args, dict kwargs)
 @cython.locals(foreseen=Foreseen, observer=Observer)
 cpdef object recorded(TorchBackward walk, object run, State state, object roots, object args, dict kwargs)

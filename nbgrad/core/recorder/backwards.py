@@ -1,8 +1,8 @@
 """A backward of torch's, while a graph is open: hooks on its nodes notify the observers of the gradients.
 
-The walk from the roots meets every node, and hooks as many as are needed to see every gradient; in the end the hooks
-are removed. So the observers get the gradients that arrived at a node, and those that the node gave to each input.
-This also holds for a node that was made by no call that nbgrad has seen.
+The walk from the roots meets every node and hooks it; in the end the hooks are removed. So the observers get the
+gradients that arrived at a node, and those that the node gave to each input. This also holds for a node that was made
+by no call that nbgrad has seen. A backward whose nodes are known before it runs needs few hooks: ``Foreseen``.
 """
 
 from collections import OrderedDict
@@ -13,16 +13,16 @@ import torch
 from torch.autograd.function import _HookMixin
 from torch.utils.hooks import RemovableHandle
 
-from nbgrad.core.backend.function_mode import mute, traced, unmute
+from nbgrad.core.backend.function_mode import is_heard, mute, traced, unmute
 from nbgrad.core.engine.broadcast import reduction, sum_to
 from nbgrad.core.engine.ended import note_retained
 from nbgrad.core.engine.faults import taken
-from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Vertex, next_seq
+from nbgrad.core.engine.node import Leaf, Node, Origin, Vertex, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State
 from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of, owner_of
-from nbgrad.core.recorder.foreseen import HANDING_ON, TAPS, Foreseen, Giving, Share, hands_on, position_in, sum_of, tap
-from nbgrad.core.recorder.functions import Unlisted, unlisted
+from nbgrad.core.recorder.foreseen import TAPS, Foreseen, Hook, Share, position_in, sum_of
+from nbgrad.core.recorder.functions import unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, named, origin_in
 from nbgrad.core.recorder.refusals import explain_failure, refused, saved_by
 
@@ -62,52 +62,37 @@ class Target:
     after: "Target | None"
 
 
-_current: Any = torch._C._current_autograd_node
-
-_OPEN, _PLACED, _SPARED, _LATE = 0, 1, 2, 3  # compiled to numbers of C's
-
-
-class Passing:
+class Passing(Hook):
     """The hook of one node: called with the gradients of its inputs and of its outputs.
-
-    Not every node needs its hook. If only one node leads to another, a hook on either of them sees the gradient between
-    them.
 
     Attributes:
         walk: the backward that it is a hook of; None once that has ended.
         made: the node.
         outputs: the origins of the outputs of the node; None if the node is only a part of an op.
         target: the first of the targets.
-        table: torch's table of the hooks of the node, which this hook is in.
         owner, left: for a part of an op: that op, and its edges that have no target yet.
         count: how many edges lead to the node; one more where the backward begins.
         source: the target that leads here, if it is the only one.
         given: the gradient from ``source``, until it has arrived.
-        stands: ``_PLACED`` if the node has the hook, ``_SPARED`` if the hooks around it are enough, ``_LATE`` if it got
-            one while the backward ran, perhaps after the node ran; ``_OPEN`` before this is decided.
     """
 
-    __slots__ = (
-        *("count", "given", "left", "made", "outputs", "owner", "source", "stands", "table", "target", "walk"),
-    )
+    __slots__ = ("count", "given", "left", "made", "outputs", "owner", "source", "target", "walk")
 
     walk: "TorchBackward | None"
     made: Any
     outputs: Any
     target: Target | None
-    table: Any
     owner: Any
     left: list[Any]
     count: int
     source: Target | None
     given: Any
-    stands: int
 
     def __call__(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
         walk = self.walk
         if walk is None:
             return
-        guard = mute()
+        guard = mute(is_heard())
         try:
             self._passed(walk, inputs, outputs)
         except Exception as error:
@@ -118,8 +103,6 @@ class Passing:
 
     def _passed(self, walk: "TorchBackward", inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
         """Take what arrived at the node, and what the node gave to its inputs."""
-        if RemovableHandle.next_id != walk.handles and not walk.shaken:
-            walk.shake()
         own = self.outputs
         if own is not None:
             if type(own) is dict:
@@ -140,15 +123,11 @@ class Passing:
 
 def register(hooks: Any, hook: Any) -> tuple[Any, Any]:
     """Torch's ``_register_hook``, faster for hooks of ours: it makes no handle, which takes torch half of the time."""
-    if type(hook) is not Passing and type(hook) is not Giving:
+    if not isinstance(hook, Hook):
         return torchs_register(hooks, hook)  # type: ignore[no-any-return]
     table: Any = OrderedDict() if hooks is None else hooks  # torch makes weak references to it, as to no dict
-    if type(hook) is Passing:
-        passing: Passing = hook
-        passing.table = table
-    elif type(hook) is Giving:
-        giving: Giving = hook
-        giving.table = table
+    ours: Hook = hook
+    ours.table = table
     table[hook] = hook
     return table, hook
 
@@ -198,17 +177,14 @@ class TorchBackward:
         leaves: the gradients of leaves that arrived.
         left: by op with several outputs, its edges that have no target yet: each output may have a node of its own.
         inside: the gradients of leaves from backwards inside of this one.
-        quiet: when it began, all ops with a larger number had no hook of the user's.
-        handles: how many hooks were registered when it began.
         roots: the tensors from which it starts, each with its origin.
-        shaken: whether the user has registered a hook since it began.
+        late: whether the nodes got their hooks while it ran, so that some may have run without one.
         shares: the gradients that come in parts, each with one of the targets.
-        tapped: by node, the hooks of nodes that only report the arriving gradient, until it has arrived.
     """
 
     __slots__ = (
-        *("accumulates", "counts", "handles", "hooks", "inside", "leaves", "left", "observers", "quiet", "records"),
-        *("roots", "shaken", "shares", "tapped", "waiting"),
+        *("accumulates", "counts", "hooks", "inside", "late", "leaves", "left", "observers", "records", "roots"),
+        *("shares", "waiting"),
     )
 
     observers: tuple[Observer, ...]
@@ -223,42 +199,13 @@ class TorchBackward:
         self.leaves: dict[Any, Any] = {}
         self.left: dict[Node, list[Any]] = {}
         self.inside: dict[Any, Any] = {}
-        self.quiet = self.handles = 0
-        self.shaken = False
+        self.late = False
         self.shares: list[tuple[Share, Target]] = []
-        self.tapped: dict[Any, Passing] = {}
         self.roots: list[tuple[Any, Any]] = []
-
-    def __call__(self, gradient: Any) -> None:
-        """Torch calls it at a node that was tapped, with the gradient that arrives there."""
-        guard = mute()
-        try:
-            self._tapped(gradient)
-        except Exception as error:
-            if not self.lost(error):
-                raise
-        finally:
-            unmute(guard)
 
     def lost(self, error: Exception) -> bool:
         """Whether the backward may go on after ``error``, an error of ours, which a graph remembers."""
         return taken(self.observers, error, "a gradient")
-
-    def _tapped(self, gradient: Any) -> None:
-        """Take the gradient that arrives at the node that was tapped."""
-        if RemovableHandle.next_id != self.handles and not self.shaken:
-            self.shake()
-        hook: Passing | None = self.tapped.pop(_current(), None)
-        if hook is not None and gradient is not None:
-            self._handed_on(hook, gradient)
-
-    def _handed_on(self, hook: Passing, gradient: Any) -> None:
-        """The gradient that arrives at the node of ``hook`` is also the gradient that the node gives to each input."""
-        self.arrived(hook.outputs, gradient, hook)
-        target = hook.target
-        while target is not None:
-            self.given(target, gradient)
-            target = target.after
 
     def foreseen(self, begun: list[tuple[Any, Any]]) -> Foreseen | None:
         """The backward as it is known before it runs, if the observers need no more than that."""
@@ -275,16 +222,11 @@ class TorchBackward:
 
     def take_over(self) -> None:
         """The user registered a hook in a backward that was foreseen: hook every node that has not run yet."""
-        self.begin([(_edge(root)[0], origin) for root, origin in self.roots], True)
-        self.shaken = True
+        self.begin([(_edge(root)[0], origin) for root, origin in self.roots])
+        self.late = True
 
-    def begin(self, roots: list[tuple[Any, Any]], ends: bool) -> None:
-        """Hook the nodes that lead to ``roots``, as many as are needed to see every gradient.
-
-        Args:
-            roots: the nodes of torch's, each with the origin of ours.
-            ends: whether the backward ends at tensors that the caller has named.
-        """
+    def begin(self, roots: list[tuple[Any, Any]]) -> None:
+        """Hook every node that leads to ``roots``: the nodes of torch's, each with the origin of ours."""
         met: dict[Any, Any] = {}  # the hooks, by node
         hook: Passing
         for made, origin in roots:
@@ -300,32 +242,13 @@ class TorchBackward:
                 self._aim(hook, met)
         for hook in self.hooks:
             self._settle(hook)
-        self._choose(ends or self.records or not self.accumulates)
-
-    def _choose(self, every: bool) -> None:
-        """Place the hooks: ``every`` one, or those that are needed."""
-        hook: Passing
-        observer: Observer
-        for observer in self.observers:
-            every = every or observer.checks_gradients()
-        self.quiet, self.handles = QUIET.since(), RemovableHandle.next_id
-        for hook in self.hooks:
-            if every or (self._needed(hook) and not self._tap(hook)):
-                self._place(hook)
-        for hook in self.hooks:
-            if hook.stands == _OPEN:
-                if not self._neighbour_spared(hook):
-                    hook.stands = _SPARED
-                elif not self._tap(hook):
-                    self._place(hook)
-        if self.tapped:
-            TAPS[self] = self
+            hook.made.register_hook(hook)
 
     def _meet(self, made: Any, met: dict[Any, Any]) -> Passing:
         """The hook of the node ``made``, which is seen for the first time."""
         hook = Passing.__new__(Passing)
         hook.walk, hook.made, hook.target, hook.table, hook.source, hook.given = self, made, None, None, None, None
-        hook.count, hook.stands, hook.owner = 0, _OPEN, None
+        hook.count, hook.owner = 0, None
         if type(made) is ACCUMULATES:
             hook.outputs = leaf_of(made.variable)
         else:
@@ -419,109 +342,13 @@ class TorchBackward:
                     target.waits = self.accumulates and isinstance(origin, Leaf) and not _hooked(origin)
             target = target.after
 
-    def _needed(self, hook: Passing) -> bool:
-        """Whether a gradient would be missed without ``hook``, even if all nodes around have theirs.
-
-        If the arriving gradient is a sum, or if a hook of the user's may have changed it, only this hook can see it.
-        """
-        kind = type(hook.outputs)
-        if kind is not Node and hook.outputs is not None:
-            return True
-        node: Node = hook.owner if hook.outputs is None else hook.outputs
-        if kind is Node and (hook.source is None or self._doubtful(node)):
-            return True
-        if type(node.op) is Unlisted and not node.direct:
-            return True
-        target = hook.target
-        while target is not None:
-            if self._hides(target, node):
-                return True
-            target = target.after
-        return False
-
-    def _hides(self, target: Target, node: Node) -> bool:
-        """Whether ``node`` gives to ``target`` another gradient than arrives there: only a hook on ``node`` sees it.
-
-        The gradient becomes part of a sum, or a broadcast is still to be undone, or the gradient is converted, or a
-        hook changes it.
-        """
-        origin: Vertex = target.origin
-        if not target.lone or target.receiver is None or origin.dtype is not node.dtype:
-            return True
-        if not target.waits and (type(origin) is not Node or self._doubtful(origin)):
-            return True
-        op: OpInfo = node.op
-        if target.position in op.broadcasts:
-            return node.shape is not origin.shape and bool(node.shape != origin.shape)
-        return bool(op.sums) and op.inputs[target.position] in op.sums
-
-    def _doubtful(self, node: Node) -> bool:
-        """Whether the result of ``node`` may have a hook that changes the gradient; unknown for an adopted node."""
-        return node.seq <= self.quiet or node.device is not None
-
-    def _neighbour_spared(self, hook: Passing) -> bool:
-        """Whether a neighbour of the node of ``hook`` in the graph has no hook: then ``hook`` must be placed."""
-        if hook.source is not None and hook.source.giver.stands == _SPARED:
-            return True
-        target = hook.target
-        while target is not None:
-            if target.receiver is not None and target.receiver.stands == _SPARED:
-                return True
-            target = target.after
-        return False
-
-    def _tap(self, hook: Passing) -> bool:
-        """Let torch report the gradient that arrives at the node of ``hook``, if the node passes it on unchanged.
-
-        ``tap`` says what it costs.
-        """
-        known = hook.outputs
-        if type(known) is not Node:
-            return False
-        node: Node = known
-        op: OpInfo = node.op
-        if op.name not in HANDING_ON or self._doubtful(node):
-            return False
-        if not node.tapped:
-            tap(hook.made, node)
-        target = hook.target
-        while target is not None:
-            if not hands_on(node, target.position, target.origin):
-                return False
-            target = target.after
-        hook.stands = _PLACED
-        self.tapped[hook.made] = hook
-        return True
-
-    def _place(self, hook: Passing) -> None:
-        """Put ``hook`` on its node."""
-        hook.stands = _PLACED
-        hook.made.register_hook(hook)
-
-    def shake(self) -> None:
-        """The user registered a hook while the backward runs: from now on every node needs one of ours."""
-        self.shaken = True
-        hook: Passing
-        tapped, self.tapped = self.tapped, {}
-        for hook in tapped.values():
-            self._place(hook)
-        for hook in self.hooks:
-            if hook.stands == _SPARED:
-                self._place(hook)
-                hook.stands = _LATE
-
-    def _ran(self, hook: Passing) -> None:
-        """The node of ``hook`` has run: its gradient has arrived, even if it has no hook or got one too late."""
-        if hook.given is not None and hook.stands != _PLACED:
-            self.arrived(hook.outputs, hook.given, hook)
-
     def arrived(self, origin: Any, gradient: Any, hook: Passing | None) -> None:
         """The gradient of the tensor of ``origin`` is complete.
 
         Args:
             origin: that of the tensor.
             gradient: the gradient.
-            hook: the ``Passing`` of the node, if the node has one output. If it is not placed, the node has run by now.
+            hook: the ``Passing`` of the node, if the node has one output.
         """
         if self.records and gradient.requires_grad:
             gradient = gradient.detach()
@@ -533,9 +360,8 @@ class TorchBackward:
         elif hook.source is not None:
             target, given = hook.source, hook.given
             hook.given = None
-            self._ran(target.giver)
-            if given is None and not target.waits and self.shaken:
-                target = None  # a hook may have changed the gradient
+            if given is None and not target.waits and self.late:
+                target = None  # its giver ran without a hook, and one of the user's may have changed the gradient
         if target is not None:
             if given is None or given is gradient or given.shape != origin.shape or given.dtype is not gradient.dtype:
                 self.told(target, gradient if given is None else given, gradient)
@@ -569,19 +395,14 @@ class TorchBackward:
             gradient = gradient.detach()
         origin: Vertex = target.origin
         receiver: Passing
-        # torch has checked it before a hook gets it: it arrives unchanged, unless a hook of the user's comes in
-        # between.
-        checked = not self.shaken and not self._doubtful(target.node)
         if target.share is not None:
             self.part(target, target.share, gradient)
         elif not target.lone:
-            self.told(target, gradient, gradient if checked else _reduced(gradient, origin.shape))
+            self.told(target, gradient, _reduced(gradient, origin.shape))
         elif target.receiver is None:
             self.waiting[origin] = (target, gradient)
         else:
             receiver = target.receiver
-            if not checked and receiver.stands == _SPARED and not _arrives(gradient, origin):
-                self._place(receiver)  # in time: its node runs after this one
             receiver.given = None if target.waits and gradient.shape == origin.shape else gradient
 
     def part(self, target: Target, share: Share, gradient: Any) -> None:
@@ -591,10 +412,10 @@ class TorchBackward:
     def _end_shares(self) -> None:
         """Notify the observers of gradients with a part that no node gave: there torch has no gradient.
 
-        If a hook of the user's has come, nbgrad may have missed a part.
+        If the nodes got their hooks late, nbgrad may have missed a part.
         """
         shares, self.shares = self.shares, []
-        for share, first in [] if self.shaken else shares:
+        for share, first in [] if self.late else shares:
             self._whole(share.taken(), first)
 
     def _whole(self, total: Any, target: Target) -> None:
@@ -628,18 +449,14 @@ class TorchBackward:
 
     def end(self) -> None:
         """Take the hooks off."""
-        TAPS.pop(self, None)
-        self.tapped = {}
         hook: Passing
         for hook in self.hooks:
-            self._ran(hook)
             if hook.given is not None and hook.source is not None:
                 self.waiting[hook.outputs] = (hook.source, hook.given)
         for hook in self.hooks:
             hook.walk = None
-            if hook.table is not None:
-                hook.table.pop(hook, None)
-            hook.given = hook.made = hook.table = None
+            hook.take_off()
+            hook.given = hook.made = None
             hook.target = hook.source = None  # hooks and targets are in cycles
         self.hooks, self.left = [], {}
         self._end_shares()
@@ -655,23 +472,16 @@ class TorchBackward:
 
     def abandon(self) -> None:
         """Take the hooks off, and tell nothing more."""
-        TAPS.pop(self, None)
         hook: Passing
         for hook in self.hooks:
             hook.walk = None
-            if hook.table is not None:
-                hook.table.pop(hook, None)
-        self.hooks, self.tapped = [], {}
+            hook.take_off()
+        self.hooks = []
 
 
 def _hooked(leaf: Leaf) -> bool:
     """Whether the user has a hook on ``leaf``, which may change the gradient that arrives."""
     return bool(getattr(leaf.ref(), "_backward_hooks", None))
-
-
-def _arrives(gradient: Any, origin: Any) -> bool:
-    """Whether ``gradient`` arrives at ``origin`` unchanged, if nothing else leads there."""
-    return not gradient.is_nested and gradient.dtype is origin.dtype and bool(gradient.shape == origin.shape)
 
 
 def _reduced(gradient: Any, shape: Any) -> Any:
@@ -691,7 +501,7 @@ class Inside:
 
     def __call__(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:  # noqa: ARG002  # torch gives both
         if outputs[0] is not None:
-            guard = mute()
+            guard = mute(is_heard())
             try:
                 self.walk.brought(self.node, self.leaf, outputs[0])
             except Exception as error:
@@ -753,19 +563,19 @@ def recorded(
     for root in roots:
         if isinstance(root, RawTensor) and not root.requires_grad:
             return refused(root, run, roots, args, kwargs)
-    begun = _begun(walk, state, roots, args)
+    begun = _tried(walk, _begun, walk, state, roots, args)
     if begun is None:
         return run(roots, *args, **kwargs)
     observer: Observer
     try:
-        foreseen = None if args[3] else _foreseen(walk, begun)
+        foreseen = None if args[3] else _tried(walk, _foreseen, walk, begun)
         if foreseen is None:
             result = _hooked_run(walk, begun, run, roots, args, kwargs)
         else:
             walk.roots = [(root, origin) for root, (origin, _) in zip(roots, begun, strict=False)]
             result = _foreseen_run(walk, foreseen, run, roots, args, kwargs)
     except Exception as error:
-        _explain(walk, roots, begun, error)
+        _tried(walk, _explain, roots, begun, error)
         for observer in walk.observers:
             observer.on_backward_error(begun[0][0], error)
         raise
@@ -775,43 +585,37 @@ def recorded(
     return result
 
 
-def _explain(walk: TorchBackward, roots: Any, begun: list[tuple[Origin, Any]], error: Exception) -> None:
-    """Say with ``error`` where the op ran that raised it, and what to write instead."""
+def _tried(walk: TorchBackward, run: Callable[..., Any], *args: Any) -> Any:
+    """``run(*args)``, a part of ours; None after an error that lets the backward go on without that part."""
     try:
-        explain_failure(error, [_edge(root)[0] for root in roots], [origin for origin, _ in begun])
-    except Exception as own:
-        if not walk.lost(own):
-            raise
-
-
-def _begun(walk: TorchBackward, state: State, roots: Any, args: Any) -> Any:
-    """Notify the observers that the backward begins: its roots; None after an error of ours."""
-    observer: Observer
-    try:
-        begun: list[tuple[Origin, Any]] = [
-            (_root(root, state), seed) for root, seed in zip(roots, args[0], strict=False)
-        ]
-        for observer in walk.observers:
-            observer.on_backward_begin(begun)
-            if args[3]:
-                observer.on_backward_inputs(named(args[3]))
-            if observer.began_badly():
-                observer.on_bad_loss(saved_by([_edge(root)[0] for root in roots]))
+        return run(*args)
     except Exception as error:
         if not walk.lost(error):
             raise
         return None
+
+
+def _explain(roots: Any, begun: list[tuple[Origin, Any]], error: Exception) -> None:
+    """Say with ``error`` where the op ran that raised it, and what to write instead."""
+    explain_failure(error, [_edge(root)[0] for root in roots], [origin for origin, _ in begun])
+
+
+def _begun(walk: TorchBackward, state: State, roots: Any, args: Any) -> Any:
+    """Notify the observers that the backward begins: its roots."""
+    observer: Observer
+    begun: list[tuple[Origin, Any]] = [(_root(root, state), seed) for root, seed in zip(roots, args[0], strict=False)]
+    for observer in walk.observers:
+        observer.on_backward_begin(begun)
+        if args[3]:
+            observer.on_backward_inputs(named(args[3]))
+        if observer.began_badly():
+            observer.on_bad_loss(saved_by([_edge(root)[0] for root in roots]))
     return begun
 
 
 def _foreseen(walk: TorchBackward, begun: list[tuple[Origin, Any]]) -> Foreseen | None:
     """The backward as it is known before it runs. After an error of ours it runs with hooks."""
-    try:
-        return walk.foreseen(begun)
-    except Exception as error:
-        if not walk.lost(error):
-            raise
-        return None
+    return walk.foreseen(begun)
 
 
 def _foreseen_run(
@@ -819,11 +623,7 @@ def _foreseen_run(
 ) -> Any:
     """The result of ``run``, without hooks of ours as long as the user registers none."""
     try:
-        try:
-            foreseen.begin()
-        except Exception as error:
-            if not walk.lost(error):
-                raise
+        _tried(walk, _listen, foreseen)
         return run(roots, *args, **kwargs)
     finally:
         try:
@@ -837,15 +637,20 @@ def _foreseen_run(
                 raise
 
 
+def _listen(foreseen: Foreseen) -> None:
+    """Let torch tell ``foreseen`` what arrives at the nodes."""
+    foreseen.begin()
+
+
 def _hooked_run(
     walk: TorchBackward, begun: list[tuple[Origin, Any]], run: Callable[..., Any], roots: Any, args: Any, kwargs: Any
 ) -> Any:
-    """The result of ``run``, with hooks on nodes while it runs: as many as are needed to see every gradient."""
+    """The result of ``run``, with a hook on every node while it runs."""
     try:
-        _begin(walk, begun, roots, args)
+        _tried(walk, _begin, walk, begun, roots)
         result = run(roots, *args, **kwargs)
         if args[3] and not walk.accumulates:
-            _capture(walk, args[3], result)
+            _tried(walk, _capture, walk, args[3], result)
     finally:
         try:
             walk.end()
@@ -856,23 +661,14 @@ def _hooked_run(
     return result
 
 
-def _begin(walk: TorchBackward, begun: list[tuple[Origin, Any]], roots: Any, args: Any) -> None:
+def _begin(walk: TorchBackward, begun: list[tuple[Origin, Any]], roots: Any) -> None:
     """Hook the nodes. After an error of ours some have no hook, and their gradients are missing."""
-    try:
-        nodes = [(_edge(root)[0], origin) for root, (origin, _) in zip(roots, begun, strict=False)]
-        walk.begin(nodes, bool(args[3]))
-    except Exception as error:
-        if not walk.lost(error):
-            raise
+    walk.begin([(_edge(root)[0], origin) for root, (origin, _) in zip(roots, begun, strict=False)])
 
 
 def _capture(walk: TorchBackward, inputs: Any, result: Any) -> None:
     """Notify the observers of the gradients that the caller gets."""
-    try:
-        walk.captured(inputs, result)
-    except Exception as error:
-        if not walk.lost(error):
-            raise
+    walk.captured(inputs, result)
 
 
 def _root(root: Any, state: State) -> Any:

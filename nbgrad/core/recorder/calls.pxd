@@ -1,16 +1,15 @@
 cimport cython
-from nbgrad.core.backend.function_mode cimport is_heard, silence, traced, unmute
+from nbgrad.core.backend.function_mode cimport is_heard, mute, take_off, traced, unmute
 from nbgrad.core.engine.node cimport Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer cimport Observer, torch_followers
 from nbgrad.core.engine.state cimport State
-from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
+from nbgrad.core.engine.torch_reads cimport AnyNode, Tensor, read_tensor
 from nbgrad.core.recorder.foreseen cimport tap
 from nbgrad.core.recorder.functions cimport Called, tensors_in
 from nbgrad.core.recorder.nodes cimport origin_in
 from nbgrad.core.recorder.python_functions cimport RunningFunction, returned, where
 
 
-cdef bint _COMPILED
 cdef int _PLAIN
 cdef int _INNER
 cdef int _CUT

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 from torch.utils._device import DeviceContext
 
-from nbgrad.core.backend.function_mode import is_heard, silence, take_off, traced, unmute
-from nbgrad.core.compilation import compiled
+from nbgrad.core.backend.function_mode import is_heard, mute, take_off, traced, unmute
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State, current, live
 from nbgrad.core.engine.torch_origins import KEY, owner_of, shape_of
+from nbgrad.core.engine.torch_reads import read_tensor
 from nbgrad.core.recorder.foreseen import tap
 from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, Unlisted, called, tensors_in, unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, is_direct, origin_in
@@ -34,7 +34,6 @@ _push = torch._C._push_on_torch_function_stack
 _pop = torch._C._pop_torch_function_stack
 _length = torch._C._len_torch_function_stack
 _mode_at = torch._C._get_function_stack_at
-_COMPILED = compiled()
 _NONE: dict[str, Any] = {}
 _PLAIN, _INNER, _CUT, _INSIDE, _RETURNS = PLAIN, INNER, CUT, INSIDE, RETURNS  # compiled to numbers of C's
 _FRAMES = 4
@@ -99,7 +98,7 @@ def _run(
         return _recorded(known, given, named, function, args, kwargs, state, heard)
     result = function(*args, **kwargs) if kwargs else function(*args)  # one line for both: tracebacks show it
     if told:
-        guard = silence(heard)
+        guard = mute(heard)
         try:
             _left_out(known, given, named, result, state)
         finally:
@@ -198,7 +197,7 @@ def _learns(args: tuple[Any, ...], kwargs: dict[str, Any] | None, heard: bool) -
     """
     if traced():
         return False
-    guard = silence(heard)
+    guard = mute(heard)
     try:
         return _any_learns(args, kwargs)
     except Exception as error:
@@ -249,7 +248,7 @@ def _recorded(
         state: the state whose observers are notified.
         heard: the answer of ``is_heard``.
     """
-    guard = silence(heard)
+    guard = mute(heard)
     observer: Observer
     observers = torch_followers(state.observers)
     node = Node.__new__(Node)
@@ -271,14 +270,14 @@ def _recorded(
     try:
         result = function(*args, **kwargs) if kwargs else function(*args)
     except Exception as error:
-        guard = silence(heard)
+        guard = mute(heard)
         try:
             for observer in observers:
                 observer.on_error(node.op, inputs, error)
         finally:
             unmute(guard)
         raise
-    guard = silence(heard)
+    guard = mute(heard)
     try:
         _tell(known, node, inputs, given[0] if known.assigns else result, state, observers)
     except Exception as error:
@@ -367,17 +366,14 @@ def _one(node: Node, out: Any, follows: bool) -> bool:
     node.outputs = 0
     node.seq = next_seq()
     try:
-        node.shape = out.shape
+        node.shape, node.dtype, node.saved = read_tensor(out, follows and number == 0)
     except RuntimeError:  # a nested tensor has rows of several lengths
-        node.shape = shape_of(out)
-    node.dtype = out.dtype_too if _COMPILED else out.dtype  # it was read together with the shape
+        node.shape, node.dtype = shape_of(out), out.dtype
     if type(node.op) is Unlisted:
         node.direct = is_direct(made, node.edges)
     if number == 0:
         metadata[KEY] = node
         if follows:
-            if _COMPILED:
-                node.saved = out.numbers_too  # they were read together with the shape; None if they are many
             tap(made, node)
     else:  # the others of the node are not given to the caller
         node.outputs = 1

@@ -1,8 +1,9 @@
 cimport cython
-from nbgrad.core.backend.function_mode cimport mute, unmute
+from nbgrad.core.backend.function_mode cimport is_heard, mute, unmute
 from nbgrad.core.engine.node cimport Leaf, Node, OpInfo, Output, Vertex
 from nbgrad.core.engine.observer cimport Observer
-from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor, leaf_of, owner_of
+from nbgrad.core.engine.torch_origins cimport leaf_of, owner_of
+from nbgrad.core.engine.torch_reads cimport AnyNode, Tensor
 
 
 cdef dict _KINDS
@@ -14,7 +15,7 @@ cpdef object tap(AnyNode made, Node node)
 @cython.locals(op=OpInfo, settings=dict)
 cdef Py_ssize_t _handed_on(object made, Node node) except -1
 @cython.locals(reached=Vertex, same=bint)
-cpdef bint hands_on(Node node, Py_ssize_t position, object origin) except -1
+cdef bint _hands_on(Node node, Py_ssize_t position, object origin) except -1
 
 cdef int _NOTHING
 cdef int _HANDED_ON
@@ -34,13 +35,18 @@ cdef class Share:
     cpdef object taken(self)
 
 @cython.no_gc
+cdef class Hook:
+    cdef public object table
+
+    cdef object take_off(self)
+
+@cython.no_gc
 @cython.final
-cdef class Giving:
+cdef class Giving(Hook):
     cdef Foreseen backward
     cdef object made
     cdef dict outputs
     cdef list shares
-    cdef object table
 
 # There is one for each op and leaf of a backward, and none is in a cycle.
 @cython.freelist(256)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from nbgrad.core.backend.function_mode import mute, unmute
+from nbgrad.core.backend.function_mode import is_heard, mute, unmute
 from nbgrad.core.engine.broadcast import reduction
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, Vertex
@@ -33,10 +33,8 @@ _CAST = "ToCopyBackward0"
 """Torch's node of a cast. Autocast keeps that of a weight, which then belongs to several ops: what they give to it is
 what they give to the weight."""
 
-HANDING_ON = frozenset(one.removesuffix("Backward0").lower() + end for one in _IDENTITIES for end in ("", "_"))
+_HANDING_ON = frozenset(one.removesuffix("Backward0").lower() + end for one in _IDENTITIES for end in ("", "_"))
 """The rows of those nodes."""
-
-_HANDING_ON = HANDING_ON  # in compiled code this name has a type of C's, and Python cannot see it
 
 _current: Any = torch._C._current_autograd_node
 _task: Any = torch._C._current_graph_task_id
@@ -72,7 +70,7 @@ def _handed_on(made: Any, node: Node) -> int:
     return 0 if node.settings is not op.defaults and node.settings.get("alpha", 1) != 1 else count
 
 
-def hands_on(node: Node, position: int, origin: Any) -> bool:
+def _hands_on(node: Node, position: int, origin: Any) -> bool:
     """Whether the tapped ``node`` passes its gradient unchanged to the input at ``position``, with that ``origin``."""
     reached: Vertex = origin
     same = reached.shape is node.shape or reached.shape == node.shape
@@ -110,7 +108,25 @@ class Share:
         return total
 
 
-class Giving:
+class Hook:
+    """A hook of ours on one of torch's nodes.
+
+    Attributes:
+        table: torch's table of the hooks of the node, which this hook is in.
+    """
+
+    __slots__ = ("table",)
+
+    table: Any
+
+    def take_off(self) -> None:
+        """Take it off the node."""
+        if self.table is not None:
+            self.table.pop(self, None)
+        self.table = None
+
+
+class Giving(Hook):
     """The hook of a node that gives a gradient, or a part of one, to a tensor that gets several.
 
     The node of an op with several outputs always has this hook, even if ``shares`` is empty.
@@ -120,22 +136,20 @@ class Giving:
         shares: for each such gradient its position among those that the node gives, and the ``Share``.
         outputs: the outputs of the op by number, if it has several; otherwise None.
         made: the node, if it is not that of the result of the op; otherwise None.
-        table: torch's table of the hooks of the node, which this hook is in.
     """
 
-    __slots__ = ("backward", "made", "outputs", "shares", "table")
+    __slots__ = ("backward", "made", "outputs", "shares")
 
     backward: "Foreseen | None"
     shares: list[tuple[int, Share]]
     outputs: dict[int, Output] | None
     made: Any
-    table: Any
 
     def __call__(self, given: tuple[Any, ...], arrived: tuple[Any, ...]) -> None:
         backward = self.backward
         if backward is None or backward.task != _task():
             return
-        guard = mute()
+        guard = mute(is_heard())
         try:
             if self.outputs is not None:
                 backward.brought(self.outputs, arrived)
@@ -289,7 +303,7 @@ class Foreseen:
                         continue
                     target = self.stops[origin]
                     if target.count > 1:
-                        if not hands_on(node, position, origin):
+                        if not _hands_on(node, position, origin):
                             stop.shares = _HOOKED
                         elif stop.shares == _NOTHING:
                             stop.shares = _HANDED_ON
@@ -301,7 +315,7 @@ class Foreseen:
 
     def __call__(self, gradient: Any) -> None:
         """Take the gradient that arrives at a tapped node; torch calls this."""
-        guard = mute()
+        guard = mute(is_heard())
         try:
             self._told(gradient)
         except Exception as error:
@@ -475,8 +489,7 @@ class Foreseen:
         hook: Giving
         for hook in self.hooks:
             hook.backward, hook.shares, hook.outputs, hook.made = None, [], None, None
-            if hook.table is not None:
-                hook.table.pop(hook, None)
+            hook.take_off()
         self.hooks, self.inner = [], {}
         if self.shaken:
             return

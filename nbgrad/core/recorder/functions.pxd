@@ -1,7 +1,7 @@
 cimport cython
 from nbgrad.core.dispatch.arguments cimport all_unchanging, bind, bound, unchanging
 from nbgrad.core.engine.node cimport OpInfo
-from nbgrad.core.engine.torch_origins cimport Tensor
+from nbgrad.core.engine.torch_reads cimport Tensor
 
 cdef object _TENSOR
 

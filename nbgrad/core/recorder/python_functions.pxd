@@ -1,5 +1,5 @@
 cimport cython
-from nbgrad.core.backend.function_mode cimport lift, put_back
+from nbgrad.core.backend.function_mode cimport put_back, take_off
 from nbgrad.core.recorder.functions cimport Called
 
 @cython.final
@@ -10,7 +10,7 @@ cdef class RunningFunction:
     cdef readonly tuple args
     cdef readonly dict kwargs
 
-@cython.locals(running=RunningFunction)
+@cython.locals(running=RunningFunction, depth=Py_ssize_t)
 cdef bint _answer(object ask, tuple args, int up) except -1
 @cython.locals(running=RunningFunction, values=dict)
 cdef object _note(object frame, object code)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.backend.function_mode import lift, put_back, recorder
+from nbgrad.core.backend.function_mode import put_back, recorder, take_off
 from nbgrad.core.compilation import compiled
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.state import current
@@ -106,12 +106,13 @@ def _answer(ask: Callable[..., bool], args: tuple[Any, ...], up: int) -> bool:
     if _again and _again.get(get_ident()) is code:
         del _again[get_ident()]
         return False
-    if not lift():
+    depth = take_off()
+    if not depth:
         return ask(*args)
     try:
         others = ask(*args)
     finally:
-        put_back()
+        put_back(depth)
     if not others:
         try:
             _note(frame, code)

@@ -1,12 +1,12 @@
 cimport cython
-from nbgrad.core.backend.function_mode cimport lift, mute, put_back, traced, unmute
+from nbgrad.core.backend.function_mode cimport mute, put_back, take_off, traced, unmute
 from nbgrad.core.engine.observer cimport Observer, torch_followers
 from nbgrad.core.engine.scope cimport called
 from nbgrad.core.engine.state cimport State
-from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
+from nbgrad.core.engine.torch_reads cimport AnyNode, Tensor
 from nbgrad.core.recorder.nodes cimport origin_in
 
-cdef set _stepping
+cdef dict _stepping
 cdef dict _inside
 
 @cython.final

@@ -19,18 +19,7 @@ from torch.autograd.function import _HookMixin
 from torch.jit._builtins import _get_builtin_table
 from torch.optim.lr_scheduler import LRScheduler
 
-from nbgrad.core.backend.function_mode import (
-    lift,
-    mute,
-    place,
-    put_back,
-    recorder,
-    take_off,
-    traced,
-    unheard,
-    unmute,
-    unmuted,
-)
+from nbgrad.core.backend.function_mode import mute, place, put_back, recorder, take_off, traced, unheard, unmute
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Node
 from nbgrad.core.engine.observer import Observer, torch_followers
@@ -80,21 +69,21 @@ class _Thread(local):
     Attributes:
         end: tells when the thread ends.
         walk: the backward of torch's that runs.
-        lifted: whether a compiled region took our mode off.
+        depth: the answer of ``take_off``, which a compiled region called; 0 outside of such a region.
         functions: torch's state of modes and subclasses before the first graph; None while no graph is open.
     """
 
     def __init__(self) -> None:
         self.end = _ThreadEnd()
         self.walk: TorchBackward | None = None
-        self.lifted = False
+        self.depth = 0
         self.functions: Any = None
 
 
 _thread = _Thread()
 
-_stepping: set[int] = set()
-"""The threads in which an optimizer steps, with our mode taken off for the step."""
+_stepping: dict[int, int] = {}
+"""The answer of ``take_off`` in each thread in which an optimizer steps: our mode is off for the step."""
 
 OPTIMIZERS: WeakSet[torch.optim.Optimizer] = WeakSet()
 """The optimizers that nbgrad knows: its own, and those of torch's that were called while a graph was open."""
@@ -123,7 +112,9 @@ def _forked() -> None:
     """In a new process no other thread holds the lock, and no other thread records."""
     _torch.lock = RLock()
     _torch.open = [thread for thread in _torch.open if thread == get_ident()]
-    _stepping.intersection_update({get_ident()})
+    for thread in list(_stepping):
+        if thread != get_ident():
+            del _stepping[thread]
     for thread in list(_inside):
         if thread != get_ident():
             del _inside[thread]
@@ -187,7 +178,7 @@ def _settle(count: int) -> None:
         take_off()
         RUNNING.pop(get_ident(), None)
         _thread.walk = None
-        _stepping.discard(get_ident())
+        _stepping.pop(get_ident(), None)
         if _thread.functions is not None:  # an interrupt may have hit the recorder while it was muted
             _C._set_torch_function_state(_thread.functions)
             _thread.functions = None
@@ -199,16 +190,15 @@ def _settle(count: int) -> None:
 
 
 def _enter_region() -> None:
-    _thread.lifted = take_off()
+    _thread.depth = take_off()
     _place_functions()
 
 
 def _leave_region() -> None:
     _place_functions()
-    if _thread.lifted:
-        _thread.lifted = False
-        if follows() and not _stacked():
-            place()
+    depth, _thread.depth = _thread.depth, 0
+    if depth and follows() and not _stacked():
+        put_back(depth)
 
 
 def _place_functions() -> None:
@@ -225,14 +215,15 @@ def _place_functions() -> None:
 
 def _aside(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``run(*args, **kwargs)`` with the recorder off, in which torch captures a function."""
-    if not take_off():
+    depth = take_off()
+    if not depth:
         return run(*args, **kwargs)
     _put_back()
     try:
         return run(*args, **kwargs)
     finally:
         _replace()
-        place()
+        put_back(depth)
 
 
 _captures = Captures(_aside)
@@ -309,21 +300,33 @@ def _run_backward(run: Callable[..., Any], t_outputs: Any, args: tuple[Any, ...]
     if not accumulates and _batched(args[0]):
         return run(t_outputs, *args, **kwargs)
     if _thread.walk is not None:
-        guard = mute(True)
+        guard = mute()
         try:
-            return recorded_inside(unmuted(run, guard), _thread.walk, t_outputs, args, kwargs)
+            return recorded_inside(_unmuted(run, guard), _thread.walk, t_outputs, args, kwargs)
         finally:
             unmute(guard)
-    stacked = take_off()
+    depth = take_off()
     _thread.walk = walk = TorchBackward(state, accumulates, bool(args[2]))
-    guard = mute(True)
+    guard = mute()
     try:
-        return recorded(walk, unmuted(run, guard), state, t_outputs, args, kwargs)
+        return recorded(walk, _unmuted(run, guard), state, t_outputs, args, kwargs)
     finally:
         unmute(guard)
         _thread.walk = None
-        if stacked:
-            place()
+        put_back(depth)
+
+
+def _unmuted(run: Callable[..., Any], guard: Any) -> Callable[..., Any]:
+    """``run`` with the modes switched on while it runs, for a caller that is muted by ``guard``."""
+
+    def heard(*args: Any, **settings: Any) -> Any:
+        guard.__exit__(None, None, None)
+        try:
+            return run(*args, **settings)
+        finally:
+            guard.__enter__()
+
+    return heard
 
 
 def _batched(seeds: Any) -> bool:
@@ -350,7 +353,7 @@ def _know(result: Any) -> None:
     """Make the results of a module known while its scope is active, such as those of a compiled module."""
     if traced():
         return
-    guard = mute(True)  # reading a tensor calls the mode too
+    guard = mute()  # reading a tensor calls the mode too
     try:
         if not isinstance(result, Tensor) or not _is_known(result):
             for one in tensors_in(result):
@@ -396,10 +399,11 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
     observers = torch_followers(current().observers)
     if not observers:
         return
-    if lift():
-        _stepping.add(get_ident())
+    depth = take_off()
+    if depth:
+        _stepping[get_ident()] = depth
     closure = bool(len(args) > 1 or kwargs.get("closure"))
-    guard = mute(True)
+    guard = mute()
     learned: list[Any] = []
     try:
         observer: Observer
@@ -420,7 +424,7 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
 
 def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001  # torch gives them
     observers = torch_followers(current().observers)
-    guard = mute(True)
+    guard = mute()
     try:
         groups = optimizer.param_groups if observers else []
         held = [one for group in groups for one in group["params"] if isinstance(one, Tensor)]
@@ -441,9 +445,8 @@ def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
 
 def _stepped() -> None:
     """Put our mode back where a step took it off."""
-    if _stepping and get_ident() in _stepping:
-        _stepping.discard(get_ident())
-        put_back()
+    if _stepping:
+        put_back(_stepping.pop(get_ident(), 0))
 
 
 def _zero_grad_patch(run: Callable[..., Any]) -> Any:
@@ -513,7 +516,7 @@ def _notify(tell: Callable[[Observer], None], doing: str) -> None:
     observers = torch_followers(current().observers)
     if not observers:
         return
-    guard = mute(True)
+    guard = mute()
     try:
         for observer in observers:
             tell(observer)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.backend.function_mode import place, take_off
+from nbgrad.core.backend.function_mode import put_back, take_off
 from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Switch, current, restoring
@@ -117,7 +117,7 @@ def traced(
         raise RuntimeError("trace() inside of a function that is being traced: trace it outside")
     names = iter(_argument_names(function, examples))
     args = mapped(lambda one: _argument(tracer, one, names), examples)
-    recorded = take_off()
+    depth = take_off()
     sights = Surroundings(function).seen
     watch = TraceWatch(tracer, sights, locating=locating)
     around, ended = ModesAround(), False
@@ -129,12 +129,12 @@ def traced(
                 outputs = mapped(lambda one: _value(tracer, one), found)
             ended = True
         finally:
-            changed, gradients, replaced = _released(tracer, around, recorded)
+            changed, gradients, replaced = _released(tracer, around, depth)
             if not ended or locating is not None:
                 watch.give_up(None if ended else sys.exc_info()[1])
     except BaseException as error:
         if not isinstance(error, Exception):  # Ctrl-C, which may have hit the ``finally``: to let go twice is the same
-            _released(tracer, around, recorded)
+            _released(tracer, around, depth)
             watch.give_up(error)
         raise
     if locating is not None:
@@ -162,25 +162,24 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _released(
-    tracer: Tracer, around: ModesAround, recorded: bool
+    tracer: Tracer, around: ModesAround, depth: int
 ) -> tuple[list[str], list[tuple[TensorBase, Value | None]], list[str]]:
     """Let go of all that a trace has changed. Torch's modes are first: no step of this may run under those of a trace.
 
     Args:
         tracer: that of the trace.
         around: torch's modes before the trace.
-        recorded: whether the recorder was on before it.
+        depth: where the recorder was before it, as ``take_off`` has said.
 
     Returns:
         The settings of optimizers that the function has changed, the tensors whose ``.grad`` it has replaced, and the
         attributes of modules that it has.
     """
-    if recorded:
+    if depth:
         take_off()  # the second time it is there again
     around.restore()
     found = tracer.release_settings(), tracer.release(), tracer.restore_modules()
-    if recorded:
-        place()
+    put_back(depth)
     return found
 
 

@@ -1,0 +1,64 @@
+"""What is read of a torch tensor for every op that is recorded: its shape, its element type, and a few numbers.
+
+Compiled code asks torch's own C functions (``torch_reads.h``). The ``plain_read`` and ``plain_numbers`` are the
+same in Python.
+"""
+
+from typing import Any
+
+import torch
+
+from nbgrad.core.compilation import compiled
+
+_COMPILED = compiled()
+
+FEW = 1024
+"""The numbers of a tensor with at most this many elements are read."""
+
+_FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
+def read_tensor(tensor: torch.Tensor, numbers: bool) -> tuple[Any, Any, bytes | None]:
+    """The shape and the element type of ``tensor``, and the answer of ``numbers_of`` if ``numbers``; otherwise None.
+
+    Raises:
+        RuntimeError: it is a nested tensor whose rows have several lengths.
+    """
+    read: Any = tensor
+    if not _COMPILED:
+        return plain_read(tensor, numbers)
+    return read.facts_and_numbers if numbers else read.facts  # type: ignore[no-any-return]
+
+
+def numbers_of(tensor: torch.Tensor) -> bytes | None:
+    """A copy of the numbers of a small tensor of floats on the CPU; None for any other tensor.
+
+    It is also None if the numbers do not lie one after another in memory of the tensor's own.
+    """
+    read: Any = tensor
+    return read.numbers if _COMPILED else plain_numbers(tensor)
+
+
+def plain_read(tensor: torch.Tensor, numbers: bool) -> tuple[Any, Any, bytes | None]:
+    """The same as ``read_tensor``."""
+    return tensor.shape, tensor.dtype, plain_numbers(tensor) if numbers else None
+
+
+def plain_numbers(tensor: torch.Tensor) -> bytes | None:
+    """The same as ``numbers_of``."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided or tensor.is_nested:
+        return None
+    if not (tensor.is_cpu and tensor.dtype in _FLOATS and tensor.is_contiguous() and 0 < tensor.numel() <= FEW):
+        return None
+    if tensor._base is not None or not _has_memory(tensor):
+        return None
+    copied = tensor.detach().clone()  # numpy would forbid to resize the tensor's own memory
+    return copied.reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether its elements are there: FSDP frees the memory of a parameter, and ``torch.func`` wraps tensors."""
+    try:
+        return tensor.data_ptr() != 0
+    except RuntimeError:
+        return False

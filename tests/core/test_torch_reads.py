@@ -1,0 +1,143 @@
+"""How compiled code reads torch's tensors: the same as plain Python reads, whatever was read before."""
+
+from collections.abc import Callable
+from itertools import permutations
+from typing import Any
+
+import pytest
+import torch
+
+from nbgrad.core.engine.torch_reads import FEW, numbers_of, plain_numbers, plain_read, read_tensor
+
+
+class Own(torch.Tensor):
+    """A class of the user's."""
+
+
+class Shapeless(torch.Tensor):
+    """A class whose attribute is its own."""
+
+    @property
+    def shape(self) -> Any:
+        return torch.Size([7])
+
+
+def _inferred() -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.rand(3)
+
+
+def _freed() -> torch.Tensor:
+    made = torch.rand(3)
+    made.untyped_storage().resize_(0)
+    return made
+
+
+TENSORS: dict[str, Callable[[], torch.Tensor]] = {
+    **{str(one): lambda one=one: torch.ones(2, 3, dtype=one) for one in (torch.float16, torch.bfloat16, torch.double)},
+    **{
+        str(one): lambda one=one: torch.ones(2, dtype=one) for one in (torch.int8, torch.uint8, torch.int64, torch.bool)
+    },
+    **{str(one): lambda one=one: torch.ones(2, dtype=one) for one in (torch.complex64, torch.complex128)},
+    **{str(one): lambda one=one: torch.ones(2).to(one) for one in (torch.float8_e4m3fn, torch.float8_e5m2)},
+    **{f"{count} elements": lambda count=count: torch.rand(count) for count in (0, 1, FEW - 1, FEW, FEW + 1)},
+    **{
+        f"{dims} dimensions": lambda dims=dims: torch.rand([1, 2] * (dims // 2) + [2] * (dims % 2)) for dims in range(9)
+    },
+    "no elements in two dimensions": lambda: torch.rand(3, 0),
+    "not a number": lambda: torch.tensor([float("nan"), float("inf"), -0.0]),
+    "a parameter": lambda: torch.nn.Parameter(torch.rand(3)),
+    "with a gradient": lambda: torch.rand(3, requires_grad=True) * 2,
+    "a view": lambda: torch.rand(4, requires_grad=True)[1:3],
+    "a transposed copy": lambda: torch.rand(3, 2).t().clone(memory_format=torch.preserve_format),
+    "a row": lambda: torch.rand(4, 6)[1],
+    "stretched": lambda: torch.rand(3, 1).expand(3, 4),
+    "strides of one element": lambda: torch.rand(2).as_strided((1, 2), (9, 1)),
+    "channels last": lambda: torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last),
+    "conjugated": lambda: torch.rand(2, dtype=torch.complex64).conj(),
+    "negative": lambda: torch._neg_view(torch.rand(3)),
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "sparse rows": lambda: torch.eye(3).to_sparse_csr(),
+    "meta": lambda: torch.empty(2, 3, device="meta"),
+    "an inference tensor": _inferred,
+    "freed": _freed,
+    "jagged": lambda: torch.nested.nested_tensor([torch.rand(2, 3), torch.rand(1, 3)], layout=torch.jagged),
+    "nested": lambda: torch.nested.nested_tensor([torch.rand(2, 3), torch.rand(1, 3)]),
+    "a class of the user's": lambda: torch.rand(3).as_subclass(Own),
+    "a shape of its own": lambda: torch.rand(3).as_subclass(Shapeless),
+}
+
+
+def answer(read: Callable[..., Any], *args: Any) -> Any:
+    """What ``read`` answers, or the class of the error that it raises."""
+    try:
+        return read(*args)
+    except Exception as error:
+        return type(error)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch warns that sparse rows and nested tensors are new
+@pytest.mark.parametrize("name", TENSORS)
+def test_a_tensor_is_read_as_plain_python_reads_it(name: str) -> None:
+    tensor = TENSORS[name]()
+    for numbers in (True, False, True):
+        found = answer(read_tensor, tensor, numbers)
+        assert found == answer(plain_read, tensor, numbers)
+        assert found is RuntimeError or type(found[0]) is torch.Size
+    assert answer(numbers_of, tensor) == answer(plain_numbers, tensor)
+
+
+def test_numbers_are_a_copy() -> None:
+    tensor = torch.ones(2)
+    read = numbers_of(tensor)
+    tensor.zero_()
+    assert read == torch.ones(2).numpy().tobytes()
+    assert numbers_of(tensor) == bytes(8)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_no_order_of_reading_mixes_tensors_up(order: tuple[int, ...]) -> None:
+    tensors = [torch.rand(2, 3), torch.rand(3, 2, dtype=torch.float64), torch.ones(6, dtype=torch.int32)]
+    for numbers in (True, False):
+        for at in order:
+            assert read_tensor(tensors[at], numbers) == plain_read(tensors[at], numbers)
+            assert numbers_of(tensors[at - 1]) == plain_numbers(tensors[at - 1])
+
+
+def test_a_tensor_at_the_place_of_one_that_is_gone_is_read_anew() -> None:
+    """Python often gives the next object the address of the last one."""
+    for size in range(1, 200):
+        tensor = torch.full((size % 7 + 1, size), float(size), dtype=torch.float32 if size % 2 else torch.float64)
+        assert read_tensor(tensor, True) == plain_read(tensor, True)
+
+
+def test_a_tensor_that_changes_its_shape_or_its_data_is_read_anew() -> None:
+    tensor = torch.rand(2, 3)
+    for change in (
+        lambda: tensor.resize_(3, 4).fill_(1),
+        tensor.t_,
+        lambda: tensor.set_(torch.rand(5)),  # type: ignore[call-overload]  # its stub wants a storage
+        lambda: setattr(tensor, "data", torch.rand(2, 2, dtype=torch.float64)),
+    ):
+        read_tensor(tensor, True)
+        change()
+        assert read_tensor(tensor, True) == plain_read(tensor, True)
+
+
+def test_more_shapes_than_are_remembered() -> None:
+    tensors = [torch.rand(a, b) for a in range(12) for b in range(12)]
+    for _ in range(2):
+        assert [read_tensor(one, False) for one in tensors] == [plain_read(one, False) for one in tensors]
+
+
+def test_a_wrapped_tensor_of_torchs_transforms_has_no_numbers() -> None:
+    found: list[Any] = []
+
+    def look(x: torch.Tensor) -> torch.Tensor:
+        found.append((answer(read_tensor, x, True), answer(plain_read, x, True)))
+        return x.sin()
+
+    torch.func.vmap(look)(torch.rand(3, 2))
+    torch.func.grad(lambda x: look(x).sum())(torch.rand(2))
+    assert len(found) == 2
+    assert all(one == other and one[2] is None for one, other in found)
