@@ -69,7 +69,7 @@ TENSORS: dict[str, Callable[[], torch.Tensor]] = {
 
 
 def answer(read: Callable[..., Any], *args: Any) -> Any:
-    """What ``read`` answers, or the class of the error that it raises."""
+    """The answer of ``read``, or the class of the error that it raises."""
     try:
         return read(*args)
     except Exception as error:

@@ -1,6 +1,6 @@
-"""What is read of a torch tensor for every op that is recorded: its shape, its element type, and a few numbers.
+"""The facts about a torch tensor that are read for every recorded op: its shape, its element type, and few numbers.
 
-Compiled code asks torch's own C functions (``torch_reads.h``). The ``plain_read`` and ``plain_numbers`` are the
+Compiled code asks torch's own C functions (``torch_reads.h``). ``plain_read`` and ``plain_numbers`` are the
 same in Python.
 """
 
@@ -18,7 +18,7 @@ FEW = 1024
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
-def read_tensor(tensor: torch.Tensor, numbers: bool) -> tuple[Any, Any, bytes | None]:
+def read_tensor(tensor: torch.Tensor, numbers: bool) -> tuple[Any, Any, Any]:
     """The shape and the element type of ``tensor``, and the answer of ``numbers_of`` if ``numbers``; otherwise None.
 
     Raises:

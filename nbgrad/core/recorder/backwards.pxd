@@ -6,7 +6,7 @@ from nbgrad.core.engine.observer cimport Observer
 from nbgrad.core.engine.state cimport State
 from nbgrad.core.engine.torch_origins cimport leaf_of, node_of, origin_of, owner_of
 from nbgrad.core.engine.torch_reads cimport AnyNode, Tensor
-from nbgrad.core.recorder.foreseen cimport Foreseen, Hook, Share, position_in, sum_of
+from nbgrad.core.recorder.foreseen cimport Foreseen, NodeHook, Share, position_in, sum_of
 from nbgrad.core.recorder.nodes cimport origin_in
 
 
@@ -28,7 +28,7 @@ cdef class Target:
 
 @cython.no_gc
 @cython.final
-cdef class Passing(Hook):
+cdef class Passing(NodeHook):
     cdef public Py_ssize_t count
     cdef public object given
     cdef public list left
@@ -42,7 +42,7 @@ cdef class Passing(Hook):
     @cython.locals(own=object, target=Target)
     cdef object _passed(self, TorchBackward walk, tuple inputs, tuple outputs)
 
-@cython.locals(ours=Hook)
+@cython.locals(ours=NodeHook)
 cpdef tuple register(object hooks, object hook)
 
 @cython.locals(made=Tensor)

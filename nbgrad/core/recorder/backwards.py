@@ -21,7 +21,7 @@ from nbgrad.core.engine.node import Leaf, Node, Origin, Vertex, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
 from nbgrad.core.engine.state import State
 from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of, owner_of
-from nbgrad.core.recorder.foreseen import TAPS, Foreseen, Hook, Share, position_in, sum_of
+from nbgrad.core.recorder.foreseen import TAPS, Foreseen, NodeHook, Share, position_in, sum_of
 from nbgrad.core.recorder.functions import unlisted
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, named, origin_in
 from nbgrad.core.recorder.refusals import explain_failure, refused, saved_by
@@ -62,7 +62,7 @@ class Target:
     after: "Target | None"
 
 
-class Passing(Hook):
+class Passing(NodeHook):
     """The hook of one node: called with the gradients of its inputs and of its outputs.
 
     Attributes:
@@ -123,10 +123,10 @@ class Passing(Hook):
 
 def register(hooks: Any, hook: Any) -> tuple[Any, Any]:
     """Torch's ``_register_hook``, faster for hooks of ours: it makes no handle, which takes torch half of the time."""
-    if not isinstance(hook, Hook):
+    if not isinstance(hook, NodeHook):
         return torchs_register(hooks, hook)  # type: ignore[no-any-return]
     table: Any = OrderedDict() if hooks is None else hooks  # torch makes weak references to it, as to no dict
-    ours: Hook = hook
+    ours: NodeHook = hook
     ours.table = table
     table[hook] = hook
     return table, hook

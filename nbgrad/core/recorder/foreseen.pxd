@@ -35,14 +35,14 @@ cdef class Share:
     cpdef object taken(self)
 
 @cython.no_gc
-cdef class Hook:
+cdef class NodeHook:
     cdef public object table
 
     cdef object take_off(self)
 
 @cython.no_gc
 @cython.final
-cdef class Giving(Hook):
+cdef class Giving(NodeHook):
     cdef Foreseen backward
     cdef object made
     cdef dict outputs

@@ -108,7 +108,7 @@ class Share:
         return total
 
 
-class Hook:
+class NodeHook:
     """A hook of ours on one of torch's nodes.
 
     Attributes:
@@ -126,7 +126,7 @@ class Hook:
         self.table = None
 
 
-class Giving(Hook):
+class Giving(NodeHook):
     """The hook of a node that gives a gradient, or a part of one, to a tensor that gets several.
 
     The node of an op with several outputs always has this hook, even if ``shares`` is empty.

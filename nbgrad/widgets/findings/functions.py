@@ -162,7 +162,8 @@ class _Rerun:
         result = self._result(
             [own_tensor(one) if self._ours and isinstance(one, torch.Tensor) else one for one in args]
         )
-        return (result.data if self._ours else result).detach().double()
+        found: torch.Tensor = result.data if self._ours else result
+        return found.detach().double()
 
     def gradient(self, at: int, weights: torch.Tensor) -> torch.Tensor:
         """The gradient of the result, times ``weights``, for argument ``at``."""
