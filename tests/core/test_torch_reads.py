@@ -18,7 +18,7 @@ class Shapeless(torch.Tensor):
     """A class whose attribute is its own."""
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> Any:  # type: ignore[override]  # in the stub of torch it is an attribute
         return torch.Size([7])
 
 
@@ -33,17 +33,23 @@ def _freed() -> torch.Tensor:
     return made
 
 
+def _ones(dtype: torch.dtype) -> Callable[[], torch.Tensor]:
+    return lambda: torch.ones(2, 3).to(dtype)
+
+
+def _random(*shape: int) -> Callable[[], torch.Tensor]:
+    return lambda: torch.rand(shape)
+
+
+DTYPES = (
+    *(torch.float16, torch.bfloat16, torch.double, torch.int8, torch.uint8, torch.int64, torch.bool),
+    *(torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2),
+)
+
 TENSORS: dict[str, Callable[[], torch.Tensor]] = {
-    **{str(one): lambda one=one: torch.ones(2, 3, dtype=one) for one in (torch.float16, torch.bfloat16, torch.double)},
-    **{
-        str(one): lambda one=one: torch.ones(2, dtype=one) for one in (torch.int8, torch.uint8, torch.int64, torch.bool)
-    },
-    **{str(one): lambda one=one: torch.ones(2, dtype=one) for one in (torch.complex64, torch.complex128)},
-    **{str(one): lambda one=one: torch.ones(2).to(one) for one in (torch.float8_e4m3fn, torch.float8_e5m2)},
-    **{f"{count} elements": lambda count=count: torch.rand(count) for count in (0, 1, FEW - 1, FEW, FEW + 1)},
-    **{
-        f"{dims} dimensions": lambda dims=dims: torch.rand([1, 2] * (dims // 2) + [2] * (dims % 2)) for dims in range(9)
-    },
+    **{str(one): _ones(one) for one in DTYPES},
+    **{f"{count} elements": _random(count) for count in (0, 1, FEW - 1, FEW, FEW + 1)},
+    **{f"{dims} dimensions": _random(*[1, 2] * (dims // 2), *[2] * (dims % 2)) for dims in range(9)},
     "no elements in two dimensions": lambda: torch.rand(3, 0),
     "not a number": lambda: torch.tensor([float("nan"), float("inf"), -0.0]),
     "a parameter": lambda: torch.nn.Parameter(torch.rand(3)),
