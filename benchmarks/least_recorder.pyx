@@ -6,7 +6,7 @@ It knows no name, no line, no settings, no module and no leaf. It has nothing to
 
 cimport cython
 import torch
-from nbgrad.core.engine.torch_origins cimport AnyNode, Tensor
+from nbgrad.core.engine.torch_reads cimport AnyNode, Tensor
 
 cdef object _current = torch._C._current_autograd_node
 cdef object _KEY = "least recorder"
@@ -75,7 +75,7 @@ cdef class Mode:
             self.facts.clear()
         self.facts.append(fact)
         if self.keeps:
-            fact.numbers = out.numbers_too
+            fact.numbers = out.numbers
             node._register_hook_dict(self.holder)
         return result
 

@@ -68,7 +68,12 @@ def least_recorder() -> Any:
     """The module ``least_recorder``, which Cython compiles when it is needed."""
     import pyximport  # type: ignore[import-untyped]  # it has no types
 
-    hooks = pyximport.install(build_dir=str(Path(__file__).parents[1] / "build" / "benchmarks"), language_level=3)
+    root = Path(__file__).parents[1]
+    hooks = pyximport.install(
+        build_dir=str(root / "build" / "benchmarks"),
+        setup_args={"include_dirs": [str(root / "nbgrad" / "core" / "engine")]},  # for torch_reads.h
+        language_level=3,
+    )
     try:
         return importlib.import_module("benchmarks.least_recorder")
     finally:

@@ -63,6 +63,7 @@ QUESTIONS: dict[str, Question] = {
     "times": lambda graph: graph.times,
     "unheld": lambda graph: graph.unheld(),
     "findings": lambda graph: [(one.kind, one.text, one.id) for one in graph.findings()],
+    "checkup": lambda graph: str(graph.checkup()),
     "unreached": lambda graph: (graph.unreached(), graph.unreached(graph.net)),
     "unstepped": lambda graph: Evidence(graph).unstepped(),
     "update": lambda graph: graph.update,
@@ -76,7 +77,7 @@ QUESTIONS: dict[str, Question] = {
 
 NO_QUESTIONS = {
     *("clear", "close", "leave", "listener", "name", "device", "ending", "raised", "recovered", "save"),
-    *("diff", "fault", "in_sight", "survey"),
+    *("diff", "fault", "in_sight", "survey", "silence"),
     *("rank_recorder", "ranks"),
 }
 """Methods that change the graph or wait for other processes, and plain attributes: they are no questions."""

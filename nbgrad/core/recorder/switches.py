@@ -429,11 +429,12 @@ def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
         groups = optimizer.param_groups if observers else []
         held = [one for group in groups for one in group["params"] if isinstance(one, Tensor)]
         learned, name = _learned(optimizer, stepped=True) if held else [], f"{type(optimizer).__name__}.step()"
+        idle = not [one for one in held if one.grad is not None]  # a tensor that needs none may have been given one
         observer: Observer
         for observer in observers if held else ():
             if learned:
                 observer.on_step_end(learned, name)
-            else:
+            elif idle:
                 observer.on_idle_step(held, name)
     except Exception as error:
         if not taken(observers, error, "the step of an optimizer"):

@@ -39,7 +39,7 @@ from nbgrad.widgets.findings.layers import idle
 from nbgrad.widgets.findings.located import called, located
 from nbgrad.widgets.findings.loss_inputs import mistaken
 from nbgrad.widgets.findings.module_gradients import ModuleVerdict, judgements, shrinking, starved, verdicts, zeroed
-from nbgrad.widgets.findings.outputs import unfit
+from nbgrad.widgets.findings.outputs import CONSTANT_TARGETS, LONE_SOFTMAX, unfit
 from nbgrad.widgets.findings.progress import stalled
 from nbgrad.widgets.findings.saturated import leading_to_learned, silent
 from nbgrad.widgets.findings.through_numpy import halved
@@ -58,6 +58,9 @@ _ROUNDS_ADDED = 3
 
 _NAMED = 3
 """One finding contains at most this many names."""
+
+_TOLD_BY_ENDS = (CONSTANT_TARGETS, LONE_SOFTMAX)
+"""The remedies that say no more than the finding about the op where a gradient ends."""
 
 _CONTAINERS = {"['": "dict", "[": "list"}
 """The plain containers, by the sign of their items in a name."""
@@ -212,8 +215,11 @@ def _found(case: Examination, waits: Waiting, stretched: dict[tuple[int, int], S
     masked = first is not None and first.op in ("softmax", "log_softmax") and first.id not in shown
     hidden_by_nan = {"data"} if masked else {"data", "attention"}
     known |= {("broadcast", id) for id, _ in stretched}
-    vague = {(one.kind, one.id) for one in found if one.remedy is None}
+    drawn = {record.id for record in records if getattr(record.op, "random", False)}
+    vague = {(one.kind, one.id) for one in found if one.remedy is None and one.id in drawn}
     told = [one for one in more if (one.kind, one.id) not in known - vague and not (bad and one.kind in hidden_by_nan)]
+    ends = {one.id for one in found if one.kind == "zero gradient" and one.id is not None}
+    told = [one for one in told if not (ends and one.remedy in _TOLD_BY_ENDS)]
     better = {(one.kind, one.id) for one in told}
     found = [one for one in found if one.id is None or (one.kind, one.id) not in better] + told
     found += stalled(case, found)
@@ -533,7 +539,8 @@ def _unheld(graph: AutogradGraph, records: list[Record], told: set[int]) -> list
         return []
     it, names = "it" if len(missing) == 1 else "them", tuple([what for _, what in missing])
     remedy = f"give {it} to one, or freeze {it} with requires_grad_(False)"
-    inside = next((kind for sign, kind in _CONTAINERS.items() if any(sign in name for name in names)), None)
+    items = [name for name in names if "]." in name]  # of a module in a container, not a tensor in one
+    inside = next((kind for sign, kind in _CONTAINERS.items() if any(sign in name for name in items)), None)
     if inside is not None:
         remedy = f"use nn.Module{inside.capitalize()} in place of the {inside}"
     where = "" if inside is None else f", as parameters() does not look into a plain {inside}"

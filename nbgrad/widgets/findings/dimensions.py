@@ -10,7 +10,7 @@ from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
-from nbgrad.widgets.findings.examination import Examination
+from nbgrad.widgets.findings.examination import Examination, takes_of
 from nbgrad.widgets.findings.located import located
 
 _FEW = 3
@@ -134,11 +134,13 @@ def _across(case: Examination, record: Record) -> tuple[str, str] | None:
 
 
 def _weights(case: Examination, record: Record) -> bool:
-    """Whether the result of a softmax weights rows: something that was learned is multiplied with it."""
+    """Whether the result of a softmax weights rows, by a product with something learned, or goes into a loss."""
     waiting, seen = [record], {record.id}
     while waiting:
         one = waiting.pop()
         for user in case.uses.get(one.id, ()):
+            if takes_of(user) is not None:
+                return True  # a loss has a rule of its own for its classes
             others = [source for source in user.sources if source not in seen]
             if traits_of(user.op).multiplies and case.learned.intersection(others):
                 return True

@@ -232,7 +232,7 @@ def added_up(records: list[Record], frames: Sequence[HistoryFrame]) -> list[Reco
     found = []
     for at, record in enumerate(records):
         since, came = record.since, record.gradient
-        if since is None or since.grad is None or came is None:
+        if since is None or since.grad is None or came is None or (since.what is None and record.kind != "leaf"):
             continue
         if since.grad.norm > _MORE * came.norm and (
             _stepped(frames, at) if since.stepped else _changed(record, frames)

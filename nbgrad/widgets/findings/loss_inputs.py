@@ -74,8 +74,6 @@ def _unlogged(loss: str, giver: Record | None) -> tuple[str, str] | None:
     remedy = "give it what log_softmax makes, or the scores to cross_entropy"
     if traits_of(giver.op).interval == _PROBABILITIES:
         return f"{loss} takes log-probabilities, but it is given the probabilities of {giver.run}: {remedy}", remedy
-    if traits_of(giver.op).units is not None:
-        return f"{loss} takes log-probabilities, but it is given the scores of {giver.run}: {remedy}", remedy
     high = None if giver.value is None else giver.value.high
     if high is not None and high > _ROUNDED:
         text = (
@@ -83,6 +81,8 @@ def _unlogged(loss: str, giver: Record | None) -> tuple[str, str] | None:
             f"{remedy}"
         )
         return text, remedy
+    if traits_of(giver.op).units is not None:
+        return f"{loss} takes log-probabilities, but it is given the scores of {giver.run}: {remedy}", remedy
     return None
 
 

@@ -13,6 +13,12 @@ from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.examination import Compared, Examination, literal, takes_of, typical
 from nbgrad.widgets.findings.located import called, located
 
+CONSTANT_TARGETS = "Check how they are made"
+"""The remedy for targets that are all equal."""
+
+LONE_SOFTMAX = "Use sigmoid, or two scores"
+"""The remedy for a softmax of one number."""
+
 _NEAR = 0.02
 """Targets may lie outside of the interval of an activation by this part of their own range: by noise."""
 
@@ -275,7 +281,7 @@ def _constant(one: Compared, value: float) -> Iterator[Finding]:
     """The finding about targets that are all equal. Zeros may be meant, as for a residual."""
     if one.takes == "values":
         if value:
-            remedy = "Check how they are made"
+            remedy = CONSTANT_TARGETS
             text = f"the targets {_targets(one)} are all {number(value)}: only a constant can be learned. {remedy}"
             yield located(one.target, "target", text, remedy)
         return
@@ -293,7 +299,7 @@ def _lone_softmax(case: Examination) -> Iterator[Finding]:
         dim = record.settings.get("dim")
         softmax = _name(record) in ("softmax", "log_softmax") and record.id in case.learned
         if softmax and isinstance(dim, int) and prod(record.shape) > 1 and record.shape[dim] == 1:
-            remedy = "Use sigmoid, or two scores"
+            remedy = LONE_SOFTMAX
             text = (
                 f"{record.run} goes along dim={dim} of {record.shape}, which has one number: the result is always "
                 f"{'1' if _name(record) == 'softmax' else '0'}. {remedy}"
