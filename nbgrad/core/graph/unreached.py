@@ -84,7 +84,7 @@ _LONG = 20
 """Gradients of fewer backwards may be added up on purpose, before a step."""
 
 _ITERATIONS = 5
-"""A recurrence that cuts its state so many times within a backward learns nothing over time."""
+"""A loop that detaches its state in so many iterations of one backward learns nothing over time."""
 
 _NAMED = 3
 """The number of parameters that a message names."""
@@ -331,10 +331,9 @@ class Paths:
 
         Each with its id, its op and its line. Numbers of earlier rounds that still live may be read later.
         """
-        ends = self.training.ends
-        if self._backwards < LOOP or len(ends) < self._backwards:
+        if self._backwards < LOOP or len(self.training.ends) < self._backwards:
             return []
-        begin, end = ends[self._backwards - 2], ends[self._backwards - 1]
+        begin, end = self._last_began, self.training.ends[self._backwards - 1]
         used = {*self._reached, *self._reads, *self._cuts}
         loose = [
             (id, self._facts[id].what, place)
@@ -347,6 +346,12 @@ class Paths:
         older = [self._facts[id].place for id, ran in self._ops.items() if id <= begin and ran.thing() is not None]
         alive = {place.instruction for place in older if place is not None}
         return [one for one in loose if one[2].instruction not in alive]
+
+    @property
+    def _last_began(self) -> int:
+        """The ops with larger ids ran since the last backward but one, as far as the ends of backwards are kept."""
+        ends = self.training.ends
+        return 0 if len(ends) < 2 else ends[min(self._backwards, len(ends)) - 2]
 
     def rebound(self) -> list[tuple[int, str, Cut]]:
         """The leaves of a loop that a line computes new values of, and never changes: it binds a name to a new tensor.
@@ -367,8 +372,7 @@ class Paths:
         Each with the id of its last op, how many there are, and the cut. Cutting them once in many iterations, or
         between two backwards, is truncation, and is meant.
         """
-        ends = self.training.ends
-        begin = 0 if len(ends) < 2 else ends[min(self._backwards, len(ends)) - 2]
+        begin = self._last_began
         places: dict[tuple[int, int], list[tuple[int, Cut]]] = {}
         for id, cuts in self._cuts.items():
             for cut in cuts if id > begin and id in self._ops else ():

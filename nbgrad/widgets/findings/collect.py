@@ -54,7 +54,7 @@ _ROUNDS = 30
 """While a cell runs, an optimizer is reported after this many calls of zero_grad() without a step."""
 
 _ROUNDS_ADDED = 3
-"""Gradients that so many steps found uncleared were forgotten."""
+"""If so many steps find a gradient that was not cleared, clearing was forgotten."""
 
 _NAMED = 3
 """One finding contains at most this many names."""

@@ -32,7 +32,7 @@ _CLASSES = 3, 20
 """So many different whole numbers from 0 on may be the numbers of classes."""
 
 _EACH = 3
-"""Each class has so many targets, on average. Counts of things are seldom so even."""
+"""Whole numbers are taken for classes if there are so many targets for each of them, on average."""
 
 _SAMPLE = 4096
 """So many targets are looked at."""
