@@ -9,7 +9,17 @@ from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.description.history import NONE
 from nbgrad.widgets.description.overlays import OWN, Levels, scaled
-from nbgrad.widgets.description.schema import Badge, Description, Detail, Edge, Node, Overlay, Problem, Scope
+from nbgrad.widgets.description.schema import (
+    Badge,
+    Description,
+    Detail,
+    Edge,
+    Node,
+    Overlay,
+    Problem,
+    Scope,
+    plain_scope,
+)
 from nbgrad.widgets.description.tensor_summary import broken
 from nbgrad.widgets.description.told import told
 from nbgrad.widgets.folding.outline import Outline, Rests
@@ -110,17 +120,7 @@ class _Side(NamedTuple):
             }  # fmt: skip
 
         ops = sum(one["kind"] == "op" for one in known["nodes"])
-        outer = Scope(
-            id=whole,
-            kind="part",
-            name=name,
-            like=name,
-            label=name,
-            full="",
-            parent=None,
-            folds=counted(ops, "op"),
-            op=None,
-        )
+        outer = plain_scope(whole, name, None, counted(ops, "op"))
         scopes: list[Scope] = [
             {**one, "id": own(one["id"]), "parent": own(one["parent"]) or whole} for one in known["scopes"]
         ]

@@ -21,6 +21,7 @@ from nbgrad.widgets.description.schema import (
     Scope,
     Step,
     plain_node,
+    plain_scope,
 )
 
 _PARTS = {"forward": "forward", "backward": "gradient", "update": "optimizer"}
@@ -371,19 +372,7 @@ class _ProgramScopes:
             if known is None:
                 known = self._known[path[:depth]] = f"s{len(self.made)}"
                 label = path[depth - 1]
-                self.made.append(
-                    Scope(
-                        id=known,
-                        kind="part",
-                        name=label,
-                        like=label,
-                        label=label,
-                        full="",
-                        parent=parent,
-                        folds="",
-                        op=None,
-                    )
-                )
+                self.made.append(plain_scope(known, label, parent, ""))
             parent = known
         assert parent is not None
         return parent

@@ -200,6 +200,13 @@ class Scope(TypedDict):
     op: str | None  # the only op drawn in it, whose box names it in place of a frame; None if there are more
 
 
+def plain_scope(id: str, name: str, parent: str | None, folds: str) -> Scope:
+    """A part of a picture that is no call of a module, with the label ``name``."""
+    return Scope(
+        id=id, kind="part", name=name, like=name, label=name, full="", parent=parent, folds=folds, op=None
+    )  # fmt: skip
+
+
 class Given(TypedDict):
     """The gradient that one rule of a step passed on."""
 
