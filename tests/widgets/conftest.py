@@ -343,7 +343,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Any]:
             tab.set_viewport_size({"width": size[0], "height": size[1]})
         tab.on("pageerror", lambda error: errors.append(str(error)))
         tab.goto(file.as_uri())
-        tab.get_by_test_id("nbgrad-node").first.wait_for(state="attached")
+        tab.get_by_test_id("nbgrad-node").first.wait_for(state="attached", timeout=30_000)  # a test times what it asks
         return tab
 
     yield open_page
