@@ -122,6 +122,35 @@ def test_what_was_not_seen_is_not_guessed() -> None:
     assert [found.kind for found in graph.unreached([W])] == ["elsewhere"]
 
 
+def penalized(net: Any, x: Any, grad: Any) -> Any:
+    (slope,) = grad(net(x).sum(), x, create_graph=True)
+    return (slope.square().sum() - 1).square()
+
+
+@pytest.mark.parametrize("library", ["nbgrad", "torch"])
+@pytest.mark.parametrize("steps", [1, 12])
+def test_a_penalty_on_gradients_does_not_depend_on_the_last_bias(library: str, steps: int) -> None:
+    blocks, grad = (nn, nbgrad.grad) if library == "nbgrad" else (torch.nn, torch.autograd.grad)
+    with nbgrad.AutogradGraph() if library == "nbgrad" else nbgrad.record(view="none") as graph:
+        net = blocks.Sequential(blocks.Linear(3, 4), blocks.Tanh(), blocks.Linear(4, 1))
+        for _ in range(steps):
+            x = (torch if library == "torch" else nbgrad).randn(5, 3, requires_grad=True)
+            penalized(net, x, grad).backward()
+    (found,) = graph.unreached(net)
+    assert (found.name, found.kind) == ("2.bias", "derivative")
+    assert "the loss has a derivative of sum at tests/core/test_cut_paths.py:" in found.reason
+    assert graph.findings() == []
+
+
+def test_a_derivative_that_is_not_in_the_loss_explains_nothing() -> None:
+    with nbgrad.record(view="none") as graph:
+        net, other = torch.nn.Linear(3, 1), torch.nn.Linear(3, 1)
+        x = torch.randn(5, 3, requires_grad=True)
+        penalized(net, x, torch.autograd.grad)
+        other(x.detach()).sum().backward()
+    assert {found.kind for found in graph.unreached(net)} == {"elsewhere"}
+
+
 def test_outside_of_a_graph_the_message_says_how_to_see_more() -> None:
     with pytest.raises(RuntimeError, match=r"of type int64, .* Inside nbgrad.AutogradGraph\(\) or a %%autograd cell"):
         nbgrad.ones(2, dtype=torch.int64).sum().backward()

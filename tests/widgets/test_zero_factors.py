@@ -57,6 +57,13 @@ def gains(size: int) -> Made:
     return made
 
 
+def gain_behind_a_norm() -> tuple[nn.Module, Callable[[nbgrad.Tensor], nbgrad.Tensor]]:
+    """Its gain and the weight of the normalization before it are 0: the first step moves the weight alone."""
+    net = parts(norm=nn.BatchNorm1d(8), gain=Gain(1))
+    nn.init.zeros_(net["norm"].weight)
+    return net, lambda x: net["read"](x + net["gain"](net["norm"](x)))
+
+
 def projection() -> tuple[nn.Module, Callable[[nbgrad.Tensor], nbgrad.Tensor]]:
     net = parts(first=nn.Linear(8, 8), second=zero(nn.Linear(8, 8)))
     return net, lambda x: net["read"](x + net["second"](net["first"](x).relu()))
@@ -91,6 +98,7 @@ HEALTHY: dict[str, Made] = {
     "zero convolutions": control,
     "a gain of 0": gains(1),
     "gains of 0": gains(8),
+    "a gain of 0 behind a norm of 0": gain_behind_a_norm,
     "the last layer of a block": projection,
     "the last norm of a block": normalized,
     "adaLN-zero": modulated,

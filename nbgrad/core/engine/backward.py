@@ -228,7 +228,7 @@ class Walk:
         for observer in self.observers:
             observer.on_backward_begin(roots)
             if self.wanted is not None:
-                observer.on_backward_inputs(list(self.wanted))
+                observer.on_backward_inputs(list(self.wanted), self.create_graph)
             if observer.began_badly():
                 observer.on_bad_loss(_saved_below([origin for origin, _ in roots]))
         if self.wanted is not None:

@@ -17,11 +17,16 @@ from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.user_names import in_order, is_module, loops_of
 
-_LIBRARIES = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "<frozen ")
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 NOT_THE_USERS = (_PACKAGE, _TORCH)
 """The folders whose code is not the user's."""
+_LIBRARIES = (*NOT_THE_USERS, *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def in_library(file: str) -> bool:
+    """Whether a file of code is part of an installed package, of nbgrad or of Python: the user does not write it."""
+    return file.startswith(_LIBRARIES) or any(part in file for part in ("site-packages", "dist-packages", "<frozen"))
 
 
 def user_place() -> Place:
@@ -145,7 +150,7 @@ def _user_frames(frame: FrameType | None) -> list[FrameType]:
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith(NOT_THE_USERS):
-            if found and file.startswith(_LIBRARIES):
+            if found and in_library(file):
                 break
             found.append(frame)
             if not in_a_function(frame):

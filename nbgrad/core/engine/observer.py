@@ -149,8 +149,11 @@ class Observer:
     def on_bad_loss(self, saved: Any) -> None:
         """That backward: ``saved(seq)`` gives what the op ``seq`` has saved, as pairs of a name and a tensor."""
 
-    def on_backward_inputs(self, origins: list[Origin]) -> None:
-        """The backward that has just begun gives gradients to the tensors of ``origins`` alone: the user named them."""
+    def on_backward_inputs(self, origins: list[Origin], create_graph: bool) -> None:
+        """The backward that has just begun gives gradients to the tensors of ``origins`` alone: the user named them.
+
+        With ``create_graph`` the user can differentiate these gradients.
+        """
 
     def on_gradient(self, origin: Origin, gradient: Any, lone: bool) -> None:
         """The gradient of the tensor of ``origin`` is complete.

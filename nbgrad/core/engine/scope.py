@@ -4,6 +4,7 @@
 ``__formula__`` and ``_runs_functions``.
 """
 
+import sys
 from collections.abc import Callable
 from inspect import cleandoc
 from itertools import chain
@@ -13,7 +14,7 @@ from weakref import WeakKeyDictionary, ref
 
 from nbgrad.core.backend.below_autograd import is_own
 from nbgrad.core.backend.function_mode import put_back, take_off
-from nbgrad.core.engine.call_site import user_place
+from nbgrad.core.engine.call_site import NOT_THE_USERS, in_library, user_place
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.state import Scope, State, Switch, current, set_state
 
@@ -26,14 +27,17 @@ class Kind:
     Attributes:
         name: of the class.
         ours: whether the class is one of nbgrad's own.
+        installed: whether it is one of a package's, but neither nbgrad's nor torch's.
     """
 
-    __slots__ = ("_about", "_class", "_formula", "name", "ours")
+    __slots__ = ("_about", "_class", "_formula", "installed", "name", "ours")
 
     def __init__(self, kind: type[Any]) -> None:
         self._class = ref(kind)
         self.name = kind.__name__
         self.ours = str(kind.__module__).startswith("nbgrad.")
+        file = str(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
+        self.installed = in_library(file) and not file.startswith(NOT_THE_USERS)
         self._read()
 
     def _read(self) -> None:

@@ -7,7 +7,6 @@ which line, and what to write instead. It is worked out when such an error ends 
 import ast
 import inspect
 import re
-import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.machinery import ExtensionFileLoader
@@ -17,15 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbgrad.core.engine.call_site import NOT_THE_USERS
+from nbgrad.core.engine.call_site import in_library
 from nbgrad.core.engine.place import line_of
 from nbgrad.core.engine.source_text import Assignment, assignments, expression_at, replaced_text, replacement
 from nbgrad.core.engine.torch_origins import TENSORS
 from nbgrad.core.suggestions import nearest
 from nbgrad.core.tensor.tensor import Tensor
-
-_LIBRARIES = (*NOT_THE_USERS, sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "<frozen ")
-"""The beginnings of the file names of code that is not the user's."""
 
 
 def is_library(frame: FrameType) -> bool:
@@ -34,7 +30,7 @@ def is_library(frame: FrameType) -> bool:
     The file name of compiled code is the one that its compiler was given: it does not say where the library is.
     """
     compiled = isinstance(frame.f_globals.get("__loader__"), ExtensionFileLoader)
-    return compiled or frame.f_code.co_filename.startswith(_LIBRARIES)
+    return compiled or in_library(frame.f_code.co_filename)
 
 
 def advice(error: BaseException) -> str | None:

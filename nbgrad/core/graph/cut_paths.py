@@ -53,6 +53,7 @@ class Uses:
         refused: whether the user asked for a backward that could not begin. It matters only as long as no backward
             has run.
         named: the ids of all tensors that a backward was to give a gradient to alone, as in ``grad(loss, x)``.
+        derived: the ids of the roots whose gradients can be differentiated, as by ``grad(loss, x, create_graph=True)``.
         idle: the number of backwards before the last step that changed nothing, the message about it, and the remedy.
         frozen: by Python's ``id()``, the parameters that ops without history used, and buffers beside them, each with
             its first use.
@@ -68,8 +69,15 @@ class Uses:
         self._cuts: _Fading[tuple[ref[Any], list[Cut], Scope | None]] = _Fading()
         self.idle: tuple[int, tuple[str, str] | None] = (0, None)
         self.named: set[int] = set()
+        self.derived: set[int] = set()
         self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
         self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of the tensor at the end
+
+    def derive(self, roots: tuple[int, ...]) -> None:
+        """The gradients of ``roots`` can be differentiated. Of many roots the newest ones are kept."""
+        if len(self.derived) >= _MOST:
+            self.derived = set(sorted(self.derived)[_MOST // 2 :])
+        self.derived.update(roots)
 
     def unrecorded(self, op: OpInfo, args: tuple[Any, ...], results: tuple[Any, ...], *, enabled: bool) -> None:
         """``op`` ran on ``args`` and was not recorded, inside ``no_grad`` or because it has no gradient."""

@@ -9,6 +9,7 @@ from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
 from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.training import TrainingRecorder
 from nbgrad.core.graph.unreached import Paths, Unstepped
 
@@ -68,6 +69,10 @@ class Evidence:
     def training(self) -> TrainingRecorder:
         """The calls of optimizers, schedulers and clipping."""
         return self._graph.listener.training
+
+    def trains(self) -> bool:
+        """Whether the backwards are of a training: an optimizer took a step, or there were as many as in a loop."""
+        return self._graph.backwards >= LOOP or any(log.steps for log in self.training().logs.values())
 
     def living(self) -> dict[int, int]:
         """For each earlier backward, but for the last two, how many of its ops still live, by its number."""

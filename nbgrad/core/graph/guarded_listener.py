@@ -160,9 +160,9 @@ class GuardedListener(Listener):
         except Exception as error:
             self.on_fault(error, "a loss that is not finite")
 
-    def on_backward_inputs(self, origins: list[Origin]) -> None:
+    def on_backward_inputs(self, origins: list[Origin], create_graph: bool) -> None:
         try:
-            Listener.on_backward_inputs(self, origins)
+            Listener.on_backward_inputs(self, origins, create_graph)
         except Exception as error:
             self.on_fault(error, "a backward")
 

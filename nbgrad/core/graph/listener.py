@@ -513,10 +513,12 @@ class Listener(Observer):
         replay = Replay(run, self.outer, held, values.raw, saved, self.notes.names)
         self.first_bad = replay.first(self.backwards + 1)
 
-    def on_backward_inputs(self, origins: list[Origin]) -> None:
+    def on_backward_inputs(self, origins: list[Origin], create_graph: bool) -> None:
         """Remember which tensors were to get a gradient: for all others nothing is missing."""
         if self.running is not None:
             self.running.asked = {record_id(origin) for origin in origins}
+            if create_graph:
+                self.uses.derive(self.running.roots)
             if len(self.uses.named) < _FRESH:
                 self.uses.named |= self.running.asked
 

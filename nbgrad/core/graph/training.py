@@ -108,6 +108,7 @@ class OptimizerLog:
         cleared: how often its gradients were cleared since its last step.
         moves_frozen: whether one of the first steps moved a parameter that was frozen after the first step.
         added_up: at how many of the first steps a ``.grad`` still held the gradients of the step before.
+        same: at how many of them a ``.grad`` was the tensor of the step before: then it may hold its numbers.
         held: the parameters by group, as ids of records, as far as they were used in the graph; since it was
             ``settled``.
     """
@@ -120,8 +121,8 @@ class OptimizerLog:
         self.steps = self.last_step = self.cleared = 0
         self.held: list[list[int]] = []
         self.moves_frozen = False
-        self.added_up = 0
-        self._grad: tuple[int, int, int] | None = None
+        self.added_up = self.same = 0
+        self._grad: tuple[ref[torch.Tensor], int, int] | None = None
         self._trained: set[int] = set()
         self._versions: list[int] | None = None
 
@@ -159,8 +160,9 @@ class OptimizerLog:
         if grad is None or grad.is_inference():
             self._grad = None
             return
-        known, self._grad = self._grad, (id(grad), grad._version, backwards)
-        if known is not None and known[0] == id(grad) and known[2] < backwards:
+        known, self._grad = self._grad, (ref(grad), grad._version, backwards)
+        if known is not None and known[0]() is grad and known[2] < backwards:
+            self.same += 1
             self.added_up += grad._version - known[1] == backwards - known[2]
 
     def waits(self) -> bool:

@@ -41,8 +41,9 @@ class Unreached:
         name: the parameter's name in the model, or the name of the variable; None if it has none.
         shape: its size in each dimension.
         kind: "frozen" (requires_grad is False), "unused", "no_grad", "detached", "no gradient" (it went through an op
-            that has none), "elsewhere" (the results of its ops do not lead to the loss), "not asked" (the user named
-            other tensors, as in ``grad(loss, w)``) or "no backward".
+            that has none), "elsewhere" (the results of its ops do not lead to the loss), "derivative" (the loss has a
+            derivative of them that does not depend on it, as on the last bias under a penalty on gradients), "not
+            asked" (the user named other tensors, as in ``grad(loss, w)``) or "no backward".
         reason: the same in words, with the op and the line where the path breaks.
         place: that line, if there is one.
         id: the id of its record, if it has one.
@@ -178,6 +179,7 @@ class Paths:
         self._reached = set(uses.reached)
         self._asked = uses.asked
         self._named = uses.named.copy()
+        self._derived = uses.derived.copy()
         self._cuts = uses.cuts()
         self._reads = uses.reads()
         self._refused = uses.refused
@@ -320,7 +322,7 @@ class Paths:
             optimizer = log.known()
             params = [] if optimizer is None or not log.steps else params_of(optimizer)
             for one in params:
-                if not one.requires_grad:
+                if not one.requires_grad and one.numel() > 1:  # a single number is a setting of a layer
                     name = next(filter(None, [names.inside(model, one) for model in models]), None)
                     if name is not None:
                         found.append((f"{name} {tuple(one.shape)}", len(params)))
@@ -580,12 +582,27 @@ class Paths:
             return "no gradient", reason, fact.place
         end, read = self._farthest(start)
         last = self._facts[end]
+        if end in self._derived and self._reaches_beside(end):
+            reason = f"the loss has a derivative of {last.what} at {last.place}, which does not depend on it"
+            return "derivative", reason, last.place
         numbers = "" if read is None else f": {read[0]} at {read[1]} reads only its numbers"
         return (
             "elsewhere",
             f"it ends at {last.what} at {last.place}, which does not lead to the loss{numbers}",
             last.place,
         )
+
+    def _reaches_beside(self, root: int) -> bool:
+        """Whether the last backward reached a leaf from which ``root`` was computed: through its derivative."""
+        waiting, seen = [root], {root}
+        while waiting:
+            ran = self._ops.get(waiting.pop())
+            sources = () if ran is None else [one for one in ran.sources if type(one) is int and one not in seen]
+            if any(one in self._leaves and one in self._reached for one in sources):
+                return True
+            seen.update(sources)
+            waiting += sources
+        return False
 
     def _farthest(self, start: int) -> tuple[int, tuple[str, Place] | None]:
         """The last op computed from ``start``, and the last reading of the numbers of a result computed from it."""

@@ -607,7 +607,7 @@ def _begun(walk: TorchBackward, state: State, roots: Any, args: Any) -> Any:
     for observer in walk.observers:
         observer.on_backward_begin(begun)
         if args[3]:
-            observer.on_backward_inputs(named(args[3]))
+            observer.on_backward_inputs(named(args[3]), bool(args[2]))
         if observer.began_badly():
             observer.on_bad_loss(saved_by([_edge(root)[0] for root in roots]))
     return begun

@@ -19,10 +19,9 @@ from typing import Any, Self
 
 import torch
 
-from nbgrad.core.engine.call_site import user_place
+from nbgrad.core.engine.call_site import in_library, user_place
 from nbgrad.core.engine.place import Place
 from nbgrad.core.symbolic.errors import error_at
-from nbgrad.core.symbolic.surroundings import in_library
 
 _TIME = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _CLOCKS = frozenset((*_TIME, *(f"{name}_ns" for name in _TIME), "localtime", "gmtime", "ctime", "asctime", "strftime"))

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from nbgrad.core.engine.call_site import in_library
 from nbgrad.core.engine.node import Hooks, TensorBase
 from nbgrad.core.engine.user_names import is_module
-from nbgrad.core.symbolic.surroundings import Sight, differs, in_library, is_library
+from nbgrad.core.symbolic.surroundings import Sight, differs, is_library
 
 _MOST = 100_000
 """How many objects are looked at, the nearest first."""

@@ -2,7 +2,6 @@
 
 import dis
 import sys
-import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
 from functools import partial, partialmethod
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from nbgrad.core.engine.call_site import NOT_THE_USERS
+from nbgrad.core.engine.call_site import in_library
 from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.user_names import is_module
 
@@ -35,7 +34,6 @@ _CALLED_BY_PYTHON = frozenset(
 _OPERATORS = _CALLED_BY_PYTHON - {"forward", "__call__"}
 _HEAP_TYPE = 1 << 9
 
-_LIBRARIES = (*NOT_THE_USERS, *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _NOT_FOLLOWED = (TensorBase, torch.Tensor, torch.optim.Optimizer, np.ndarray, FunctionType, MethodType)
 """Attributes of these are not looked at: other code compares tensors, optimizers and arrays, and reads functions."""
 
@@ -431,11 +429,6 @@ def _takes_text(steps: list[dis.Instruction]) -> bool:
 
 _TEXTUAL = frozenset(("getattr", "hasattr", "vars", "globals", "__dict__", "attrgetter", "eval", "exec"))
 """Functions that take the name of a variable or attribute as a text, and the attribute that does."""
-
-
-def in_library(file: str) -> bool:
-    """Whether a file of code is part of a library, whose variables do not change."""
-    return file.startswith(_LIBRARIES) or any(part in file for part in ("site-packages", "dist-packages", "<frozen"))
 
 
 def is_library(module: Any) -> bool:

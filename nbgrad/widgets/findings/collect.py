@@ -8,6 +8,8 @@ from typing import Any, Self
 
 import torch
 
+from nbgrad.core.engine.call_site import in_library
+from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name
 from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.checkup import Check, Checkup
@@ -38,7 +40,15 @@ from nbgrad.widgets.findings.functions import untrue
 from nbgrad.widgets.findings.layers import idle
 from nbgrad.widgets.findings.located import called, located
 from nbgrad.widgets.findings.loss_inputs import mistaken
-from nbgrad.widgets.findings.module_gradients import ModuleVerdict, judgements, shrinking, starved, verdicts, zeroed
+from nbgrad.widgets.findings.module_gradients import (
+    Judgement,
+    ModuleVerdict,
+    judgements,
+    shrinking,
+    starved,
+    verdicts,
+    zeroed,
+)
 from nbgrad.widgets.findings.outputs import CONSTANT_TARGETS, LONE_SOFTMAX, unfit
 from nbgrad.widgets.findings.progress import stalled
 from nbgrad.widgets.findings.saturated import leading_to_learned, silent
@@ -80,6 +90,9 @@ _REMEDIES = {
     "checkpoint": "Use checkpoint(..., use_reentrant=False), or give it an input with requires_grad_()",
 }
 """The remedy for a tensor that no gradient reached, by ``Unreached.kind``."""
+
+_NOT_THEIRS = ("failed", "inplace", "nan", "custom function", "checkpoint")
+"""What no package does on purpose. But it may cut paths off, and have outputs that a loss does not use."""
 
 _KINDS: dict[str, FindingKind] = {"function": "custom function", "checkpoint": "checkpoint"}
 
@@ -127,7 +140,7 @@ class Survey:
             end = None if ending is None else ended(ending)
             checks = unchecked("a part of the graph is missing", [] if end is None else [end])
             return cls(records, left, [], Waiting({}, set(), {}, []), {}, end, [], [], checks)
-        frames, judged = frames_of(graph, records), judgements(records)
+        frames, judged = frames_of(graph, records), _judged(graph, records)
         waits, stretched = waiting(graph, records, judged, frames), suspicions(records)
         case = Examination(graph, records, frames, starved(judged), waits.scopes)
         found = _found(case, waits, stretched)
@@ -195,7 +208,7 @@ def _found(case: Examination, waits: Waiting, stretched: dict[tuple[int, int], S
     first = Evidence(graph).first_bad()
     found += _beginnings(records, frames, lost, before=before, hidden=bool(spoiled), first=first)
     found += _grown(records, frames)
-    found += _added_up(records, frames) or _kept_gradients(case)
+    found += _added_up(case) or _kept_gradients(case)
     found += _unreached(case)
     found += _unstepped(graph, records)
     found += _still(graph, records, frames)
@@ -222,10 +235,21 @@ def _found(case: Examination, waits: Waiting, stretched: dict[tuple[int, int], S
     told = [one for one in told if not (ends and one.remedy in _TOLD_BY_ENDS)]
     better = {(one.kind, one.id) for one in told}
     found = [one for one in found if one.id is None or (one.kind, one.id) not in better] + told
-    found += stalled(case, found)
+    found = [one for one in (*found, *stalled(case, found)) if not _is_meant(one, case)]
     at = {record.id: record for record in records}
     accidents = dict.fromkeys((one, id) for (id, _), one in stretched.items())  # both inputs may have the same text
     return found + [located(at[id], "broadcast", one.text, one.remedy) for one, id in accidents]
+
+
+def _judged(graph: AutogradGraph, records: list[Record]) -> dict[Scope, Judgement]:
+    step, trains = graph.update, Evidence(graph).trains()
+    return judgements(records, {} if step is None else step.ratios, trains=trains)
+
+
+def _is_meant(found: Finding, case: Examination) -> bool:
+    """Whether nothing is trained, so that a loss may grow, or an installed package does what its author has tried."""
+    theirs = found.place is not None and in_library(found.place.file)
+    return not case.evidence.trains() and (found.kind == "sign" or (theirs and found.kind not in _NOT_THEIRS))
 
 
 def _bad(stats: Stats | None) -> str | None:
@@ -445,9 +469,12 @@ def _grown(records: list[Record], frames: list[HistoryFrame]) -> list[Finding]:
     return [located(root, "divergence", text, divergence.SMALLER)]
 
 
-def _added_up(records: list[Record], frames: list[HistoryFrame]) -> list[Finding]:
+def _added_up(case: Examination) -> list[Finding]:
     """The finding that the gradients of all steps are added up. It is at the first parameter."""
-    if not (found := divergence.added_up(records, frames) if frames else []):
+    # An optimizer that puts another tensor into each .grad, as for differential privacy, keeps no sum there.
+    replaced = set[int]().union(*[log.ids for log in case.optimizers if log.steps > 1 and not log.same])
+    found = divergence.added_up(case.records, case.frames) if case.frames else []
+    if not (found := [one for one in found if one.id not in replaced]):
         return []
     remedy = "Call zero_grad() in every step"
     first, *others = found
@@ -492,7 +519,7 @@ def _unreached(case: Examination) -> list[Finding]:
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
     for one in case.unreached:
         turn = one.kind in ("no_grad", "detached", "elsewhere") and not one.stepped and (learning or one.others)
-        if one.kind != "no backward" and one.asked and not one.moved and not turn and not one.named:
+        if one.kind not in ("no backward", "derivative") and one.asked and not one.moved and not turn and not one.named:
             shown = next((id for id in (one.id, one.behind) if id in at), None)
             missing[one.reason, shown].append(one)
     # An earlier backward, such as that of another loss, may have given these tensors a gradient.

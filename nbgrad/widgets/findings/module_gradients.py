@@ -6,17 +6,22 @@ from math import isfinite, prod, sqrt
 from statistics import median
 from typing import Literal, NamedTuple
 
-from nbgrad.core.engine.state import Scope
+from nbgrad.core.engine.scope import ModuleScope
+from nbgrad.core.engine.state import Scope, outwards
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import number
 
 _FAR = 1e3
 """A gradient vanishes or explodes if it differs by more than this factor from those where the backward begins."""
 
+_UNTRAINED = 1e5
+"""That factor for a backward without a training: new weights often give small gradients, which a few steps change."""
+
 _NEAR = 30.0
 """A gradient is sound, whatever its size, if the incoming gradient differs by at most this factor from the usual one.
 
-The size of the gradient then comes from the module itself, and not from the way to it."""
+The size of the gradient then comes from the module itself, and not from the way to it. So it is if the step that was
+made of it differs by at most this factor from the usual one."""
 
 _BEGINNING = 3
 """This many of the last modules with a gradient count as the beginning of the backward: one may be unusual."""
@@ -114,8 +119,15 @@ def zeroed(facts: list[Record], judged: dict[Scope, Judgement]) -> dict[int, str
     }
 
 
-def judgements(facts: list[Record]) -> dict[Scope, Judgement]:
-    """The judgement of each module with parameters that have a gradient."""
+def judgements(facts: list[Record], updates: dict[int, float], *, trains: bool) -> dict[Scope, Judgement]:
+    """The judgement of each module with parameters that have a gradient.
+
+    Args:
+        facts: the records.
+        updates: by record, the last update of a parameter in units of its norm. A gradient of any size is sound if an
+            optimizer makes a usual step of it, as Adam does.
+        trains: whether steps follow the backward.
+    """
     sizes: dict[Scope, float] = {}
     comes: dict[Scope, float] = {}
     arriving, modules = _arriving(facts), _modules(facts)
@@ -128,12 +140,20 @@ def judgements(facts: list[Record]) -> dict[Scope, Judgement]:
     beginning = sound[-_BEGINNING:]
     typical = median([sizes[scope] for scope in beginning]) if beginning else 0.0
     usual = median([comes[scope] for scope in beginning]) if beginning else 0.0
+    steps = {
+        scope: max([updates.get(one.id, 0.0) for one in learned], default=0.0) for scope, learned in modules.items()
+    }
+    step = median([steps[scope] for scope in beginning]) if beginning else 0.0
     first = beginning[-1] if beginning and _leads_on(facts, modules[beginning[-1]]) else None
     found: dict[Scope, Judgement] = {}
     for scope, size in sizes.items():
-        kind, said = _judged(scope, size, typical, beginning, first)
+        kind, said = _judged(scope, size, typical, _FAR if trains else _UNTRAINED, beginning, first)
         if kind in ("vanishing", "exploding") and usual / _NEAR <= comes[scope] <= usual * _NEAR and comes[scope]:
             kind, said = "sound", ""  # such as a gate before a normalization, which undoes the scale of the gate
+        if kind in ("vanishing", "exploding") and step and step / _NEAR <= steps[scope] <= step * _NEAR:
+            kind, said = "sound", ""
+        if kind != "sound" and not trains and any(_is_installed(one) for one in outwards(scope)):
+            kind, said = "sound", ""  # its authors have trained it
         found[scope] = Judgement(kind, size, said, modules[scope])
     return found
 
@@ -147,6 +167,10 @@ def _arriving(facts: list[Record]) -> defaultdict[int, float]:
             for source in {taken.source for taken in fact.inputs if taken.source is not None}:
                 found[source] = max(found[source], size)
     return found
+
+
+def _is_installed(scope: Scope) -> bool:
+    return isinstance(scope, ModuleScope) and scope.kind.installed
 
 
 def _leads_on(facts: list[Record], learned: list[Record]) -> bool:
@@ -180,9 +204,9 @@ def _modules(facts: list[Record]) -> dict[Scope, list[Record]]:
 
 
 def _judged(
-    scope: Scope, size: float, typical: float, beginning: list[Scope], first: Scope | None
+    scope: Scope, size: float, typical: float, far: float, beginning: list[Scope], first: Scope | None
 ) -> tuple[_Kind, str]:
-    """Whether a gradient is of a sound size, and the text about one that is not.
+    """Whether a gradient is of a sound size, and the text about one that differs by more than the factor ``far``.
 
     ``first`` is the module that the backward reaches first. If there are few modules, the unusual ones may be those
     before it.
@@ -191,7 +215,7 @@ def _judged(
         return "exploding", ": no finite number any more"
     if size == 0:
         return "none", ": exactly zero, nothing here learns from this loss"
-    larger, smaller = size > _FAR * typical, size * _FAR < typical
+    larger, smaller = size > far * typical, size * far < typical
     if not (larger or smaller):
         return "sound", ""
     than = (

@@ -222,7 +222,7 @@ def _class_numbers(case: Examination) -> Iterator[Finding]:
     rows = one.target.shape[:1]
     if one.takes != "values" or values is None or one.target.shape not in (rows, (*rows, 1)) or values.is_meta:
         return
-    classes = torch.unique(values.detach()[:_SAMPLE])
+    classes = torch.unique(values.detach().flatten()[:_SAMPLE])
     count = len(classes)
     if not _CLASSES[0] <= count <= _CLASSES[1] or values.numel() < _EACH * count:
         return

@@ -150,7 +150,32 @@ def _factor(record: Record, taken: Input, made: dict[int, Record], moving: set[i
         return None
     others = [one for one in record.inputs if one.name != "bias" and one.source != taken.source]
     known = (one.source for one in others if one.source in moving and one.gradient is not None and one.gradient.norm)
-    return next(known, None)
+    found = next(known, None)
+    if found is None and went.norm == 0:
+        learned = any(made[one.source].kind in ("parameter", "leaf") for one in others if one.source in made)
+        zeros = [*(one.source for one in others), *([taken.source] if learned else [])]
+        found = next((id for one in zeros if (id := _zero_below(one, made, moving)) is not None), None)
+    return found
+
+
+def _zero_below(id: int | None, made: dict[int, Record], moving: set[int]) -> int | None:
+    """The id of a ``moving`` parameter, 0 until a step moves it, that makes this result 0.
+
+    So begins a gain of 0 behind a normalization whose weight begins at 0: neither of both factors stays 0.
+    """
+    waiting, seen = [id], {id}
+    while waiting:
+        record = made.get(waiting.pop() or 0)
+        if record is None or record.value is None:
+            continue
+        moved = record.since is not None and record.since.what is not None
+        if record.op is None and record.id in moving and (record.value.norm == 0 or moved):
+            return record.id
+        if record.op is not None and record.value.norm == 0:
+            sources = [one.source for one in record.inputs if one.source not in seen]
+            seen.update(sources)
+            waiting += sources
+    return None
 
 
 def _moving(graph: AutogradGraph, records: list[Record], frames: list[HistoryFrame]) -> tuple[set[int], set[int]]:
