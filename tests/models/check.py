@@ -149,6 +149,7 @@ def _recorded(program: Program, plain: Run, result: Result, picture: Path | None
         net, loss, rest = _run(program)
     faults = [f"{name} is replaced in torch" for name in changed(before, patchable())]
     faults += absent(graph, net, trained=loss is None)
+    faults += [f"{one.kind}: {one.text[:300]}" for one in graph.findings()]
     run = _facts(net, loss)
     del net, loss, rest
     if run.ended().alive > plain.alive:

@@ -38,7 +38,7 @@ def _is_inside(record: Record) -> bool:
 
 def _befores(shape: tuple[int, ...]) -> set[tuple[int, int]]:
     """For each dimension its size, and the product of the sizes before it. They say what the dimension counts."""
-    return set(zip(shape, accumulate((1, *shape[:-1]), mul), strict=True))
+    return set(zip(shape, accumulate((1, *shape), mul), strict=False))  # one product more than sizes
 
 
 def _reshaped(case: Examination, record: Record) -> tuple[str, str] | None:
