@@ -154,7 +154,8 @@ def test_data_of_any_shape_can_be_examined(shape: tuple[int, ...], steps: int) -
         with nbgrad.record(view="none") as graph:
             for _ in range(steps):
                 optimizer.zero_grad()
-                torch.nn.functional.mse_loss(weight * torch.ones(shape), target).backward()
+                prediction = (weight * torch.ones(shape)).reshape(-1).reshape(shape)
+                torch.nn.functional.mse_loss(prediction, target).backward()
                 optimizer.step()
         assert all(finding.text for finding in graph.findings())
         assert len(graph.checkup().checks) > 10

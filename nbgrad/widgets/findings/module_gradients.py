@@ -143,7 +143,7 @@ def judgements(facts: list[Record], updates: dict[int, float], *, trains: bool) 
     steps = {
         scope: max([updates.get(one.id, 0.0) for one in learned], default=0.0) for scope, learned in modules.items()
     }
-    step = median([steps[scope] for scope in beginning]) if beginning else 0.0
+    step = median([one for one in steps.values() if one] or [0.0])
     first = beginning[-1] if beginning and _leads_on(facts, modules[beginning[-1]]) else None
     found: dict[Scope, Judgement] = {}
     for scope, size in sizes.items():

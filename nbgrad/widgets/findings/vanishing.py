@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from math import isfinite, prod
+from math import hypot, isclose, isfinite, prod
 
 import torch
 
@@ -73,7 +73,7 @@ def falls(
 def _told(record: Record, taken: Input, made: dict[int, Record], *, inside: bool, leaf: str = "") -> Finding | None:
     """The finding about an op, on the way to a ``leaf`` outside of modules or to parameters of a module."""
     source, came, went = made[taken.source or 0], record.gradient, taken.gradient
-    if came is None or went is None or source.gradient is None or (source.op is None and not leaf):
+    if _parts(record) or came is None or went is None or source.gradient is None or (source.op is None and not leaf):
         return None
     if record.op is None or came.norm == 0 or not isfinite(came.norm) or (not inside and _meant(record, made)):
         return None
@@ -98,6 +98,12 @@ def _told(record: Record, taken: Input, made: dict[int, Record], *, inside: bool
         )
         return located(record, "vanishing", text, remedy)
     return None
+
+
+def _parts(record: Record) -> bool:
+    """Whether an op only parts the gradient among its inputs, as one that joins them does: none of it is lost there."""
+    norms = [one.gradient.norm for one in record.inputs if one.gradient is not None]
+    return len(norms) > 1 and record.gradient is not None and isclose(hypot(*norms), record.gradient.norm, rel_tol=1e-3)
 
 
 def _lasting(record: Record, taken: Input, made: dict[int, Record], *, inside: bool) -> bool:

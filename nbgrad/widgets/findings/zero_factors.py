@@ -18,6 +18,10 @@ _MOST = 3
 """At most this many places are reported; a network of many blocks has as many places as blocks."""
 
 
+_OPENED = 2
+"""A gain that has grown by this factor opens its branch: it began small on purpose."""
+
+
 class Waiting(NamedTuple):
     """Where a gradient ends until a step has moved a factor of 0.
 
@@ -198,7 +202,7 @@ def _moving(graph: AutogradGraph, records: list[Record], frames: list[HistoryFra
                 if (changed and stepped) or _stayed(past, at):
                     continue
             moving.add(record.id)
-            if _risen(past, frames, at):
+            if _risen(past, frames, at, gain=sum(size > 1 for size in record.shape) <= 1):
                 rising.add(record.id)
         else:
             sources = {one.source for one in record.inputs if one.gradient is not None and one.gradient.norm}
@@ -213,8 +217,8 @@ def _stayed(past: Sequence[HistoryFrame], at: int) -> bool:
     return any(frame.records[at].gradient and any(one.update for one in frame.records) for frame in past)
 
 
-def _risen(past: Sequence[HistoryFrame], frames: Sequence[HistoryFrame], at: int) -> bool:
-    """Whether a parameter began at 0 and is larger now than ever before."""
+def _risen(past: Sequence[HistoryFrame], frames: Sequence[HistoryFrame], at: int, *, gain: bool) -> bool:
+    """Whether a parameter began at 0, or as a small ``gain``, and is larger now than ever before."""
     known = [weight for frame in past if (weight := frame.records[at].weight) is not None]
     now = frames[-1].records[at].weight if known else None
-    return now is not None and known[0] == 0 and now > max(known)
+    return now is not None and now > max(known) and (known[0] == 0 or (gain and now >= _OPENED * known[0]))
