@@ -160,10 +160,11 @@ class OptimizerLog:
         if grad is None or grad.is_inference():
             self._grad = None
             return
-        known, self._grad = self._grad, (ref(grad), grad._version, backwards)
+        version = grad._version
+        known, self._grad = self._grad, (ref(grad), version, backwards)
         if known is not None and known[0]() is grad and known[2] < backwards:
             self.same += 1
-            self.added_up += grad._version - known[1] == backwards - known[2]
+            self.added_up += version - known[1] == backwards - known[2]
 
     def waits(self) -> bool:
         """Whether gradients are cleared in a loop without a step, and no parameter has changed meanwhile."""
