@@ -1,5 +1,6 @@
 """``AutogradGraph.findings()`` is all that the list of findings in a picture says, as data."""
 
+import linecache
 import subprocess
 import sys
 import warnings
@@ -269,8 +270,9 @@ def faulty(program: str, fault: str, library: str) -> nbgrad.AutogradGraph:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of a fault or two, too
         exec(setup, space)
+        linecache.cache["<loop>"] = (len(loop), None, loop.splitlines(True), "<loop>")  # as of a cell
         with nbgrad.AutogradGraph() as graph:
-            exec(loop, space)
+            exec(compile(loop, "<loop>", "exec"), space)
     return graph
 
 
@@ -315,6 +317,15 @@ FAULTS: list[tuple[FindingKind, str, str]] = [
     ("initialization", "low rank adapters", "both factors zero"),
     ("custom function", "own linear function", "swapped gradients"),
     ("custom function", "box detector", "backward returns None"),
+    ("accumulated gradients", "clipped accumulation", "never cleared"),
+    ("zero gradient", "autoencoder with a normal latent", "sample() beside a divergence"),
+    ("attention", "padded words in an encoder", "padding mask is inverted"),
+    ("attention", "padded words in an encoder", "mean of the padding"),
+    ("layer setting", "padded words in an encoder", "dropout of 0.9 in the encoder layer"),
+    ("output range", "padded words in an encoder", "one unit for two classes"),
+    ("sign", "network of two matrices", "gradient is added"),
+    ("sign", "network of two matrices", "added by add_"),
+    ("unreached", "sums with a cell", "state goes through numpy"),
 ]
 """The kind of a finding, and the program and the fault that have it."""
 

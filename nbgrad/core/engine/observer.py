@@ -13,8 +13,8 @@ class Cut(NamedTuple):
     """Where a path ends.
 
     Attributes:
-        kind: "no_grad", "checkpoint" (a reentrant one of torch's, which switches gradients off), "detached", "no
-            gradient", or "frozen".
+        kind: "no_grad", "checkpoint" (a reentrant one of torch's, which switches gradients off), "draw" (from a
+            distribution that could draw with a gradient), "detached", "no gradient", or "frozen".
         what: the op, or "detach()".
         place: the user's line that ran it.
         inside: whether nbgrad ran it, in a function or block that the user called.
@@ -39,6 +39,8 @@ class Cut(NamedTuple):
             return (
                 f"used by {self.user} at {self.place}, inside a reentrant checkpoint: no input of it needs a gradient"
             )
+        if self.kind == "draw":
+            return f"cut off by sample() at {self.place}, whose numbers are drawn without a gradient"
         return f"used by {self.user} at {self.place}, and {self._why()}"
 
     @property
@@ -48,6 +50,8 @@ class Cut(NamedTuple):
             return f"{self.user} inside no_grad(), at {self.place}"
         if self.kind == "checkpoint":
             return f"{self.user} inside a reentrant checkpoint, at {self.place}"
+        if self.kind == "draw":
+            return f"sample() at {self.place}, whose numbers are drawn without a gradient"
         if self.kind == "no gradient":
             return f"{self.user} at {self.place}: {self._why()}"
         if self.kind == "frozen":
@@ -213,8 +217,8 @@ class Observer:
         rate: "schedule".
         """
 
-    def on_clip(self, found: bool, bound: float) -> None:
-        """The program clips gradients to a ``bound``; ``found``: whether there are any."""
+    def on_clip(self, grads: list[torch.Tensor], bound: float, changes: int = 1) -> None:
+        """The program clips ``grads`` to a ``bound``, by so many ``changes`` in place of each."""
 
     def on_fault(self, error: Exception, doing: str) -> bool:  # noqa: ARG002
         """Nbgrad itself raised ``error`` while it was recording ``doing``. Return whether the program may go on."""

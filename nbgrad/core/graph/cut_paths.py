@@ -1,20 +1,22 @@
 """The places where the path of a gradient ends: a tensor is used there without its history, outside of the records."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, TypeVar
 from weakref import ref
 
 import torch
 from torch.autograd.function import BackwardCFunction
+from torch.distributions import Distribution
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from nbgrad.core.engine.call_site import called_by_user, user_place
 from nbgrad.core.engine.node import Leaf, OpInfo, Output, raw_of, record_id
 from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope, current
-from nbgrad.core.engine.tensor_data import differentiable, dtype_name
+from nbgrad.core.engine.tensor_data import differentiable, dtype_name, memory_of
 from nbgrad.core.engine.torch_origins import TENSORS, kind_of, known_id, known_origin, origin_of
 from nbgrad.core.graph.names import qualified
 from nbgrad.core.tensor.tensor import Tensor
@@ -71,6 +73,8 @@ class Uses:
         self.named: set[int] = set()
         self.derived: set[int] = set()
         self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
+        self._detached: _Fading[tuple[Callable[[], object], tuple[Cut, ...]]] = _Fading()  # by the address of memory
+        self._by_hand: _Fading[tuple[ref[Any], Place]] = _Fading()
         self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of the tensor at the end
 
     def derive(self, roots: tuple[int, ...]) -> None:
@@ -87,10 +91,10 @@ class Uses:
         before: dict[Cut, None] = {}
         frozen: list[Any] = []
         made = [id(result) for result in results]
-        for arg in args:
-            if not isinstance(arg, TENSORS) or id(raw_of(arg)) in made:
-                continue  # a change in place does not count as a use
-            if arg.requires_grad:
+        for arg in [one for one in args if isinstance(one, TENSORS)]:
+            if id(raw_of(arg)) in made:  # a change in place does not count as a use
+                self._change_by_hand(arg)
+            elif arg.requires_grad:
                 cut = cut or _cut(op, results, enabled=enabled)
                 if cut.kind == "function":
                     return  # its backward, and not this op, decides about the gradient
@@ -103,6 +107,18 @@ class Uses:
             before[self._frozen_use(op, frozen, args)] = None
         if cut is not None or before:
             self._end(results, (*before,) if cut is None else (cut,))
+
+    def _change_by_hand(self, leaf: Any) -> None:
+        """Remember the line that first changes a leaf inside ``no_grad``. Steps of optimizers are not seen here."""
+        known = self._by_hand.get(id(leaf))
+        if leaf.requires_grad and (known is None or known[0]() is not leaf):
+            self._by_hand.make_room()
+            self._by_hand[id(leaf)] = (ref(leaf), user_place())
+
+    def by_hand(self) -> list[tuple[Any, Place]]:
+        """The leaves that a line of the program's own changes, each with the first such line."""
+        found = [(leaf(), place) for leaf, place in self._by_hand.copy().values()]
+        return [(leaf, place) for leaf, place in found if leaf is not None]
 
     def _frozen_use(self, op: OpInfo, frozen: list[Any], args: tuple[Any, ...]) -> Cut:
         """The first use of ``frozen`` parameters and of buffers beside them. A loop uses the same ones in each step."""
@@ -130,6 +146,9 @@ class Uses:
             return
         cut = Cut("detached", what, *_where())
         self._end([raw_of(detached)], (cut,))
+        if (memory := memory_of(raw_of(detached))) > 0:
+            self._detached.make_room()
+            self._detached[memory] = (_memory_ref(raw_of(detached)), (cut,))
         if not cut.inside and tensor.requires_grad:
             self._note(tensor, cut)
 
@@ -164,8 +183,15 @@ class Uses:
         return cuts if known is not None and known() is data else ()
 
     def constant(self, id: int, data: torch.Tensor) -> None:
-        """``data`` are used as a constant, which has the record ``id``."""
-        if cuts := self.ends(data):
+        """``data`` are used as a constant, which has the record ``id``.
+
+        It may lie in the memory of a tensor that was detached and went through numpy.
+        """
+        cuts = self.ends(data)
+        if not cuts and self._detached:
+            known, cuts = self._detached.get(memory_of(data), (None, ()))
+            cuts = () if known is None or known() is None else cuts
+        if cuts:
             self.behind[id] = cuts
 
     def _end(self, results: Sequence[Any], cuts: tuple[Cut, ...]) -> None:
@@ -202,6 +228,15 @@ class Uses:
         return {origin.seq: origin.ref for origin in origins if isinstance(origin, Leaf)}
 
 
+_Held: Any = StorageWeakRef  # it has no types
+
+
+def _memory_ref(data: torch.Tensor) -> Callable[[], object]:
+    """A weak reference to the memory of ``data``, which arrays of numpy and other tensors may keep."""
+    held: Any = _Held(data.untyped_storage())
+    return lambda: None if held.expired() else held
+
+
 _TOLD = 3
 """The largest number of path ends that are reported."""
 
@@ -230,9 +265,10 @@ _DEPTH = 100
 
 
 def _forward() -> str | None:
-    """The forward with gradients off that runs now: a reentrant "checkpoint" of torch's, or a "function" of the user's.
+    """The forward with gradients off that runs now.
 
-    None if ``no_grad()`` switched them off.
+    A reentrant "checkpoint" of torch's, a "function" of the user's, or a "draw" from a distribution that could draw
+    with a gradient. None if ``no_grad()`` switched them off.
     """
     module = sys.modules.get("torch.utils.checkpoint")
     code = None if module is None else module.CheckpointFunction.forward.__code__
@@ -242,9 +278,13 @@ def _forward() -> str | None:
             return None
         if frame.f_code is code:
             return "checkpoint"
-        names = frame.f_code.co_varnames
-        if frame.f_code.co_name == "forward" and names and isinstance(frame.f_locals.get(names[0]), BackwardCFunction):
-            return "function"
+        name, names = frame.f_code.co_name, frame.f_code.co_varnames
+        if name in ("forward", "sample") and names:
+            first = frame.f_locals.get(names[0])
+            if name == "forward" and isinstance(first, BackwardCFunction):
+                return "function"
+            if name == "sample" and isinstance(first, Distribution) and first.has_rsample:
+                return "draw"
         frame = frame.f_back
     return None
 

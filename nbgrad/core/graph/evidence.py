@@ -66,6 +66,14 @@ class Evidence:
         """The states of a recurrence that are cut off before each next one."""
         return self._paths().severed()
 
+    def behind(self, id: int) -> tuple[Cut, ...]:
+        """The ends of the paths from which a constant was computed."""
+        return self._paths().behind(id)
+
+    def by_hand(self) -> dict[int, Place]:
+        """The leaves that a line of the program's own changes inside ``no_grad``, by id, each with the first such."""
+        return self._paths().by_hand()
+
     def training(self) -> TrainingRecorder:
         """The calls of optimizers, schedulers and clipping."""
         return self._graph.listener.training

@@ -35,6 +35,7 @@ cdef class Notes:
     cdef public dict settled
     cdef public dict things
     cdef public Values values
+    cdef public Values constants
     @cython.locals(name=str, names=dict, tensor=TensorBase)
     cpdef object name(self, dict namespace, dict outer)
 

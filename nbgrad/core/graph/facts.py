@@ -13,11 +13,11 @@ from torch import Tensor as RawTensor
 from nbgrad.core.engine.node import Node, OpInfo, TensorBase, record_id
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope
-from nbgrad.core.engine.torch_origins import known_id
+from nbgrad.core.engine.torch_origins import known_id, shape_of
 from nbgrad.core.graph.changes import Changes, Since, since
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder, Values
 from nbgrad.core.graph.record import Input, Record, Statistics, TakenStatistics, kept
-from nbgrad.core.graph.stats import Stats, data_of, summarise
+from nbgrad.core.graph.stats import Stats, data_of, few, held_by, summarise
 
 
 class Literal:
@@ -31,6 +31,9 @@ class Literal:
 
 NOTHING = Literal(None)
 
+_MODERATE = 1 << 16
+"""The bytes of the largest constant that is kept although the program may let go of it."""
+
 Passed = tuple[int, "Ran | Outer", Scope | None]
 """An op or a tensor of a graph that is shown: its id, its facts, and the scope in which it is drawn."""
 
@@ -41,6 +44,7 @@ class Notes:
     Attributes:
         names: variables and parameters.
         values: small values while the graph is open; ``settled`` holds the statistics of all once it is closed.
+        constants: constants of moderate size while it is open.
         frame: the last backward.
         changes: the in-place changes.
         graph: the object that identifies the graph in its records.
@@ -53,8 +57,8 @@ class Notes:
     """
 
     __slots__ = (
-        *("changes", "cut", "deleted", "earlier", "frame", "graph", "known", "names", "remade", "settled", "things"),
-        "values",
+        *("changes", "constants", "cut", "deleted", "earlier", "frame", "graph", "known", "names", "remade"),
+        *("settled", "things", "values"),
     )
 
     def __init__(self, changes: Changes) -> None:
@@ -62,6 +66,7 @@ class Notes:
         self.graph = object()
         self.names: dict[int, str] = {}
         self.values = Values()
+        self.constants = Values()
         self.settled: dict[int, Statistics] | None = None
         self.frame: FrameRecorder | Frame | None = None
         self.things: dict[int, ref[Any]] = {}
@@ -105,8 +110,18 @@ class Notes:
         """The values themselves, while the graph is open; for a leaf, its present values."""
         tensor = fact.thing() if isinstance(fact, Outer) and fact.thing is not None else None
         if tensor is None:
-            return self.values.raw(id)
+            value = self.values.raw(id)
+            return self.constants.raw(id) if value is None else value
         return data_of(tensor)
+
+    def keep_constant(self, id: int, data: torch.Tensor) -> None:
+        """Keep the numbers of a constant that is small, or of moderate size with memory of its own, such as a mask."""
+        if data.is_inference():
+            return
+        if few(shape_of(data)):
+            self.values.add(id, data)
+        elif data.nbytes <= _MODERATE and held_by(data, data.nbytes) <= 2 * data.nbytes:
+            self.constants.add(id, data)
 
     def kept_gradient(self, id: int) -> torch.Tensor | None:
         """The gradient itself, while the graph is open and keeps it."""

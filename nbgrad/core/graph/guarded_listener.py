@@ -103,9 +103,9 @@ class GuardedListener(Listener):
         except Exception as error:
             self.on_fault(error, f"the {kind} of an optimizer")
 
-    def on_clip(self, found: bool, bound: float) -> None:
+    def on_clip(self, grads: list[torch.Tensor], bound: float, changes: int = 1) -> None:
         try:
-            Listener.on_clip(self, found, bound)
+            Listener.on_clip(self, grads, bound, changes)
         except Exception as error:
             self.on_fault(error, "the clipping of gradients")
 

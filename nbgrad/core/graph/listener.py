@@ -235,8 +235,8 @@ class Listener(Observer):
             self.outer[id] = Outer(kind, *facts, thing=ref(tensor), name=origin.name)
             if kind == "constant":
                 self.outer[id].given_axis = has_given_axis(raw_of(tensor))
-            if kind == "constant" and self.watch and few(facts[0]) and not raw_of(tensor).is_inference():
-                self.notes.values.add(id, raw_of(tensor))  # now: one without a name is gone soon
+            if kind == "constant" and self.watch:
+                self.notes.keep_constant(id, raw_of(tensor))  # now: one without a name is gone soon
         else:
             self.outer[id] = Outer("outside", *facts, origin.op)
             self.notes.things[id] = ref(tensor)
@@ -284,10 +284,11 @@ class Listener(Observer):
                 self.uses.constant(found, data)
                 if type(key) is tuple:
                     self._met[id(data)] = (self.constants[key][0], key[0], data.shape, found)
-            if self.watch and few(shape) and there:
-                small = torch.tensor(data) if isinstance(data, np.ndarray) else data
-                if not small.is_inference():
-                    self.notes.values.add(found, small)
+            if self.watch and there:
+                if not isinstance(data, np.ndarray):
+                    self.notes.keep_constant(found, data)
+                elif few(shape):
+                    self.notes.keep_constant(found, torch.tensor(data))
         return found
 
     def _sweep(self) -> None:
@@ -310,6 +311,7 @@ class Listener(Observer):
         self.uses.behind = {id: cuts for id, cuts in self.uses.behind.copy().items() if id in self.outer}
         kept = self.ops.keys() | self.outer.keys()
         notes.values.keep(kept)
+        notes.constants.keep(kept)
         notes.things = {id: thing for id, thing in notes.things.copy().items() if id in kept}
         notes.earlier = {id: title for id, title in notes.earlier.copy().items() if id in kept}
         notes.known = {id: value for id, value in notes.known.copy().items() if id in kept}
@@ -389,10 +391,10 @@ class Listener(Observer):
         if not self.closed:
             self.training.optimizer_called(optimizer, kind, self.backwards, user_place(), by)
 
-    def on_clip(self, found: bool, bound: float) -> None:
+    def on_clip(self, grads: list[torch.Tensor], bound: float, changes: int = 1) -> None:
         """Remember that gradients were clipped."""
         if not self.closed:
-            self.training.clipped(found, bound, self.backwards, user_place())
+            self.training.clipped(grads, bound, changes, self.backwards, user_place())
 
     def on_change(self, changed: Sequence[torch.Tensor], what: str) -> None:
         """Remember the op that changed data in place, for the message of a backward that needs the old numbers."""
@@ -762,6 +764,7 @@ class Listener(Observer):
     def let_go(self) -> None:
         """Drop all facts, and every tensor: the graph has taken what it shows."""
         self.notes.values.keep(())
+        self.notes.constants.keep(())
         self.updates.drop()  # a step may have been interrupted
         self.ops, self.outer, self.constants, self._met, self.before, self.running = {}, {}, {}, {}, {}, None
 

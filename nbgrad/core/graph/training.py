@@ -123,6 +123,7 @@ class OptimizerLog:
         self.moves_frozen = False
         self.added_up = self.same = 0
         self._grad: tuple[ref[torch.Tensor], int, int] | None = None
+        self._rescaled = 0
         self._trained: set[int] = set()
         self._versions: list[int] | None = None
 
@@ -154,17 +155,24 @@ class OptimizerLog:
     def _look_at_grad(self, params: list[Any], backwards: int) -> None:
         """Compare a ``.grad`` with that at the last step: if nothing but backwards has changed it, it was not cleared.
 
-        torch counts the changes of a tensor, and each backward adds to a ``.grad`` once.
+        torch counts the changes of a tensor. Each backward adds to a ``.grad`` once; clipping and a scaler multiply it.
         """
         grad = next((raw_of(one.grad) for one in params if one.grad is not None), None)
         if grad is None or grad.is_inference():
             self._grad = None
             return
-        version = grad._version
+        version, changes = grad._version, backwards + self._rescaled
         known, self._grad = self._grad, (ref(grad), version, backwards)
+        self._rescaled = 0
         if known is not None and known[0]() is grad and known[2] < backwards:
             self.same += 1
-            self.added_up += version - known[1] == backwards - known[2]
+            self.added_up += version - known[1] == changes - known[2]
+
+    def rescale(self, grads: list[torch.Tensor] | None, changes: int) -> None:
+        """The numbers of ``grads``, None for all of its gradients, were changed in place so many times."""
+        known = None if self._grad is None else self._grad[0]()
+        if grads is None or any(one is known for one in grads):
+            self._rescaled += changes
 
     def waits(self) -> bool:
         """Whether gradients are cleared in a loop without a step, and no parameter has changed meanwhile."""
@@ -226,6 +234,7 @@ class TrainingRecorder:
             log.clear(optimizer)
         elif kind == "unscale":
             log.cleared = 0  # a step follows, or the scaler leaves it out on purpose
+            log.rescale(None, 1)
             last = self.calls[-1] if self.calls else None
             if by is not None and last is not None and last.kind == "clip" and last.backwards == backwards:
                 number = 1 / float(by)
@@ -233,9 +242,11 @@ class TrainingRecorder:
             found = log.steps > 0 or bool(getattr(optimizer, "_opt_called", False))  # torch's schedulers set it
         self._note(LoopCall(kind, log, backwards, place, found, number))
 
-    def clipped(self, found: bool, bound: float, backwards: int, place: Place) -> None:
-        """Gradients were clipped to a ``bound``; ``found``: whether there were any."""
-        self._note(LoopCall("clip", None, backwards, place, found, bound))
+    def clipped(self, grads: list[torch.Tensor], bound: float, changes: int, backwards: int, place: Place) -> None:
+        """The ``grads`` were clipped to a ``bound``, by so many ``changes`` in place of each."""
+        for log in self.logs.values():
+            log.rescale(grads, changes)
+        self._note(LoopCall("clip", None, backwards, place, bool(grads), bound))
 
     def _note(self, call: LoopCall) -> None:
         if len(self.calls) < _CALLS:

@@ -40,9 +40,9 @@ class Unreached:
     Attributes:
         name: the parameter's name in the model, or the name of the variable; None if it has none.
         shape: its size in each dimension.
-        kind: "frozen" (requires_grad is False), "unused", "no_grad", "detached", "no gradient" (it went through an op
-            that has none), "elsewhere" (the results of its ops do not lead to the loss), "derivative" (the loss has a
-            derivative of them that does not depend on it, as on the last bias under a penalty on gradients), "not
+        kind: "frozen" (requires_grad is False), "unused", "no_grad", "draw", "detached", "no gradient" (it went through
+            an op that has none), "elsewhere" (the results of its ops do not lead to the loss), "derivative" (the loss
+            has a derivative of them that does not depend on it, as on the last bias under a penalty on gradients), "not
             asked" (the user named other tensors, as in ``grad(loss, w)``) or "no backward".
         reason: the same in words, with the op and the line where the path breaks.
         place: that line, if there is one.
@@ -186,6 +186,7 @@ class Paths:
         self._used_in = uses.scopes()
         self._behind = uses.behind.copy()
         self._frozen = list(uses.frozen.copy().values())
+        self._by_hand = uses.by_hand()
         self._changed = changed
         self._idle_step = uses.idle
         self._backwards = backwards
@@ -490,6 +491,14 @@ class Paths:
         """
         until = self._history.learned_until(_id(tensor))
         return until is not None and LOOP <= until < stepped and self._backwards > 2 * until
+
+    def behind(self, id: int) -> tuple[Cut, ...]:
+        """The ends of the paths from which the constant with this id was computed."""
+        return self._behind.get(id, ())
+
+    def by_hand(self) -> dict[int, Place]:
+        """The leaves that a line of the program's own changes, by id, each with the first such line."""
+        return {id: place for leaf, place in self._by_hand if (id := known_id(leaf)) is not None}
 
     def _behind_place(self, place: Place) -> list[int]:
         """The constants that were computed behind a path that ends at ``place``."""

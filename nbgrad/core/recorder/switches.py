@@ -492,8 +492,8 @@ def _clip_patch(run: Callable[..., Any]) -> Any:
     def clip(parameters: Any, max_norm: Any, *args: Any, **kwargs: Any) -> Any:
         if _CLIP.ours is made:
             parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-            found = any(one.grad is not None for one in parameters)
-            _notify(lambda observer: observer.on_clip(found, float(max_norm)), "the clipping of gradients")
+            grads = [one.grad for one in parameters if one.grad is not None]
+            _notify(lambda observer: observer.on_clip(grads, float(max_norm)), "the clipping of gradients")
         return run(parameters, max_norm, *args, **kwargs)
 
     made = traceless(clip, run)

@@ -96,13 +96,13 @@ def clip_grad_value_(parameters: Params, clip_value: float, foreach: bool | None
     for batch in _batches(grads, foreach):
         torch._foreach_clamp_min_(batch, -bound)
         torch._foreach_clamp_max_(batch, bound)
-    _tell_clipped(grads, "clip_grad_value_()", bound)
+    _tell_clipped(grads, "clip_grad_value_()", bound, changes=2)
 
 
-def _tell_clipped(grads: list[torch.Tensor], what: str, bound: float) -> None:
-    """Tell whoever observes that ``what`` has clipped ``grads`` to a ``bound``."""
+def _tell_clipped(grads: list[torch.Tensor], what: str, bound: float, changes: int = 1) -> None:
+    """Tell whoever observes that ``what`` has clipped ``grads`` to a ``bound``, by so many ``changes`` of each."""
     for observer in current().observers:
-        observer.on_clip(bool(grads), bound)
+        observer.on_clip(grads, bound, changes)
     tell_changed(grads, what)
 
 

@@ -120,6 +120,7 @@ _WORDS = {
     "frozen": "frozen",
     "unused": "that no op used",
     "no_grad": "inside no_grad()",
+    "draw": "of a distribution that was drawn from",
     "checkpoint": "in a checkpoint",
     "function": "of a Function",
     "detached": "detached",

@@ -30,6 +30,7 @@ from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.description.history import frames_of
 from nbgrad.widgets.description.told import grouped
 from nbgrad.widgets.findings import divergence
+from nbgrad.widgets.findings.attention import inattentive
 from nbgrad.widgets.findings.calls import misordered
 from nbgrad.widgets.findings.checks import Facts, checked, unchecked
 from nbgrad.widgets.findings.dimensions import mixed
@@ -37,7 +38,7 @@ from nbgrad.widgets.findings.eval_mode import evaluating
 from nbgrad.widgets.findings.examination import Examination
 from nbgrad.widgets.findings.frozen import frozen
 from nbgrad.widgets.findings.functions import untrue
-from nbgrad.widgets.findings.layers import idle
+from nbgrad.widgets.findings.layers import DRAW, idle
 from nbgrad.widgets.findings.located import called, located
 from nbgrad.widgets.findings.loss_inputs import mistaken
 from nbgrad.widgets.findings.module_gradients import (
@@ -84,6 +85,7 @@ _REMEDIES = {
     "unused": _LEFT_OUT,
     "no_grad": "Run it outside of no_grad() if it is to learn",
     "detached": "Leave that out if it is to learn",
+    "draw": DRAW,
     "no gradient": "Use an op with a gradient, such as softmax for argmax, or cross_entropy for the accuracy",
     "elsewhere": "Add it to the loss if it is to learn",
     "function": "Return a gradient for it in backward()",
@@ -223,7 +225,7 @@ def _found(case: Examination, waits: Waiting, stretched: dict[tuple[int, int], S
     found += [*silent(records, ahead), *fallen, *mistaken(records), *evaluating(records), *[one for one, _ in unseen]]
     found += halved(records)
     known, bad = {(one.kind, one.id) for one in found}, any(one.kind == "nan" for one in found)
-    more = [*unfit(case), *untrue(case), *mixed(case), *idle(case)]
+    more = [*unfit(case), *untrue(case), *mixed(case), *idle(case), *inattentive(case)]
     shown = {one.id for one in found if one.kind == "nan"}  # the text of such a finding says why
     masked = first is not None and first.op in ("softmax", "log_softmax") and first.id not in shown
     hidden_by_nan = {"data"} if masked else {"data", "attention"}
@@ -518,7 +520,7 @@ def _unreached(case: Examination) -> list[Finding]:
     learning, at = graph.update is not None, {record.id: record for record in records}
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
     for one in case.unreached:
-        turn = one.kind in ("no_grad", "detached", "elsewhere") and not one.stepped and (learning or one.others)
+        turn = one.kind in ("no_grad", "draw", "detached", "elsewhere") and not one.stepped and (learning or one.others)
         if one.kind not in ("no backward", "derivative") and one.asked and not one.moved and not turn and not one.named:
             shown = next((id for id in (one.id, one.behind) if id in at), None)
             missing[one.reason, shown].append(one)

@@ -5,8 +5,9 @@ from collections.abc import Container
 from functools import cached_property
 from math import isfinite, sqrt
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from nbgrad.core.engine.state import Scope
@@ -124,6 +125,14 @@ class Examination:
             return record.value
         flat = tensor.detach().reshape(-1)
         return summarise(flat[:: -(-flat.numel() // _SAMPLE)])
+
+    def numbers(self, record: Record) -> "np.ndarray[Any, Any] | None":
+        """The numbers of a leaf or a constant of moderate size; None where they were not kept."""
+        tensor = self.evidence.tensor(record.id) if record.op is None else None
+        if tensor is None or tensor.layout is not torch.strided or tensor.is_meta or tensor.numel() > _SAMPLE:
+            return None if record.value is None else record.value.array
+        data = tensor.detach().cpu()
+        return data.float().numpy() if data.dtype == torch.bfloat16 else data.numpy()
 
     def has_equal_rows(self, record: Record) -> bool:
         """Whether all rows of a leaf or a constant are equal, but not all of its numbers."""

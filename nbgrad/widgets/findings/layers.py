@@ -1,10 +1,10 @@
-"""Layers that do not do their work: linear layers in a row, dropout, normalization, attention, equal units."""
+"""Layers that do not do their work: linear layers in a row, dropout, normalization, equal units."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, prod, sqrt
+from typing import Any
 
-import numpy as np
 import torch
 
 from nbgrad.core.engine.scope import ModuleScope
@@ -13,7 +13,7 @@ from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import counted, number
-from nbgrad.widgets.findings.examination import Examination, largest, literal, typical
+from nbgrad.widgets.findings.examination import Examination, largest, typical
 from nbgrad.widgets.findings.located import called, located
 
 _MUCH = 0.9
@@ -46,14 +46,12 @@ _HUGE = 100.0
 _ROUNDS = 3
 """With more backwards than that, a graph without an optimizer trains by hand."""
 
-_HIDDEN = -1e4
-"""A number that hides a score from a softmax is at most this."""
-
 _ROWS = 8
 """Fewer rows than this may be equal on purpose."""
 
-_BLIND = 1e-3
-"""If a softmax passes on less than this part of its gradient, nearly all of its rows are one-hot."""
+
+DRAW = "Draw as mean + std * torch.randn_like(std), as rsample() does"
+"""The remedy for a draw through which no gradient goes."""
 
 
 def idle(case: Examination) -> Iterator[Finding]:
@@ -65,11 +63,9 @@ def idle(case: Examination) -> Iterator[Finding]:
             yield from _dropout(record)
         elif name in ("batch_norm", "instance_norm"):
             yield from _normalization(case, record, name)
-        elif name == "softmax":
-            yield from _attention(case, record)
-        elif name == "masked_fill":
-            yield from _mask(case, record)
+    yield from _dropout_inside(case)
     yield from _jumps(case)
+    yield from _drawn(case)
     yield from _units(case)
     yield from _inputs(case)
 
@@ -129,23 +125,45 @@ def _layer(case: Examination, record: Record) -> str:
     return "" if weight is None or weight.full_name is None else weight.full_name
 
 
-def _share(record: Record) -> float | None:
-    """The share of numbers that a dropout sets to 0; of torch's it is known by what it does to a gradient."""
-    p = record.settings.get("p")
+def _share(record: Record) -> tuple[float | None, bool]:
+    """The share of numbers that a dropout sets to 0, and whether it is known exactly.
+
+    Of a function of torch's it shows in what it does to a gradient.
+    """
+    module: Any = record.scope.module() if isinstance(record.scope, ModuleScope) else None
+    p = record.settings.get("p", getattr(module, "p", None))
     if isinstance(p, float | int):
-        return float(p) if record.settings.get("training", True) else None
+        return float(p) if record.settings.get("training", True) else None, True
     came, went = record.gradient, record.inputs[0].gradient if record.inputs else None
     if came is None or went is None or prod(record.shape) < _NUMBERS or not 0 < came.norm < went.norm < inf:
-        return None
-    return 1 - (came.norm / went.norm) ** 2
+        return None, False
+    return 1 - (came.norm / went.norm) ** 2, False
 
 
 def _dropout(record: Record) -> Iterator[Finding]:
-    p = _share(record)
-    if p is not None and p >= _MUCH - (0 if "p" in record.settings else _ABOUT):
-        remedy = "Use 0.1 to 0.5"
-        text = f"{record.run} has dropout p={p:.2g}: it sets {p:.0%} of the numbers to 0 in each step. {remedy}"
-        yield located(record, "layer setting", text, remedy)
+    p, known = _share(record)
+    if p is not None and p >= _MUCH - (0 if known else _ABOUT):
+        yield _dropping(record, "dropout p", p)
+
+
+def _dropping(record: Record, what: str, p: float) -> Finding:
+    remedy = "Use 0.1 to 0.5"
+    text = f"{record.run} has {what}={p:.2g}: it sets {p:.0%} of the numbers to 0 in each step. {remedy}"
+    return located(record, "layer setting", text, remedy)
+
+
+def _dropout_inside(case: Examination) -> Iterator[Finding]:
+    """The dropout between the layers of a recurrent module, or on the weights of an attention: no op of their own."""
+    told: set[int] = set()
+    for record in case.records:
+        module: Any = record.scope.module() if isinstance(record.scope, ModuleScope) else None
+        if module is None or id(module) in told:
+            continue
+        told.add(id(module))
+        p = getattr(module, "dropout", None)
+        drops = getattr(module, "num_layers", 1) > 1 or hasattr(module, "num_heads")
+        if isinstance(p, float) and p >= _MUCH and drops and module.training:
+            yield _dropping(record, f"{type(module).__name__} dropout", p)
 
 
 def _normalization(case: Examination, record: Record, name: str) -> Iterator[Finding]:
@@ -181,62 +199,6 @@ def _normalization(case: Examination, record: Record, name: str) -> Iterator[Fin
         yield located(record, "frozen but changing", text, remedy)
 
 
-def _attention(case: Examination, record: Record) -> Iterator[Finding]:
-    """A softmax whose result weights the rows of a matrix."""
-    dim, shape = record.settings.get("dim"), record.shape
-    users = case.uses.get(record.id, [])
-    product = next((one for one in users if _multiplies_first(case, one, record)), None)
-    if product is None or len(shape) < 2 or not isinstance(dim, int):
-        return
-    if dim % len(shape) != len(shape) - 1:
-        if len(users) > 1 or any(one.op is not None and one.op.name == "sum" for one in users):
-            return  # slot attention divides by the sum
-        remedy = "Use dim=-1"
-        text = (
-            f"{record.run} goes along dim={dim} of {shape}, but {product.run} sums over the last dimension: the "
-            "weights "
-            f"of a query do not add up to 1. {remedy}"
-        )
-        yield located(record, "attention", text, remedy)
-        return
-    came, went = record.gradient, record.inputs[0].gradient
-    if came is not None and went is not None and came.norm > 0 and went.norm < _BLIND * came.norm and shape[-1] > 2:
-        remedy = "Divide the scores by the root of their dimension, as q @ k.transpose(-2, -1) / sqrt(d)"
-        text = (
-            f"nearly every row of {record.run} is one-hot, so almost no gradient goes back to its scores: of norm "
-            f"{number(came.norm)} only {number(went.norm)}. {remedy}"
-        )
-        yield located(record, "attention", text, remedy)
-
-
-def _multiplies_first(case: Examination, user: Record, softmax: Record) -> bool:
-    """Whether ``user`` is a product of matrices whose first one is the result of ``softmax``."""
-    if user.op is None or user.op.name not in ("matmul", "bmm"):
-        return False
-    given = case.giver(user)
-    return given is not None and given.id == softmax.id
-
-
-def _mask(case: Examination, record: Record) -> Iterator[Finding]:
-    """A mask that hides every score of a row."""
-    mask = next((case.made.get(taken.source or 0) for taken in record.inputs if taken.name == "mask"), None)
-    value = next(
-        (one for taken in record.inputs if taken.name == "value" and (one := literal(taken)) is not None), None
-    )
-    if value is None:
-        value = record.settings.get("value")
-    array = None if mask is None or mask.value is None else mask.value.array
-    if array is None or not isinstance(value, int | float) or value > _HIDDEN or array.ndim < 1 or not array.size:
-        return
-    hidden = np.asarray(array, bool).all(axis=-1)
-    if not hidden.any():
-        return
-    what = "every score" if hidden.all() else f"all scores of {int(hidden.sum())} of {hidden.size} rows"
-    remedy = "Leave one score in each row; masked_fill hides where the mask is True"
-    text = f"the mask of {record.run} hides {what}: the softmax after it cannot choose. {remedy}"
-    yield located(record, "attention", text, remedy)
-
-
 def _jumps(case: Examination) -> Iterator[Finding]:
     """Ops such as round, whose slope is 0 everywhere, and draws, between what is learned and the loss."""
     told: set[object] = set()
@@ -253,13 +215,33 @@ def _jumps(case: Examination) -> Iterator[Finding]:
             continue
         told.add(record.op.name)
         if draws:
-            remedy = "Draw as mean + std * torch.randn_like(std), as rsample() does"
-            text = f"no gradient goes through {record.run}: the numbers are drawn. {remedy}"
-            yield located(record, "zero gradient", text, remedy)
+            text = f"no gradient goes through {record.run}: the numbers are drawn. {DRAW}"
+            yield located(record, "zero gradient", text, DRAW)
         else:
             remedy = "Pass the gradient on as it is: x + (x.round() - x).detach()"
             text = f"no gradient goes through {record.run}: the slope of {record.op.name} is 0 everywhere. {remedy}"
             yield located(record, "zero gradient", text, remedy)
+
+
+def _drawn(case: Examination) -> Iterator[Finding]:
+    """Numbers of a learned distribution that go into a layer, and bring back no gradient.
+
+    The distribution learns from another term alone, such as a divergence. A policy that draws an action learns by its
+    probability, which is computed from the difference to the mean.
+    """
+    if any(one.kind == "draw" for one in case.unreached):
+        return
+    for record in case.records:
+        drawn = case.evidence.behind(record.id) if record.kind == "constant" else ()
+        cut = next((one for one in drawn if one.kind == "draw"), None)
+        users = case.uses.get(record.id, [])
+        if cut is None or any(user.op is not None and user.op.name == "sub" for user in users):
+            continue
+        layer = next((one for one in users if traits_of(one.op).units is not None and _weight(case, one)), None)
+        if layer is not None:
+            text = f"no gradient goes through {cut.end}: what {layer.run} takes brings none to the distribution. {DRAW}"
+            yield located(record, "zero gradient", text, DRAW)
+            return
 
 
 def _units(case: Examination) -> Iterator[Finding]:
@@ -354,6 +336,14 @@ def _several(records: list[Record]) -> str:
     return f"{called(first)} and {counted(len(others), 'other')}" if others else called(first)
 
 
+def _is_a_step(case: Examination, record: Record, given: Record) -> bool:
+    """Whether the line of ``record`` takes other data, too: it is one step of a sequence, such as its first letter."""
+    there = (record.file, record.line)
+    others = [one for one in case.records if (one.file, one.line) == there and one.op is record.op]
+    taken = [case.giver(one) for one in others]
+    return any(one is not None and one is not given and one.shape == given.shape for one in taken)
+
+
 def _inputs(case: Examination) -> Iterator[Finding]:
     """Data that go into the first layer as they came: far from normalized, or all rows equal."""
     told: set[int] = set()
@@ -382,6 +372,7 @@ def _inputs(case: Examination) -> Iterator[Finding]:
             and first.shape[0] >= _ROWS
             and prod(first.shape) > first.shape[0]
             and case.has_equal_rows(first)
+            and not _is_a_step(case, record, first)
         ):
             remedy = "Check how the batch is made"
             text = f"all {first.shape[0]} rows of the input {called(first)} of {record.run} are equal. {remedy}"

@@ -9,7 +9,7 @@ import torch
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
-from nbgrad.widgets.description.format import number
+from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.findings.examination import Compared, Examination, literal, takes_of, typical
 from nbgrad.widgets.findings.located import called, located
 
@@ -18,6 +18,9 @@ CONSTANT_TARGETS = "Check how they are made"
 
 LONE_SOFTMAX = "Use sigmoid, or two scores"
 """The remedy for a softmax of one number."""
+
+_ASCENT = re.compile(r"(?:\+=|\.add_\()(?:[^-]|e-)*\.grad\b(?:[^-]|e-)*$")
+"""The text of a line that adds a gradient to something, with no minus but that of an exponent."""
 
 _NEAR = 0.02
 """Targets may lie outside of the interval of an activation by this part of their own range: by noise."""
@@ -294,7 +297,16 @@ def _constant(one: Compared, value: float) -> Iterator[Finding]:
 
 
 def _lone_softmax(case: Examination) -> Iterator[Finding]:
-    """A softmax of one number, which is always 1."""
+    """A softmax of one number, which is always 1, or a loss that takes one."""
+    for one in case.comparisons:
+        classes = one.prediction.shape[1:2] or one.prediction.shape
+        if _name(one.loss) == "cross_entropy" and classes == (1,):
+            remedy = "Use binary_cross_entropy_with_logits, or give it two scores"
+            text = (
+                f"{one.loss.run} chooses among the classes in dimension 1 of {one.prediction.shape}, and there is one: "
+                f"its probability is always 1, so nothing is learned. {remedy}"
+            )
+            yield located(one.loss, "output range", text, remedy)
     for record in case.records:
         dim = record.settings.get("dim")
         softmax = _name(record) in ("softmax", "log_softmax") and record.id in case.learned
@@ -310,6 +322,7 @@ def _lone_softmax(case: Examination) -> Iterator[Finding]:
 def _sign(case: Examination) -> Iterator[Finding]:
     """A loss that is made smaller by making the prediction worse."""
     yield from _likelihood(case)
+    yield from _uphill(case)
     if not case.alone:
         return
     upward = next((log for log in case.optimizers if any(group.maximize for group in log.groups)), None)
@@ -331,6 +344,21 @@ def _sign(case: Examination) -> Iterator[Finding]:
             f"no opponent that is trained. {remedy}"
         )
         yield located(root, "sign", text, remedy)
+
+
+def _uphill(case: Examination) -> Iterator[Finding]:
+    """Updates by hand that add the gradient of a loss. An attack on one input, by the same line, makes it larger."""
+    lines = {id: place for id, place in case.evidence.by_hand().items() if _ASCENT.search(place.text)}
+    changed = [one for one in case.records if one.id in lines]
+    if len(changed) < 2 or case.optimizers or not any(case.is_loss(root) for root in case.roots):
+        return
+    first, *others = changed
+    remedy = "Subtract it: p -= lr * p.grad"
+    text = (
+        f"the line at {lines[first.id]} adds the gradient to {called(first)} and {counted(len(others), 'other')}: each "
+        f"step makes the loss larger. {remedy}"
+    )
+    yield located(first, "sign", text, remedy)
 
 
 def _likelihood(case: Examination) -> Iterator[Finding]:

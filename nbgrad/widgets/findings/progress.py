@@ -171,7 +171,7 @@ def _large(case: Examination) -> Iterator[Finding]:
         text = f"the loss falls without bound: from {number(losses[0])} to {number(losses[-1])}. {remedy}"
         yield located(root, "sign", text, remedy)
         return
-    if not case.is_loss(root) or not case.first:
+    if not case.is_loss(root) or not case.first or any(_moving(case, one.target) for one in case.comparisons):
         return  # the loss of a policy, or a sum of losses, may grow
     late = median(losses[len(losses) // 2 :])
     if late > _GROWN * abs(losses[0]) and losses[0] > 0:
@@ -324,12 +324,17 @@ def _equal_predictions(case: Examination) -> Iterator[Finding]:
             return
 
 
+def _moving(case: Examination, target: Record) -> bool:
+    """Whether a network computes the target, which therefore may grow, as values do in reinforcement learning."""
+    return bool(case.evidence.behind(target.id))
+
+
 def _flat(case: Examination) -> Iterator[Finding]:
     """A loss of data that does not fall, if nothing else is known."""
     losses = case.losses
     if case.graph.backwards < _LONG or len(losses) < _STEPS or not case.alone or len(case.comparisons) != 1:
         return
-    if not case.optimizers or takes_of(case.comparisons[0].loss) is None:
+    if not case.optimizers or takes_of(case.comparisons[0].loss) is None or _moving(case, case.comparisons[0].target):
         return
     part = max(2, len(losses) // 4)
     early, late = median(losses[:part]), median(losses[-part:])
