@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 # first. This is set before anything imports torch, so the processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# A rule for findings that fails loses nothing but its own findings, and a test that does not look at them would pass.
+os.environ.setdefault("NBGRAD_STRICT", "1")
+
 FUNCTION = pytest.StashKey[tuple[str, int]]()
 """Which test function runs in this process, and how many have begun."""
 

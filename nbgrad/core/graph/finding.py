@@ -50,6 +50,7 @@ FindingKind = Literal[
     "unregistered",
     "through numpy",
     "broadcast",
+    "failed rule",
 ]
 """The kinds of findings, as ``Finding`` explains them."""
 
@@ -91,6 +92,8 @@ class Finding:
             - "unregistered": a module or a parameter is in a plain list or dict.
             - "through numpy": a constant was made from the numbers of a tensor that got a gradient.
             - "broadcast": a tensor was stretched, probably by accident.
+            - "failed rule": a rule that looks for findings raised an error itself, so what it would have found is
+              missing. This is a defect of nbgrad.
         text: the message, in one or a few sentences; the remedy is a part of it.
         remedy: the advice; None if there is none.
         id: the id of the record at which the picture shows it; None if there is no single record, or if it is about an

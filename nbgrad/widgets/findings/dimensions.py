@@ -27,7 +27,6 @@ def mixed(case: Examination) -> Iterator[Finding]:
         if text and (record.file, record.line) not in told:
             told.add((record.file, record.line))
             yield located(record, "wrong dimension", f"{text} {remedy}", remedy)
-    yield from _batch_second(case)
 
 
 def _is_inside(record: Record) -> bool:
@@ -150,7 +149,7 @@ def _weights(case: Examination, record: Record) -> bool:
     return False
 
 
-def _batch_second(case: Examination) -> Iterator[Finding]:
+def batch_second(case: Examination) -> Iterator[Finding]:
     """A module that takes the second dimension for the batch, while the loss has a row for each of the first one."""
     told: set[object] = set()
     for record in case.records:

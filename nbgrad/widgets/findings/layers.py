@@ -56,22 +56,24 @@ _BLIND = 1e-3
 """If a softmax passes on less than this part of its gradient, nearly all of its rows are one-hot."""
 
 
-def idle(case: Examination) -> Iterator[Finding]:
-    """The layers of a graph that do not do their work."""
-    yield from _in_a_row(case)
+def settings(case: Examination) -> Iterator[Finding]:
+    """The findings about the settings of dropouts and normalizations."""
     for record in case.records:
         name = "" if record.op is None else record.op.name
         if "dropout" in name:
             yield from _dropout(record)
         elif name in ("batch_norm", "instance_norm"):
             yield from _normalization(case, record, name)
-        elif name == "softmax":
+
+
+def attention(case: Examination) -> Iterator[Finding]:
+    """The findings about the softmax of an attention, and about its mask."""
+    for record in case.records:
+        name = "" if record.op is None else record.op.name
+        if name == "softmax":
             yield from _attention(case, record)
         elif name == "masked_fill":
             yield from _mask(case, record)
-    yield from _jumps(case)
-    yield from _units(case)
-    yield from _inputs(case)
 
 
 def _weight(case: Examination, record: Record | None) -> Record | None:
@@ -83,7 +85,7 @@ def _weight(case: Examination, record: Record | None) -> Record | None:
     return weight if weight is not None and len(weight.shape) == 2 else None
 
 
-def _in_a_row(case: Examination) -> Iterator[Finding]:
+def in_a_row(case: Examination) -> Iterator[Finding]:
     """Linear layers with nothing between them, as one finding."""
     found: list[tuple[Record, Record]] = []
     for record in case.records:
@@ -237,14 +239,35 @@ def _mask(case: Examination, record: Record) -> Iterator[Finding]:
     yield located(record, "attention", text, remedy)
 
 
-def _jumps(case: Examination) -> Iterator[Finding]:
-    """Ops such as round, whose slope is 0 everywhere, and draws, between what is learned and the loss."""
+def drawn(case: Examination) -> Iterator[Finding]:
+    """Draws of random numbers between what is learned and the loss."""
+    remedy = "Draw as mean + std * torch.randn_like(std), as rsample() does"
+    for record in _blocks(case):
+        if _is_draw(record):
+            text = f"no gradient goes through {record.run}: the numbers are drawn. {remedy}"
+            yield located(record, "zero gradient", text, remedy)
+
+
+def jumps(case: Examination) -> Iterator[Finding]:
+    """Ops such as round, whose slope is 0 everywhere, between what is learned and the loss."""
+    remedy = "Pass the gradient on as it is: x + (x.round() - x).detach()"
+    for record in _blocks(case):
+        if record.op is not None and not _is_draw(record):
+            text = f"no gradient goes through {record.run}: the slope of {record.op.name} is 0 everywhere. {remedy}"
+            yield located(record, "zero gradient", text, remedy)
+
+
+def _is_draw(record: Record) -> bool:
+    return bool(getattr(record.op, "random", False)) and record.op is not None and "dropout" not in record.op.name
+
+
+def _blocks(case: Examination) -> Iterator[Record]:
+    """The first record of each op that jumps or draws, and passes on nothing of its gradient."""
     told: set[object] = set()
     for record in case.records:
         if record.op is None or record.gradient is None or not record.inputs:
             continue
-        draws = bool(getattr(record.op, "random", False)) and "dropout" not in record.op.name
-        if not (draws or traits_of(record.op).jumps):
+        if not (_is_draw(record) or traits_of(record.op).jumps):
             continue
         passed, source = record.inputs[0].gradient, case.source(record)
         if source is None or source.id not in case.learned or passed is None or passed.norm or not record.gradient.norm:
@@ -252,17 +275,10 @@ def _jumps(case: Examination) -> Iterator[Finding]:
         if record.op.name in told:
             continue
         told.add(record.op.name)
-        if draws:
-            remedy = "Draw as mean + std * torch.randn_like(std), as rsample() does"
-            text = f"no gradient goes through {record.run}: the numbers are drawn. {remedy}"
-            yield located(record, "zero gradient", text, remedy)
-        else:
-            remedy = "Pass the gradient on as it is: x + (x.round() - x).detach()"
-            text = f"no gradient goes through {record.run}: the slope of {record.op.name} is 0 everywhere. {remedy}"
-            yield located(record, "zero gradient", text, remedy)
+        yield record
 
 
-def _units(case: Examination) -> Iterator[Finding]:
+def units(case: Examination) -> Iterator[Finding]:
     """Weights that began equal, at 0, far too large, or so small that the network vanishes."""
     equal, blocked = list[Record](), list[Record]()
     wide, narrow = list[tuple[Record, float, int]](), list[tuple[Record, float, int]]()
@@ -354,7 +370,7 @@ def _several(records: list[Record]) -> str:
     return f"{called(first)} and {counted(len(others), 'other')}" if others else called(first)
 
 
-def _inputs(case: Examination) -> Iterator[Finding]:
+def inputs(case: Examination) -> Iterator[Finding]:
     """Data that go into the first layer as they came: far from normalized, or all rows equal."""
     told: set[int] = set()
     for record in case.records:

@@ -13,12 +13,6 @@ from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.examination import Compared, Examination, literal, takes_of, typical
 from nbgrad.widgets.findings.located import called, located
 
-CONSTANT_TARGETS = "Check how they are made"
-"""The remedy for targets that are all equal."""
-
-LONE_SOFTMAX = "Use sigmoid, or two scores"
-"""The remedy for a softmax of one number."""
-
 _NEAR = 0.02
 """Targets may lie outside of the interval of an activation by this part of their own range: by noise."""
 
@@ -47,17 +41,16 @@ _SMOOTH = 0.5
 """Label smoothing of this much leaves nearly nothing of the labels."""
 
 
-def unfit(case: Examination) -> Iterator[Finding]:
-    """The findings about the last activations, the targets, and what becomes of a loss."""
+def outputs(case: Examination) -> Iterator[Finding]:
+    """The findings about the activations that make the predictions."""
     for one in case.comparisons:
         yield from _output(case, one)
+
+
+def targets(case: Examination) -> Iterator[Finding]:
+    """The findings about the targets of losses."""
+    for one in case.comparisons:
         yield from _target(case, one)
-        yield from _unpaired(one)
-    yield from _class_numbers(case)
-    yield from _unused(case)
-    yield from _severed(case)
-    yield from _lone_softmax(case)
-    yield from _sign(case)
 
 
 def _name(record: Record) -> str:
@@ -182,11 +175,9 @@ def _target(case: Examination, one: Compared) -> Iterator[Finding]:
         )
         yield located(one.loss, "target", text, remedy)
         return
-    if prod(one.target.shape) < _FEW or len(case.comparisons) > 1 or not case.alone:
+    if not _is_judged(case, one) or (value.low == value.high and _is_data(one.target)):
         return
-    if value.low == value.high and _is_data(one.target):
-        yield from _constant(one, value.low)
-    elif one.takes == "values" and (size := typical(value)) is not None and size > _HUGE:
+    if one.takes == "values" and (size := typical(value)) is not None and size > _HUGE:
         remedy = "Normalize them: (y - y.mean()) / y.std()"
         text = (
             f"the targets {_targets(one)} have numbers of about {number(size)}: the loss and its gradients "
@@ -196,8 +187,18 @@ def _target(case: Examination, one: Compared) -> Iterator[Finding]:
         yield located(one.target, "input scale", text, remedy)
 
 
+def _is_judged(case: Examination, one: Compared) -> bool:
+    """Whether the numbers of targets tell something: there are enough of them, and no other loss and optimizer."""
+    return prod(one.target.shape) >= _FEW and len(case.comparisons) == 1 and case.alone
+
+
+def unpaired(case: Examination) -> Iterator[Finding]:
+    """The differences of a column and a row, in losses written by hand. ``suspicions`` are about the others."""
+    for one in case.comparisons:
+        yield from _unpaired(one)
+
+
 def _unpaired(one: Compared) -> Iterator[Finding]:
-    """A difference of a column and a row, in a loss that is written by hand. ``suspicions`` are about the others."""
     shapes = one.prediction.shape, one.target.shape
     if takes_of(one.loss) is not None or sorted(map(len, shapes)) != [1, 2]:
         return
@@ -211,7 +212,7 @@ def _unpaired(one: Compared) -> Iterator[Finding]:
         yield located(one.loss, "broadcast", text, remedy)
 
 
-def _class_numbers(case: Examination) -> Iterator[Finding]:
+def class_numbers(case: Examination) -> Iterator[Finding]:
     """A squared error on the numbers of classes, as if class 2 lay between class 1 and class 3."""
     if len(case.comparisons) != 1 or not case.alone:
         return
@@ -235,7 +236,7 @@ def _class_numbers(case: Examination) -> Iterator[Finding]:
         yield located(one.loss, "target", text, remedy)
 
 
-def _unused(case: Examination) -> Iterator[Finding]:
+def unused(case: Examination) -> Iterator[Finding]:
     """A number that was computed like a term of the loss, and that nothing uses or reads."""
     for id, what, place in case.evidence.unused():
         record = case.made.get(id)
@@ -248,7 +249,7 @@ def _unused(case: Examination) -> Iterator[Finding]:
         yield Finding("unreached", text, remedy, None if record is None else id, place=place)
 
 
-def _severed(case: Examination) -> Iterator[Finding]:
+def severed(case: Examination) -> Iterator[Finding]:
     """A recurrence whose state is cut off in each iteration."""
     for id, count, cut in case.evidence.severed():
         remedy = "Leave that out: detach the state between two backwards, or every 20 to 100 steps of time"
@@ -277,11 +278,21 @@ def _is_data(record: Record) -> bool:
     return record.kind == "constant"
 
 
-def _constant(one: Compared, value: float) -> Iterator[Finding]:
+def equal_targets(case: Examination) -> Iterator[Finding]:
     """The finding about targets that are all equal. Zeros may be meant, as for a residual."""
+    for one in case.comparisons:
+        value = case.stats(one.target)
+        if value is None or value.low is None or value.low != value.high or not _is_data(one.target):
+            continue
+        outside = value.low < -_NEAR or value.low > 1 + _NEAR
+        if _is_judged(case, one) and not (_name(one.loss) == "binary_cross_entropy_with_logits" and outside):
+            yield from _constant(one, value.low)
+
+
+def _constant(one: Compared, value: float) -> Iterator[Finding]:
     if one.takes == "values":
         if value:
-            remedy = CONSTANT_TARGETS
+            remedy = "Check how they are made"
             text = f"the targets {_targets(one)} are all {number(value)}: only a constant can be learned. {remedy}"
             yield located(one.target, "target", text, remedy)
         return
@@ -293,13 +304,13 @@ def _constant(one: Compared, value: float) -> Iterator[Finding]:
     yield located(one.target, "data", text, remedy)
 
 
-def _lone_softmax(case: Examination) -> Iterator[Finding]:
+def lone_softmax(case: Examination) -> Iterator[Finding]:
     """A softmax of one number, which is always 1."""
     for record in case.records:
         dim = record.settings.get("dim")
         softmax = _name(record) in ("softmax", "log_softmax") and record.id in case.learned
         if softmax and isinstance(dim, int) and prod(record.shape) > 1 and record.shape[dim] == 1:
-            remedy = LONE_SOFTMAX
+            remedy = "Use sigmoid, or two scores"
             text = (
                 f"{record.run} goes along dim={dim} of {record.shape}, which has one number: the result is always "
                 f"{'1' if _name(record) == 'softmax' else '0'}. {remedy}"
@@ -307,9 +318,8 @@ def _lone_softmax(case: Examination) -> Iterator[Finding]:
             yield located(record, "output range", text, remedy)
 
 
-def _sign(case: Examination) -> Iterator[Finding]:
+def signs(case: Examination) -> Iterator[Finding]:
     """A loss that is made smaller by making the prediction worse."""
-    yield from _likelihood(case)
     if not case.alone:
         return
     upward = next((log for log in case.optimizers if any(group.maximize for group in log.groups)), None)
@@ -333,7 +343,7 @@ def _sign(case: Examination) -> Iterator[Finding]:
         yield located(root, "sign", text, remedy)
 
 
-def _likelihood(case: Examination) -> Iterator[Finding]:
+def likelihoods(case: Examination) -> Iterator[Finding]:
     """A mean of log-probabilities that is made small: of the labels, or times a reward."""
     for root in case.roots:
         source = case.source(root) if _name(root) in ("mean", "sum") else root

@@ -71,38 +71,12 @@ _RATE = 8
 """So many steps show a schedule."""
 
 
-def stalled(case: Examination, found: list[Finding]) -> Iterator[Finding]:
-    """The findings about the steps of a loop; ``found`` are those that may explain them."""
-    yield from _penalty(case)
-    kinds = {one.kind for one in found}
-    told = [*_decay(case), *(() if "no change" in kinds else _resting(case))]
-    yield from told
-    if not told and not kinds & {"no change", "no step", "idle step", "no optimizer"}:
-        small = [*_small(case)]
-        yield from small
-        told += small
-    if not told and "divergence" not in kinds and not case.training.evaluates:
-        large = [*_large(case)]
-        yield from large
-        told += large
-    if not kinds & {"input scale", "initialization", "nan", "large steps"}:
-        yield from _huge(case)
-    if not kinds & {"nan", "vanishing", "divergence"}:
-        yield from _over_time(case)
-    if not kinds:
-        equal = [] if case.starved else [*_equal_predictions(case)]
-        yield from equal
-        told += equal
-    if not told and not kinds:
-        yield from _flat(case)
-
-
 def _named(log: OptimizerLog) -> str:
     rates = [group.last for group in log.groups if group.last is not None]
     return f"{log.name} (lr={number(max(rates))})" if rates else log.name
 
 
-def _resting(case: Examination) -> Iterator[Finding]:
+def resting(case: Examination) -> Iterator[Finding]:
     """Rates that are 0, from the beginning or since a schedule has fallen."""
     for log in case.optimizers:
         for at, group in enumerate(log.groups):
@@ -125,7 +99,7 @@ def _resting(case: Examination) -> Iterator[Finding]:
             yield located(first, "small steps", text, remedy)
 
 
-def _small(case: Examination) -> Iterator[Finding]:
+def small(case: Examination) -> Iterator[Finding]:
     """Steps that hardly move the parameters, although there are gradients."""
     size = case.typical_step
     if size is None or len(case.steps) < _STEPS or size > _SMALL or case.steps[-1][1] > _SMALL:
@@ -148,10 +122,10 @@ def _small(case: Examination) -> Iterator[Finding]:
     yield located(learned, "small steps", text, remedy)
 
 
-def _large(case: Examination) -> Iterator[Finding]:
+def large(case: Examination) -> Iterator[Finding]:
     """Steps that throw the parameters away, or make the loss larger for good."""
     root = next(iter(case.roots), None)
-    if root is None:
+    if root is None or case.training.evaluates:
         return
     name = _named(case.optimizers[0]) if case.optimizers else "the update"
     far = next(((at, size) for at, size in case.steps if size > _BEYOND), None)
@@ -182,7 +156,7 @@ def _large(case: Examination) -> Iterator[Finding]:
         yield located(root, "large steps", text, remedy)
 
 
-def _penalty(case: Examination) -> Iterator[Finding]:
+def penalty(case: Examination) -> Iterator[Finding]:
     """A sum of the loss of the data and of a penalty on the weights that is far larger."""
     for root in case.roots:
         if root.op is None or root.op.name != "add" or len(case.comparisons) != 1:
@@ -215,7 +189,7 @@ def _has_data(case: Examination, record: Record) -> bool:
     return False
 
 
-def _decay(case: Examination) -> Iterator[Finding]:
+def decay(case: Examination) -> Iterator[Finding]:
     """A weight decay that shrinks the weights faster than they can learn."""
     for log in case.optimizers:
         for group in log.groups:
@@ -237,7 +211,7 @@ def _decay(case: Examination) -> Iterator[Finding]:
             break
 
 
-def _huge(case: Examination) -> Iterator[Finding]:
+def huge(case: Examination) -> Iterator[Finding]:
     """A loss that begins far too large: the numbers grow on their way through the layers."""
     if len(case.comparisons) != 1 or len(case.roots) != 1:
         return
@@ -264,7 +238,7 @@ def _sums(case: Examination, loss: Record, root: Record) -> bool:
     )
 
 
-def _over_time(case: Examination) -> Iterator[Finding]:
+def over_time(case: Examination) -> Iterator[Finding]:
     """Gradients that vanish or explode over the iterations of a loop, as in a recurrent network."""
     lines: defaultdict[tuple[object, ...], list[Record]] = defaultdict(list)
     for record in case.records:
@@ -306,9 +280,9 @@ def _follow(case: Examination, several: list[Record]) -> bool:
     return case.leads(several[0], several[1]) and case.leads(several[-2], several[-1])
 
 
-def _equal_predictions(case: Examination) -> Iterator[Finding]:
+def equal_predictions(case: Examination) -> Iterator[Finding]:
     """Predictions that are the same for all rows, although the targets are not."""
-    for one in case.comparisons:
+    for one in [] if case.starved else case.comparisons:
         value, target = one.prediction.value, one.target.value
         array = None if value is None else value.array
         if array is None or array.ndim < 1 or len(array) < _ROWS or target is None or target.low == target.high:
@@ -324,7 +298,7 @@ def _equal_predictions(case: Examination) -> Iterator[Finding]:
             return
 
 
-def _flat(case: Examination) -> Iterator[Finding]:
+def flat(case: Examination) -> Iterator[Finding]:
     """A loss of data that does not fall, if nothing else is known."""
     losses = case.losses
     if case.graph.backwards < _LONG or len(losses) < _STEPS or not case.alone or len(case.comparisons) != 1:
