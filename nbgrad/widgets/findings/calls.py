@@ -176,12 +176,11 @@ def undivided(case: Examination) -> Iterator[Finding]:
         return
     if root.settings.get("reduction", "mean") != "mean" or _cleared_between(case, calls[0].backwards):
         return
-    remedy = f"Divide the loss: (loss / {count}).backward()"
     text = (
         f"each step uses the accumulated gradients of {count} backwards, but the loss is not divided by {count}: the "
-        f"steps are {count} times as large as those of one batch. {remedy}"
+        f"steps are {count} times as large as those of one batch."
     )
-    yield located(root, "accumulation", text, remedy)
+    yield located(root, "accumulation", text, f"Divide the loss: (loss / {count}).backward()")
 
 
 def _cleared_between(case: Examination, until: int) -> bool:
@@ -196,11 +195,9 @@ def kept_graphs(case: Examination) -> Iterator[Finding]:
         return
     root = case.roots[0]
     name = root.name or "the loss"
-    remedy = f"Keep numbers: {name}.item() for a sum or a list, detach() for a tensor"
     text = (
         f"the graphs of {counted(len(living), 'earlier backward')} are still alive, with {sum(living.values()):,} "
         "ops: a sum such as "
-        f"total += {name}, a list, or an attribute such as ctx.y keeps each of them, so memory grows with every step. "
-        f"{remedy}"
+        f"total += {name}, a list, or an attribute such as ctx.y keeps each of them, so memory grows with every step."
     )
-    yield located(root, "kept graphs", text, remedy)
+    yield located(root, "kept graphs", text, f"Keep numbers: {name}.item() for a sum or a list, detach() for a tensor")

@@ -166,9 +166,8 @@ def batch_second(case: Examination) -> Iterator[Finding]:
             continue
         if all(one.prediction.shape[:1] == (rows,) and places not in one.prediction.shape for one in outputs):
             kind = type(module).__name__
-            remedy = f"Make it {kind}(..., batch_first=True)"
             text = (
                 f"{record.run} runs over the batch: {kind} has batch_first=False, so the first dimension of its input "
-                f"{given.shape} counts as time, but the loss has a row for each of these {rows}. {remedy}"
+                f"{given.shape} counts as time, but the loss has a row for each of these {rows}."
             )
-            yield located(record, "wrong dimension", text, remedy)
+            yield located(record, "wrong dimension", text, f"Make it {kind}(..., batch_first=True)")

@@ -145,9 +145,8 @@ def _share(record: Record) -> float | None:
 def _dropout(record: Record) -> Iterator[Finding]:
     p = _share(record)
     if p is not None and p >= _MUCH - (0 if "p" in record.settings else _ABOUT):
-        remedy = "Use 0.1 to 0.5"
-        text = f"{record.run} has dropout p={p:.2g}: it sets {p:.0%} of the numbers to 0 in each step. {remedy}"
-        yield located(record, "layer setting", text, remedy)
+        text = f"{record.run} has dropout p={p:.2g}: it sets {p:.0%} of the numbers to 0 in each step."
+        yield located(record, "layer setting", text, "Use 0.1 to 0.5")
 
 
 def _normalization(case: Examination, record: Record, name: str) -> Iterator[Finding]:
@@ -157,30 +156,27 @@ def _normalization(case: Examination, record: Record, name: str) -> Iterator[Fin
         return
     values = prod(source.shape) // max(1, source.shape[1])
     if name == "batch_norm" and values < _VALUES:
-        remedy = "Use a larger batch, or GroupNorm or LayerNorm"
         text = (
             f"{record.run} takes mean and variance of a batch over {counted(values, 'value')} a channel, of shape "
-            f"{source.shape}: that is noise. {remedy}"
+            f"{source.shape}: that is noise."
         )
-        yield located(record, "layer setting", text, remedy)
+        yield located(record, "layer setting", text, "Use a larger batch, or GroupNorm or LayerNorm")
     momentum = settings.get("momentum")
     if momentum == 0 and any(taken.name == "running_mean" and taken.source for taken in record.inputs):
-        remedy = "Use momentum=0.1; torch's momentum is the share of the new batch"
         text = (
             f"{record.run}, a norm of the batch, has momentum=0: its running statistics never change, so eval mode "
-            f"normalizes with wrong numbers. {remedy}"
+            f"normalizes with wrong numbers."
         )
-        yield located(record, "layer setting", text, remedy)
+        yield located(record, "layer setting", text, "Use momentum=0.1; torch's momentum is the share of the new batch")
     scale = next((case.made.get(taken.source or 0) for taken in record.inputs if taken.name == "weight"), None)
     tensor = None if scale is None or scale.kind != "constant" else case.evidence.tensor(scale.id)
     if name == "batch_norm" and scale is not None and isinstance(tensor, torch.nn.Parameter):
-        remedy = "Call eval() on it, too"
         text = (
             f"{scale.full_name or 'the weight'} is frozen, but the batch norm of {record.run} is in train mode: "
             "its running "
-            f"statistics change with each batch. {remedy}"
+            f"statistics change with each batch."
         )
-        yield located(record, "frozen but changing", text, remedy)
+        yield located(record, "frozen but changing", text, "Call eval() on it, too")
 
 
 def _attention(case: Examination, record: Record) -> Iterator[Finding]:
@@ -193,22 +189,25 @@ def _attention(case: Examination, record: Record) -> Iterator[Finding]:
     if dim % len(shape) != len(shape) - 1:
         if len(users) > 1 or any(one.op is not None and one.op.name == "sum" for one in users):
             return  # slot attention divides by the sum
-        remedy = "Use dim=-1"
         text = (
             f"{record.run} goes along dim={dim} of {shape}, but {product.run} sums over the last dimension: the "
             "weights "
-            f"of a query do not add up to 1. {remedy}"
+            f"of a query do not add up to 1."
         )
-        yield located(record, "attention", text, remedy)
+        yield located(record, "attention", text, "Use dim=-1")
         return
     came, went = record.gradient, record.inputs[0].gradient
     if came is not None and went is not None and came.norm > 0 and went.norm < _BLIND * came.norm and shape[-1] > 2:
-        remedy = "Divide the scores by the root of their dimension, as q @ k.transpose(-2, -1) / sqrt(d)"
         text = (
             f"nearly every row of {record.run} is one-hot, so almost no gradient goes back to its scores: of norm "
-            f"{number(came.norm)} only {number(went.norm)}. {remedy}"
+            f"{number(came.norm)} only {number(went.norm)}."
         )
-        yield located(record, "attention", text, remedy)
+        yield located(
+            record,
+            "attention",
+            text,
+            "Divide the scores by the root of their dimension, as q @ k.transpose(-2, -1) / sqrt(d)",
+        )
 
 
 def _multiplies_first(case: Examination, user: Record, softmax: Record) -> bool:
@@ -234,9 +233,8 @@ def _mask(case: Examination, record: Record) -> Iterator[Finding]:
     if not hidden.any():
         return
     what = "every score" if hidden.all() else f"all scores of {int(hidden.sum())} of {hidden.size} rows"
-    remedy = "Leave one score in each row; masked_fill hides where the mask is True"
-    text = f"the mask of {record.run} hides {what}: the softmax after it cannot choose. {remedy}"
-    yield located(record, "attention", text, remedy)
+    text = f"the mask of {record.run} hides {what}: the softmax after it cannot choose."
+    yield located(record, "attention", text, "Leave one score in each row; masked_fill hides where the mask is True")
 
 
 def drawn(case: Examination) -> Iterator[Finding]:
@@ -314,38 +312,30 @@ def _waits(case: Examination, record: Record) -> bool:
 def _alike(equal: list[Record], blocked: list[Record]) -> Iterator[Finding]:
     """The findings about weights with equal rows, and about those that stay at 0."""
     if equal:
-        remedy = "Draw the weights at random, as nn.init.kaiming_uniform_ does"
-        text = (
-            f"all rows of {_several(equal)} are equal, and stay so: all units of the layer compute the same. {remedy}"
-        )
-        yield located(equal[0], "initialization", text, remedy)
+        text = f"all rows of {_several(equal)} are equal, and stay so: all units of the layer compute the same."
+        yield located(equal[0], "initialization", text, "Draw the weights at random, as nn.init.kaiming_uniform_ does")
     if blocked:
-        remedy = "Draw one of two factors at random"
-        text = (
-            f"{_several(blocked)} began at 0 and got a gradient of exactly 0, so it does not begin to learn. {remedy}"
-        )
-        yield located(blocked[0], "initialization", text, remedy)
+        text = f"{_several(blocked)} began at 0 and got a gradient of exactly 0, so it does not begin to learn."
+        yield located(blocked[0], "initialization", text, "Draw one of two factors at random")
 
 
 def _out_of_scale(wide: list[tuple[Record, float, int]], narrow: list[tuple[Record, float, int]]) -> Iterator[Finding]:
     """The findings about weights that began too large or too small, each with its size and its number of inputs."""
     if len(narrow) >= _IN_A_ROW:
         first, size, fan = narrow[0]
-        remedy = "Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)"
         text = (
             f"{_several([one for one, *_ in narrow])} began with numbers of about {number(size)}, for {fan} inputs: "
-            f"each layer makes the signal and its gradient {number(1 / (size * sqrt(fan)))} times smaller. {remedy}"
+            f"each layer makes the signal and its gradient {number(1 / (size * sqrt(fan)))} times smaller."
         )
-        yield located(first, "initialization", text, remedy)
+        yield located(first, "initialization", text, "Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)")
     if wide:
         first, size, fan = wide[0]
-        remedy = "Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)"
         text = (
             f"{_several([one for one, *_ in wide])} began with numbers of about {number(size)}, for {fan} inputs: "
             "its results "
-            f"are {number(size * sqrt(fan))} times as large as what it gets. {remedy}"
+            f"are {number(size * sqrt(fan))} times as large as what it gets."
         )
-        yield located(first, "initialization", text, remedy)
+        yield located(first, "initialization", text, "Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)")
 
 
 def _weights(case: Examination) -> list[tuple[Record, Record, int]]:
@@ -386,19 +376,17 @@ def inputs(case: Examination) -> Iterator[Finding]:
         most, size = largest(value), typical(value)
         trains = bool(case.optimizers) or case.graph.backwards > _ROUNDS
         if trains and most is not None and size is not None and most > _HUGE and size > _HUGE / 10:
-            remedy = "Normalize it: (x - x.mean(0)) / x.std(0), or x / 255 for pixels"
             text = (
                 f"the input {called(first)} of {record.run} has numbers up to {number(most)}, and is not "
                 "normalized: units "
-                f"saturate or die, and a rate that suits one column is too large for another. {remedy}"
+                f"saturate or die, and a rate that suits one column is too large for another."
             )
-            yield located(first, "input scale", text, remedy)
+            yield located(first, "input scale", text, "Normalize it: (x - x.mean(0)) / x.std(0), or x / 255 for pixels")
         if (
             first.shape
             and first.shape[0] >= _ROWS
             and prod(first.shape) > first.shape[0]
             and case.has_equal_rows(first)
         ):
-            remedy = "Check how the batch is made"
-            text = f"all {first.shape[0]} rows of the input {called(first)} of {record.run} are equal. {remedy}"
-            yield located(first, "data", text, remedy)
+            text = f"all {first.shape[0]} rows of the input {called(first)} of {record.run} are equal."
+            yield located(first, "data", text, "Check how the batch is made")

@@ -65,15 +65,11 @@ def _output(case: Examination, one: Compared) -> Iterator[Finding]:
     loss = _name(one.loss) if takes_of(one.loss) is not None else "the loss"
     low, high = traits_of(giver.op).interval
     if "dropout" in _name(giver) and giver.settings.get("training", True) and giver.settings.get("p", 1):
-        remedy = "Leave it out of the output: put it before the last layer"
-        text = (
-            f"dropout at {_line(giver)} is the last op before {loss}: it sets a part of the predictions to 0. {remedy}"
-        )
-        yield located(giver, "output range", text, remedy)
+        text = f"dropout at {_line(giver)} is the last op before {loss}: it sets a part of the predictions to 0."
+        yield located(giver, "output range", text, "Leave it out of the output: put it before the last layer")
     elif one.takes == "scores" and _name(giver) == "log_softmax":
-        remedy = "Leave out log_softmax, or use nll_loss"
-        text = f"{loss} applies log_softmax itself, and it is given the result of {giver.run}. {remedy}"
-        yield located(one.loss, "loss input", text, remedy)
+        text = f"{loss} applies log_softmax itself, and it is given the result of {giver.run}."
+        yield located(one.loss, "loss input", text, "Leave out log_softmax, or use nll_loss")
     elif one.takes == "scores" and (low, high) not in ((-inf, inf), (0.0, 1.0), (-inf, 0.0)):
         remedy = f"Leave out {_name(giver)} before the loss"
         between = f"are never below {number(low)}" if high == inf else f"lie between {number(low)} and {number(high)}"
@@ -83,23 +79,25 @@ def _output(case: Examination, one: Compared) -> Iterator[Finding]:
         )
         yield located(one.loss, "output range", text, remedy)
     elif one.takes == "probabilities" and high == inf and low > -inf:
-        remedy = f"Use sigmoid in place of {_name(giver)}"
-        text = f"{loss} takes probabilities, but {giver.run} makes numbers above 1, too. {remedy}"
-        yield located(one.loss, "output range", text, remedy)
+        text = f"{loss} takes probabilities, but {giver.run} makes numbers above 1, too."
+        yield located(one.loss, "output range", text, f"Use sigmoid in place of {_name(giver)}")
     elif one.takes == "probabilities" and _name(giver) == "softmax" and _several_labels(case, one, giver):
-        remedy = "Use binary_cross_entropy_with_logits on the scores, which asks about each class on its own"
         text = (
             f"the probabilities of {giver.run} add up to 1, but the targets {_targets(one)} of {loss} do not: a "
-            f"row may have several labels, or none. {remedy}"
+            f"row may have several labels, or none."
         )
-        yield located(one.loss, "output range", text, remedy)
+        yield located(
+            one.loss,
+            "output range",
+            text,
+            "Use binary_cross_entropy_with_logits on the scores, which asks about each class on its own",
+        )
     elif one.takes == "probabilities" and _is_cut(case, giver):
-        remedy = "Use sigmoid, which passes a gradient on everywhere"
         text = (
             f"{loss} takes probabilities, and {giver.run} cuts numbers of any size to them: where it cuts, no gradient "
-            f"goes on, and the loss of a wrong answer is as large as it can be. {remedy}"
+            f"goes on, and the loss of a wrong answer is as large as it can be."
         )
-        yield located(one.loss, "output range", text, remedy)
+        yield located(one.loss, "output range", text, "Use sigmoid, which passes a gradient on everywhere")
     elif one.takes == "values" and (low, high) != (-inf, inf):
         yield from _out_of_reach(case, one, giver, low, high)
 
@@ -131,12 +129,11 @@ def _out_of_reach(case: Examination, one: Compared, giver: Record, low: float, h
         return
     all_of = f"from {number(value.low)} to {number(value.high)}"
     within = f"never below {number(low)}" if high == inf else f"between {number(low)} and {number(high)}"
-    remedy = f"Leave out {_name(giver)}, or scale the targets into its interval"
     text = (
         f"the last activation, {giver.run}, makes numbers {within}, but the targets "
-        f"{called(one.target)} go {all_of}: the loss cannot come near 0. {remedy}"
+        f"{called(one.target)} go {all_of}: the loss cannot come near 0."
     )
-    yield located(giver, "output range", text, remedy)
+    yield located(giver, "output range", text, f"Leave out {_name(giver)}, or scale the targets into its interval")
 
 
 def _target(case: Examination, one: Compared) -> Iterator[Finding]:
@@ -144,47 +141,42 @@ def _target(case: Examination, one: Compared) -> Iterator[Finding]:
     value, name = case.stats(one.target), _name(one.loss)
     smoothing = one.loss.settings.get("label_smoothing") or 0.0
     if isinstance(smoothing, float) and smoothing >= _SMOOTH:
-        remedy = "Use 0.1 or less"
-        text = f"{one.loss.run} has label_smoothing={smoothing:g}: the labels hardly count any more. {remedy}"
-        yield located(one.loss, "target", text, remedy)
+        text = f"{one.loss.run} has label_smoothing={smoothing:g}: the labels hardly count any more."
+        yield located(one.loss, "target", text, "Use 0.1 or less")
     if case.learned.issuperset({one.prediction.id, one.target.id}) and one.takes == "values":
         if _is_bootstrap(case, one.target):
-            remedy = "Compute it inside no_grad(), or detach() it"
             text = (
                 f"the target {called(one.target)} of {one.loss.run} is a reward and the learned value of the next "
                 "state, and "
-                f"it gets a gradient, too: the target runs after the prediction. {remedy}"
+                f"it gets a gradient, too: the target runs after the prediction."
             )
-            yield located(one.target, "target", text, remedy)
+            yield located(one.target, "target", text, "Compute it inside no_grad(), or detach() it")
             return
         if takes_of(one.loss) is not None and case.leads(one.prediction, one.target):
-            remedy = "Use data as the target, or detach() it"
             text = (
                 f"the target of {one.loss.run} is computed from the prediction itself: the loss falls although nothing "
-                f"is learned. {remedy}"
+                f"is learned."
             )
-            yield located(one.loss, "target", text, remedy)
+            yield located(one.loss, "target", text, "Use data as the target, or detach() it")
         return
     if value is None or value.low is None or value.high is None:
         return
     if name == "binary_cross_entropy_with_logits" and (value.low < -_NEAR or value.high > 1 + _NEAR):
-        remedy = "Make labels of 0 and 1 of them"
         text = (
             f"{name} takes targets from 0 to 1, but {called(one.target)} goes from {number(value.low)} to "
-            f"{number(value.high)}: the loss has no lower bound. {remedy}"
+            f"{number(value.high)}: the loss has no lower bound."
         )
-        yield located(one.loss, "target", text, remedy)
+        yield located(one.loss, "target", text, "Make labels of 0 and 1 of them")
         return
     if not _is_judged(case, one) or (value.low == value.high and _is_data(one.target)):
         return
     if one.takes == "values" and (size := typical(value)) is not None and size > _HUGE:
-        remedy = "Normalize them: (y - y.mean()) / y.std()"
         text = (
             f"the targets {_targets(one)} have numbers of about {number(size)}: the loss and its gradients "
             "begin far "
-            f"too large. {remedy}"
+            f"too large."
         )
-        yield located(one.target, "input scale", text, remedy)
+        yield located(one.target, "input scale", text, "Normalize them: (y - y.mean()) / y.std()")
 
 
 def _is_judged(case: Examination, one: Compared) -> bool:
@@ -204,12 +196,11 @@ def _unpaired(one: Compared) -> Iterator[Finding]:
         return
     row, column = sorted(shapes, key=len)
     if column == (*row, 1) and row[0] > 1:
-        remedy = "Give both one shape, with squeeze(-1) or unsqueeze(-1)"
         text = (
             f"{one.loss.run} takes {shapes[0]} against {shapes[1]}, which makes {one.loss.shape}: each prediction is "
-            f"compared with every target. {remedy}"
+            f"compared with every target."
         )
-        yield located(one.loss, "broadcast", text, remedy)
+        yield located(one.loss, "broadcast", text, "Give both one shape, with squeeze(-1) or unsqueeze(-1)")
 
 
 def class_numbers(case: Examination) -> Iterator[Finding]:
@@ -228,12 +219,13 @@ def class_numbers(case: Examination) -> Iterator[Finding]:
     if not _CLASSES[0] <= count <= _CLASSES[1] or values.numel() < _EACH * count:
         return
     if torch.equal(classes.double().cpu(), torch.arange(count, dtype=torch.float64)):
-        remedy = f"Give each class a score: {count} outputs and cross_entropy(scores, y.long())"
         text = (
             f"the targets {_targets(one)} of {one.loss.run} are the whole numbers 0 to {count - 1}: are they "
-            f"classes? A squared error takes class 2 for the middle of 1 and 3. {remedy}"
+            f"classes? A squared error takes class 2 for the middle of 1 and 3."
         )
-        yield located(one.loss, "target", text, remedy)
+        yield located(
+            one.loss, "target", text, f"Give each class a score: {count} outputs and cross_entropy(scores, y.long())"
+        )
 
 
 def unused(case: Examination) -> Iterator[Finding]:
@@ -292,16 +284,14 @@ def equal_targets(case: Examination) -> Iterator[Finding]:
 def _constant(one: Compared, value: float) -> Iterator[Finding]:
     if one.takes == "values":
         if value:
-            remedy = "Check how they are made"
-            text = f"the targets {_targets(one)} are all {number(value)}: only a constant can be learned. {remedy}"
-            yield located(one.target, "target", text, remedy)
+            text = f"the targets {_targets(one)} are all {number(value)}: only a constant can be learned."
+            yield located(one.target, "target", text, "Check how they are made")
         return
-    remedy = "Shuffle the data, and check the labels"
     text = (
         f"all {prod(one.target.shape)} targets of the last batch, {_targets(one)}, are of one class, "
-        f"{number(value)}: such a batch teaches only to answer it always. {remedy}"
+        f"{number(value)}: such a batch teaches only to answer it always."
     )
-    yield located(one.target, "data", text, remedy)
+    yield located(one.target, "data", text, "Shuffle the data, and check the labels")
 
 
 def lone_softmax(case: Examination) -> Iterator[Finding]:
@@ -310,12 +300,11 @@ def lone_softmax(case: Examination) -> Iterator[Finding]:
         dim = record.settings.get("dim")
         softmax = _name(record) in ("softmax", "log_softmax") and record.id in case.learned
         if softmax and isinstance(dim, int) and prod(record.shape) > 1 and record.shape[dim] == 1:
-            remedy = "Use sigmoid, or two scores"
             text = (
                 f"{record.run} goes along dim={dim} of {record.shape}, which has one number: the result is always "
-                f"{'1' if _name(record) == 'softmax' else '0'}. {remedy}"
+                f"{'1' if _name(record) == 'softmax' else '0'}."
             )
-            yield located(record, "output range", text, remedy)
+            yield located(record, "output range", text, "Use sigmoid, or two scores")
 
 
 def signs(case: Examination) -> Iterator[Finding]:
@@ -356,12 +345,11 @@ def likelihoods(case: Examination) -> Iterator[Finding]:
         if weight is None and (picked is None or _name(picked) != "log_softmax"):
             continue
         what = "log-probabilities" if weight is None else f"log-probabilities times {weight.name}"
-        remedy = "Write a minus before it"
         text = (
             f"the loss is a {_name(root)} of {what}, at {_line(root)}: it falls as what was right becomes less "
-            f"probable. {remedy}"
+            f"probable."
         )
-        yield located(root, "sign", text, remedy)
+        yield located(root, "sign", text, "Write a minus before it")
 
 
 def _rewarded(case: Examination, record: Record, at: int) -> Record | None:

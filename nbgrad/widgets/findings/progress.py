@@ -141,9 +141,8 @@ def large(case: Examination) -> Iterator[Finding]:
     if len(losses) < _STEPS or not case.alone or len(case.roots) > 1:
         return
     if losses[-1] < -_BOUNDLESS * max(1.0, abs(losses[0])):
-        remedy = "Check the sign of each term of the loss"
-        text = f"the loss falls without bound: from {number(losses[0])} to {number(losses[-1])}. {remedy}"
-        yield located(root, "sign", text, remedy)
+        text = f"the loss falls without bound: from {number(losses[0])} to {number(losses[-1])}."
+        yield located(root, "sign", text, "Check the sign of each term of the loss")
         return
     if not case.is_loss(root) or not case.first:
         return  # the loss of a policy, or a sum of losses, may grow
@@ -167,12 +166,11 @@ def penalty(case: Examination) -> Iterator[Finding]:
         if loss is None or other is None or loss.value is None or other.value is None or _has_data(case, other):
             continue
         if other.value.norm > _PENALTY * loss.value.norm > 0:
-            remedy = "Give it a factor such as 1e-4"
             text = (
                 f"the penalty on the weights, {other.run}, is {number(other.value.norm)}, and the loss of the data "
-                f"{number(loss.value.norm)}: training makes the weights small, and learns nothing else. {remedy}"
+                f"{number(loss.value.norm)}: training makes the weights small, and learns nothing else."
             )
-            yield located(other, "regularization", text, remedy)
+            yield located(other, "regularization", text, "Give it a factor such as 1e-4")
 
 
 def _has_data(case: Examination, record: Record) -> bool:
@@ -222,13 +220,14 @@ def huge(case: Examination) -> Iterator[Finding]:
     size = typical(case.stats(one.target))
     usual = _SCORES if one.takes != "values" else None if size is None else _FAR * (1.0 + size**2)
     if usual is not None and usual < first < inf:
-        remedy = "Use a normalization, residual connections, or smaller weights"
         text = (
             f"the loss begins at {number(first)}: the numbers explode on their way through the layers, before "
             "anything is "
-            f"learned. {remedy}"
+            f"learned."
         )
-        yield located(one.prediction, "exploding", text, remedy)
+        yield located(
+            one.prediction, "exploding", text, "Use a normalization, residual connections, or smaller weights"
+        )
 
 
 def _sums(case: Examination, loss: Record, root: Record) -> bool:
@@ -288,13 +287,17 @@ def equal_predictions(case: Examination) -> Iterator[Finding]:
         if array is None or array.ndim < 1 or len(array) < _ROWS or target is None or target.low == target.high:
             continue
         if (abs(array - array[:1]) <= 1e-6 * abs(array).max()).all():
-            remedy = "Look for a mean, a view or a softmax over the batch, and for units that are off"
             text = (
                 f"all {len(array)} predictions of {one.loss.run} are equal, although their targets are not: the "
                 "rows are mixed, "
-                f"or nothing of the input reaches them. {remedy}"
+                f"or nothing of the input reaches them."
             )
-            yield located(one.prediction, "wrong dimension", text, remedy)
+            yield located(
+                one.prediction,
+                "wrong dimension",
+                text,
+                "Look for a mean, a view or a softmax over the batch, and for units that are off",
+            )
             return
 
 
@@ -310,9 +313,13 @@ def flat(case: Examination) -> Iterator[Finding]:
     if early <= 0 or early - late > _MOVED * early:
         return
     root: Record = case.comparisons[0].loss
-    remedy = "Try to overfit one batch, and look at the data, the labels and the size of the model"
     text = (
         f"the loss does not fall: it was {number(early)} at the beginning and is {number(late)} after "
-        f"{case.graph.backwards:,} backwards. Order of calls, optimizer, gradients and steps are sound. {remedy}"
+        f"{case.graph.backwards:,} backwards. Order of calls, optimizer, gradients and steps are sound."
     )
-    yield located(root, "no progress", text, remedy)
+    yield located(
+        root,
+        "no progress",
+        text,
+        "Try to overfit one batch, and look at the data, the labels and the size of the model",
+    )
