@@ -299,6 +299,15 @@ def _same_table_every_run() -> Iterator[None]:
         module.OPS.update(before)
 
 
+@pytest.fixture(autouse=True)
+def _no_plugins_left() -> Iterator[None]:
+    """The rules and overlays that a test adds from outside end with it."""
+    yield
+    if module := sys.modules.get("nbgrad.core.graph.plugins"):
+        for one in (*module.FINDING_RULES.values(), *module.OVERLAY_KINDS.values()):
+            one.remove()
+
+
 @pytest.fixture(scope="module")
 def one_shell() -> "Iterator[InteractiveShell]":
     """An IPython without a front end."""

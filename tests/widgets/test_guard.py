@@ -13,11 +13,11 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 import nbgrad
+from nbgrad.core.engine.faults import RAISES
 from nbgrad.core.graph.finding import KINDS, Finding
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.findings import checks, collect, examination, layers, rules
 from nbgrad.widgets.findings.examination import Examination
-from nbgrad.widgets.findings.guard import RAISES
 
 TORCH = SimpleNamespace(nn=torch.nn, optim=torch.optim, ones=torch.ones, leaf=torch.ones)
 OURS = SimpleNamespace(nn=nbgrad.nn, optim=nbgrad.optim, ones=nbgrad.ones)

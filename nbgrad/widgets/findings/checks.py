@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import outwards
 from nbgrad.core.engine.traits import traits_of
-from nbgrad.core.graph.checkup import Check
+from nbgrad.core.graph.checkup import Check, CheckName
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.silence import Silence
@@ -42,7 +42,7 @@ class CheckRow(NamedTuple):
         looks: what its rules look at in a graph.
     """
 
-    name: str
+    name: CheckName
     kinds: tuple[FindingKind, ...]
     needs: str
     looks: Callable[[Examination], Looked]

@@ -1,6 +1,6 @@
 """All findings of a graph: where a NaN begins, tensors that no gradient reached, broadcasts that were not meant."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
@@ -25,6 +25,7 @@ from nbgrad.widgets.findings.examination import Examination
 from nbgrad.widgets.findings.guard import Guard
 from nbgrad.widgets.findings.located import called
 from nbgrad.widgets.findings.module_gradients import Judgement, ModuleVerdict, judgements, verdicts
+from nbgrad.widgets.findings.outside import Outside, added
 from nbgrad.widgets.findings.zero_factors import Waiting, waiting
 
 _VERDICTS: dict[str, FindingKind] = {"vanishing": "vanishing", "exploding": "exploding", "none": "zero gradient"}
@@ -47,6 +48,7 @@ class Survey:
         verdicts: what the gradients of each module are, in words.
         checks: what was looked at, by check.
         mistakes: a sentence about each comment that was to silence a finding and cannot be read.
+        outside: what the rules found that were added from outside.
     """
 
     records: list[Record]
@@ -59,12 +61,21 @@ class Survey:
     verdicts: list[ModuleVerdict]
     checks: tuple[Check, ...] = ()
     mistakes: tuple[str, ...] = ()
+    outside: Outside = field(default_factory=Outside)
 
     @classmethod
     def of(cls, graph: AutogradGraph, most: int = KEPT) -> Self:
         """Look through ``graph``, open or closed: through the first and the last of more than ``most`` ops."""
         if isinstance(graph.survey, cls) and len(graph.survey.records) <= most:
+            if graph.survey.outside.rules != added():  # rules came or went since
+                graph.survey = replace(graph.survey, outside=Outside.of(graph, graph.survey.records))
             return graph.survey
+        made = cls._ours(graph, most)
+        return replace(made, outside=Outside.of(graph, made.records)) if added() else made
+
+    @classmethod
+    def _ours(cls, graph: AutogradGraph, most: int) -> Self:
+        """What nbgrad's own rules find."""
         ending, (records, left) = graph.ending, fewer(graph.snapshot(), most)
         left += graph.left_out
         guard = Guard()
@@ -100,7 +111,18 @@ class Survey:
         modules = _of_modules(_unsound(self.verdicts))
         shown = {record.id for record in self.records}
         ended = [] if self.ended is None else [self.ended]
-        return [one if one.id in shown else replace(one, id=None) for one in (*ended, *self.found, *modules)]
+        return [one if one.id in shown else replace(one, id=None) for one in (*ended, *self.problems, *modules)]
+
+    @property
+    def problems(self) -> list[Finding]:
+        """The findings of all rules."""
+        return [*self.found, *self.outside.found]
+
+    @property
+    def checkup(self) -> Checkup:
+        """All checks, and what has to be said about them."""
+        left = [f"{counted(self.left_out, 'op')} of the middle were not looked at"] if self.left_out else []
+        return Checkup((*self.checks, *self.outside.checks), (*self.mistakes, *self.outside.mistakes, *left))
 
 
 @uncollected
@@ -112,9 +134,7 @@ def findings(graph: AutogradGraph) -> list[Finding]:
 @uncollected
 def checkup(graph: AutogradGraph) -> Checkup:
     """The checks of ``graph``, open or closed, with what came of each."""
-    survey = Survey.of(graph)
-    left = f"{counted(survey.left_out, 'op')} of the middle were not looked at" if survey.left_out else ""
-    return Checkup(survey.checks, (*survey.mistakes, *([left] if left else [])))
+    return Survey.of(graph).checkup
 
 
 def _is_silenced(silence: Silence, guard: Guard, found: Finding) -> bool:
