@@ -1,4 +1,4 @@
-"""Ops of your own: declare one, say the inputs that tests run it on, look at the table, observe the engine.
+"""Ops, findings and overlays of your own: declare one, look at the tables, observe the engine.
 
 Nothing else of the engine is needed for an op: names that are not in this module may change in any version.
 """
@@ -31,6 +31,17 @@ from nbgrad.core.dispatch.table import OPS as _OPS, Op as Op
 from nbgrad.core.engine.node import Node as Node, OpInfo as OpInfo
 from nbgrad.core.engine.observer import Observer as Observer
 from nbgrad.core.engine.state import State, Switch
+from nbgrad.core.graph.finding import Finding as Finding
+from nbgrad.core.graph.graph import AutogradGraph as AutogradGraph
+from nbgrad.core.graph.plugins import (
+    FINDING_RULES as _FINDING_RULES,
+    OVERLAY_KINDS as _OVERLAY_KINDS,
+    FindingRule as FindingRule,
+    OverlayKind as OverlayKind,
+    finding_rule as finding_rule,
+    overlay as overlay,
+)
+from nbgrad.core.graph.record import Record as Record
 
 
 class _RowAttributes:
@@ -50,6 +61,12 @@ ops = _RowAttributes()
 
 OPS: Mapping[str, Op] = MappingProxyType(_OPS)
 """The op table, to read: every row by its name, those declared with ``op`` too."""
+
+FINDING_RULES: Mapping[str, FindingRule] = MappingProxyType(_FINDING_RULES)
+"""The rules for findings that were added with ``finding_rule``, to read: ``FINDING_RULES["big step"].remove()``."""
+
+OVERLAYS: Mapping[str, OverlayKind] = MappingProxyType(_OVERLAY_KINDS)
+"""The overlays that were added with ``overlay``, to read: ``OVERLAYS["depth"].remove()``."""
 
 
 class observe(Switch):  # noqa: N801  # it is used as a function, as no_grad is

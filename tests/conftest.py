@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 # first. This is set before anything imports torch, so the processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# A rule for findings that fails loses nothing but its own findings, and a test that does not look at them would pass.
+os.environ.setdefault("NBGRAD_STRICT", "1")
+
 FUNCTION = pytest.StashKey[tuple[str, int]]()
 """Which test function runs in this process, and how many have begun."""
 
@@ -294,6 +297,15 @@ def _same_table_every_run() -> Iterator[None]:
     if module is not None and list(module.OPS) != list(before):
         module.OPS.clear()
         module.OPS.update(before)
+
+
+@pytest.fixture(autouse=True)
+def _no_plugins_left() -> Iterator[None]:
+    """The rules and overlays that a test adds from outside end with it."""
+    yield
+    if module := sys.modules.get("nbgrad.core.graph.plugins"):
+        for one in (*module.FINDING_RULES.values(), *module.OVERLAY_KINDS.values()):
+            one.remove()
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope as CoreScope, outwards
 from nbgrad.core.engine.tensor_data import dtype_name
-from nbgrad.core.graph.checkup import Checkup
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.graph import AutogradGraph
@@ -24,6 +23,7 @@ from nbgrad.widgets.description.distinction import distinction
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
 from nbgrad.widgets.description.format import counted, shape_text
 from nbgrad.widgets.description.history import past
+from nbgrad.widgets.description.overlay_kinds import AddedOverlays
 from nbgrad.widgets.description.overlays import OWN, measured, overlays
 from nbgrad.widgets.description.questions import question
 from nbgrad.widgets.description.rank_overlays import rank_notes
@@ -86,13 +86,14 @@ def outline(graph: AutogradGraph) -> Outline:
         inside |= iterations(records, inside)
     saved = saved_by(records)
     shown, levels = overlays(graph, records, saved)
+    added = AddedOverlays.of(records)
     usual = _usual_dtype(records)
     edges, sums = _edges(records, ids, _unkept(graph, records), survey.stretched, usual)
     shapes = {record.id: record.shape for record in records}
     walk = StepContext(records, ids, edges)
     failure = None if ending is None else ending.failure
     # The error that ended the graph comes first. If an op raised it, ``with_failure`` puts it first, further below.
-    said = survey.found if failure is not None or survey.ended is None else [survey.ended, *survey.found]
+    said = survey.problems if failure is not None or survey.ended is None else [survey.ended, *survey.problems]
     wrong = _problems(said, ids)
     history = past(frames, records, ids)
     most = WRITTEN_IN_BOX if len(records) <= LOOK else FEW
@@ -108,11 +109,11 @@ def outline(graph: AutogradGraph) -> Outline:
             "rule": None if record.gradient is None else _gradient(record, record.gradient, most),
             "scope": scopes.id(inside.get(record.id, record.scope)),
             "op": record.op.name if record.op is not None else None,
-            "levels": levels.get(record.id, {}),
+            "levels": levels.get(record.id, {}) | added.levels.get(record.id, {}),
             "norms": history.norms.get(record.id, []),
             "past": history.levels.get(record.id, ""),
         }
-        rests[id] = NodeRest(record, saved.get(record.id), more, walk)
+        rests[id] = NodeRest(record, saved.get(record.id), [*added.details.get(record.id, ()), *more], walk)
         nodes.append(node)
     _add_badges(nodes, wrong)
     raised = failure.scope if failure is not None and failure.id is None else None
@@ -121,7 +122,15 @@ def outline(graph: AutogradGraph) -> Outline:
         version=2,
         name=str(graph.name),
         summary="",
-        notes=[*_notes(graph, records), *_left_out(survey), *rank_notes(graph), *survey.waits.notes, *survey.mistakes],
+        notes=[
+            *_notes(graph, records),
+            *_left_out(survey),
+            *rank_notes(graph),
+            *survey.waits.notes,
+            *survey.mistakes,
+            *survey.outside.mistakes,
+            *added.notes,
+        ],
         stopped=ending is not None and not ending.interrupted,
         nodes=nodes,
         edges=edges,
@@ -132,12 +141,12 @@ def outline(graph: AutogradGraph) -> Outline:
         },
         formulas=scopes.formulas(),
         steps=[],
-        overlays=[*shown, *history.overlays],
+        overlays=[*shown, *added.overlays, *history.overlays],
         colour=next((one["key"] for one in reversed(shown) if one["key"].startswith(OWN)), ""),
         twins={},
         verdicts=[Verdict(kind=one.kind, scope=scopes.id(one.scope), text=one.text) for one in survey.verdicts],
         problems=wrong,
-        checked=Checkup(survey.checks).lines,
+        checked=survey.checkup.lines,
         history=history.history,
         hidden=Hidden(reductions=[], nodes=[]),
     )

@@ -42,7 +42,6 @@ OTHERS = {
     "core/engine/second_backward.py": ("_SUMS", "the source: how users add up losses"),
     "core/engine/source_cuts.py": ("_CHOICES", "torch: methods in the source of the user"),
     "widgets/findings/checks.py": ("_OTHERS", "none: the ops that the rules for layers look at"),
-    "widgets/findings/collect.py": ("_found", "none: where the first bad number of attention begins"),
     "widgets/findings/dimensions.py": (
         "_across _last_step _reshaped _weights",
         "torch and the source: how users mix rows",
@@ -52,7 +51,7 @@ OTHERS = {
     "widgets/findings/layers.py": ("_multiplies_first", "torch: the products of its attention"),
     "widgets/findings/loss_inputs.py": ("mistaken", "the source: how users normalize scores by hand"),
     "widgets/findings/outputs.py": (
-        "_is_bootstrap _is_cut _is_log _likelihood _lone_softmax _rewarded",
+        "_is_bootstrap _is_cut _is_log _rewarded likelihoods lone_softmax",
         "the source: how users write a target, a likelihood and a probability",
     ),
     "widgets/findings/vanishing.py": ("_why", "none: the functions that are constant along a dimension of 1"),

@@ -386,7 +386,8 @@ def test_a_sound_program_has_no_finding(half: str, program: Program) -> None:
 
 
 def test_every_kind_has_a_scene() -> None:
-    assert {kind for kind, _ in SCENES.values()} | {kind for kind, *_ in FAULTS} == set(KINDS)
+    # test_guard.py has a scene in which a rule fails
+    assert {kind for kind, _ in SCENES.values()} | {kind for kind, *_ in FAULTS} == set(KINDS) - {"failed rule"}
 
 
 def test_a_finding_says_where_it_is_and_what_to_do() -> None:

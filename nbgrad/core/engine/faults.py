@@ -6,11 +6,25 @@ graph remembers.
 """
 
 from contextlib import suppress
+from pathlib import Path
+from traceback import extract_tb
 from typing import NamedTuple
 
 from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.observer import Observer
-from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.place import Place, line_of
+
+RAISES = "NBGRAD_STRICT"
+"""The environment variable with which errors in rules and overlays are raised: in tests they have to fail the test."""
+
+_FOLDER = Path(__file__).parents[2]
+
+
+def line_of_error(error: BaseException, *, users: bool) -> str:
+    """The innermost line that ``error`` passed in nbgrad, or outside of it if it is the ``users``; empty for none."""
+    lines = [(Path(one.filename), one.lineno or 1) for one in extract_tb(error.__traceback__)]
+    found = next((one for one in reversed(lines) if (_FOLDER in one[0].parents) != users), None)
+    return "" if found is None else line_of(str(found[0]), found[1]).replace(str(_FOLDER), _FOLDER.name)
 
 
 class Refusal:

@@ -2,9 +2,33 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.finding import Finding
+
+CheckName = Literal[
+    "errors",
+    "finite numbers",
+    "paths of gradients",
+    "sizes of gradients",
+    "activations",
+    "optimizers",
+    "registered modules",
+    "order of calls",
+    "steps",
+    "progress of the loss",
+    "losses and targets",
+    "input data",
+    "layers",
+    "modes and freezing",
+    "memory",
+    "numbers through numpy",
+    "broadcasts",
+    "rules",
+]
+"""The names of nbgrad's own checks."""
+
+CHECK_NAMES: tuple[CheckName, ...] = get_args(CheckName)
 
 _SIGNS = {"sound": "✓", "found": "!", "not judged": "-"}
 """The sign of each state, where a checkup is text."""
@@ -24,7 +48,7 @@ class Check:
     """
 
     name: str
-    kinds: tuple[FindingKind, ...]
+    kinds: tuple[str, ...]
     looked: str = ""
     missing: str = ""
     findings: tuple[Finding, ...] = ()

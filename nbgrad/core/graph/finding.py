@@ -50,6 +50,7 @@ FindingKind = Literal[
     "unregistered",
     "through numpy",
     "broadcast",
+    "failed rule",
 ]
 """The kinds of findings, as ``Finding`` explains them."""
 
@@ -61,7 +62,7 @@ class Finding:
     """Something in a graph that is wrong, or probably not intended.
 
     Attributes:
-        kind: one of these:
+        kind: one of these (a ``FindingKind``):
 
             - "failed": an op, a backward or the cell raised an error. "inplace": the cause is a change in place.
             - "nan": a NaN or an Inf begins here, or is in a parameter since an earlier training step.
@@ -91,6 +92,10 @@ class Finding:
             - "unregistered": a module or a parameter is in a plain list or dict.
             - "through numpy": a constant was made from the numbers of a tensor that got a gradient.
             - "broadcast": a tensor was stretched, probably by accident.
+            - "failed rule": a rule that looks for findings raised an error itself, so what it would have found is
+              missing. This is a defect of nbgrad.
+
+            A rule that was added with ``nbgrad.extend.finding_rule`` has a kind of its own.
         text: the message, in one or a few sentences; the remedy is a part of it.
         remedy: the advice; None if there is none.
         id: the id of the record at which the picture shows it; None if there is no single record, or if it is about an
@@ -100,7 +105,7 @@ class Finding:
         place: the line of user code that caused it, if there is one.
     """
 
-    kind: FindingKind
+    kind: str
     text: str
     remedy: str | None = None
     id: int | None = None

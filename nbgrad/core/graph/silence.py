@@ -14,7 +14,11 @@ ERRORS: tuple[FindingKind, ...] = ("failed", "inplace")
 """The kinds that cannot be silenced: an error has ended the program."""
 
 
-def silenced_kinds(given: "str | Iterable[str] | None") -> frozenset[FindingKind]:
+OWN_KINDS: set[str] = set()
+"""The kinds of the rules that were added from outside."""
+
+
+def silenced_kinds(given: "str | Iterable[str] | None") -> frozenset[str]:
     """The kinds that ``given`` stands for: "vanishing, no activation" or a list; "no-activation" is the same kind.
 
     Raises:
@@ -28,9 +32,9 @@ def silenced_kinds(given: "str | Iterable[str] | None") -> frozenset[FindingKind
     return frozenset([_kind(name) for name in names])
 
 
-def _kind(name: str) -> FindingKind:
+def _kind(name: str) -> str:
     """The kind of this name; a blank in it may be written as a hyphen."""
-    known = {one: one for one in KINDS if one not in ERRORS}
+    known = {one: one for one in (*KINDS, *sorted(OWN_KINDS)) if one not in ERRORS}
     plain = " ".join(name.replace("-", " ").replace("_", " ").split())
     if plain in known:
         return known[plain]
@@ -40,7 +44,7 @@ def _kind(name: str) -> FindingKind:
     raise ValueError(f"there is no kind of findings {name.strip()!r}{meant} Kinds: {', '.join(known)}")
 
 
-def silenced_at(place: Place | None) -> tuple[frozenset[FindingKind], str | None]:
+def silenced_at(place: Place | None) -> tuple[frozenset[str], str | None]:
     """The kinds that a comment on the lines of ``place`` silences; and what is wrong with the comment, if it is."""
     found = None if place is None else next(filter(None, map(_COMMENT.search, place.lines)), None)
     if found is None or place is None:
@@ -64,7 +68,7 @@ class Silence:
         mistakes: a sentence about each comment that cannot be read.
     """
 
-    def __init__(self, kinds: frozenset[FindingKind]) -> None:
+    def __init__(self, kinds: frozenset[str]) -> None:
         self._kinds = kinds
         self.silenced: list[Finding] = []
         self.mistakes: list[str] = []

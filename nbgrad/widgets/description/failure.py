@@ -121,7 +121,7 @@ def _raised(ending: Ending) -> Finding:
     return Finding("failed", told, ending.advice, place=ending.place)
 
 
-def badge_of(kind: FindingKind) -> BadgeKind:
+def badge_of(kind: str) -> BadgeKind:
     """The sign that a finding has in a picture."""
     return kind if kind in get_args(BadgeKind) else "warning"  # type: ignore[return-value]  # it is one of them
 

@@ -43,13 +43,13 @@ def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved
         scaled("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
         scaled("time", f"{clock(records)}, forward and backward (log)", _sums(graph), duration, levels),
         scaled("spread", "spread of gradients over ranks (log)", spreads_of(graph), number, levels),
-        _classes("bucket", "bucket", buckets_of(graph), levels),
-        _classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
-        _classes("device", "device", {record.id: str(record.device) for record in records}, levels),
+        classes("bucket", "bucket", buckets_of(graph), levels),
+        classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
+        classes("device", "device", {record.id: str(record.device) for record in records}, levels),
     ]
     for at, own in enumerate(graph.overlays.values()):
         numbers = {id: value for id, value in own.numbers.items() if id in known}
-        scale = scaled if own.log else _linear
+        scale = scaled if own.log else linear
         found.append(scale(f"{OWN}{at}", own.name + " (log)" * own.log, numbers, number, levels))
     return [overlay for overlay in found if overlay is not None], levels
 
@@ -112,7 +112,7 @@ def scaled(
     return Overlay(key=key, label=label, low=text(min(sound)), high=text(max(sound)), classes=[])
 
 
-def _linear(
+def linear(
     key: str, label: str, values: dict[int, float], text: Callable[[float], str], levels: Levels
 ) -> Overlay | None:
     """An even scale from the smallest to the largest of ``values``."""
@@ -127,7 +127,8 @@ def _linear(
     return Overlay(key=key, label=label, low=text(low), high=text(high), classes=[])
 
 
-def _classes(key: str, label: str, values: dict[int, str], levels: Levels) -> Overlay | None:
+def classes(key: str, label: str, values: dict[int, str], levels: Levels) -> Overlay | None:
+    """A legend of all ``values``, in the order in which they come."""
     names = list(dict.fromkeys(values.values()))
     places = {name: float(place) for place, name in enumerate(names)}
     for id, value in values.items():

@@ -242,6 +242,7 @@ class Overlay(TypedDict):
     low: str  # the ends of the scale as text; empty for classes
     high: str
     classes: list[str]  # what the positions mean; empty for a scale
+    colours: NotRequired[list[str]]  # the colour of each class, "#2a9d8f"; empty for one of the page's own
 
 
 class Verdict(TypedDict):

@@ -24,8 +24,8 @@ Truths = np.ndarray[Any, np.dtype[np.bool_]]
 """An array of truth values."""
 
 
-def inattentive(case: Examination) -> Iterator[Finding]:
-    """The findings about attention and masks."""
+def attention(case: Examination) -> Iterator[Finding]:
+    """The findings about the softmax of an attention, and about masks."""
     for record in case.records:
         name = "" if record.op is None else record.op.name
         if name == "softmax":
@@ -45,22 +45,25 @@ def _attention(case: Examination, record: Record) -> Iterator[Finding]:
     if dim % len(shape) != len(shape) - 1:
         if len(users) > 1 or any(one.op is not None and one.op.name == "sum" for one in users):
             return  # slot attention divides by the sum
-        remedy = "Use dim=-1"
         text = (
             f"{record.run} goes along dim={dim} of {shape}, but {product.run} sums over the last dimension: the "
             "weights "
-            f"of a query do not add up to 1. {remedy}"
+            f"of a query do not add up to 1."
         )
-        yield located(record, "attention", text, remedy)
+        yield located(record, "attention", text, "Use dim=-1")
         return
     came, went = record.gradient, record.inputs[0].gradient
     if came is not None and went is not None and came.norm > 0 and went.norm < _BLIND * came.norm and shape[-1] > 2:
-        remedy = "Divide the scores by the root of their dimension, as q @ k.transpose(-2, -1) / sqrt(d)"
         text = (
             f"nearly every row of {record.run} is one-hot, so almost no gradient goes back to its scores: of norm "
-            f"{number(came.norm)} only {number(went.norm)}. {remedy}"
+            f"{number(came.norm)} only {number(went.norm)}."
         )
-        yield located(record, "attention", text, remedy)
+        yield located(
+            record,
+            "attention",
+            text,
+            "Divide the scores by the root of their dimension, as q @ k.transpose(-2, -1) / sqrt(d)",
+        )
 
 
 def _multiplies_first(case: Examination, user: Record, softmax: Record) -> bool:
@@ -86,9 +89,8 @@ def _mask(case: Examination, record: Record) -> Iterator[Finding]:
     if not hidden.any():
         return
     what = "every score" if hidden.all() else f"all scores of {int(hidden.sum())} of {hidden.size} rows"
-    remedy = "Leave one score in each row; masked_fill hides where the mask is True"
-    text = f"the mask of {record.run} hides {what}: the softmax after it cannot choose. {remedy}"
-    yield located(record, "attention", text, remedy)
+    text = f"the mask of {record.run} hides {what}: the softmax after it cannot choose."
+    yield located(record, "attention", text, "Leave one score in each row; masked_fill hides where the mask is True")
 
 
 def _turned(case: Examination) -> Iterator[Finding]:
@@ -98,12 +100,11 @@ def _turned(case: Examination) -> Iterator[Finding]:
         shown = _shown(case, record)
         for source, padding in batches:
             if shown is not None and _leaves(shown, padding):
-                remedy = "Turn it, as ~mask does"
                 text = (
                     f"the mask of {record.run} leaves the padding of {source.full_name or 'the tokens'} "
-                    f"{source.shape}, and hides every token. {remedy}"
+                    f"{source.shape}, and hides every token."
                 )
-                yield located(record, "attention", text, remedy)
+                yield located(record, "attention", text, "Turn it, as ~mask does")
                 return
 
 

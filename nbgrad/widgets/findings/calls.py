@@ -20,19 +20,15 @@ _SCALE = 64.0
 
 
 def misordered(case: Examination) -> Iterator[Finding]:
-    """The calls in the wrong order, each once, and gradients that are dropped or added up."""
+    """The calls in the wrong order, each once."""
     told: set[str] = set()
     for text, remedy, call in _slips(case):
         if remedy not in told:
             told.add(remedy)
             yield Finding("early call", f"{text} {remedy}", remedy, place=call.place)
-    yield from _rebound(case)
-    if not case.training.evaluates:  # its step runs many backwards
-        yield from _undivided(case)
-        yield from _kept(case)
 
 
-def _rebound(case: Examination) -> Iterator[Finding]:
+def rebound(case: Examination) -> Iterator[Finding]:
     """An update by hand that makes new tensors and leaves the leaves as they are."""
     rebound = case.evidence.rebound()
     if not rebound or case.optimizers:
@@ -155,12 +151,13 @@ def _factor(case: Examination, record: Record, at: int) -> float | None:
     return number
 
 
-def _undivided(case: Examination) -> Iterator[Finding]:
+def undivided(case: Examination) -> Iterator[Finding]:
     """Gradients of several backwards for one step, whose loss is not divided by their number."""
     calls = [call for call in case.training.calls if call.kind == "step" and call.found]
     if (
         not calls
         or not case.alone
+        or case.training.evaluates  # its step runs many backwards
         or len(case.roots) != 1
         or any(call.kind == "unscale" for call in case.training.calls)
     ):
@@ -179,12 +176,11 @@ def _undivided(case: Examination) -> Iterator[Finding]:
         return
     if root.settings.get("reduction", "mean") != "mean" or _cleared_between(case, calls[0].backwards):
         return
-    remedy = f"Divide the loss: (loss / {count}).backward()"
     text = (
         f"each step uses the accumulated gradients of {count} backwards, but the loss is not divided by {count}: the "
-        f"steps are {count} times as large as those of one batch. {remedy}"
+        f"steps are {count} times as large as those of one batch."
     )
-    yield located(root, "accumulation", text, remedy)
+    yield located(root, "accumulation", text, f"Divide the loss: (loss / {count}).backward()")
 
 
 def _cleared_between(case: Examination, until: int) -> bool:
@@ -192,18 +188,16 @@ def _cleared_between(case: Examination, until: int) -> bool:
     return any(call.kind == "zero_grad" and 0 < call.backwards < until for call in case.training.calls)
 
 
-def _kept(case: Examination) -> Iterator[Finding]:
+def kept_graphs(case: Examination) -> Iterator[Finding]:
     """Graphs of earlier backwards that something keeps alive."""
-    living = case.evidence.living()
+    living = {} if case.training.evaluates else case.evidence.living()
     if len(living) < _ROUNDS or not case.roots:
         return
     root = case.roots[0]
     name = root.name or "the loss"
-    remedy = f"Keep numbers: {name}.item() for a sum or a list, detach() for a tensor"
     text = (
         f"the graphs of {counted(len(living), 'earlier backward')} are still alive, with {sum(living.values()):,} "
         "ops: a sum such as "
-        f"total += {name}, a list, or an attribute such as ctx.y keeps each of them, so memory grows with every step. "
-        f"{remedy}"
+        f"total += {name}, a list, or an attribute such as ctx.y keeps each of them, so memory grows with every step."
     )
-    yield located(root, "kept graphs", text, remedy)
+    yield located(root, "kept graphs", text, f"Keep numbers: {name}.item() for a sum or a list, detach() for a tensor")

@@ -6,35 +6,26 @@ the rules, so a check that had nothing to look at says so.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import isfinite
 from typing import NamedTuple
 
 from nbgrad.core.engine.scope import ModuleScope
-from nbgrad.core.engine.state import Scope, outwards
+from nbgrad.core.engine.state import outwards
 from nbgrad.core.engine.traits import traits_of
-from nbgrad.core.graph.checkup import Check
+from nbgrad.core.graph.checkup import Check, CheckName
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.record import Record
+from nbgrad.core.graph.silence import Silence
 from nbgrad.core.graph.stats import Stats
 from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.findings import calls, layers, progress
 from nbgrad.widgets.findings.examination import Compared, Examination
-from nbgrad.widgets.findings.module_gradients import Judgement
+from nbgrad.widgets.findings.guard import Guard
+from nbgrad.widgets.findings.rules import RULES
 
 _NAMED = 3
 """A check names at most this many things."""
-
-
-class Facts(NamedTuple):
-    """The facts that the rules looked at.
-
-    Attributes:
-        case: the graph that was examined.
-        judged: what the gradients of each module are.
-    """
-
-    case: Examination
-    judged: dict[Scope, Judgement]
 
 
 Looked = tuple[str, str]
@@ -51,24 +42,31 @@ class CheckRow(NamedTuple):
         looks: what its rules look at in a graph.
     """
 
-    name: str
+    name: CheckName
     kinds: tuple[FindingKind, ...]
     needs: str
-    looks: Callable[[Facts], Looked]
+    looks: Callable[[Examination], Looked]
 
 
-def checked(facts: Facts, found: list[Finding], silenced: list[Finding]) -> tuple[Check, ...]:
-    """Each check, with what it looked at, what it ``found``, and what of it is ``silenced``."""
-    return tuple(
-        Check(
-            row.name,
-            row.kinds,
-            *row.looks(facts),
-            tuple([one for one in found if one.kind in row.kinds]),
-            tuple([one for one in silenced if one.kind in row.kinds]),
-        )
-        for row in CHECKS
-    )
+def checked(
+    case: Examination, found: list[Finding], silence: Silence, guard: Guard
+) -> tuple[tuple[Check, ...], list[Finding]]:
+    """Each check, with what it looked at, what it ``found``, and what is silenced; and findings about failed rules.
+
+    A check one of whose rules failed has not found everything, so it is not sound.
+    """
+    looked = [guard.one_of(f"check {row.name}", row.kinds, partial(row.looks, case), ("", "")) for row in CHECKS]
+    failed = [one for one in guard.findings() if not silence.takes(one)]
+    checks = []
+    for row, (much, missing) in zip(CHECKS, looked, strict=True):
+        here = tuple([one for one in (*found, *failed) if one.kind in row.kinds])
+        stopped = next((guard.failed[kind] for kind in row.kinds if kind in guard.failed), None)
+        if stopped is not None:
+            missing = "; ".join(filter(None, [missing, f"the rule {stopped!r} failed"]))
+            much = much if here else ""
+        quiet = tuple([one for one in silence.silenced if one.kind in row.kinds])
+        checks.append(Check(row.name, row.kinds, much, missing, here, quiet))
+    return tuple(checks), failed
 
 
 def unchecked(why: str, found: list[Finding]) -> tuple[Check, ...]:
@@ -78,8 +76,12 @@ def unchecked(why: str, found: list[Finding]) -> tuple[Check, ...]:
     )
 
 
-def _errors(facts: Facts) -> Looked:
-    graph, ops = facts.case.graph, sum(record.op is not None for record in facts.case.records)
+def _rules(case: Examination) -> Looked:
+    return (f"{len(RULES)} rules looked through the graph", "") if case.records else ("", "nothing was recorded")
+
+
+def _errors(case: Examination) -> Looked:
+    graph, ops = case.graph, sum(record.op is not None for record in case.records)
     ran = f"{counted(ops, 'op')} of the last backward and {counted(graph.backwards, 'backward')} ran"
     if not graph.backwards:
         ran = f"{counted(ops, 'op')} ran, without a backward"
@@ -87,8 +89,8 @@ def _errors(facts: Facts) -> Looked:
     return (f"{ran}{ended}", "") if ops or graph.backwards else ("", "nothing was recorded")
 
 
-def _finite(facts: Facts) -> Looked:
-    records, frames = facts.case.records, facts.case.frames
+def _finite(case: Examination) -> Looked:
+    records, frames = case.records, case.frames
     values = [one.value for one in records if one.value is not None]
     gradients = [one.gradient for one in records if one.gradient is not None]
     if not values and not gradients:
@@ -105,8 +107,7 @@ def _is_finite(stats: Stats) -> bool:
     return not stats.nan and not stats.inf
 
 
-def _paths(facts: Facts) -> Looked:
-    case = facts.case
+def _paths(case: Examination) -> Looked:
     if case.evidence.no_backward():
         return "", "no backward ran"
     reached = case.evidence.reached()
@@ -133,8 +134,8 @@ _WORDS = {
 """The words for a tensor without a gradient, by ``Unreached.kind``."""
 
 
-def _sizes(facts: Facts) -> Looked:
-    case, sizes = facts.case, [one.size for one in facts.judged.values()]
+def _sizes(case: Examination) -> Looked:
+    sizes = [one.size for one in case.judged.values()]
     gradients = [one.gradient.norm for one in _learnable(case) if one.gradient is not None]
     if sizes:
         return f"{counted(len(sizes), 'module')} with a typical gradient {_range(sizes)}", ""
@@ -143,9 +144,9 @@ def _sizes(facts: Facts) -> Looked:
     return "", "no backward ran" if case.evidence.no_backward() else "no gradient was kept"
 
 
-def _activations(facts: Facts) -> Looked:
+def _activations(case: Examination) -> Looked:
     found = list[tuple[str, float]]()
-    for record in facts.case.records:
+    for record in case.records:
         traits, passed = traits_of(record.op), record.inputs[0].gradient if record.inputs else None
         if record.op is None or record.gradient is None or passed is None:
             continue
@@ -157,8 +158,8 @@ def _activations(facts: Facts) -> Looked:
     return f"{names}: the least of them passes on {min(share for _, share in found):.0%} of its gradient", ""
 
 
-def _optimizers(facts: Facts) -> Looked:
-    case, logs = facts.case, facts.case.optimizers
+def _optimizers(case: Examination) -> Looked:
+    logs = case.optimizers
     if not logs:
         return "", "no optimizer was called"
     if not case.graph.closed:
@@ -173,9 +174,9 @@ def _optimizers(facts: Facts) -> Looked:
     return f"{_tensors(got)} got a gradient, {held} of them held by {whose}", ""
 
 
-def _registered(facts: Facts) -> Looked:
-    modules = _modules(facts.case.records)
-    parameters = sum(one.kind == "parameter" for one in facts.case.records)
+def _registered(case: Examination) -> Looked:
+    modules = _modules(case.records)
+    parameters = sum(one.kind == "parameter" for one in case.records)
     if not modules:
         return "", "no module was called"
     return f"{counted(len(modules), 'module')} with {counted(parameters, 'parameter')} that ops used", ""
@@ -185,8 +186,8 @@ _CALLS = {"unscale": "unscale_", "schedule": "scheduler.step", "clip": "clip"}
 """The calls whose names are not those of their kinds."""
 
 
-def _order(facts: Facts) -> Looked:
-    graph, training = facts.case.graph, facts.case.training
+def _order(case: Examination) -> Looked:
+    graph, training = case.graph, case.training
     if not graph.backwards:
         return "", "no backward ran"
     recent = list(training.recent)
@@ -202,8 +203,7 @@ def _order(facts: Facts) -> Looked:
     return f"{', '.join(names)}, around backward {graph.backwards:,}", ""
 
 
-def _steps(facts: Facts) -> Looked:
-    case = facts.case
+def _steps(case: Examination) -> Looked:
     rates = [
         f"{log.name} (lr={number(group.last)}{f', weight_decay={number(group.decay)}' if group.decay else ''})"
         for log in case.optimizers
@@ -223,8 +223,7 @@ def _steps(facts: Facts) -> Looked:
     return looked, f"whether they are too small is judged from {progress._STEPS} measured steps on" if few else ""
 
 
-def _loss(facts: Facts) -> Looked:
-    case = facts.case
+def _loss(case: Examination) -> Looked:
     losses, backwards = case.losses, case.graph.backwards
     if len(losses) < 2:
         if not backwards:
@@ -248,8 +247,7 @@ def _no_progress(case: Examination) -> Iterable[str]:
         yield f"; whether it falls is judged for one comparison with targets, here are {len(case.comparisons)}"
 
 
-def _targets(facts: Facts) -> Looked:
-    case = facts.case
+def _targets(case: Examination) -> Looked:
     if not case.comparisons:
         return "", "no loss compares predictions with targets"
     said = [_compared(case, one) for one in case.comparisons[:_NAMED]]
@@ -267,8 +265,7 @@ def _compared(case: Examination, one: Compared) -> str:
     return f"{name} takes {one.takes}{': ' if ends else ''}{_listed(ends)}"
 
 
-def _inputs(facts: Facts) -> Looked:
-    case = facts.case
+def _inputs(case: Examination) -> Looked:
     inputs = {record.id: record for record in map(case.giver, _layers(case)) if record and record.kind == "constant"}
     ranges = [(one.low, one.high) for record in inputs.values() if (one := case.stats(record)) is not None]
     ends = [end for pair in ranges for end in pair if end is not None]
@@ -293,8 +290,7 @@ _OTHERS = ("batch_norm", "instance_norm", "softmax", "masked_fill")
 """The ops that the rules for layers look at, besides layers with units, and dropout."""
 
 
-def _built(facts: Facts) -> Looked:
-    case = facts.case
+def _built(case: Examination) -> Looked:
     names = [record.op.name for record in case.records if record.op is not None and _is_built(record)]
     if not names:
         return "", "no layer ran"
@@ -306,8 +302,7 @@ def _is_built(record: Record) -> bool:
     return traits_of(record.op).units is not None or name in _OTHERS or "dropout" in name
 
 
-def _modes(facts: Facts) -> Looked:
-    case = facts.case
+def _modes(case: Examination) -> Looked:
     modules = [module for module in _modules(case.records).values() if module is not None]
     if not modules:
         return "", "no module was called, or none exists any more"
@@ -317,8 +312,7 @@ def _modes(facts: Facts) -> Looked:
     return looked, "" if steps else "frozen parameters are looked for where an optimizer steps"
 
 
-def _memory(facts: Facts) -> Looked:
-    case = facts.case
+def _memory(case: Examination) -> Looked:
     earlier = case.graph.backwards - 2
     if earlier < calls._ROUNDS:
         return "", f"{counted(case.graph.backwards, 'backward')} only: it takes {calls._ROUNDS + 2}"
@@ -327,20 +321,20 @@ def _memory(facts: Facts) -> Looked:
     return f"of {earlier:,} earlier graphs {len(case.evidence.living()) or 'none'} still live", ""
 
 
-def _numpy(facts: Facts) -> Looked:
-    used = {source for record in facts.case.records if record.place is not None for source in record.sources}
-    constants = [record for record in facts.case.records if record.kind == "constant" and record.id in used]
+def _numpy(case: Examination) -> Looked:
+    used = {source for record in case.records if record.place is not None for source in record.sources}
+    constants = [record for record in case.records if record.kind == "constant" and record.id in used]
     if not constants:
         return "", "no op used a constant"
-    if not any(record.place is not None and record.place.text for record in facts.case.records):
+    if not any(record.place is not None and record.place.text for record in case.records):
         return "", "the source of the program is not known"
     return f"{counted(len(constants), 'constant')} that ops used, by the lines that made them", ""
 
 
-def _broadcasts(facts: Facts) -> Looked:
-    if facts.case.evidence.no_backward():
+def _broadcasts(case: Examination) -> Looked:
+    if case.evidence.no_backward():
         return "", "no backward ran"
-    undone = sum(taken.reduction is not None for record in facts.case.records for taken in record.inputs)
+    undone = sum(taken.reduction is not None for record in case.records for taken in record.inputs)
     return f"{counted(undone, 'stretched input')} in the last backward", ""
 
 
@@ -416,5 +410,6 @@ CHECKS: tuple[CheckRow, ...] = (
     CheckRow("memory", ("kept graphs",), f"{calls._ROUNDS + 2} backwards", _memory),
     CheckRow("numbers through numpy", ("through numpy",), "a constant, and the source of the program", _numpy),
     CheckRow("broadcasts", ("broadcast",), "a backward", _broadcasts),
+    CheckRow("rules", ("failed rule",), "an op", _rules),
 )
 """All checks. Each kind of finding belongs to one of them."""

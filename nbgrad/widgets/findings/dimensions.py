@@ -27,7 +27,6 @@ def mixed(case: Examination) -> Iterator[Finding]:
         if text and (record.file, record.line) not in told:
             told.add((record.file, record.line))
             yield located(record, "wrong dimension", f"{text} {remedy}", remedy)
-    yield from _batch_second(case)
 
 
 def _is_inside(record: Record) -> bool:
@@ -150,7 +149,7 @@ def _weights(case: Examination, record: Record) -> bool:
     return False
 
 
-def _batch_second(case: Examination) -> Iterator[Finding]:
+def batch_second(case: Examination) -> Iterator[Finding]:
     """A module that takes the second dimension for the batch, while the loss has a row for each of the first one."""
     told: set[object] = set()
     for record in case.records:
@@ -167,9 +166,8 @@ def _batch_second(case: Examination) -> Iterator[Finding]:
             continue
         if all(one.prediction.shape[:1] == (rows,) and places not in one.prediction.shape for one in outputs):
             kind = type(module).__name__
-            remedy = f"Make it {kind}(..., batch_first=True)"
             text = (
                 f"{record.run} runs over the batch: {kind} has batch_first=False, so the first dimension of its input "
-                f"{given.shape} counts as time, but the loss has a row for each of these {rows}. {remedy}"
+                f"{given.shape} counts as time, but the loss has a row for each of these {rows}."
             )
-            yield located(record, "wrong dimension", text, remedy)
+            yield located(record, "wrong dimension", text, f"Make it {kind}(..., batch_first=True)")

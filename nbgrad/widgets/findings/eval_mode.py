@@ -28,12 +28,11 @@ def evaluating(records: list[Record]) -> Iterator[Finding]:
             continue
         told.add(id(outer[-1]))
         name = type(outer[-1]).__name__
-        remedy = f"Call train() on the {name} before training"
         text = (
             f"{name} learns in eval mode: this normalization uses its running statistics, which do not change, and "
-            f"dropout drops nothing. {remedy}"
+            f"dropout drops nothing."
         )
-        yield located(record, "eval mode", text, remedy)
+        yield located(record, "eval mode", text, f"Call train() on the {name} before training")
 
 
 def _dropless(records: list[Record]) -> Iterator[Finding]:
@@ -54,9 +53,8 @@ def _dropless(records: list[Record]) -> Iterator[Finding]:
         if not drops or model.training or any(one.training for one in drops):
             continue
         name = type(model).__name__
-        remedy = f"Call train() on the {name} before training"
-        text = f"{name} learns in eval mode: its dropout drops nothing. {remedy}"
-        yield located(record, "eval mode", text, remedy)
+        text = f"{name} learns in eval mode: its dropout drops nothing."
+        yield located(record, "eval mode", text, f"Call train() on the {name} before training")
 
 
 def _called(record: Record) -> list[Any]:

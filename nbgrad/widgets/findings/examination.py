@@ -1,7 +1,6 @@
 """``Examination``: the facts about a graph that the rules for findings share."""
 
 from collections import defaultdict
-from collections.abc import Container
 from functools import cached_property
 from math import isfinite, sqrt
 from statistics import median
@@ -13,13 +12,20 @@ import torch
 from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.evidence import Evidence
+from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame, HistoryRecord
 from nbgrad.core.graph.record import Input, Record
 from nbgrad.core.graph.stats import Stats, summarise
 from nbgrad.core.graph.training import OptimizerLog, TrainingRecorder
 from nbgrad.core.graph.unreached import Unreached
+from nbgrad.widgets.description.broadcast_sums import Suspicion
 from nbgrad.widgets.findings.divergence import alike
+from nbgrad.widgets.findings.module_gradients import Judgement, starved
+from nbgrad.widgets.findings.saturated import leading_to_learned
+from nbgrad.widgets.findings.unregistered import plain
+from nbgrad.widgets.findings.zero_factors import Waiting
 
 _SAMPLE = 65_536
 """So many numbers of a large constant are looked at."""
@@ -54,8 +60,9 @@ class Examination:
         graph: open or closed.
         records: its records, with their statistics.
         frames: the backwards that it remembers, if there were several and the records are of the last one.
-        starved: the ids of the parameters that get no gradient, or almost none.
-        waiting: the modules whose gradients are 0 only until a step moves a factor of 0.
+        waits: the judgement of each module's gradients, and the ops where a gradient ends only until a step moves a
+            factor of 0.
+        stretched: the broadcasts that were probably not meant, by the id of the op and the position of its input.
     """
 
     def __init__(
@@ -63,15 +70,45 @@ class Examination:
         graph: AutogradGraph,
         records: list[Record],
         frames: list[HistoryFrame],
-        starved: set[int],
-        waiting: Container[Scope],
+        waits: Waiting,
+        stretched: dict[tuple[int, int], Suspicion],
     ) -> None:
         self.graph = graph
         self.records = records
         self.frames = frames
-        self.starved = starved
-        self.waiting = waiting
+        self.waits = waits
+        self.stretched = stretched
         self.evidence = Evidence(graph)
+
+    @property
+    def judged(self) -> dict[Scope, Judgement]:
+        """What the gradients of each module are."""
+        return self.waits.judged
+
+    @property
+    def waiting(self) -> dict[Scope, str]:
+        """The modules whose gradients are 0 only until a step moves a factor of 0."""
+        return self.waits.scopes
+
+    @cached_property
+    def starved(self) -> set[int]:
+        """The ids of the parameters that get no gradient, or almost none."""
+        return starved(self.judged)
+
+    @cached_property
+    def first_bad(self) -> FirstBad | None:
+        """Where the first bad number began, if the graph has found that out while it recorded."""
+        return self.evidence.first_bad()
+
+    @cached_property
+    def ahead(self) -> set[int]:
+        """The ids of ``leading_to_learned``."""
+        return leading_to_learned(self.records)
+
+    @cached_property
+    def unregistered(self) -> list[tuple[Finding, set[int]]]:
+        """The findings about plain lists and dicts of modules, each with the ids of its parameters."""
+        return list(plain(self.records))
 
     @cached_property
     def made(self) -> dict[int, Record]:

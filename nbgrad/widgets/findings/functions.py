@@ -64,13 +64,17 @@ def untrue(case: Examination) -> Iterator[Finding]:
             told.add(call.function)
         if fault is not None:
             name = call.function.__name__
-            remedy = f"Check it with gradcheck({name}.apply, inputs), and mend its backward()"
             text = (
                 f"the backward() of {record.run} is not the derivative of its forward(): along a direction of "
                 f"{fault.name} its result changes by {number(fault.changed)}, and the gradient says "
-                f"{number(fault.said)}. {remedy}"
+                f"{number(fault.said)}."
             )
-            yield located(record, "custom function", text, remedy)
+            yield located(
+                record,
+                "custom function",
+                text,
+                f"Check it with gradcheck({name}.apply, inputs), and mend its backward()",
+            )
 
 
 def _checked(case: Examination, record: Record, call: FunctionCall) -> _Fault | None:

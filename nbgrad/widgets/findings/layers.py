@@ -54,9 +54,8 @@ DRAW = "Draw as mean + std * torch.randn_like(std), as rsample() does"
 """The remedy for a draw through which no gradient goes."""
 
 
-def idle(case: Examination) -> Iterator[Finding]:
-    """The layers of a graph that do not do their work."""
-    yield from _in_a_row(case)
+def settings(case: Examination) -> Iterator[Finding]:
+    """The findings about the settings of dropouts and normalizations."""
     for record in case.records:
         name = "" if record.op is None else record.op.name
         if "dropout" in name:
@@ -64,10 +63,6 @@ def idle(case: Examination) -> Iterator[Finding]:
         elif name in ("batch_norm", "instance_norm"):
             yield from _normalization(case, record, name)
     yield from _dropout_inside(case)
-    yield from _jumps(case)
-    yield from _drawn(case)
-    yield from _units(case)
-    yield from _inputs(case)
 
 
 def _weight(case: Examination, record: Record | None) -> Record | None:
@@ -79,7 +74,7 @@ def _weight(case: Examination, record: Record | None) -> Record | None:
     return weight if weight is not None and len(weight.shape) == 2 else None
 
 
-def _in_a_row(case: Examination) -> Iterator[Finding]:
+def in_a_row(case: Examination) -> Iterator[Finding]:
     """Linear layers with nothing between them, as one finding."""
     found: list[tuple[Record, Record]] = []
     for record in case.records:
@@ -147,9 +142,8 @@ def _dropout(record: Record) -> Iterator[Finding]:
 
 
 def _dropping(record: Record, what: str, p: float) -> Finding:
-    remedy = "Use 0.1 to 0.5"
-    text = f"{record.run} has {what}={p:.2g}: it sets {p:.0%} of the numbers to 0 in each step. {remedy}"
-    return located(record, "layer setting", text, remedy)
+    text = f"{record.run} has {what}={p:.2g}: it sets {p:.0%} of the numbers to 0 in each step."
+    return located(record, "layer setting", text, "Use 0.1 to 0.5")
 
 
 def _dropout_inside(case: Examination) -> Iterator[Finding]:
@@ -173,57 +167,38 @@ def _normalization(case: Examination, record: Record, name: str) -> Iterator[Fin
         return
     values = prod(source.shape) // max(1, source.shape[1])
     if name == "batch_norm" and values < _VALUES:
-        remedy = "Use a larger batch, or GroupNorm or LayerNorm"
         text = (
             f"{record.run} takes mean and variance of a batch over {counted(values, 'value')} a channel, of shape "
-            f"{source.shape}: that is noise. {remedy}"
+            f"{source.shape}: that is noise."
         )
-        yield located(record, "layer setting", text, remedy)
+        yield located(record, "layer setting", text, "Use a larger batch, or GroupNorm or LayerNorm")
     momentum = settings.get("momentum")
     if momentum == 0 and any(taken.name == "running_mean" and taken.source for taken in record.inputs):
-        remedy = "Use momentum=0.1; torch's momentum is the share of the new batch"
         text = (
             f"{record.run}, a norm of the batch, has momentum=0: its running statistics never change, so eval mode "
-            f"normalizes with wrong numbers. {remedy}"
+            f"normalizes with wrong numbers."
         )
-        yield located(record, "layer setting", text, remedy)
+        yield located(record, "layer setting", text, "Use momentum=0.1; torch's momentum is the share of the new batch")
     scale = next((case.made.get(taken.source or 0) for taken in record.inputs if taken.name == "weight"), None)
     tensor = None if scale is None or scale.kind != "constant" else case.evidence.tensor(scale.id)
     if name == "batch_norm" and scale is not None and isinstance(tensor, torch.nn.Parameter):
-        remedy = "Call eval() on it, too"
         text = (
             f"{scale.full_name or 'the weight'} is frozen, but the batch norm of {record.run} is in train mode: "
             "its running "
-            f"statistics change with each batch. {remedy}"
+            f"statistics change with each batch."
         )
-        yield located(record, "frozen but changing", text, remedy)
+        yield located(record, "frozen but changing", text, "Call eval() on it, too")
 
 
-def _jumps(case: Examination) -> Iterator[Finding]:
-    """Ops such as round, whose slope is 0 everywhere, and draws, between what is learned and the loss."""
-    told: set[object] = set()
-    for record in case.records:
-        if record.op is None or record.gradient is None or not record.inputs:
-            continue
-        draws = bool(getattr(record.op, "random", False)) and "dropout" not in record.op.name
-        if not (draws or traits_of(record.op).jumps):
-            continue
-        passed, source = record.inputs[0].gradient, case.source(record)
-        if source is None or source.id not in case.learned or passed is None or passed.norm or not record.gradient.norm:
-            continue
-        if record.op.name in told:
-            continue
-        told.add(record.op.name)
-        if draws:
-            text = f"no gradient goes through {record.run}: the numbers are drawn. {DRAW}"
+def drawn(case: Examination) -> Iterator[Finding]:
+    """Draws of random numbers between what is learned and the loss."""
+    for record in _blocks(case):
+        if _is_draw(record):
+            text = f"no gradient goes through {record.run}: the numbers are drawn."
             yield located(record, "zero gradient", text, DRAW)
-        else:
-            remedy = "Pass the gradient on as it is: x + (x.round() - x).detach()"
-            text = f"no gradient goes through {record.run}: the slope of {record.op.name} is 0 everywhere. {remedy}"
-            yield located(record, "zero gradient", text, remedy)
 
 
-def _drawn(case: Examination) -> Iterator[Finding]:
+def drawn_beside(case: Examination) -> Iterator[Finding]:
     """Numbers of a learned distribution that go into a layer, and bring back no gradient.
 
     The distribution learns from another term alone, such as a divergence. A policy that draws an action learns by its
@@ -239,12 +214,42 @@ def _drawn(case: Examination) -> Iterator[Finding]:
             continue
         layer = next((one for one in users if traits_of(one.op).units is not None and _weight(case, one)), None)
         if layer is not None:
-            text = f"no gradient goes through {cut.end}: what {layer.run} takes brings none to the distribution. {DRAW}"
+            text = f"no gradient goes through {cut.end}: what {layer.run} takes brings none to the distribution."
             yield located(record, "zero gradient", text, DRAW)
             return
 
 
-def _units(case: Examination) -> Iterator[Finding]:
+def jumps(case: Examination) -> Iterator[Finding]:
+    """Ops such as round, whose slope is 0 everywhere, between what is learned and the loss."""
+    remedy = "Pass the gradient on as it is: x + (x.round() - x).detach()"
+    for record in _blocks(case):
+        if record.op is not None and not _is_draw(record):
+            text = f"no gradient goes through {record.run}: the slope of {record.op.name} is 0 everywhere. {remedy}"
+            yield located(record, "zero gradient", text, remedy)
+
+
+def _is_draw(record: Record) -> bool:
+    return bool(getattr(record.op, "random", False)) and record.op is not None and "dropout" not in record.op.name
+
+
+def _blocks(case: Examination) -> Iterator[Record]:
+    """The first record of each op that jumps or draws, and passes on nothing of its gradient."""
+    told: set[object] = set()
+    for record in case.records:
+        if record.op is None or record.gradient is None or not record.inputs:
+            continue
+        if not (_is_draw(record) or traits_of(record.op).jumps):
+            continue
+        passed, source = record.inputs[0].gradient, case.source(record)
+        if source is None or source.id not in case.learned or passed is None or passed.norm or not record.gradient.norm:
+            continue
+        if record.op.name in told:
+            continue
+        told.add(record.op.name)
+        yield record
+
+
+def units(case: Examination) -> Iterator[Finding]:
     """Weights that began equal, at 0, far too large, or so small that the network vanishes."""
     equal, blocked = list[Record](), list[Record]()
     wide, narrow = list[tuple[Record, float, int]](), list[tuple[Record, float, int]]()
@@ -280,38 +285,30 @@ def _waits(case: Examination, record: Record) -> bool:
 def _alike(equal: list[Record], blocked: list[Record]) -> Iterator[Finding]:
     """The findings about weights with equal rows, and about those that stay at 0."""
     if equal:
-        remedy = "Draw the weights at random, as nn.init.kaiming_uniform_ does"
-        text = (
-            f"all rows of {_several(equal)} are equal, and stay so: all units of the layer compute the same. {remedy}"
-        )
-        yield located(equal[0], "initialization", text, remedy)
+        text = f"all rows of {_several(equal)} are equal, and stay so: all units of the layer compute the same."
+        yield located(equal[0], "initialization", text, "Draw the weights at random, as nn.init.kaiming_uniform_ does")
     if blocked:
-        remedy = "Draw one of two factors at random"
-        text = (
-            f"{_several(blocked)} began at 0 and got a gradient of exactly 0, so it does not begin to learn. {remedy}"
-        )
-        yield located(blocked[0], "initialization", text, remedy)
+        text = f"{_several(blocked)} began at 0 and got a gradient of exactly 0, so it does not begin to learn."
+        yield located(blocked[0], "initialization", text, "Draw one of two factors at random")
 
 
 def _out_of_scale(wide: list[tuple[Record, float, int]], narrow: list[tuple[Record, float, int]]) -> Iterator[Finding]:
     """The findings about weights that began too large or too small, each with its size and its number of inputs."""
     if len(narrow) >= _IN_A_ROW:
         first, size, fan = narrow[0]
-        remedy = "Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)"
         text = (
             f"{_several([one for one, *_ in narrow])} began with numbers of about {number(size)}, for {fan} inputs: "
-            f"each layer makes the signal and its gradient {number(1 / (size * sqrt(fan)))} times smaller. {remedy}"
+            f"each layer makes the signal and its gradient {number(1 / (size * sqrt(fan)))} times smaller."
         )
-        yield located(first, "initialization", text, remedy)
+        yield located(first, "initialization", text, "Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)")
     if wide:
         first, size, fan = wide[0]
-        remedy = "Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)"
         text = (
             f"{_several([one for one, *_ in wide])} began with numbers of about {number(size)}, for {fan} inputs: "
             "its results "
-            f"are {number(size * sqrt(fan))} times as large as what it gets. {remedy}"
+            f"are {number(size * sqrt(fan))} times as large as what it gets."
         )
-        yield located(first, "initialization", text, remedy)
+        yield located(first, "initialization", text, "Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)")
 
 
 def _weights(case: Examination) -> list[tuple[Record, Record, int]]:
@@ -344,7 +341,7 @@ def _is_a_step(case: Examination, record: Record, given: Record) -> bool:
     return any(one is not None and one is not given and one.shape == given.shape for one in taken)
 
 
-def _inputs(case: Examination) -> Iterator[Finding]:
+def inputs(case: Examination) -> Iterator[Finding]:
     """Data that go into the first layer as they came: far from normalized, or all rows equal."""
     told: set[int] = set()
     for record in case.records:
@@ -360,13 +357,12 @@ def _inputs(case: Examination) -> Iterator[Finding]:
         most, size = largest(value), typical(value)
         trains = bool(case.optimizers) or case.graph.backwards > _ROUNDS
         if trains and most is not None and size is not None and most > _HUGE and size > _HUGE / 10:
-            remedy = "Normalize it: (x - x.mean(0)) / x.std(0), or x / 255 for pixels"
             text = (
                 f"the input {called(first)} of {record.run} has numbers up to {number(most)}, and is not "
                 "normalized: units "
-                f"saturate or die, and a rate that suits one column is too large for another. {remedy}"
+                f"saturate or die, and a rate that suits one column is too large for another."
             )
-            yield located(first, "input scale", text, remedy)
+            yield located(first, "input scale", text, "Normalize it: (x - x.mean(0)) / x.std(0), or x / 255 for pixels")
         if (
             first.shape
             and first.shape[0] >= _ROWS
@@ -374,6 +370,5 @@ def _inputs(case: Examination) -> Iterator[Finding]:
             and case.has_equal_rows(first)
             and not _is_a_step(case, record, first)
         ):
-            remedy = "Check how the batch is made"
-            text = f"all {first.shape[0]} rows of the input {called(first)} of {record.run} are equal. {remedy}"
-            yield located(first, "data", text, remedy)
+            text = f"all {first.shape[0]} rows of the input {called(first)} of {record.run} are equal."
+            yield located(first, "data", text, "Check how the batch is made")

@@ -13,12 +13,6 @@ from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.findings.examination import Compared, Examination, literal, takes_of, typical
 from nbgrad.widgets.findings.located import called, located
 
-CONSTANT_TARGETS = "Check how they are made"
-"""The remedy for targets that are all equal."""
-
-LONE_SOFTMAX = "Use sigmoid, or two scores"
-"""The remedy for a softmax of one number."""
-
 _ASCENT = re.compile(r"(?:\+=|\.add_\()(?:[^-]|e-)*\.grad\b(?:[^-]|e-)*$")
 """The text of a line that adds a gradient to something, with no minus but that of an exponent."""
 
@@ -50,17 +44,16 @@ _SMOOTH = 0.5
 """Label smoothing of this much leaves nearly nothing of the labels."""
 
 
-def unfit(case: Examination) -> Iterator[Finding]:
-    """The findings about the last activations, the targets, and what becomes of a loss."""
+def outputs(case: Examination) -> Iterator[Finding]:
+    """The findings about the activations that make the predictions."""
     for one in case.comparisons:
         yield from _output(case, one)
+
+
+def targets(case: Examination) -> Iterator[Finding]:
+    """The findings about the targets of losses."""
+    for one in case.comparisons:
         yield from _target(case, one)
-        yield from _unpaired(one)
-    yield from _class_numbers(case)
-    yield from _unused(case)
-    yield from _severed(case)
-    yield from _lone_softmax(case)
-    yield from _sign(case)
 
 
 def _name(record: Record) -> str:
@@ -75,15 +68,11 @@ def _output(case: Examination, one: Compared) -> Iterator[Finding]:
     loss = _name(one.loss) if takes_of(one.loss) is not None else "the loss"
     low, high = traits_of(giver.op).interval
     if "dropout" in _name(giver) and giver.settings.get("training", True) and giver.settings.get("p", 1):
-        remedy = "Leave it out of the output: put it before the last layer"
-        text = (
-            f"dropout at {_line(giver)} is the last op before {loss}: it sets a part of the predictions to 0. {remedy}"
-        )
-        yield located(giver, "output range", text, remedy)
+        text = f"dropout at {_line(giver)} is the last op before {loss}: it sets a part of the predictions to 0."
+        yield located(giver, "output range", text, "Leave it out of the output: put it before the last layer")
     elif one.takes == "scores" and _name(giver) == "log_softmax":
-        remedy = "Leave out log_softmax, or use nll_loss"
-        text = f"{loss} applies log_softmax itself, and it is given the result of {giver.run}. {remedy}"
-        yield located(one.loss, "loss input", text, remedy)
+        text = f"{loss} applies log_softmax itself, and it is given the result of {giver.run}."
+        yield located(one.loss, "loss input", text, "Leave out log_softmax, or use nll_loss")
     elif one.takes == "scores" and (low, high) not in ((-inf, inf), (0.0, 1.0), (-inf, 0.0)):
         remedy = f"Leave out {_name(giver)} before the loss"
         between = f"are never below {number(low)}" if high == inf else f"lie between {number(low)} and {number(high)}"
@@ -93,23 +82,25 @@ def _output(case: Examination, one: Compared) -> Iterator[Finding]:
         )
         yield located(one.loss, "output range", text, remedy)
     elif one.takes == "probabilities" and high == inf and low > -inf:
-        remedy = f"Use sigmoid in place of {_name(giver)}"
-        text = f"{loss} takes probabilities, but {giver.run} makes numbers above 1, too. {remedy}"
-        yield located(one.loss, "output range", text, remedy)
+        text = f"{loss} takes probabilities, but {giver.run} makes numbers above 1, too."
+        yield located(one.loss, "output range", text, f"Use sigmoid in place of {_name(giver)}")
     elif one.takes == "probabilities" and _name(giver) == "softmax" and _several_labels(case, one, giver):
-        remedy = "Use binary_cross_entropy_with_logits on the scores, which asks about each class on its own"
         text = (
             f"the probabilities of {giver.run} add up to 1, but the targets {_targets(one)} of {loss} do not: a "
-            f"row may have several labels, or none. {remedy}"
+            f"row may have several labels, or none."
         )
-        yield located(one.loss, "output range", text, remedy)
+        yield located(
+            one.loss,
+            "output range",
+            text,
+            "Use binary_cross_entropy_with_logits on the scores, which asks about each class on its own",
+        )
     elif one.takes == "probabilities" and _is_cut(case, giver):
-        remedy = "Use sigmoid, which passes a gradient on everywhere"
         text = (
             f"{loss} takes probabilities, and {giver.run} cuts numbers of any size to them: where it cuts, no gradient "
-            f"goes on, and the loss of a wrong answer is as large as it can be. {remedy}"
+            f"goes on, and the loss of a wrong answer is as large as it can be."
         )
-        yield located(one.loss, "output range", text, remedy)
+        yield located(one.loss, "output range", text, "Use sigmoid, which passes a gradient on everywhere")
     elif one.takes == "values" and (low, high) != (-inf, inf):
         yield from _out_of_reach(case, one, giver, low, high)
 
@@ -141,12 +132,11 @@ def _out_of_reach(case: Examination, one: Compared, giver: Record, low: float, h
         return
     all_of = f"from {number(value.low)} to {number(value.high)}"
     within = f"never below {number(low)}" if high == inf else f"between {number(low)} and {number(high)}"
-    remedy = f"Leave out {_name(giver)}, or scale the targets into its interval"
     text = (
         f"the last activation, {giver.run}, makes numbers {within}, but the targets "
-        f"{called(one.target)} go {all_of}: the loss cannot come near 0. {remedy}"
+        f"{called(one.target)} go {all_of}: the loss cannot come near 0."
     )
-    yield located(giver, "output range", text, remedy)
+    yield located(giver, "output range", text, f"Leave out {_name(giver)}, or scale the targets into its interval")
 
 
 def _target(case: Examination, one: Compared) -> Iterator[Finding]:
@@ -154,67 +144,69 @@ def _target(case: Examination, one: Compared) -> Iterator[Finding]:
     value, name = case.stats(one.target), _name(one.loss)
     smoothing = one.loss.settings.get("label_smoothing") or 0.0
     if isinstance(smoothing, float) and smoothing >= _SMOOTH:
-        remedy = "Use 0.1 or less"
-        text = f"{one.loss.run} has label_smoothing={smoothing:g}: the labels hardly count any more. {remedy}"
-        yield located(one.loss, "target", text, remedy)
+        text = f"{one.loss.run} has label_smoothing={smoothing:g}: the labels hardly count any more."
+        yield located(one.loss, "target", text, "Use 0.1 or less")
     if case.learned.issuperset({one.prediction.id, one.target.id}) and one.takes == "values":
         if _is_bootstrap(case, one.target):
-            remedy = "Compute it inside no_grad(), or detach() it"
             text = (
                 f"the target {called(one.target)} of {one.loss.run} is a reward and the learned value of the next "
                 "state, and "
-                f"it gets a gradient, too: the target runs after the prediction. {remedy}"
+                f"it gets a gradient, too: the target runs after the prediction."
             )
-            yield located(one.target, "target", text, remedy)
+            yield located(one.target, "target", text, "Compute it inside no_grad(), or detach() it")
             return
         if takes_of(one.loss) is not None and case.leads(one.prediction, one.target):
-            remedy = "Use data as the target, or detach() it"
             text = (
                 f"the target of {one.loss.run} is computed from the prediction itself: the loss falls although nothing "
-                f"is learned. {remedy}"
+                f"is learned."
             )
-            yield located(one.loss, "target", text, remedy)
+            yield located(one.loss, "target", text, "Use data as the target, or detach() it")
         return
     if value is None or value.low is None or value.high is None:
         return
     if name == "binary_cross_entropy_with_logits" and (value.low < -_NEAR or value.high > 1 + _NEAR):
-        remedy = "Make labels of 0 and 1 of them"
         text = (
             f"{name} takes targets from 0 to 1, but {called(one.target)} goes from {number(value.low)} to "
-            f"{number(value.high)}: the loss has no lower bound. {remedy}"
+            f"{number(value.high)}: the loss has no lower bound."
         )
-        yield located(one.loss, "target", text, remedy)
+        yield located(one.loss, "target", text, "Make labels of 0 and 1 of them")
         return
-    if prod(one.target.shape) < _FEW or len(case.comparisons) > 1 or not case.alone:
+    if not _is_judged(case, one) or (value.low == value.high and _is_data(one.target)):
         return
-    if value.low == value.high and _is_data(one.target):
-        yield from _constant(one, value.low)
-    elif one.takes == "values" and (size := typical(value)) is not None and size > _HUGE:
-        remedy = "Normalize them: (y - y.mean()) / y.std()"
+    if one.takes == "values" and (size := typical(value)) is not None and size > _HUGE:
         text = (
             f"the targets {_targets(one)} have numbers of about {number(size)}: the loss and its gradients "
             "begin far "
-            f"too large. {remedy}"
+            f"too large."
         )
-        yield located(one.target, "input scale", text, remedy)
+        yield located(one.target, "input scale", text, "Normalize them: (y - y.mean()) / y.std()")
+
+
+def _is_judged(case: Examination, one: Compared) -> bool:
+    """Whether the numbers of targets tell something: there are enough of them, and no other loss and optimizer."""
+    return prod(one.target.shape) >= _FEW and len(case.comparisons) == 1 and case.alone
+
+
+def unpaired(case: Examination) -> Iterator[Finding]:
+    """The differences of a column and a row, in losses written by hand. ``suspicions`` are about the others."""
+    for one in case.comparisons:
+        yield from _unpaired(one)
 
 
 def _unpaired(one: Compared) -> Iterator[Finding]:
-    """A difference of a column and a row, in a loss that is written by hand. ``suspicions`` are about the others."""
     shapes = one.prediction.shape, one.target.shape
     if takes_of(one.loss) is not None or sorted(map(len, shapes)) != [1, 2]:
         return
     row, column = sorted(shapes, key=len)
     if column == (*row, 1) and row[0] > 1:
-        remedy = "Give both one shape, with squeeze(-1) or unsqueeze(-1)"
         text = (
             f"{one.loss.run} takes {shapes[0]} against {shapes[1]}, which makes {one.loss.shape}: each prediction is "
-            f"compared with every target. {remedy}"
+            f"compared with every target."
         )
-        yield located(one.loss, "broadcast", text, remedy)
+        yield located(one.loss, "broadcast", text, "Give both one shape, with squeeze(-1) or unsqueeze(-1)")
 
 
-def _class_numbers(case: Examination) -> Iterator[Finding]:
+def class_numbers(case: Examination) -> Iterator[Finding]:
     """A squared error on the numbers of classes, as if class 2 lay between class 1 and class 3."""
     if len(case.comparisons) != 1 or not case.alone:
         return
@@ -230,15 +222,16 @@ def _class_numbers(case: Examination) -> Iterator[Finding]:
     if not _CLASSES[0] <= count <= _CLASSES[1] or values.numel() < _EACH * count:
         return
     if torch.equal(classes.double().cpu(), torch.arange(count, dtype=torch.float64)):
-        remedy = f"Give each class a score: {count} outputs and cross_entropy(scores, y.long())"
         text = (
             f"the targets {_targets(one)} of {one.loss.run} are the whole numbers 0 to {count - 1}: are they "
-            f"classes? A squared error takes class 2 for the middle of 1 and 3. {remedy}"
+            f"classes? A squared error takes class 2 for the middle of 1 and 3."
         )
-        yield located(one.loss, "target", text, remedy)
+        yield located(
+            one.loss, "target", text, f"Give each class a score: {count} outputs and cross_entropy(scores, y.long())"
+        )
 
 
-def _unused(case: Examination) -> Iterator[Finding]:
+def unused(case: Examination) -> Iterator[Finding]:
     """A number that was computed like a term of the loss, and that nothing uses or reads."""
     for id, what, place in case.evidence.unused():
         record = case.made.get(id)
@@ -251,7 +244,7 @@ def _unused(case: Examination) -> Iterator[Finding]:
         yield Finding("unreached", text, remedy, None if record is None else id, place=place)
 
 
-def _severed(case: Examination) -> Iterator[Finding]:
+def severed(case: Examination) -> Iterator[Finding]:
     """A recurrence whose state is cut off in each iteration."""
     for id, count, cut in case.evidence.severed():
         remedy = "Leave that out: detach the state between two backwards, or every 20 to 100 steps of time"
@@ -280,49 +273,57 @@ def _is_data(record: Record) -> bool:
     return record.kind == "constant"
 
 
-def _constant(one: Compared, value: float) -> Iterator[Finding]:
+def equal_targets(case: Examination) -> Iterator[Finding]:
     """The finding about targets that are all equal. Zeros may be meant, as for a residual."""
+    for one in case.comparisons:
+        value = case.stats(one.target)
+        if value is None or value.low is None or value.low != value.high or not _is_data(one.target):
+            continue
+        outside = value.low < -_NEAR or value.low > 1 + _NEAR
+        if _is_judged(case, one) and not (_name(one.loss) == "binary_cross_entropy_with_logits" and outside):
+            yield from _constant(one, value.low)
+
+
+def _constant(one: Compared, value: float) -> Iterator[Finding]:
     if one.takes == "values":
         if value:
-            remedy = CONSTANT_TARGETS
-            text = f"the targets {_targets(one)} are all {number(value)}: only a constant can be learned. {remedy}"
-            yield located(one.target, "target", text, remedy)
+            text = f"the targets {_targets(one)} are all {number(value)}: only a constant can be learned."
+            yield located(one.target, "target", text, "Check how they are made")
         return
-    remedy = "Shuffle the data, and check the labels"
     text = (
         f"all {prod(one.target.shape)} targets of the last batch, {_targets(one)}, are of one class, "
-        f"{number(value)}: such a batch teaches only to answer it always. {remedy}"
+        f"{number(value)}: such a batch teaches only to answer it always."
     )
-    yield located(one.target, "data", text, remedy)
+    yield located(one.target, "data", text, "Shuffle the data, and check the labels")
 
 
-def _lone_softmax(case: Examination) -> Iterator[Finding]:
-    """A softmax of one number, which is always 1, or a loss that takes one."""
+def lone_class(case: Examination) -> Iterator[Finding]:
+    """A loss that chooses among classes, and is given one."""
     for one in case.comparisons:
         classes = one.prediction.shape[1:2] or one.prediction.shape
         if _name(one.loss) == "cross_entropy" and classes == (1,):
-            remedy = "Use binary_cross_entropy_with_logits, or give it two scores"
             text = (
                 f"{one.loss.run} chooses among the classes in dimension 1 of {one.prediction.shape}, and there is one: "
-                f"its probability is always 1, so nothing is learned. {remedy}"
+                f"its probability is always 1, so nothing is learned."
             )
-            yield located(one.loss, "output range", text, remedy)
+            yield located(one.loss, "output range", text, "Use binary_cross_entropy_with_logits, or give it two scores")
+
+
+def lone_softmax(case: Examination) -> Iterator[Finding]:
+    """A softmax of one number, which is always 1."""
     for record in case.records:
         dim = record.settings.get("dim")
         softmax = _name(record) in ("softmax", "log_softmax") and record.id in case.learned
         if softmax and isinstance(dim, int) and prod(record.shape) > 1 and record.shape[dim] == 1:
-            remedy = LONE_SOFTMAX
             text = (
                 f"{record.run} goes along dim={dim} of {record.shape}, which has one number: the result is always "
-                f"{'1' if _name(record) == 'softmax' else '0'}. {remedy}"
+                f"{'1' if _name(record) == 'softmax' else '0'}."
             )
-            yield located(record, "output range", text, remedy)
+            yield located(record, "output range", text, "Use sigmoid, or two scores")
 
 
-def _sign(case: Examination) -> Iterator[Finding]:
+def signs(case: Examination) -> Iterator[Finding]:
     """A loss that is made smaller by making the prediction worse."""
-    yield from _likelihood(case)
-    yield from _uphill(case)
     if not case.alone:
         return
     upward = next((log for log in case.optimizers if any(group.maximize for group in log.groups)), None)
@@ -346,22 +347,21 @@ def _sign(case: Examination) -> Iterator[Finding]:
         yield located(root, "sign", text, remedy)
 
 
-def _uphill(case: Examination) -> Iterator[Finding]:
+def uphill(case: Examination) -> Iterator[Finding]:
     """Updates by hand that add the gradient of a loss. An attack on one input, by the same line, makes it larger."""
     lines = {id: place for id, place in case.evidence.by_hand().items() if _ASCENT.search(place.text)}
     changed = [one for one in case.records if one.id in lines]
     if len(changed) < 2 or case.optimizers or not any(case.is_loss(root) for root in case.roots):
         return
     first, *others = changed
-    remedy = "Subtract it: p -= lr * p.grad"
     text = (
         f"the line at {lines[first.id]} adds the gradient to {called(first)} and {counted(len(others), 'other')}: each "
-        f"step makes the loss larger. {remedy}"
+        f"step makes the loss larger."
     )
-    yield located(first, "sign", text, remedy)
+    yield located(first, "sign", text, "Subtract it: p -= lr * p.grad")
 
 
-def _likelihood(case: Examination) -> Iterator[Finding]:
+def likelihoods(case: Examination) -> Iterator[Finding]:
     """A mean of log-probabilities that is made small: of the labels, or times a reward."""
     for root in case.roots:
         source = case.source(root) if _name(root) in ("mean", "sum") else root
@@ -374,12 +374,11 @@ def _likelihood(case: Examination) -> Iterator[Finding]:
         if weight is None and (picked is None or _name(picked) != "log_softmax"):
             continue
         what = "log-probabilities" if weight is None else f"log-probabilities times {weight.name}"
-        remedy = "Write a minus before it"
         text = (
             f"the loss is a {_name(root)} of {what}, at {_line(root)}: it falls as what was right becomes less "
-            f"probable. {remedy}"
+            f"probable."
         )
-        yield located(root, "sign", text, remedy)
+        yield located(root, "sign", text, "Write a minus before it")
 
 
 def _rewarded(case: Examination, record: Record, at: int) -> Record | None:

@@ -71,38 +71,12 @@ _RATE = 8
 """So many steps show a schedule."""
 
 
-def stalled(case: Examination, found: list[Finding]) -> Iterator[Finding]:
-    """The findings about the steps of a loop; ``found`` are those that may explain them."""
-    yield from _penalty(case)
-    kinds = {one.kind for one in found}
-    told = [*_decay(case), *(() if "no change" in kinds else _resting(case))]
-    yield from told
-    if not told and not kinds & {"no change", "no step", "idle step", "no optimizer"}:
-        small = [*_small(case)]
-        yield from small
-        told += small
-    if not told and "divergence" not in kinds and not case.training.evaluates:
-        large = [*_large(case)]
-        yield from large
-        told += large
-    if not kinds & {"input scale", "initialization", "nan", "large steps"}:
-        yield from _huge(case)
-    if not kinds & {"nan", "vanishing", "divergence"}:
-        yield from _over_time(case)
-    if not kinds:
-        equal = [] if case.starved else [*_equal_predictions(case)]
-        yield from equal
-        told += equal
-    if not told and not kinds:
-        yield from _flat(case)
-
-
 def _named(log: OptimizerLog) -> str:
     rates = [group.last for group in log.groups if group.last is not None]
     return f"{log.name} (lr={number(max(rates))})" if rates else log.name
 
 
-def _resting(case: Examination) -> Iterator[Finding]:
+def resting(case: Examination) -> Iterator[Finding]:
     """Rates that are 0, from the beginning or since a schedule has fallen."""
     for log in case.optimizers:
         for at, group in enumerate(log.groups):
@@ -125,7 +99,7 @@ def _resting(case: Examination) -> Iterator[Finding]:
             yield located(first, "small steps", text, remedy)
 
 
-def _small(case: Examination) -> Iterator[Finding]:
+def small(case: Examination) -> Iterator[Finding]:
     """Steps that hardly move the parameters, although there are gradients."""
     size = case.typical_step
     if size is None or len(case.steps) < _STEPS or size > _SMALL or case.steps[-1][1] > _SMALL:
@@ -148,10 +122,10 @@ def _small(case: Examination) -> Iterator[Finding]:
     yield located(learned, "small steps", text, remedy)
 
 
-def _large(case: Examination) -> Iterator[Finding]:
+def large(case: Examination) -> Iterator[Finding]:
     """Steps that throw the parameters away, or make the loss larger for good."""
     root = next(iter(case.roots), None)
-    if root is None:
+    if root is None or case.training.evaluates:
         return
     name = _named(case.optimizers[0]) if case.optimizers else "the update"
     far = next(((at, size) for at, size in case.steps if size > _BEYOND), None)
@@ -167,9 +141,8 @@ def _large(case: Examination) -> Iterator[Finding]:
     if len(losses) < _STEPS or not case.alone or len(case.roots) > 1:
         return
     if losses[-1] < -_BOUNDLESS * max(1.0, abs(losses[0])):
-        remedy = "Check the sign of each term of the loss"
-        text = f"the loss falls without bound: from {number(losses[0])} to {number(losses[-1])}. {remedy}"
-        yield located(root, "sign", text, remedy)
+        text = f"the loss falls without bound: from {number(losses[0])} to {number(losses[-1])}."
+        yield located(root, "sign", text, "Check the sign of each term of the loss")
         return
     if not case.is_loss(root) or not case.first or any(_moving(case, one.target) for one in case.comparisons):
         return  # the loss of a policy, or a sum of losses, may grow
@@ -182,7 +155,7 @@ def _large(case: Examination) -> Iterator[Finding]:
         yield located(root, "large steps", text, remedy)
 
 
-def _penalty(case: Examination) -> Iterator[Finding]:
+def penalty(case: Examination) -> Iterator[Finding]:
     """A sum of the loss of the data and of a penalty on the weights that is far larger."""
     for root in case.roots:
         if root.op is None or root.op.name != "add" or len(case.comparisons) != 1:
@@ -193,12 +166,11 @@ def _penalty(case: Examination) -> Iterator[Finding]:
         if loss is None or other is None or loss.value is None or other.value is None or _has_data(case, other):
             continue
         if other.value.norm > _PENALTY * loss.value.norm > 0:
-            remedy = "Give it a factor such as 1e-4"
             text = (
                 f"the penalty on the weights, {other.run}, is {number(other.value.norm)}, and the loss of the data "
-                f"{number(loss.value.norm)}: training makes the weights small, and learns nothing else. {remedy}"
+                f"{number(loss.value.norm)}: training makes the weights small, and learns nothing else."
             )
-            yield located(other, "regularization", text, remedy)
+            yield located(other, "regularization", text, "Give it a factor such as 1e-4")
 
 
 def _has_data(case: Examination, record: Record) -> bool:
@@ -215,7 +187,7 @@ def _has_data(case: Examination, record: Record) -> bool:
     return False
 
 
-def _decay(case: Examination) -> Iterator[Finding]:
+def decay(case: Examination) -> Iterator[Finding]:
     """A weight decay that shrinks the weights faster than they can learn."""
     for log in case.optimizers:
         for group in log.groups:
@@ -237,7 +209,7 @@ def _decay(case: Examination) -> Iterator[Finding]:
             break
 
 
-def _huge(case: Examination) -> Iterator[Finding]:
+def huge(case: Examination) -> Iterator[Finding]:
     """A loss that begins far too large: the numbers grow on their way through the layers."""
     if len(case.comparisons) != 1 or len(case.roots) != 1:
         return
@@ -248,13 +220,14 @@ def _huge(case: Examination) -> Iterator[Finding]:
     size = typical(case.stats(one.target))
     usual = _SCORES if one.takes != "values" else None if size is None else _FAR * (1.0 + size**2)
     if usual is not None and usual < first < inf:
-        remedy = "Use a normalization, residual connections, or smaller weights"
         text = (
             f"the loss begins at {number(first)}: the numbers explode on their way through the layers, before "
             "anything is "
-            f"learned. {remedy}"
+            f"learned."
         )
-        yield located(one.prediction, "exploding", text, remedy)
+        yield located(
+            one.prediction, "exploding", text, "Use a normalization, residual connections, or smaller weights"
+        )
 
 
 def _sums(case: Examination, loss: Record, root: Record) -> bool:
@@ -264,7 +237,7 @@ def _sums(case: Examination, loss: Record, root: Record) -> bool:
     )
 
 
-def _over_time(case: Examination) -> Iterator[Finding]:
+def over_time(case: Examination) -> Iterator[Finding]:
     """Gradients that vanish or explode over the iterations of a loop, as in a recurrent network."""
     lines: defaultdict[tuple[object, ...], list[Record]] = defaultdict(list)
     for record in case.records:
@@ -306,21 +279,25 @@ def _follow(case: Examination, several: list[Record]) -> bool:
     return case.leads(several[0], several[1]) and case.leads(several[-2], several[-1])
 
 
-def _equal_predictions(case: Examination) -> Iterator[Finding]:
+def equal_predictions(case: Examination) -> Iterator[Finding]:
     """Predictions that are the same for all rows, although the targets are not."""
-    for one in case.comparisons:
+    for one in [] if case.starved else case.comparisons:
         value, target = one.prediction.value, one.target.value
         array = None if value is None else value.array
         if array is None or array.ndim < 1 or len(array) < _ROWS or target is None or target.low == target.high:
             continue
         if (abs(array - array[:1]) <= 1e-6 * abs(array).max()).all():
-            remedy = "Look for a mean, a view or a softmax over the batch, and for units that are off"
             text = (
                 f"all {len(array)} predictions of {one.loss.run} are equal, although their targets are not: the "
                 "rows are mixed, "
-                f"or nothing of the input reaches them. {remedy}"
+                f"or nothing of the input reaches them."
             )
-            yield located(one.prediction, "wrong dimension", text, remedy)
+            yield located(
+                one.prediction,
+                "wrong dimension",
+                text,
+                "Look for a mean, a view or a softmax over the batch, and for units that are off",
+            )
             return
 
 
@@ -329,7 +306,7 @@ def _moving(case: Examination, target: Record) -> bool:
     return bool(case.evidence.behind(target.id))
 
 
-def _flat(case: Examination) -> Iterator[Finding]:
+def flat(case: Examination) -> Iterator[Finding]:
     """A loss of data that does not fall, if nothing else is known."""
     losses = case.losses
     if case.graph.backwards < _LONG or len(losses) < _STEPS or not case.alone or len(case.comparisons) != 1:
@@ -341,9 +318,13 @@ def _flat(case: Examination) -> Iterator[Finding]:
     if early <= 0 or early - late > _MOVED * early:
         return
     root: Record = case.comparisons[0].loss
-    remedy = "Try to overfit one batch, and look at the data, the labels and the size of the model"
     text = (
         f"the loss does not fall: it was {number(early)} at the beginning and is {number(late)} after "
-        f"{case.graph.backwards:,} backwards. Order of calls, optimizer, gradients and steps are sound. {remedy}"
+        f"{case.graph.backwards:,} backwards. Order of calls, optimizer, gradients and steps are sound."
     )
-    yield located(root, "no progress", text, remedy)
+    yield located(
+        root,
+        "no progress",
+        text,
+        "Try to overfit one batch, and look at the data, the labels and the size of the model",
+    )

@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from nbgrad.core.graph.plugins import OVERLAY_KINDS
+from nbgrad.widgets.description.overlay_kinds import KIND
 from nbgrad.widgets.description.rank_overlays import RANKS
 from nbgrad.widgets.description.schema import Description, Detail, Edge, History, Node, Question
 from nbgrad.widgets.folding.outline import Outline, Rests
@@ -11,7 +13,7 @@ UNKNOWN = "?"
 """The sign for a gradient that is asked for."""
 
 _TELLING = ("gradient", "ratio", "update")
-"""The overlays that say how large a gradient is."""
+"""The overlays that say how large a gradient is; one that was added may do so, too."""
 
 _TELLING_TERMS = ("gradient", ".grad", "step", RANKS)
 """The details that say how large a gradient is."""
@@ -33,7 +35,7 @@ def concealed(outline: Outline, nodes: Collection[str], asked: list[Question], n
         "notes": [*known["notes"], note] if known["stopped"] else [note, *known["notes"]],
         "nodes": [_node(node, hidden=node["id"] in nodes) for node in known["nodes"]],
         "edges": [_edge(edge) if edge["id"] in edges else edge for edge in known["edges"]],
-        "overlays": [one for one in known["overlays"] if one["key"] not in _TELLING],
+        "overlays": [one for one in known["overlays"] if not _tells(one["key"])],
         "verdicts": [],
         "checked": [],
         "history": History(frames=[], loss=None, charts=[], differences=[]),
@@ -45,8 +47,13 @@ def concealed(outline: Outline, nodes: Collection[str], asked: list[Question], n
     )
 
 
+def _tells(overlay: str) -> bool:
+    """Whether an overlay may say how large a gradient is."""
+    return overlay in _TELLING or overlay.startswith(KIND)
+
+
 def _node(node: Node, *, hidden: bool) -> Node:
-    levels = {key: level for key, level in node["levels"].items() if key not in _TELLING}
+    levels = {key: level for key, level in node["levels"].items() if not _tells(key)}
     rule = f"∇ {UNKNOWN}" if hidden else node["rule"]
     return {**node, "rule": rule, "levels": levels, "norms": [], "past": "", "bars": None}
 
@@ -84,7 +91,7 @@ class _ConcealedRest(NamedTuple):
         said: dict[str, Any] = self.rest.told()
         if not self.hidden:
             return said
-        rows: list[Detail] = [one for one in said["details"] if one["term"] not in _TELLING_TERMS]
+        rows: list[Detail] = [one for one in said["details"] if one["term"] not in (*_TELLING_TERMS, *OVERLAY_KINDS)]
         return {**said, "details": rows, "gradient": None}
 
     def step(self) -> dict[str, Any]:

@@ -154,6 +154,7 @@ export interface Overlay {
   low: string;
   high: string;
   classes: string[];
+  colours?: string[];
 }
 
 export interface Verdict {

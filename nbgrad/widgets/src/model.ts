@@ -1,6 +1,6 @@
 // Questions about a description that need no drawing: what a thing is called, and where it stands.
 
-import type { Description, Node as GraphNode, Scope, Step, Supposed } from "./description";
+import type { Description, Node as GraphNode, Overlay, Scope, Step, Supposed } from "./description";
 
 /** The id of the tensor that a copy ("n3.2") stands for. */
 export const original = (id: string): string => id.split(".")[0] ?? id;
@@ -11,6 +11,12 @@ export const nodeOf = (description: Description, id: string): GraphNode | undefi
 export function twinOf({ nodes, twins }: Description, id: string): string | undefined {
   const other = twins[original(id)] ?? (id.startsWith("f-") ? `f-${twins[id.slice(2)]}` : "");
   return nodes.find((node) => original(node.id) === other)?.id;
+}
+
+/** The colour of a class of an overlay: its own, or one of six. */
+export function classColour(overlay: Overlay | undefined, at: number): string {
+  const own = overlay?.colours?.[at];
+  return own ? `color-mix(in oklab, ${own} 55%, var(--nbg-card))` : `var(--nbg-class-${at % 6})`;
 }
 
 export function name(description: Description, id: string): string {

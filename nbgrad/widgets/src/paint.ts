@@ -3,7 +3,7 @@
 import type { Frame, Node as GraphNode, Picture, Step } from "./description";
 import { attribute, flag, svg } from "./dom";
 import { broken, type Drawing, spoken } from "./draw";
-import { original, twinOf } from "./model";
+import { classColour, original, twinOf } from "./model";
 
 const UNKNOWN = ["∇", "?"].join(" "); // until the walk has reached it
 
@@ -49,7 +49,8 @@ export class Paint {
 
   overlay(key: string): void {
     const { nodes, overlays } = this.#picture.description;
-    const classes = overlays.find((one) => one.key === key)?.classes.length ?? 0;
+    const overlay = overlays.find((one) => one.key === key);
+    const classes = overlay?.classes.length ?? 0;
     for (const node of nodes) {
       const element = this.#drawing.nodes.get(node.id);
       const level = node.levels[key];
@@ -57,7 +58,7 @@ export class Paint {
       flag(element, "classed", level !== undefined && classes > 0);
       if (level === undefined) continue;
       element?.style.setProperty("--nbg-level", String(level));
-      element?.style.setProperty("--nbg-class", `var(--nbg-class-${level % 6})`);
+      element?.style.setProperty("--nbg-class", classColour(overlay, level));
     }
     flag(this.#stage, "overlaid", key !== "");
   }

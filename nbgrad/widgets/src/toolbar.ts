@@ -4,7 +4,7 @@ import { BARS, FOLDED, MEANING, SIGNS } from "./constants";
 import { BADGES, loops } from "./draw";
 import type { Description } from "./description";
 import { attribute, button, flag, html, listen } from "./dom";
-import { placeOf, wrong } from "./model";
+import { classColour, placeOf, wrong } from "./model";
 import { lookFor, THUMBNAILS } from "./thumbnails";
 
 export type Mode = "forward" | "backward" | "both";
@@ -170,6 +170,6 @@ export function scaleOf(description: Description, key: string): HTMLElement | nu
   if (!overlay) return null;
   const scale = html("div", { class: "nbg-scale", testid: "scale" }, html("b", {}, overlay.label));
   if (!overlay.classes.length) scale.append(overlay.low, html("i", { class: "nbg-ramp" }), overlay.high);
-  overlay.classes.forEach((name, at) => scale.append(html("span", {}, html("i", { class: "nbg-dot", style: `background:var(--nbg-class-${at % 6})` }), name)));
+  overlay.classes.forEach((name, at) => scale.append(html("span", {}, html("i", { class: "nbg-dot", style: `background:${classColour(overlay, at)}` }), name)));
   return scale;
 }

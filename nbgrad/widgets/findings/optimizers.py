@@ -1,0 +1,161 @@
+"""Gradients that no optimizer uses, uses twice or clears too late, and steps that change nothing."""
+
+from dataclasses import replace
+
+import torch
+
+from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.record import Record
+from nbgrad.widgets.description.format import counted, number
+from nbgrad.widgets.findings import divergence
+from nbgrad.widgets.findings.examination import Examination
+from nbgrad.widgets.findings.located import called, first_of, located, path_of
+
+_SMALL = 1e-3
+"""A parameter may have finished learning if its gradient is at most this fraction of its own size."""
+
+_ROUNDS = 30
+"""While a cell runs, an optimizer is reported after this many calls of zero_grad() without a step."""
+
+_ROUNDS_ADDED = 3
+"""If so many steps find a gradient that was not cleared, clearing was forgotten."""
+
+_CONTAINERS = {"['": "dict", "[": "list"}
+"""The plain containers, by the sign of their items in a name."""
+
+_LARGER = "Try a larger one"
+
+
+def added_up(case: Examination) -> list[Finding]:
+    """The finding that the gradients of all steps are added up. It is at the first parameter."""
+    # An optimizer that puts another tensor into each .grad, as for differential privacy, keeps no sum there.
+    replaced = set[int]().union(*[log.ids for log in case.optimizers if log.steps > 1 and not log.same])
+    found = divergence.added_up(case.records, case.frames) if case.frames else []
+    if not (found := [one for one in found if one.id not in replaced]):
+        return []
+    remedy = "Call zero_grad() in every step"
+    first, *others = found
+    more = f" and of {counted(len(others), 'other')}" if others else ""
+    step = (first.since.what if first.since is not None else None) or "an update"
+    text = (
+        f"the .grad of {called(first)}{more} holds more than the gradient of the last "
+        f"backward, although {step} came after each backward: it still contains gradients of earlier backwards. "
+        f"{remedy}"
+    )
+    return [replace(located(first, "accumulated gradients", text, remedy), tensors=tuple(map(called, found)))]
+
+
+def kept_gradients(case: Examination) -> list[Finding]:
+    """The same as the first steps of an optimizer found it: at the end the gradients may be no numbers any more."""
+    for log in [] if case.training.evaluates else case.optimizers:
+        first = next((case.made[id] for id in sorted(log.ids) if id in case.made), None)
+        if log.added_up >= _ROUNDS_ADDED and first is not None:
+            remedy = f"Call zero_grad() of this {log.name} before each of its backwards"
+            text = (
+                f"{log.name} steps with gradients that still contain those of earlier steps: nothing has cleared them "
+                f"before {log.added_up} of its first steps. {remedy}"
+            )
+            return [located(first, "accumulated gradients", text, remedy)]
+    return []
+
+
+def idle_step(case: Examination) -> list[Finding]:
+    """The finding about a step, around the last backward, that found no gradient and changed nothing."""
+    found = case.evidence.idle_step()
+    return [] if found is None else [Finding("idle step", *found)]
+
+
+def unheld(case: Examination) -> list[Finding]:
+    """The parameters with a gradient that are in no optimizer, if a step moved others.
+
+    Those in a plain list or dict are left out: they have a finding of their own.
+    """
+    stepped = {record.kind for record in case.records if record.since and record.since.stepped}
+    if not stepped:
+        return []
+    at, told = case.made, set[int]().union(*[inside for _, inside in case.unregistered])
+    missing = [
+        (id, called(at[id]) if id in at and at[id].full_name else what)
+        for id, what in case.graph.unheld()
+        if id not in told
+    ]
+    # A tensor that is optimized through a network leaves the parameters of the network alone.
+    missing = [one for one in missing if "parameter" in stepped or (one[0] in at and at[one[0]].kind != "parameter")]
+    if not missing:
+        return []
+    it, names = "it" if len(missing) == 1 else "them", tuple([what for _, what in missing])
+    remedy = f"give {it} to one, or freeze {it} with requires_grad_(False)"
+    items = [name for name in names if "]." in name]  # of a module in a container, not a tensor in one
+    inside = next((kind for sign, kind in _CONTAINERS.items() if any(sign in name for name in items)), None)
+    if inside is not None:
+        remedy = f"use nn.Module{inside.capitalize()} in place of the {inside}"
+    where = "" if inside is None else f", as parameters() does not look into a plain {inside}"
+    text = f"{first_of(list(names))} got a gradient, but no optimizer holds {it}{where}: {remedy}"
+    return [Finding("no optimizer", text, remedy, missing[0][0], names, path_of(at.get(missing[0][0])))]
+
+
+def unstepped(case: Examination) -> list[Finding]:
+    """The optimizers that took no step in a loop: the loop has ended, or it has run for ``_ROUNDS`` rounds.
+
+    Before that a step may still come, as for a network whose opponent is trained first.
+    """
+    graph, evidence = case.graph, case.evidence
+    patience, remedy = 1 if graph.closed else _ROUNDS, "call step() after backward() if they are to learn"
+    never = evidence.untouched() if graph.closed and graph.ending is None else []
+    grown = {record.id for record in case.records if _adds_up(record)}
+    missing = [
+        Finding(
+            "no step",
+            f"{one.name} holds {first_of([what for _, what in one.waiting])}, whose .grad holds the sum of "
+            f"{counted(graph.backwards, 'backward')}, but neither its step() nor its zero_grad() was called: {remedy}",
+            remedy,
+            one.waiting[0][0],
+            tuple([what for _, what in one.waiting]),
+        )
+        for one in never
+        if any(id in grown for id, _ in one.waiting)
+    ]
+    return missing + [
+        Finding(
+            "no step",
+            f"{one.name} holds {first_of([what for _, what in one.waiting])}, which got a gradient, but "
+            f"{counted(one.cleared, 'call')} of its zero_grad() came without any of its step(): {remedy}",
+            remedy,
+            one.waiting[0][0],
+            tuple([what for _, what in one.waiting]),
+        )
+        for one in (evidence.unstepped() if graph.ending is None else [])
+        if one.cleared >= patience
+    ]
+
+
+def _adds_up(record: Record) -> bool:
+    """Whether its ``.grad`` is larger than the gradient of the last backward."""
+    since, came = record.since, record.gradient
+    return since is not None and since.grad is not None and came is not None and since.grad.norm > 2 * came.norm
+
+
+def still(case: Examination) -> list[Finding]:
+    """The finding that steps changed nothing while gradients are large: the rate is 0 or lost in rounding."""
+    rate = case.evidence.rate() if divergence.still(case.frames) else None
+    learned = [
+        record for record in case.records if record.kind in ("parameter", "leaf") and record.gradient and record.value
+    ]
+    if rate is None or not any(_large(record) for record in learned):
+        return []
+    (name, size), finest = rate, min([record.dtype for record in learned], key=lambda dtype: torch.finfo(dtype).eps)
+    if size >= torch.finfo(finest).eps:
+        return []
+    lost = f", which is lost in the rounding of {dtype_name(finest)}" if size else ""
+    text = f"{name} has a learning rate of {number(size)}{lost}: its steps left every parameter as it was"
+    if not size:
+        return [Finding("no change", text)]
+    return [Finding("no change", f"{text}. {_LARGER}", _LARGER)]
+
+
+def _large(record: Record) -> bool:
+    """Whether the gradient is large: if it were small, the parameter might have finished learning."""
+    return (
+        record.gradient is not None and record.value is not None and record.gradient.norm > _SMALL * record.value.norm
+    )

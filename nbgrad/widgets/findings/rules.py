@@ -1,0 +1,207 @@
+"""The rules for findings, as one table in the order of causes: an earlier finding may explain a later one."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import NamedTuple
+
+from nbgrad.core.engine.call_site import in_library
+from nbgrad.core.graph.finding import KINDS, Finding, FindingKind
+from nbgrad.widgets.findings import (
+    beginnings,
+    calls,
+    dimensions,
+    layers,
+    optimizers,
+    outputs,
+    progress,
+)
+from nbgrad.widgets.findings.attention import attention
+from nbgrad.widgets.findings.eval_mode import evaluating
+from nbgrad.widgets.findings.examination import Examination
+from nbgrad.widgets.findings.frozen import frozen
+from nbgrad.widgets.findings.functions import untrue
+from nbgrad.widgets.findings.guard import Guard
+from nbgrad.widgets.findings.located import located
+from nbgrad.widgets.findings.loss_inputs import mistaken
+from nbgrad.widgets.findings.module_gradients import shrinking, zeroed
+from nbgrad.widgets.findings.saturated import silent
+from nbgrad.widgets.findings.through_numpy import halved
+from nbgrad.widgets.findings.unreached import unreached
+from nbgrad.widgets.findings.vanishing import falls
+
+Explained = Mapping[str, Collection[str]]
+"""The kinds that explain a finding, by its own kind."""
+
+_NOTHING: Explained = MappingProxyType({})
+
+
+class Rule(NamedTuple):
+    """A rule, as a row of the table.
+
+    Attributes:
+        name: what it looks at.
+        kinds: the kinds of findings that it makes.
+        find: looks through a graph.
+        explained: its findings of a kind are left out if an earlier rule has found one of these kinds, the cause.
+        once: whether a finding is left out if an earlier rule has found one of its kind at the same record.
+        despite: where this holds, nothing explains its findings.
+    """
+
+    name: str
+    kinds: tuple[FindingKind, ...]
+    find: Callable[[Examination], Iterable[Finding]]
+    explained: Explained = _NOTHING
+    once: bool = False
+    despite: Callable[[Examination, list[Finding]], bool] | None = None
+
+    def new(self, case: Examination, found: list[Finding]) -> Iterator[Finding]:
+        """What it finds, without what the findings ``found`` of earlier rules explain."""
+        explained = _NOTHING if self.despite is not None and self.despite(case, found) else self.explained
+        kinds, known = {one.kind for one in found}, {(one.kind, one.id) for one in found}
+        for one in self.find(case):
+            repeated = self.once and (one.kind, one.id) in known
+            if not repeated and kinds.isdisjoint(explained.get(one.kind, ())):
+                yield one
+
+
+_ANY = frozenset(KINDS) - {"broadcast"}
+"""What explains that nothing is learned. A tensor that was stretched may be meant."""
+
+_UNMOVED = ("no change", "no step", "idle step", "no optimizer", "regularization", "small steps")
+
+
+def _shrinking(case: Examination) -> list[Finding]:
+    found = shrinking(case.judged)
+    return [] if found is None else [Finding("vanishing", *found)]
+
+
+def _falls(case: Examination) -> Iterable[Finding]:
+    return falls(case.records, case.starved, zeroed(case.records, case.judged), case.ahead, case.waits.ends)
+
+
+def _stretched(case: Examination) -> list[Finding]:
+    accidents = dict.fromkeys((one, id) for (id, _), one in case.stretched.items())  # both inputs may have one text
+    return [located(case.made[id], "broadcast", one.text, one.remedy) for one, id in accidents]
+
+
+def _softmax_began_it(case: Examination, found: list[Finding]) -> bool:
+    """Whether the first bad number was of a softmax, and no finding about it stands there and says why."""
+    first, shown = case.first_bad, {one.id for one in found if one.kind == "nan"}
+    return first is not None and str(first.op).endswith("softmax") and first.id not in shown
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("the first NaN", ("nan",), beginnings.beginnings),
+    Rule("updates uphill", ("sign",), outputs.uphill),
+    Rule("growth of the loss", ("divergence",), beginnings.grown, {"divergence": ("sign",)}),
+    Rule("gradients that are added up", ("accumulated gradients",), optimizers.added_up),
+    Rule(
+        "gradients that are kept",
+        ("accumulated gradients",),
+        optimizers.kept_gradients,
+        {"accumulated gradients": ("accumulated gradients",)},
+    ),
+    Rule("unreached tensors", ("unreached", "custom function", "checkpoint"), unreached),
+    Rule("optimizers without a step", ("no step",), optimizers.unstepped),
+    Rule("steps that change nothing", ("no change",), optimizers.still),
+    Rule("parameters without an optimizer", ("no optimizer",), optimizers.unheld),
+    Rule("idle steps", ("idle step",), optimizers.idle_step),
+    Rule("order of calls", ("early call",), calls.misordered),
+    Rule("updates by hand", ("no step",), calls.rebound),
+    Rule("accumulated losses", ("accumulation",), calls.undivided),
+    Rule("graphs that are kept", ("kept graphs",), calls.kept_graphs),
+    Rule("frozen parameters", ("frozen", "frozen but changing"), frozen),
+    Rule("draws", ("zero gradient",), layers.drawn),
+    Rule("draws beside a divergence", ("zero gradient",), layers.drawn_beside),
+    Rule("ops where a gradient ends", ("zero gradient", "vanishing", "custom function"), _falls, once=True),
+    Rule("gradients that shrink", ("vanishing",), _shrinking, {"vanishing": ("zero gradient", "vanishing")}),
+    Rule("activations that are off", ("saturated",), lambda case: silent(case.records, case.ahead)),
+    Rule("inputs of losses", ("loss input",), lambda case: mistaken(case.records)),
+    Rule("eval mode", ("eval mode",), lambda case: evaluating(case.records)),
+    Rule("unregistered modules", ("unregistered",), lambda case: [one for one, _ in case.unregistered]),
+    Rule("numbers through numpy", ("through numpy",), lambda case: halved(case.records)),
+    Rule("broadcasts", ("broadcast",), _stretched),
+    Rule("the last activation", ("output range", "loss input"), outputs.outputs, once=True),
+    Rule("targets", ("target", "input scale"), outputs.targets, once=True),
+    Rule(
+        "equal targets",
+        ("target", "data"),
+        outputs.equal_targets,
+        {"target": ("zero gradient",), "data": ("nan",)},
+        once=True,
+    ),
+    Rule("rows against columns", ("broadcast",), outputs.unpaired, once=True),
+    Rule("numbers of classes", ("target",), outputs.class_numbers, once=True),
+    Rule("unused terms of a loss", ("unreached",), outputs.unused, once=True),
+    Rule("severed recurrences", ("unreached",), outputs.severed, once=True),
+    Rule(
+        "softmax of one number",
+        ("output range",),
+        outputs.lone_softmax,
+        {"output range": ("zero gradient",)},
+        once=True,
+    ),
+    Rule("one class", ("output range",), outputs.lone_class, once=True),
+    Rule("likelihoods", ("sign",), outputs.likelihoods, once=True),
+    Rule("sign of the loss", ("sign",), outputs.signs, once=True),
+    Rule("backwards of Functions", ("custom function",), untrue, once=True),
+    Rule("rows of a batch", ("wrong dimension",), dimensions.mixed, once=True),
+    Rule("the dimension of the batch", ("wrong dimension",), dimensions.batch_second, once=True),
+    Rule("linear layers in a row", ("no activation",), layers.in_a_row, once=True),
+    Rule("settings of layers", ("layer setting", "frozen but changing"), layers.settings, once=True),
+    Rule(
+        "attention",
+        ("attention",),
+        attention,
+        {"attention": ("nan",)},
+        once=True,
+        despite=_softmax_began_it,
+    ),
+    Rule("jumps", ("zero gradient",), layers.jumps, once=True),
+    Rule("initial weights", ("initialization",), layers.units, once=True),
+    Rule("input data", ("input scale", "data"), layers.inputs, {"data": ("nan",)}, once=True),
+    Rule("equal predictions", ("wrong dimension",), progress.equal_predictions, {"wrong dimension": _ANY}),
+    Rule("weight decay", ("regularization",), progress.decay),
+    Rule("schedules", ("small steps",), progress.resting, {"small steps": ("no change",)}),
+    Rule("small steps", ("small steps",), progress.small, {"small steps": _UNMOVED}),
+    Rule(
+        "large steps",
+        ("large steps", "sign"),
+        progress.large,
+        dict.fromkeys(("large steps", "sign"), ("divergence", "regularization", "small steps")),
+    ),
+    Rule("a loss that does not fall", ("no progress",), progress.flat, {"no progress": _ANY}),
+    Rule("penalties", ("regularization",), progress.penalty),
+    Rule(
+        "the size of the first loss",
+        ("exploding",),
+        progress.huge,
+        {"exploding": ("nan", "input scale", "initialization")},
+    ),
+    Rule(
+        "gradients over time",
+        ("vanishing", "exploding"),
+        progress.over_time,
+        dict.fromkeys(("vanishing", "exploding"), ("nan", "vanishing", "divergence")),
+    ),
+)
+"""All rules, causes before symptoms. A rule about one op comes before the rules about the whole loop."""
+
+
+def apply(case: Examination, guard: Guard) -> list[Finding]:
+    """Everything that is wrong, or probably not meant; without what an earlier finding explains, or is meant."""
+    found: list[Finding] = []
+    for rule in RULES:
+        found += guard.all_of(rule.name, rule.kinds, partial(rule.new, case, found))
+    return guard.one_of("what is meant", (), lambda: [one for one in found if not _is_meant(one, case)], found)
+
+
+_NOT_THEIRS = ("failed", "inplace", "nan", "custom function", "checkpoint", "broadcast")
+"""What no package does on purpose. But it may cut paths off, and have outputs that a loss does not use."""
+
+
+def _is_meant(found: Finding, case: Examination) -> bool:
+    """Whether nothing is trained, so that a loss may grow, or an installed package does what its author has tried."""
+    theirs = found.place is not None and in_library(found.place.file)
+    return not case.evidence.trains() and (found.kind == "sign" or (theirs and found.kind not in _NOT_THEIRS))

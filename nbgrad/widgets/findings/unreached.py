@@ -1,0 +1,60 @@
+"""Tensors to train that no gradient reached, each with the place where its path breaks."""
+
+from collections import defaultdict
+
+from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.unreached import Unreached
+from nbgrad.widgets.findings.examination import Examination
+from nbgrad.widgets.findings.layers import DRAW
+from nbgrad.widgets.findings.located import first_of, path_of
+
+_REMEDIES = {
+    "unused": "Use it in forward(), or leave it out of the model and of the optimizer",
+    "no_grad": "Run it outside of no_grad() if it is to learn",
+    "detached": "Leave that out if it is to learn",
+    "draw": DRAW,
+    "no gradient": "Use an op with a gradient, such as softmax for argmax, or cross_entropy for the accuracy",
+    "elsewhere": "Add it to the loss if it is to learn",
+    "function": "Return a gradient for it in backward()",
+    "checkpoint": "Use checkpoint(..., use_reentrant=False), or give it an input with requires_grad_()",
+}
+"""The remedy for a tensor that no gradient reached, by ``Unreached.kind``."""
+
+_KINDS: dict[str, FindingKind] = {"function": "custom function", "checkpoint": "checkpoint"}
+
+
+def unreached(case: Examination) -> list[Finding]:
+    """The tensors to train that no gradient reached.
+
+    Tensors without a box of their own share a finding if their paths break at the same place. Some tensors are left
+    out. One kind is a parameter that was changed: it learns from another loss, as with two networks, or it is a copy of
+    one that learns. Another kind is a tensor that no optimizer has stepped, while an optimizer steps other tensors: it
+    may get its turn later. It may be of a network that ran inside ``no_grad`` or was cut off by ``detach()``, or an
+    input whose gradient was asked for. Nothing is missing either where the user named other tensors as those that get a
+    gradient, as in ``grad(loss, w)``.
+    """
+    graph, records = case.graph, case.records
+    if case.evidence.no_backward():
+        return []  # for a million ops the search alone would take seconds
+    learning, at = graph.update is not None, {record.id: record for record in records}
+    missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
+    for one in case.unreached:
+        turn = one.kind in ("no_grad", "draw", "detached", "elsewhere") and not one.stepped and (learning or one.others)
+        if one.kind not in ("no backward", "derivative") and one.asked and not one.moved and not turn and not one.named:
+            shown = next((id for id in (one.id, one.behind) if id in at), None)
+            missing[one.reason, shown].append(one)
+    # An earlier backward, such as that of another loss, may have given these tensors a gradient.
+    words = "The last backward gave no gradient to" if graph.backwards > 1 else "No gradient reached"
+    return [
+        Finding(
+            _KINDS.get(several[0].kind, "unreached"),
+            f"{words} {first_of([one.what for one in several])}: {several[0].reason}"
+            f"{f'. {remedy}' if (remedy := _REMEDIES.get(several[0].kind)) is not None else ''}",
+            remedy,
+            id=shown,
+            tensors=tuple([one.what for one in several]),
+            scope=path_of(at.get(shown or 0)),
+            place=several[0].place,
+        )
+        for (_, shown), several in missing.items()
+    ]
