@@ -328,7 +328,7 @@ loss = q_loss.detach()
             ),
             Fault(
                 "the critic stays frozen after the policy's turn",
-                "frozen",
+                "no gradient",
                 (("\nfor p in critic.parameters():\n    p.requires_grad_(True)\n", "\n"),),
                 where=("critic", "net", "requires_grad"),
                 source="PyTorch forum, requires_grad is not set back; Nikanjam 2022",
