@@ -407,11 +407,11 @@ lr_scheduler.step()
                     ),
                     (
                         "super().__init__()\n        self.layers",
-                        "super().__init__()\n        self.log_scale = nn.Parameter(torch.zeros(2))\n        self.layers",
+                        "super().__init__()\n        self.gain = nn.Parameter(torch.zeros(2))\n        self.layers",
                     ),
                     (
                         "log_det = torch.zeros(len(x))",
-                        "x = x * self.log_scale.exp()\n        log_det = self.log_scale.sum()",
+                        "x = x * self.gain.exp()\n        log_det = self.gain.sum()",
                     ),
                 ),
                 where=("layers", "Coupling", "net"),
