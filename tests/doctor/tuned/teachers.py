@@ -315,7 +315,8 @@ optimizer.step()
                     ),
                     (
                         "model = get_peft(TinyEncoder())\n",
-                        "model = get_peft(TinyEncoder())\nmodel.requires_grad_(False)\nmodel.classifier.requires_grad_(True)\n",
+                        "model = get_peft(TinyEncoder())\nmodel.requires_grad_(False)\n"
+                        "model.classifier.requires_grad_(True)\n",
                     ),
                 ),
                 where=("lora_A", "lora_B"),
