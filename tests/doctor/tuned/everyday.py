@@ -167,7 +167,7 @@ optimizer.step()
         faults=(
             Fault(
                 "a loss of probabilities gets scores",
-                "loss input",
+                "output activation",
                 (("criterion = nn.BCEWithLogitsLoss()", "criterion = nn.BCELoss()"),),
                 where=("binary_cross_entropy", "BCELoss", "criterion"),
                 source="Stack Overflow, all elements of input should be between 0 and 1; PyTorch forum",
