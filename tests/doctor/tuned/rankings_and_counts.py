@@ -140,7 +140,7 @@ optimizer.step()
             ),
             Fault(
                 "the log of a rate that may be negative",
-                "loss input",
+                "nan",
                 (("nn.PoissonNLLLoss(log_input=True)", "nn.PoissonNLLLoss(log_input=False)"),),
                 where=("poisson", "log", "log_rate", "loss_fn"),
                 source="PyTorch forum, PoissonNLLLoss(log_input=False) of raw outputs is NaN",
@@ -318,7 +318,7 @@ optimizer.step()
         faults=(
             Fault(
                 "pictures and patches change places in the encoder",
-                "attention",
+                "wrong dimension",
                 (
                     (
                         "batch_first=True, norm_first",
@@ -330,7 +330,7 @@ optimizer.step()
             ),
             Fault(
                 "places of the patches are no parameter",
-                "unregistered",
+                "no optimizer",
                 (
                     (
                         "self.pos_embed = nn.Parameter(0.02 * torch.randn(1, n_patches + 1, D))",
