@@ -84,8 +84,8 @@ plateau.step(loss.item())
                 "none found",
                 (
                     (
-                        "optimizer.zero_grad()\n",
-                        "net = SpotNet()\noptimizer = make_optimizer(net)\noptimizer.zero_grad()\n",
+                        "loss = loss_fn(net(xb), yb)",
+                        "net = SpotNet()\noptimizer = make_optimizer(net)\nloss = loss_fn(net(xb), yb)",
                     ),
                 ),
                 where=("net", "optimizer", "SpotNet"),
