@@ -48,7 +48,7 @@ target_net.eval()
 optimizer = torch.optim.RMSprop(policy_net.parameters(), lr=2e-3)
 memory = deque(maxlen=3000)
 env, gamma = Maze(), 0.9
-state = env.reset()
+env.reset()
 
 def act(state, eps):
     if random.random() < eps:
@@ -57,12 +57,13 @@ def act(state, eps):
         return policy_net(state).argmax().item()
 
 def play(n, eps):
-    global state
     for _ in range(n):
+        state = env.observe()
         a = act(state, eps)
         nxt, reward, done = env.step(a)
         memory.append(Transition(state, a, nxt, reward, float(done)))
-        state = env.reset() if done else nxt
+        if done:
+            env.reset()
 
 play(300, 1.0)
 """,
