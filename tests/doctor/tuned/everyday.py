@@ -71,7 +71,7 @@ exp_lr_scheduler.step()
                 source="PyTorch forum, the layer is replaced after the optimizer was made; TrainCheck",
             ),
             Fault(
-                "everything is frozen, the head too",
+                "the head of the flowers is frozen with the body",
                 "no gradient",
                 (
                     ("model.fc = nn.Linear(16, 3)\n", ""),

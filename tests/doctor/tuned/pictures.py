@@ -234,7 +234,7 @@ scheduler.step()
                 source="PyTorch forum, Dice loss of a thresholded prediction has no gradient",
             ),
             Fault(
-                "masks of 0 and 255",
+                "cells of 255 in the masks",
                 "target",
                 (
                     (
@@ -326,7 +326,7 @@ trainer.update(loss)
         steps=80,
         faults=(
             Fault(
-                "normalised over the batch",
+                "faces are normalised over the batch",
                 "wrong dimension",
                 (("self.project(self.features(x)), dim=1)", "self.project(self.features(x)), dim=0)"),),
                 where=("normalize", "dim", "norm"),
