@@ -1,8 +1,8 @@
 """Accounts with a password each, of which those of the admins exist before students can sign up.
 
 NativeAuthenticator makes an admin of whoever signs up first under an admin's name, and whom an admin shuts out stays
-signed in. Here the hub makes the accounts of admins itself when it starts, before it listens, nobody else gets one
-under such a name, and whoever is shut out is out at once.
+signed in. Here the hub makes the accounts of admins itself when it starts, before it listens, signing up under such a
+name fails, and whoever is shut out is out at once.
 """
 
 import os
@@ -17,7 +17,7 @@ from nativeauthenticator.handlers import DiscardHandler, ToggleAuthorizationHand
 from tornado import web
 
 TEMPLATES = Path(nativeauthenticator.__file__).parent / "templates"
-"""The pages of the hub with links to the pages of accounts. JupyterHub takes its own, unless it is told of these."""
+"""The pages of the hub with links to the pages of accounts. Without this setting JupyterHub shows pages of its own."""
 
 SHORTEST = 12
 """The least length of an admin's password that is given."""
@@ -58,7 +58,7 @@ class ClassAccounts(NativeAuthenticator):
         name = self.normalize_username(username)
         if name in set(map(self.normalize_username, self.admin_users)) or self._rules(name):
             self.log.warning("somebody tried to sign up under the name of an admin")
-            raise web.HTTPError(403, "Nobody can sign up under this name. Take another one.")
+            raise web.HTTPError(403, "This name is taken. Choose another one.")
         return super().create_user(username, password, **kwargs)
 
     async def refresh_user(self, user, *_):

@@ -91,7 +91,7 @@ c.DockerSpawner.extra_host_config = {
     "read_only": True,  # all containers share the environment of the image
     # Folders in memory, which counts for the limit of the container. Without a size, each takes half of the server's.
     "tmpfs": {"/tmp": "size=256m"} | {f"/srv/student/.{name}": "size=16m" for name in ("local", "ipython", "jupyter")},
-    # What the server of a student writes to its log, which whoever prints without end would fill the disk with.
+    # The log of a server: whoever prints without end would fill the disk with it.
     "log_config": {"type": "json-file", "config": {"max-size": "5m", "max-file": "2"}},
 }
 c.Spawner.default_url = "/lab/tree/01_slope.ipynb"

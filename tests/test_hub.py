@@ -7,6 +7,7 @@ import os
 import re
 import runpy
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -80,7 +81,7 @@ class Discard(Page):
 
 @pytest.fixture(autouse=True)
 def hub_of_docker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stands for the packages and the network that the configuration for Docker needs."""
+    """Stand in for the packages and the network that the configuration for Docker needs."""
     package: Any = ModuleType("nativeauthenticator")
     package.__file__ = "/packages/nativeauthenticator/__init__.py"
     package.NativeAuthenticator = Accounts
@@ -201,7 +202,7 @@ def refused(accounts: Any, name: str) -> bool:
     try:
         accounts.create_user(name, "of a stranger")
     except HTTPError as error:
-        return (error.status_code, error.log_message) == (403, "Nobody can sign up under this name. Take another one.")
+        return (error.status_code, error.log_message) == (403, "This name is taken. Choose another one.")
     return False
 
 
@@ -224,7 +225,7 @@ def test_admins_have_accounts_before_anybody_can_sign_up(
     assert refused(accounts, "Teacher")
 
 
-def test_nobody_signs_up_as_an_admin_of_the_page_of_admins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_stranger_signs_up_as_an_admin_of_the_page_of_admins(monkeypatch: pytest.MonkeyPatch) -> None:
     accounts = made("teacher", monkeypatch)
     accounts.db.users |= {"aide": SimpleNamespace(admin=True), "bob": SimpleNamespace(admin=False)}
     assert refused(accounts, "aide")
@@ -271,7 +272,7 @@ def test_no_form_takes_a_password_of_which_bcrypt_ignores_the_end(field: str, mo
             assert raised.value.status_code == 400
 
 
-def test_a_link_in_a_message_lets_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_in_a_message_lets_no_stranger_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """An admin's browser that opens the address of an order gives the order, so it has to come from the hub's page."""
     pages = dict(made("teacher", monkeypatch).get_handlers(None))
     for path in ("/authorize/x", "/discard/x"):
@@ -300,7 +301,7 @@ def test_the_password_of_admins_can_be_given(
 
 
 def test_the_pages_of_the_hub_lead_to_those_of_the_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """JupyterHub shows its own pages, without these links, unless it is told where the others are."""
+    """JupyterHub shows its own pages, without these links, unless its setting names the folder of the others."""
     monkeypatch.setenv("HUB_ADMINS", "teacher")
     assert read("jupyterhub_docker.py").JupyterHub.template_paths == ["/packages/nativeauthenticator/templates"]
 
@@ -396,7 +397,8 @@ def test_the_configuration_of_who_starts_the_hub_still_counts(monkeypatch: pytes
 
 
 def test_the_hub_and_its_image_have_one_version_of_jupyterhub() -> None:
-    wanted = (HUB / "requirements.txt").read_text().partition("\n")[2].partition(" ")[0]
+    project = tomllib.loads((HUB.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = project["optional-dependencies"]["hub"][0]
     assert wanted.startswith("jupyterhub>=")
     assert f'"{wanted}"' in (HUB / "Dockerfile").read_text()
 
