@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -120,12 +120,22 @@ class Hub:
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
-    running = Hub(tmp_path)
-    try:
-        yield running.wait()
-    finally:
-        running.stop()
+def start(tmp_path: Path) -> Iterator[Callable[..., Hub]]:
+    """Starts hubs in one folder, one after another."""
+    started: list[Hub] = []
+
+    def run(**variables: str) -> Hub:
+        started.append(Hub(tmp_path, **variables))
+        return started[-1]
+
+    yield run
+    for one in started:
+        one.stop()
+
+
+@pytest.fixture
+def hub(start: Callable[..., Hub]) -> Hub:
+    return start().wait()
 
 
 def admin(hub: Hub) -> requests.Session:
@@ -188,24 +198,24 @@ def test_whoever_is_shut_out_is_out_with_the_server(hub: Hub) -> None:
         time.sleep(0.5)
 
 
-def test_after_a_restart(tmp_path: Path) -> None:
-    first = Hub(tmp_path).wait()
+def test_after_a_restart(start: Callable[..., Hub]) -> None:
+    first = start().wait()
     first.sign_up("ada", "of a student")
     toggle(first, "ada")
     toggle(first, "teacher")  # the last admin, by mistake
     assert first.log_in("teacher", PASSWORD) is None
     first.stop()
 
-    again = Hub(tmp_path, HUB_PUBLIC_URL="https://hub.school.example").wait()
+    again = start(HUB_PUBLIC_URL="https://hub.school.example").wait()
     answer = requests.get(f"{again.url}/login", timeout=30)
     assert all("Secure" in line and "SameSite=Lax" in line for line in answer.raw.headers.getlist("Set-Cookie"))
     again.stop()
 
-    third = Hub(tmp_path).wait()
+    third = start().wait()
     assert third.log_in("teacher", PASSWORD) is not None
     assert third.log_in("ada", "of a student") is not None
     third.stop()
 
-    refused = Hub(tmp_path, HUB_ADMINS="teacher,ada")
+    refused = start(HUB_ADMINS="teacher,ada")
     assert refused.process.wait(60) != 0
     assert "somebody has signed up as 'ada'" in refused.log.read_text()
