@@ -1,6 +1,6 @@
 """A class on JupyterHub on this machine: start the hub of ``hub/``, and let students log in and run a lesson.
 
-``python -m benchmarks.hub 3`` needs jupyterhub, jupyterhub-idle-culler and configurable-http-proxy. Everything that it
+``python -m benchmarks.hub 3`` needs the extra hub and configurable-http-proxy. Everything that it
 writes is in a folder that is removed at the end. Each student logs in with the form, waits for the server, and runs the
 cells of lesson 1 over the websocket of a kernel, through the proxy. Memory is read from /proc, as PSS.
 """

@@ -15,6 +15,7 @@ from pathlib import Path
 c = get_config()  # noqa: F821  # JupyterHub has it there when it reads this file
 
 MEMORY = os.environ.get("HUB_MEMORY", "1G")
+QUOTA = os.environ.get("HUB_QUOTA", "")
 IMAGE = os.environ.get("HUB_IMAGE", "nbgrad-class")
 NETWORK = os.environ.get("HUB_NETWORK", "nbgrad-class")
 ADMINS = {name.strip().lower() for name in os.environ.get("HUB_ADMINS", "").split(",") if name.strip()}
@@ -32,8 +33,10 @@ if DATABASE.exists():
 
 # Accounts with a password each: students sign up, and an admin lets them in. Admins cannot sign up: the hub makes their
 # accounts before it listens. Replace it by the login of your school, such as oauthenticator's or ldapauthenticator's.
-ACCOUNTS = runpy.run_path(str(Path(__file__).resolve().parent / "accounts.py"))["ClassAccounts"]
-c.JupyterHub.authenticator_class = ACCOUNTS
+ACCOUNTS = runpy.run_path(str(Path(__file__).resolve().parent / "accounts.py"))
+c.JupyterHub.authenticator_class = ACCOUNTS["ClassAccounts"]
+c.JupyterHub.template_paths = [str(ACCOUNTS["TEMPLATES"])]
+c.Authenticator.auth_refresh_age = 1  # whoever is shut out is out within a second, not within five minutes
 c.Authenticator.admin_users = ADMINS
 c.Authenticator.allow_all = True  # everyone whom an admin has let in
 c.Authenticator.username_pattern = NAMES
@@ -42,42 +45,54 @@ c.NativeAuthenticator.check_common_password = True
 
 
 def bridge() -> str:
-    """The address under which containers reach this computer: that of Docker's own network, docker0.
-
-    Other computers do not reach it, unless this one is a router for them.
-    """
+    """The address of this computer in the network of the containers, under which they reach it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         try:
-            found = fcntl.ioctl(one.fileno(), 0x8915, struct.pack("256s", b"docker0"))  # SIOCGIFADDR
+            found = fcntl.ioctl(one.fileno(), 0x8915, struct.pack("256s", NETWORK.encode()[:15]))  # SIOCGIFADDR
         except OSError:
             raise ValueError(
-                "there is no network docker0: start Docker, or set HUB_IP to the address of this computer that "
-                "containers reach as host.docker.internal"
+                f"there is no network interface {NETWORK}: start Docker, and create the network as docs/hub.md says, "
+                "or set HUB_IP to the address of this computer that containers reach"
             ) from None
     return socket.inet_ntoa(found[20:24])
 
 
-# Browsers come through a web server with TLS on this computer: the hub itself speaks plain HTTP.
+# Browsers come through a web server with TLS on this computer: the hub itself speaks plain HTTP. Then a browser sends
+# the cookies through TLS alone, and not with what other sites ask for.
 c.JupyterHub.bind_url = os.environ.get("HUB_URL", "http://127.0.0.1:8000")
-# The hub's own interface, for the proxy and for containers, which know this computer under a name of its own.
+PUBLIC = os.environ.get("HUB_PUBLIC_URL", "")
+COOKIES = {"secure": True, "samesite": "Lax"} if PUBLIC.startswith("https://") else {}
+if PUBLIC:
+    c.JupyterHub.public_url = PUBLIC
+c.JupyterHub.tornado_settings = {"cookie_options": COOKIES}
+# The hub's own interface, for the proxy and for containers.
 c.JupyterHub.hub_ip = os.environ.get("HUB_IP") or bridge()
-c.Spawner.hub_connect_url = f"http://{os.environ.get('HUB_HOST', 'host.docker.internal')}:8081"
 c.JupyterHub.db_url = f"sqlite:///{DATABASE}"
 
 c.JupyterHub.spawner_class = "docker"
 c.DockerSpawner.image = IMAGE
 c.DockerSpawner.network_name = NETWORK
 c.DockerSpawner.remove = True  # the container; the volume with the notebooks stays
-c.DockerSpawner.volumes = {"nbgrad-{username}": "/srv/student/work"}
+c.DockerSpawner.mounts = [
+    {
+        "type": "volume",
+        "source": "nbgrad-{username}",
+        "target": "/srv/student/work",
+        # Docker makes the volume of a new student with this limit. It refuses where the file system has none.
+        **({"driver_config": {"Name": "local", "Options": {"size": QUOTA}}} if QUOTA else {}),
+    }
+]
 c.DockerSpawner.notebook_dir = "/srv/student/work"
 c.DockerSpawner.extra_host_config = {
-    "extra_hosts": {"host.docker.internal": "host-gateway"},
     "security_opt": ["no-new-privileges"],
     "cap_drop": ["ALL"],
     "pids_limit": 256,
     "memswap_limit": MEMORY,  # memory and swap together: without it, a container takes as much again of the swap
     "read_only": True,  # all containers share the environment of the image
-    "tmpfs": {"/tmp": "size=256m", "/srv/student/.local": "", "/srv/student/.ipython": "", "/srv/student/.jupyter": ""},
+    # Folders in memory, which counts for the limit of the container. Without a size, each takes half of the server's.
+    "tmpfs": {"/tmp": "size=256m"} | {f"/srv/student/.{name}": "size=16m" for name in ("local", "ipython", "jupyter")},
+    # The log of a server: whoever prints without end would fill the disk with it.
+    "log_config": {"type": "json-file", "config": {"max-size": "5m", "max-file": "2"}},
 }
 c.Spawner.default_url = "/lab/tree/01_slope.ipynb"
 c.Spawner.start_timeout = c.Spawner.http_timeout = 120
@@ -92,6 +107,7 @@ c.Spawner.args = [
     "--MappingKernelManager.cull_idle_timeout=1800",
     "--MappingKernelManager.cull_interval=300",
     "--LabApp.extension_manager=readonly",
+    f"--ServerApp.tornado_settings={ {'xsrf_cookie_kwargs': COOKIES} }",
 ]
 c.JupyterHub.load_roles = [
     {

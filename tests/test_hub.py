@@ -1,16 +1,20 @@
 """The two configurations of ``hub/``, read as JupyterHub reads them. They refuse settings that would let anyone in."""
 
+import ast
+import asyncio
 import json
 import os
 import re
 import runpy
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from tornado.web import HTTPError
 from traitlets.config import Config
 
 from benchmarks import classroom
@@ -25,31 +29,71 @@ class Accounts:
 
     def __init__(self, admins: set[str]) -> None:
         self.admin_users = admins
-        self.passwords: dict[str, str] = getattr(self, "passwords", {})
+        self.accounts: dict[str, SimpleNamespace] = getattr(self, "accounts", {})
         self.log = SimpleNamespace(warning=lambda *_: None)
+        self.db = getattr(self, "db", SimpleNamespace(users={}, commit=lambda: None))
+
+    @property
+    def passwords(self) -> dict[str, str]:
+        return {name: account.password for name, account in self.accounts.items()}
 
     def normalize_username(self, name: str) -> str:
         return name.lower()
 
-    def user_exists(self, name: str) -> bool:
-        return name in self.passwords
+    def get_user(self, name: str) -> SimpleNamespace | None:
+        return self.accounts.get(name)
+
+    def is_password_strong(self, password: str) -> bool:
+        return password != "password of many"
 
     def create_user(self, username: str, password: str, **_: Any) -> Any:
         name = self.normalize_username(username)
-        if "/" in name or self.user_exists(name):
+        if "/" in name or name in self.accounts:
             return None
-        self.passwords[name] = password
+        self.accounts[name] = SimpleNamespace(password=password, is_authorized=False)
         return name
+
+    def get_handlers(self, _: Any) -> list[tuple[str, type]]:
+        return [("/signup", Page), ("/authorize/x", Toggle), ("/discard/x", Discard)]
+
+
+class Page:
+    """Stands for a page of the accounts, with what a browser sends."""
+
+    def __init__(self, headers: dict[str, str], **fields: str) -> None:
+        self.request, self.fields = SimpleNamespace(headers=headers), fields
+
+    async def prepare(self) -> None:
+        pass
+
+    def get_body_argument(self, name: str, default: str, *, strip: bool) -> str:
+        assert not strip, "a blank is a letter of a password"
+        return self.fields.get(name, default)
+
+
+class Toggle(Page):
+    pass
+
+
+class Discard(Page):
+    pass
 
 
 @pytest.fixture(autouse=True)
 def hub_of_docker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stands for the package and the network that the configuration for Docker needs."""
+    """Stand in for the packages and the network that the configuration for Docker needs."""
     package: Any = ModuleType("nativeauthenticator")
+    package.__file__ = "/packages/nativeauthenticator/__init__.py"
     package.NativeAuthenticator = Accounts
-    monkeypatch.setitem(sys.modules, "nativeauthenticator", package)
+    handlers: Any = ModuleType("nativeauthenticator.handlers")
+    handlers.ToggleAuthorizationHandler, handlers.DiscardHandler = Toggle, Discard
+    jupyterhub: Any = ModuleType("jupyterhub")
+    jupyterhub.orm = SimpleNamespace(User=SimpleNamespace(find=lambda db, name: db.users.get(name)))
+    for module in (package, handlers, jupyterhub):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setenv("HUB_IP", "172.17.0.1")
-    monkeypatch.delenv("HUB_ADMIN_PASSWORD", raising=False)
+    for variable in ("HUB_ADMIN_PASSWORD", "HUB_PUBLIC_URL", "HUB_QUOTA", "HUB_NETWORK"):
+        monkeypatch.delenv(variable, raising=False)
     before = os.umask(0o022)
     yield
     os.umask(before)
@@ -140,42 +184,152 @@ def test_docker_needs_admins_and_has_limits(monkeypatch: pytest.MonkeyPatch) -> 
     assert (c.Spawner.mem_limit, c.Spawner.cpu_limit) == ("1G", 1.0)
     assert c.DockerSpawner.extra_host_config["cap_drop"] == ["ALL"]
     assert c.DockerSpawner.extra_host_config["memswap_limit"] == c.Spawner.mem_limit, "else swap gives as much again"
-    assert "enable_icc=false" in (HUB.parent / "docs" / "hub.md").read_text(), "containers do not reach one another"
+    page = (HUB.parent / "docs" / "hub.md").read_text()
+    assert "--internal -o com.docker.network.bridge.enable_icc=false" in page, "containers reach the hub alone"
+
+
+def made(admins: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The authenticator of a hub with these admins, as at its first start."""
+    monkeypatch.setenv("HUB_ADMINS", admins)
+    c = read("jupyterhub_docker.py")
+    accounts = c.JupyterHub.authenticator_class(c.Authenticator.admin_users)
+    accounts.db.users = {name: SimpleNamespace(admin=True) for name in accounts.admin_users}  # as JupyterHub then does
+    return accounts
+
+
+def refused(accounts: Any, name: str) -> bool:
+    """Whether somebody who signs up under this name is told to take another one."""
+    try:
+        accounts.create_user(name, "of a stranger")
+    except HTTPError as error:
+        return (error.status_code, error.log_message) == (403, "This name is taken. Choose another one.")
+    return False
 
 
 def test_admins_have_accounts_before_anybody_can_sign_up(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("HUB_ADMINS", "Teacher, aide")
-    c = read("jupyterhub_docker.py")
-    accounts = c.JupyterHub.authenticator_class(c.Authenticator.admin_users)
+    accounts = made("Teacher, aide", monkeypatch)
     printed = dict(re.findall(r"The admin (\S+) logs in with the password (\S+)\n", capsys.readouterr().err))
     assert printed == accounts.passwords
     assert set(printed) == {"teacher", "aide"}
     assert min(map(len, printed.values())) >= 24
 
-    for name in ("teacher", "TEACHER", "aide"):
-        assert accounts.create_user(name, "of a stranger") is None
-    accounts.passwords.clear()  # an account that was removed is no door either
-    assert accounts.create_user("Teacher", "of a stranger") is None
+    assert all(refused(accounts, name) for name in ("teacher", "TEACHER", "aide"))
     assert accounts.create_user("ada", "of a student") == "ada"
-    accounts.passwords["teacher"] = accounts.passwords["aide"] = "their own"
+    accounts.accounts["teacher"].password = accounts.accounts["aide"].password = "their own"
     accounts.__init__({"teacher", "aide"})
     assert accounts.passwords == {"ada": "of a student", "teacher": "their own", "aide": "their own"}
     assert capsys.readouterr().err == "", "a password is printed once"
+    accounts.accounts.clear()  # an account that was removed is no door either
+    assert refused(accounts, "Teacher")
+
+
+def test_no_stranger_signs_up_as_an_admin_of_the_page_of_admins(monkeypatch: pytest.MonkeyPatch) -> None:
+    accounts = made("teacher", monkeypatch)
+    accounts.db.users |= {"aide": SimpleNamespace(admin=True), "bob": SimpleNamespace(admin=False)}
+    assert refused(accounts, "aide")
+    assert refused(accounts, "Aide")
+    assert accounts.create_user("bob", "of a student") == "bob", "a student whom the page of admins has added"
+
+
+def test_no_student_becomes_an_admin_by_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    accounts = made("teacher", monkeypatch)
+    accounts.create_user("aide", "of a student")
+    for user in ({}, {"aide": SimpleNamespace(admin=False)}):
+        accounts.db.users |= user
+        with pytest.raises(ValueError, match="HUB_ADMINS: somebody has signed up as 'aide'"):
+            accounts.__init__({"teacher", "aide", "new"})
+        assert "new" not in accounts.accounts, "nothing is made that the next start finds half done"
+    accounts.db.users["aide"].admin = True
+    accounts.__init__({"teacher", "aide"})
+    assert accounts.accounts["aide"].password == "of a student"
+
+
+def test_whoever_is_shut_out_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    accounts = made("teacher", monkeypatch)
+    assert read("jupyterhub_docker.py").Authenticator.auth_refresh_age == 1
+    accounts.create_user("ada", "of a student")
+    ada: Any = SimpleNamespace(name="ada")
+    accounts.accounts["ada"].is_authorized = True
+    assert asyncio.run(accounts.refresh_user(ada, None)) is True
+    accounts.accounts["ada"].is_authorized = False
+    assert asyncio.run(accounts.refresh_user(ada, None)) is False
+    del accounts.accounts["ada"]
+    assert asyncio.run(accounts.refresh_user(ada, None)) is False
+    accounts.accounts["teacher"].is_authorized = False  # the last admin, by mistake
+    accounts.__init__({"teacher"})
+    assert accounts.accounts["teacher"].is_authorized
+
+
+@pytest.mark.parametrize("field", ["password", "signup_password", "old_password", "new_password"])
+def test_no_form_takes_a_password_of_which_bcrypt_ignores_the_end(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _, page in made("teacher", monkeypatch).get_handlers(None):
+        asyncio.run(page({}, **{field: "x" * 72}).prepare())
+        for password in ("x" * 73, "é" * 37):
+            with pytest.raises(HTTPError, match="A password has at most 72 bytes") as raised:
+                asyncio.run(page({}, **{field: password}).prepare())
+            assert raised.value.status_code == 400
+
+
+def test_a_link_in_a_message_lets_no_stranger_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An admin's browser that opens the address of an order gives the order, so it has to come from the hub's page."""
+    pages = dict(made("teacher", monkeypatch).get_handlers(None))
+    for path in ("/authorize/x", "/discard/x"):
+        asyncio.run(pages[path]({"Sec-Fetch-Site": "same-origin"}).prepare())
+        for site in ("cross-site", "same-site", "none"):
+            with pytest.raises(HTTPError, match="this link comes from elsewhere"):
+                asyncio.run(pages[path]({"Sec-Fetch-Site": site}).prepare())
+    asyncio.run(pages["/signup"]({"Sec-Fetch-Site": "cross-site"}).prepare())
 
 
 def test_the_password_of_admins_can_be_given(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("HUB_ADMINS", "teacher")
-    accounts = read("jupyterhub_docker.py").JupyterHub.authenticator_class
-    monkeypatch.setenv("HUB_ADMIN_PASSWORD", "too short")
-    with pytest.raises(ValueError, match="HUB_ADMIN_PASSWORD is to have at least 12 characters"):
-        accounts({"teacher"})
+    for password, reason in (
+        ("too short", "at least 12 characters"),
+        ("x" * 73, "at most 72 bytes"),
+        ("é" * 37, "at most 72 bytes"),
+        ("password of many", "too common"),
+    ):
+        monkeypatch.setenv("HUB_ADMIN_PASSWORD", password)
+        with pytest.raises(ValueError, match=f"HUB_ADMIN_PASSWORD is .*{reason}"):
+            made("teacher", monkeypatch)
     monkeypatch.setenv("HUB_ADMIN_PASSWORD", "long enough for it")
-    assert accounts({"teacher"}).passwords == {"teacher": "long enough for it"}
+    assert made("teacher", monkeypatch).passwords == {"teacher": "long enough for it"}
     assert capsys.readouterr().err == ""
+
+
+def test_the_pages_of_the_hub_lead_to_those_of_the_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JupyterHub shows its own pages, without these links, unless its setting names the folder of the others."""
+    monkeypatch.setenv("HUB_ADMINS", "teacher")
+    assert read("jupyterhub_docker.py").JupyterHub.template_paths == ["/packages/nativeauthenticator/templates"]
+
+
+def test_behind_tls_cookies_are_secure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUB_ADMINS", "teacher")
+    monkeypatch.setenv("HUB_PUBLIC_URL", "https://hub.school.example")
+    c = read("jupyterhub_docker.py")
+    cookies = {"secure": True, "samesite": "Lax"}
+    assert c.JupyterHub.public_url == "https://hub.school.example"
+    assert c.JupyterHub.tornado_settings == {"cookie_options": cookies}
+    [given] = [word for word in c.Spawner.args if word.startswith("--ServerApp.tornado_settings=")]
+    assert ast.literal_eval(given.partition("=")[2]) == {"xsrf_cookie_kwargs": cookies}
+    monkeypatch.delenv("HUB_PUBLIC_URL")
+    assert read("jupyterhub_docker.py").JupyterHub.tornado_settings == {"cookie_options": {}}, "or no log-in works"
+
+
+def test_no_student_fills_the_memory_or_the_disk_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUB_ADMINS", "teacher")
+    c = read("jupyterhub_docker.py")
+    host = c.DockerSpawner.extra_host_config
+    assert all(re.fullmatch(r"size=\d+m", size) for size in host["tmpfs"].values())
+    assert host["log_config"]["config"] == {"max-size": "5m", "max-file": "2"}
+    [volume] = c.DockerSpawner.mounts
+    assert volume == {"type": "volume", "source": "nbgrad-{username}", "target": c.DockerSpawner.notebook_dir}
+    monkeypatch.setenv("HUB_QUOTA", "2G")
+    [volume] = read("jupyterhub_docker.py").DockerSpawner.mounts
+    assert volume["driver_config"] == {"Name": "local", "Options": {"size": "2G"}}
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "a b", "-x"])
@@ -191,9 +345,11 @@ def test_nothing_of_the_hub_listens_to_other_computers(monkeypatch: pytest.Monke
     assert c.JupyterHub.bind_url == "http://127.0.0.1:8000"
     assert c.JupyterHub.hub_ip == "172.17.0.1"
     monkeypatch.setenv("HUB_IP", "")
-    if not Path("/sys/class/net/docker0").exists():
-        with pytest.raises(ValueError, match="there is no network docker0: start Docker, or set HUB_IP"):
-            read("jupyterhub_docker.py")
+    monkeypatch.setenv("HUB_NETWORK", "lo")
+    assert read("jupyterhub_docker.py").JupyterHub.hub_ip == "127.0.0.1", "the address of the network's interface"
+    monkeypatch.setenv("HUB_NETWORK", "no-such-network")
+    with pytest.raises(ValueError, match="there is no network interface no-such-network: start Docker, and create"):
+        read("jupyterhub_docker.py")
 
 
 @pytest.mark.parametrize("name", ["jupyterhub_config.py", "jupyterhub_docker.py"])
@@ -241,18 +397,10 @@ def test_the_configuration_of_who_starts_the_hub_still_counts(monkeypatch: pytes
 
 
 def test_the_hub_and_its_image_have_one_version_of_jupyterhub() -> None:
-    wanted = (HUB / "requirements.txt").read_text().partition("\n")[2].partition(" ")[0]
+    project = tomllib.loads((HUB.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = project["optional-dependencies"]["hub"][0]
     assert wanted.startswith("jupyterhub>=")
     assert f'"{wanted}"' in (HUB / "Dockerfile").read_text()
-
-
-def test_the_proxy_and_containers_reach_the_hub_under_their_own_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only containers know the name that Docker gives this computer. The proxy runs outside of them and does not."""
-    monkeypatch.setenv("HUB_ADMINS", "teacher")
-    c = read("jupyterhub_docker.py")
-    assert c.JupyterHub.hub_ip == os.environ["HUB_IP"], "the proxy reaches it by its address"
-    assert c.Spawner.hub_connect_url == "http://host.docker.internal:8081"
-    assert "host.docker.internal" in c.DockerSpawner.extra_host_config["extra_hosts"]
 
 
 @pytest.mark.parametrize("name", ["jupyterhub_config.py", "jupyterhub_docker.py"])

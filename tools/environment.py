@@ -1,6 +1,6 @@
 """Install optional packages into an environment beside ``.venv``, which sees all that ``.venv`` has.
 
-    python -m tools.environment .venv-more site grading marimo parallel
+    python -m tools.environment .venv-more site grading marimo parallel hub
 
 installs these extras of pyproject.toml in the versions of constraints.txt. A requirement in another version than
 ``.venv`` has is installed into the environment itself, and is found first there.
