@@ -1,6 +1,5 @@
 """Blocks that map features to features: Linear and Bilinear, and those that only pass or reshape."""
 
-from collections.abc import Sequence
 from math import sqrt
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch
 from nbgrad.core.ops import bilinear, flatten, linear, unflatten
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.function_block import Block, of_shape, settings
+from nbgrad.nn.function_block import Block, of_shape
 from nbgrad.nn.module.lazy import Lazy
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, uninitialized
@@ -152,8 +151,7 @@ class Bilinear(Module):
         )
 
 
-@settings("start_dim={start_dim}, end_dim={end_dim}")
-class Flatten(Block, function=flatten):
+class Flatten(Block, function=flatten, torchs=torch.nn.Flatten):
     """Joins the dimensions from ``start_dim`` to ``end_dim`` into one: a batch of images becomes a batch of rows.
 
     Shapes: (N, d1, ..., dk) gives (N, d1 * ... * dk) with the default arguments.
@@ -161,12 +159,8 @@ class Flatten(Block, function=flatten):
 
     __formula__ = r"x \text{ in another shape}"
 
-    start_dim: int = 1
-    end_dim: int = -1
 
-
-@settings("dim={dim}, unflattened_size={unflattened_size}")
-class Unflatten(Block, function=unflatten):
+class Unflatten(Block, function=unflatten, torchs=torch.nn.Unflatten):
     """Splits the dimension ``dim`` into several, of ``unflattened_size``: undoes ``Flatten``.
 
     Shapes: (..., d, ...) gives (..., *unflattened_size, ...).
@@ -181,11 +175,8 @@ class Unflatten(Block, function=unflatten):
 
     __formula__ = r"x \text{ in another shape}"
 
-    dim: int
-    unflattened_size: Sequence[int]
-
-    def __post_init__(self, *_: Any) -> None:
-        sizes = self.unflattened_size
+    def _adjust(self, given: dict[str, Any]) -> None:
+        sizes = given["unflattened_size"]
         if not isinstance(sizes, tuple | list):
             raise TypeError(f"unflattened_size must be a tuple or list, but found type {type(sizes).__name__}")
         for position, size in enumerate(sizes):

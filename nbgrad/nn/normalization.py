@@ -12,7 +12,7 @@ import torch
 from nbgrad.core import ops
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.function_block import Block, of_shape, settings, wrong_rank
+from nbgrad.nn.function_block import Block, of_shape, wrong_rank
 from nbgrad.nn.module.lazy import Lazy
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Device, Parameter, filled, uninitialized
@@ -487,8 +487,7 @@ class RMSNorm(_ShapeNorm):
 # Neighbouring channels.
 
 
-@settings("{size}, alpha={alpha}, beta={beta}, k={k}")
-class LocalResponseNorm(Block, function=ops.local_response_norm):
+class LocalResponseNorm(Block, function=ops.local_response_norm, torchs=torch.nn.LocalResponseNorm):
     """Divides each number by a power of the mean square of its neighbours in other channels (Krizhevsky et al. 2012).
 
     Shapes: input and output (N, C, L, ...).
@@ -502,14 +501,8 @@ class LocalResponseNorm(Block, function=ops.local_response_norm):
 
     __formula__ = _LOCAL_RESPONSE
 
-    size: int
-    alpha: float = 1e-4
-    beta: float = 0.75
-    k: float = 1.0
 
-
-@settings("{size}, alpha={alpha}, beta={beta}, k={k}")
-class CrossMapLRN2d(Block, dims=(4,)):
+class CrossMapLRN2d(Block, dims=(4,), torchs=torch.nn.CrossMapLRN2d):
     """``LocalResponseNorm`` of images, with the numbers of torch's older code.
 
     That code moves a window over the channels, and never removes the square of the first channel from the sum. So if
@@ -526,11 +519,6 @@ class CrossMapLRN2d(Block, dims=(4,)):
     """
 
     __formula__ = _LOCAL_RESPONSE
-
-    size: int
-    alpha: float = 1e-4
-    beta: float = 0.75
-    k: float = 1
 
     def forward(self, input: Tensor) -> Any:
         if input.ndim != 4:
