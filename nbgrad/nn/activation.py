@@ -12,6 +12,7 @@ from nbgrad.core import ops
 from nbgrad.core.ops import torch_signatures
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
+from nbgrad.nn.adopted import adopting
 from nbgrad.nn.function_block import Block, of_shape
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import uninitialized
@@ -198,17 +199,12 @@ class PReLU(Module):
 
     __formula__ = r"x \text{ where } x > 0 \text{, else } a x"
 
-    def __init__(
-        self,
-        num_parameters: int = 1,
-        init: float = 0.25,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    @adopting(torch.nn.PReLU)
+    def __init__(self, num_parameters: int, init: float, **place: Any) -> None:
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
-        self.weight = uninitialized(num_parameters, device=device, dtype=dtype)
+        self.weight = uninitialized(num_parameters, **place)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -8,6 +8,7 @@ import torch
 from nbgrad.core.ops import bilinear, flatten, linear, unflatten
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
+from nbgrad.nn.adopted import adopting
 from nbgrad.nn.function_block import Block, of_shape
 from nbgrad.nn.module.lazy import Lazy
 from nbgrad.nn.module.module import Module
@@ -49,19 +50,13 @@ class Linear(Module):
 
     bias: Parameter | None
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    @adopting(torch.nn.Linear)
+    def __init__(self, in_features: int, out_features: int, bias: bool, **place: Any) -> None:
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = uninitialized(out_features, in_features, device=device, dtype=dtype)
-        self.register_parameter("bias", uninitialized(out_features, device=device, dtype=dtype) if bias else None)
+        self.weight = uninitialized(out_features, in_features, **place)
+        self.register_parameter("bias", uninitialized(out_features, **place) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -112,23 +107,16 @@ class Bilinear(Module):
 
     bias: Parameter | None
 
-    def __init__(
-        self,
-        in1_features: int,
-        in2_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    @adopting(torch.nn.Bilinear)
+    def __init__(self, in1_features: int, in2_features: int, out_features: int, bias: bool, **place: Any) -> None:
         super().__init__()
         if in1_features <= 0:
             raise ValueError(f"in1_features must be > 0, but got {in1_features}")
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
-        self.weight = uninitialized(out_features, in1_features, in2_features, device=device, dtype=dtype)
-        self.register_parameter("bias", uninitialized(out_features, device=device, dtype=dtype) if bias else None)
+        self.weight = uninitialized(out_features, in1_features, in2_features, **place)
+        self.register_parameter("bias", uninitialized(out_features, **place) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
