@@ -20,8 +20,8 @@ from nbgrad.widgets.describe import outline
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import first_folding
 from nbgrad.widgets.folding.outline import Outline
-from nbgrad.widgets.render.wire_format import unpacked
 from nbgrad.widgets.tensor_lookup import Holdings
+from tools.unpacking import unpacked
 
 TITLE = "from the end of a cell to its picture"
 

@@ -21,7 +21,7 @@ from nbgrad.options import SUFFIXES
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.layout.graphviz_wasm import run_graphviz
 from nbgrad.widgets.render.text import text
-from nbgrad.widgets.render.wire_format import unpacked
+from tools.unpacking import unpacked
 
 HOSTILE = '<script>"a" & b\\n\'</script>'
 

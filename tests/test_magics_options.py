@@ -31,7 +31,7 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.folding import apply
 from nbgrad.widgets.layout import pipeline
 from nbgrad.widgets.render import svg
-from nbgrad.widgets.render.wire_format import unpacked
+from tools.unpacking import unpacked
 
 NET = """
 import nbgrad

@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 import nbgrad
 from nbgrad.core.engine.state import State, current
 from nbgrad.watching import Watch
-from nbgrad.widgets.render.wire_format import unpacked
+from tools.unpacking import unpacked
 
 NET = "import nbgrad\nnet = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 3), nbgrad.nn.Tanh(), nbgrad.nn.Linear(3, 1))"
 STEP = "loss = (net(nbgrad.tensor([[1.0, 2.0]])) ** 2).mean()\nloss.backward()"

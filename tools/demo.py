@@ -25,8 +25,8 @@ from nbformat.v4 import new_output
 
 from nbgrad.core.files import replace_file
 from nbgrad.widgets.render.html_page import fragment, runtime
-from nbgrad.widgets.render.wire_format import unpacked
 from tools.cells import run
+from tools.unpacking import unpacked
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"

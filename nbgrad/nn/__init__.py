@@ -70,16 +70,6 @@ from nbgrad.nn.dropout import (
     FeatureAlphaDropout as FeatureAlphaDropout,
 )
 from nbgrad.nn.embedding import Embedding as Embedding, EmbeddingBag as EmbeddingBag
-from nbgrad.nn.extra_blocks import (
-    MLP as MLP,
-    Bottleneck as Bottleneck,
-    DenseBlock as DenseBlock,
-    DenseLayer as DenseLayer,
-    PreNormBlock as PreNormBlock,
-    Residual as Residual,
-    SqueezeExcitation as SqueezeExcitation,
-    Transition as Transition,
-)
 from nbgrad.nn.fold import Fold as Fold, Unfold as Unfold
 from nbgrad.nn.linear import (
     Bilinear as Bilinear,
@@ -177,12 +167,6 @@ from nbgrad.nn.pooling import (
     MaxUnpool2d as MaxUnpool2d,
     MaxUnpool3d as MaxUnpool3d,
 )
-from nbgrad.nn.positional_encoding import (
-    ALiBi as ALiBi,
-    LearnedPosition as LearnedPosition,
-    RotaryPosition as RotaryPosition,
-    SinusoidalPosition as SinusoidalPosition,
-)
 from nbgrad.nn.recurrent import (
     GRU as GRU,
     LSTM as LSTM,
@@ -193,6 +177,7 @@ from nbgrad.nn.recurrent import (
     RNNCell as RNNCell,
     RNNCellBase as RNNCellBase,
 )
+from nbgrad.nn.residual import Residual as Residual
 from nbgrad.nn.summary import Summary as Summary, summary as summary
 from nbgrad.nn.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 from nbgrad.nn.transformer import (

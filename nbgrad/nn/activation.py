@@ -4,7 +4,6 @@ Shapes: output as input, unless the docstring says otherwise.
 """
 
 import warnings
-from dataclasses import InitVar
 from typing import Any
 
 import torch
@@ -13,99 +12,61 @@ from nbgrad.core import ops
 from nbgrad.core.ops import torch_signatures
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.function_block import Block, of_shape, settings
+from nbgrad.nn.adopted import adopting
+from nbgrad.nn.function_block import Block, of_shape
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import uninitialized
 
 
-@settings("{in_place}")
-class ReLU(Block, function=torch_signatures.relu):
+class ReLU(Block, function=torch_signatures.relu, torchs=torch.nn.ReLU):
     """The rectified linear unit: x where it is positive, 0 elsewhere (Nair and Hinton 2010).
 
     Args:
         inplace: overwrite the input; here as in all activations.
     """
 
-    inplace: bool = False
 
-
-@settings("{in_place}")
-class ReLU6(Block, function=torch_signatures.relu6):
+class ReLU6(Block, function=torch_signatures.relu6, torchs=torch.nn.ReLU6):
     """ReLU cut off at 6, so that few bits hold it (Howard et al. 2017)."""
 
-    inplace: bool = False
 
-
-@settings("negative_slope={negative_slope}, {in_place}")
-class LeakyReLU(Block, function=torch_signatures.leaky_relu):
+class LeakyReLU(Block, function=torch_signatures.leaky_relu, torchs=torch.nn.LeakyReLU):
     """ReLU with a slope for negative numbers, so that no unit dies (Maas et al. 2013)."""
 
-    negative_slope: float = 1e-2
-    inplace: bool = False
 
-
-@settings("lower={lower}, upper={upper}, {in_place}")
-class RReLU(Block, function=torch_signatures.rrelu):
+class RReLU(Block, function=torch_signatures.rrelu, torchs=torch.nn.RReLU):
     """LeakyReLU whose slope is drawn for each number in training, and is the mean in evaluation (Xu et al. 2015)."""
 
-    lower: float = 1.0 / 8
-    upper: float = 1.0 / 3
-    inplace: bool = False
 
-
-@settings("alpha={alpha}, {in_place}")
-class ELU(Block, function=torch_signatures.elu):
+class ELU(Block, function=torch_signatures.elu, torchs=torch.nn.ELU):
     """The exponential linear unit: x where it is positive, alpha (exp(x) - 1) elsewhere (Clevert et al. 2015)."""
 
-    alpha: float = 1.0
-    inplace: bool = False
 
-
-@settings("alpha={alpha}, {in_place}")
-class CELU(Block, function=torch_signatures.celu):
+class CELU(Block, function=torch_signatures.celu, torchs=torch.nn.CELU):
     """ELU with a derivative that has no jump: alpha (exp(x / alpha) - 1) for negative x (Barron 2017)."""
 
-    alpha: float = 1.0
-    inplace: bool = False
 
-
-@settings("{in_place}")
-class SELU(Block, function=torch_signatures.selu):
+class SELU(Block, function=torch_signatures.selu, torchs=torch.nn.SELU):
     """ELU scaled so that values keep mean 0 and variance 1 from layer to layer (Klambauer et al. 2017)."""
 
-    inplace: bool = False
 
-
-@settings("{in_place}")
-class SiLU(Block, function=torch_signatures.silu):
+class SiLU(Block, function=torch_signatures.silu, torchs=torch.nn.SiLU):
     """The sigmoid linear unit, also called swish: x times its sigmoid (Hendrycks and Gimpel 2016)."""
 
-    inplace: bool = False
 
-
-@settings("{in_place}")
-class Mish(Block, function=torch_signatures.mish):
+class Mish(Block, function=torch_signatures.mish, torchs=torch.nn.Mish):
     """x times the tanh of its softplus (Misra 2019)."""
 
-    inplace: bool = False
 
-
-@settings()
-class Hardsigmoid(Block, function=torch_signatures.hardsigmoid):
+class Hardsigmoid(Block, function=torch_signatures.hardsigmoid, torchs=torch.nn.Hardsigmoid):
     """The sigmoid as three straight lines: 0 below -3, 1 above 3 (Courbariaux et al. 2015)."""
 
-    inplace: bool = False
 
-
-@settings()
-class Hardswish(Block, function=torch_signatures.hardswish):
+class Hardswish(Block, function=torch_signatures.hardswish, torchs=torch.nn.Hardswish):
     """x times its hard sigmoid (Howard et al. 2019)."""
 
-    inplace: bool = False
 
-
-@settings("min_val={min_val}, max_val={max_val}, {in_place}")
-class Hardtanh(Block, function=torch_signatures.hardtanh):
+class Hardtanh(Block, function=torch_signatures.hardtanh, torchs=torch.nn.Hardtanh):
     """x, cut off at ``min_val`` and ``max_val``.
 
     Args:
@@ -119,28 +80,17 @@ class Hardtanh(Block, function=torch_signatures.hardtanh):
         AssertionError: the range is empty.
     """
 
-    min_val: float = -1.0
-    max_val: float = 1.0
-    inplace: bool = False
-    min_value: InitVar[float | None] = None
-    max_value: InitVar[float | None] = None
-
-    def __post_init__(self, min_value: float | None, max_value: float | None) -> None:
-        for old, name, value in (("min_value", "min_val", min_value), ("max_value", "max_val", max_value)):
-            if value is not None:
+    def _adjust(self, given: dict[str, Any]) -> None:
+        for old, name in (("min_value", "min_val"), ("max_value", "max_val")):
+            if given[old] is not None:
                 warnings.warn(f"keyword argument {old} is deprecated: write {name}", FutureWarning, stacklevel=4)
-                setattr(self, name, value)
-        if self.max_val <= self.min_val:
+                given[name] = given[old]
+        if given["max_val"] <= given["min_val"]:
             raise AssertionError("max_val must be larger than min_val")
 
 
-@settings("threshold={threshold}, value={value}, {in_place}")
-class Threshold(Block, function=torch_signatures.threshold):
+class Threshold(Block, function=torch_signatures.threshold, torchs=torch.nn.Threshold):
     """x where it is above ``threshold``, ``value`` elsewhere."""
-
-    threshold: float
-    value: float
-    inplace: bool = False
 
 
 class Tanh(Block, function=ops.tanh):
@@ -165,47 +115,31 @@ class Tanhshrink(Block, function=ops.tanhshrink):
     __formula__ = r"x - \tanh x"
 
 
-@settings("beta={beta}, threshold={threshold}")
-class Softplus(Block, function=ops.softplus):
+class Softplus(Block, function=ops.softplus, torchs=torch.nn.Softplus):
     """A smooth ReLU: log(1 + exp(beta x)) / beta, and x itself where beta x is above ``threshold``."""
 
-    beta: float = 1.0
-    threshold: float = 20.0
 
-
-@settings("{lambd}")
-class Hardshrink(Block, function=ops.hardshrink):
+class Hardshrink(Block, function=ops.hardshrink, torchs=torch.nn.Hardshrink):
     """x where its size is above ``lambd``, 0 elsewhere."""
 
-    lambd: float = 0.5
 
-
-@settings("{lambd}")
-class Softshrink(Block, function=ops.softshrink):
+class Softshrink(Block, function=ops.softshrink, torchs=torch.nn.Softshrink):
     """x moved towards 0 by ``lambd``; 0 if its size is below ``lambd``."""
 
-    lambd: float = 0.5
 
-
-@settings("approximate={approximate!r}")
-class GELU(Block, function=ops.gelu):
+class GELU(Block, function=ops.gelu, torchs=torch.nn.GELU):
     """x times the probability that a standard normal number is below x (Hendrycks and Gimpel 2016).
 
     Args:
         approximate: "none", or "tanh" for the formula of GPT-2.
     """
 
-    approximate: str = "none"
 
-
-@settings("dim={dim}")
-class GLU(Block, function=ops.glu):
+class GLU(Block, function=ops.glu, torchs=torch.nn.GLU):
     """The gated linear unit: one half of the input times the sigmoid of the other (Dauphin et al. 2016).
 
     Shapes: output as input, but half as long in ``dim``.
     """
-
-    dim: int = -1
 
 
 class _AlongDim(Block):
@@ -225,27 +159,18 @@ class _AlongDim(Block):
         return self._function(input, dim=dim)
 
 
-@settings("dim={dim}")
-class Softmax(_AlongDim, function=ops.softmax):
+class Softmax(_AlongDim, function=ops.softmax, torchs=torch.nn.Softmax):
     """Turns scores along ``dim`` into probabilities: positive numbers that add up to 1."""
 
-    dim: int | None = None
 
-
-@settings("dim={dim}")
-class Softmin(_AlongDim, function=ops.softmin):
+class Softmin(_AlongDim, function=ops.softmin, torchs=torch.nn.Softmin):
     """Softmax of the negative scores: the smallest score gets the largest probability."""
 
     __formula__ = r"\frac{e^{-x_i}}{\sum_j e^{-x_j}}"
 
-    dim: int | None = None
 
-
-@settings("dim={dim}")
-class LogSoftmax(_AlongDim, function=ops.log_softmax):
+class LogSoftmax(_AlongDim, function=ops.log_softmax, torchs=torch.nn.LogSoftmax):
     """Logarithm of softmax along ``dim``, computed without overflow."""
-
-    dim: int | None = None
 
 
 class Softmax2d(Block, function=ops.softmax, dims=(3, 4)):
@@ -274,17 +199,12 @@ class PReLU(Module):
 
     __formula__ = r"x \text{ where } x > 0 \text{, else } a x"
 
-    def __init__(
-        self,
-        num_parameters: int = 1,
-        init: float = 0.25,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    @adopting(torch.nn.PReLU)
+    def __init__(self, num_parameters: int, init: float, **place: Any) -> None:
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
-        self.weight = uninitialized(num_parameters, device=device, dtype=dtype)
+        self.weight = uninitialized(num_parameters, **place)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

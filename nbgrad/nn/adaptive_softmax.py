@@ -9,6 +9,7 @@ import torch
 
 from nbgrad.core import ops
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.nn.adopted import adopting
 from nbgrad.nn.containers import ModuleList, Sequential
 from nbgrad.nn.function_block import of_shape
 from nbgrad.nn.linear import Linear, wrong_last
@@ -46,15 +47,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     __formula__ = r"-\frac{1}{n} \sum_i \ln p(c_i) \, p(t_i | c_i)"
 
+    @adopting(torch.nn.AdaptiveLogSoftmaxWithLoss)
     def __init__(
-        self,
-        in_features: int,
-        n_classes: int,
-        cutoffs: Sequence[int],
-        div_value: float = 4.0,
-        head_bias: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, in_features: int, n_classes: int, cutoffs: Sequence[int], div_value: float, head_bias: bool, **place: Any
     ) -> None:
         super().__init__()
         _check_cutoffs(cutoffs, n_classes)
@@ -66,12 +61,12 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.shortlist_size = self.cutoffs[0]
         self.n_clusters = len(self.cutoffs) - 1
         self.head_size = self.shortlist_size + self.n_clusters
-        self.head = Linear(in_features, self.head_size, bias=head_bias, device=device, dtype=dtype)
+        self.head = Linear(in_features, self.head_size, bias=head_bias, **place)
         self.tail = ModuleList()
         for number, (low, high) in enumerate(pairwise(self.cutoffs)):
             hidden = int(in_features // (div_value ** (number + 1)))
             sizes = ((in_features, hidden), (hidden, high - low))
-            self.tail.append(Sequential(*[Linear(*size, bias=False, device=device, dtype=dtype) for size in sizes]))
+            self.tail.append(Sequential(*[Linear(*size, bias=False, **place) for size in sizes]))
 
     def reset_parameters(self) -> None:
         """Draw new initial values."""

@@ -9,10 +9,11 @@ import torch
 from nbgrad.core import ops
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
+from nbgrad.nn.adopted import adopting
 from nbgrad.nn.function_block import Size, formula_of, of_shape, repeated, wrong_rank
 from nbgrad.nn.module.lazy import Lazy
 from nbgrad.nn.module.module import Module
-from nbgrad.nn.parameter import Device, Parameter, uninitialized
+from nbgrad.nn.parameter import Device, DType, Parameter, uninitialized
 
 _MODES = ("zeros", "reflect", "replicate", "circular")
 
@@ -34,21 +35,23 @@ class _ConvNd(Module):
             cls._spatial = spatial
             cls.__formula__ = formula_of(function)
 
-    def __init__(
+    def _set(
         self,
+        *,
         in_channels: int,
         out_channels: int,
         kernel_size: Size,
         stride: Size,
         padding: Size | str,
         dilation: Size,
-        output_padding: Size,
         groups: int,
         bias: bool,
         padding_mode: str,
         device: Device,
-        dtype: torch.dtype | None,
+        dtype: DType,
+        output_padding: Size = 0,
     ) -> None:
+        """What a constructor does with its arguments."""
         super().__init__()
         _check_groups(in_channels, out_channels, groups)
         self.in_channels = in_channels
@@ -148,38 +151,7 @@ def _around(padding: str | tuple[int, ...], kernel_size: tuple[int, ...], dilati
     return tuple(side for total in totals for side in (total // 2, total - total // 2))
 
 
-class _Conv(_ConvNd):
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size | str = 0,
-        dilation: Size = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            0,
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
-
-
-class Conv1d(_Conv, function=ops.conv1d, spatial=1):
+class Conv1d(_ConvNd, function=ops.conv1d, spatial=1):
     """Slides filters over signals: each output is a weighted sum of the elements under a filter (LeCun et al. 1989).
 
     Shapes: input (N, in_channels, L) or (in_channels, L), output (N, out_channels, M) or (out_channels, M), where
@@ -203,58 +175,43 @@ class Conv1d(_Conv, function=ops.conv1d, spatial=1):
         RuntimeError: when called, if the rank or the number of channels of the input is wrong.
     """
 
+    @adopting(torch.nn.Conv1d)
+    def __init__(self, **given: Any) -> None:
+        self._set(**given)
 
-class Conv2d(_Conv, function=ops.conv2d, spatial=2):
+
+class Conv2d(_ConvNd, function=ops.conv2d, spatial=2):
     """Slides filters over images (LeCun et al. 1989). The arguments are those of ``Conv1d``, numbers or pairs.
 
     Shapes: input (N, in_channels, H, W) or (in_channels, H, W), output with out_channels, and with a height and width
     that kernel_size, stride, padding and dilation determine; weight (out_channels, in_channels / groups, *kernel_size).
     """
 
+    @adopting(torch.nn.Conv2d)
+    def __init__(self, **given: Any) -> None:
+        self._set(**given)
 
-class Conv3d(_Conv, function=ops.conv3d, spatial=3):
+
+class Conv3d(_ConvNd, function=ops.conv3d, spatial=3):
     """Slides filters over volumes or films. The arguments are those of ``Conv1d``, numbers or triples.
 
     Shapes: input (N, in_channels, D, H, W) or (in_channels, D, H, W), output with out_channels, and with a size that
     kernel_size, stride, padding and dilation determine; weight (out_channels, in_channels / groups, *kernel_size).
     """
 
+    @adopting(torch.nn.Conv3d)
+    def __init__(self, **given: Any) -> None:
+        self._set(**given)
+
 
 class _ConvTranspose(_ConvNd):
     _transposed = True
     padding: tuple[int, ...]
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size = 0,
-        output_padding: Size = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Size = 1,
-        padding_mode: str = "zeros",
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        if padding_mode != "zeros":
+    def _set(self, **given: Any) -> None:
+        if given["padding_mode"] != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            output_padding,
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
+        super()._set(**given)
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Any:
         extra = self.output_padding if output_size is None else self._missing(input, list(output_size))
@@ -320,6 +277,10 @@ class ConvTranspose1d(_ConvTranspose, function=ops.conv_transpose1d, spatial=1):
         RuntimeError: when called, if the rank or the number of channels of the input is wrong.
     """
 
+    @adopting(torch.nn.ConvTranspose1d)
+    def __init__(self, **given: Any) -> None:
+        self._set(**given)
+
 
 class ConvTranspose2d(_ConvTranspose, function=ops.conv_transpose2d, spatial=2):
     """Makes images larger (Zeiler et al. 2010). The arguments are those of ``ConvTranspose1d``, numbers or pairs.
@@ -328,6 +289,10 @@ class ConvTranspose2d(_ConvTranspose, function=ops.conv_transpose2d, spatial=2):
     reduces to (H, W); weight (in_channels, out_channels / groups, *kernel_size).
     """
 
+    @adopting(torch.nn.ConvTranspose2d)
+    def __init__(self, **given: Any) -> None:
+        self._set(**given)
+
 
 class ConvTranspose3d(_ConvTranspose, function=ops.conv_transpose3d, spatial=3):
     """Makes volumes larger. The arguments are those of ``ConvTranspose1d``, numbers or triples.
@@ -335,6 +300,10 @@ class ConvTranspose3d(_ConvTranspose, function=ops.conv_transpose3d, spatial=3):
     Shapes: input (N, in_channels, D, H, W) or (in_channels, D, H, W), output with out_channels and the size that a
     ``Conv3d`` reduces to (D, H, W); weight (in_channels, out_channels / groups, *kernel_size).
     """
+
+    @adopting(torch.nn.ConvTranspose3d)
+    def __init__(self, **given: Any) -> None:
+        self._set(**given)
 
 
 class _LazyConv(Lazy, _ConvNd):

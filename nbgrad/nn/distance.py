@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import torch
+
 from nbgrad.core import ops
 from nbgrad.core.tensor.tensor import Tensor
-from nbgrad.nn.function_block import Block, settings
+from nbgrad.nn.function_block import Block
 
 
-@settings()
-class CosineSimilarity(Block, function=ops.cosine_similarity):
+class CosineSimilarity(Block, function=ops.cosine_similarity, torchs=torch.nn.CosineSimilarity):
     """The cosine of the angle between two vectors along ``dim``.
 
     Shapes: two inputs that broadcast, output the same without ``dim``.
@@ -20,15 +21,11 @@ class CosineSimilarity(Block, function=ops.cosine_similarity):
 
     __formula__ = r"\frac{a \cdot b}{\|a\| \, \|b\|}"
 
-    dim: int = 1
-    eps: float = 1e-8
-
     def forward(self, x1: Tensor, x2: Tensor) -> Any:  # type: ignore[override]
         return self._compute(x1, x2)
 
 
-@settings()
-class PairwiseDistance(Block, function=ops.pairwise_distance):
+class PairwiseDistance(Block, function=ops.pairwise_distance, torchs=torch.nn.PairwiseDistance):
     """The p-norm of the difference of two vectors along the last dimension.
 
     Shapes: two inputs (N, D) or (D,), output (N,) or (), with ``keepdim`` (N, 1) or (1,).
@@ -40,10 +37,6 @@ class PairwiseDistance(Block, function=ops.pairwise_distance):
     """
 
     __formula__ = r"\|a - b + \epsilon\|_p"
-
-    p: float = 2.0
-    eps: float = 1e-6
-    keepdim: bool = False
 
     def forward(self, x1: Tensor, x2: Tensor) -> Any:  # type: ignore[override]
         return self._compute(x1, x2)

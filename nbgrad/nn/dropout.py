@@ -6,20 +6,18 @@ evaluation nothing happens. The same seed drops the same numbers as in torch. Sh
 
 from typing import Any
 
+import torch
+
 from nbgrad.core import ops
-from nbgrad.nn.function_block import Block, settings
+from nbgrad.nn.function_block import Block
 
 
-@settings("p={p}, inplace={inplace}")
-class _Dropout(Block):
+class _Dropout(Block, torchs=torch.nn.Dropout):
     __formula__ = r"x \odot m"
 
-    p: float = 0.5
-    inplace: bool = False
-
-    def __post_init__(self, *_: Any) -> None:
-        if self.p < 0 or self.p > 1:
-            raise ValueError(f"dropout probability has to be between 0 and 1, but got {self.p}")
+    def _adjust(self, given: dict[str, Any]) -> None:
+        if given["p"] < 0 or given["p"] > 1:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {given['p']}")
 
 
 class Dropout(_Dropout, function=ops.dropout):

@@ -5,17 +5,20 @@ from typing import Any, Self
 import torch
 
 from nbgrad.core import ops
+from nbgrad.core.engine.node import raw_of
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
+from nbgrad.nn.adopted import adopting
 from nbgrad.nn.module.module import Module
-from nbgrad.nn.parameter import Device, Parameter, uninitialized
+from nbgrad.nn.parameter import Device, DType, Parameter, uninitialized
 
 
 class _EmbeddingTable(Module):
     """A table of vectors, and how its rows are looked up."""
 
-    def __init__(
+    def _set(
         self,
+        *,
         num_embeddings: int,
         embedding_dim: int,
         padding_idx: int | None,
@@ -23,7 +26,11 @@ class _EmbeddingTable(Module):
         norm_type: float,
         scale_grad_by_freq: bool,
         sparse: bool,
+        _weight: Any,
+        device: Device,
+        dtype: DType,
     ) -> None:
+        """Take the settings, and ``_weight`` as the table, or draw one."""
         super().__init__()
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
@@ -36,18 +43,13 @@ class _EmbeddingTable(Module):
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
-
-    def _fill(self, weight: Any, device: Device, dtype: torch.dtype | None, *, freeze: bool = False) -> None:
-        """Take ``weight`` as the table, or draw one."""
-        shape = (self.num_embeddings, self.embedding_dim)
-        if weight is None:
-            self.weight = uninitialized(*shape, device=device, dtype=dtype)
+        if _weight is None:
+            self.weight = uninitialized(num_embeddings, embedding_dim, device=device, dtype=dtype)
             self.reset_parameters()
-        elif tuple(weight.shape) != shape:
+        elif tuple(_weight.shape) != (num_embeddings, embedding_dim):
             raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
         else:
-            self.weight = Parameter(weight)
-        self.weight.requires_grad_(not freeze)
+            self.weight = Parameter(_weight)
 
     def reset_parameters(self) -> None:
         """Draw new vectors, normal with variance 1; that of the padding is 0."""
@@ -91,22 +93,10 @@ class Embedding(_EmbeddingTable):
 
     __formula__ = "W_x"
 
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        sparse: bool = False,
-        _weight: Tensor | torch.Tensor | None = None,
-        _freeze: bool = False,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
-        self._fill(_weight, device, dtype, freeze=_freeze)
+    @adopting(torch.nn.Embedding)
+    def __init__(self, _freeze: bool, **given: Any) -> None:
+        self._set(**given)
+        self.weight.requires_grad_(not _freeze)
 
     def forward(self, input: Tensor | torch.Tensor) -> Any:
         return ops.embedding(
@@ -159,7 +149,7 @@ class Embedding(_EmbeddingTable):
             norm_type=norm_type,
             scale_grad_by_freq=scale_grad_by_freq,
             sparse=sparse,
-            _weight=embeddings,
+            _weight=raw_of(embeddings),
             _freeze=freeze,
         )
 
@@ -191,23 +181,9 @@ class EmbeddingBag(_EmbeddingTable):
 
     __formula__ = r"\sum_{i \in \text{bag}} W_{x_i}"
 
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        mode: str = "mean",
-        sparse: bool = False,
-        _weight: Tensor | torch.Tensor | None = None,
-        include_last_offset: bool = False,
-        padding_idx: int | None = None,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
-        self._fill(_weight, device, dtype)
+    @adopting(torch.nn.EmbeddingBag)
+    def __init__(self, mode: str, include_last_offset: bool, **given: Any) -> None:
+        self._set(**given)
         self.mode = mode
         self.include_last_offset = include_last_offset
 
@@ -273,7 +249,7 @@ class EmbeddingBag(_EmbeddingTable):
             scale_grad_by_freq=scale_grad_by_freq,
             mode=mode,
             sparse=sparse,
-            _weight=embeddings,
+            _weight=raw_of(embeddings),
             include_last_offset=include_last_offset,
             padding_idx=padding_idx,
         )

@@ -1,11 +1,12 @@
 """Unfold and Fold: images as columns of patches, and back. A convolution is a matrix product of these columns."""
 
+import torch
+
 from nbgrad.core import ops
-from nbgrad.nn.function_block import Block, Size, settings
+from nbgrad.nn.function_block import Block
 
 
-@settings("kernel_size={kernel_size}, dilation={dilation}, padding={padding}, stride={stride}")
-class Unfold(Block, function=ops.unfold, dims=(3, 4)):
+class Unfold(Block, function=ops.unfold, dims=(3, 4), torchs=torch.nn.Unfold):
     """Cuts all patches out of images, as columns: a convolution is then a matrix product (im2col).
 
     Shapes: input (N, C, H, W) or (C, H, W), output (N, C * prod(kernel_size), patches).
@@ -17,16 +18,8 @@ class Unfold(Block, function=ops.unfold, dims=(3, 4)):
         stride: the distance between patches.
     """
 
-    kernel_size: Size
-    dilation: Size = 1
-    padding: Size = 0
-    stride: Size = 1
 
-
-@settings(
-    "output_size={output_size}, kernel_size={kernel_size}, dilation={dilation}, padding={padding}, stride={stride}"
-)
-class Fold(Block, function=ops.fold, dims=(2, 3)):
+class Fold(Block, function=ops.fold, dims=(2, 3), torchs=torch.nn.Fold):
     """Adds patches to images: the gradient of ``Unfold`` (col2im).
 
     Shapes: input (N, C * prod(kernel_size), patches), with or without N, output (N, C, *output_size).
@@ -40,9 +33,3 @@ class Fold(Block, function=ops.fold, dims=(2, 3)):
     """
 
     __formula__ = r"\sum_{s i + j = p} x_{i j}"
-
-    output_size: Size
-    kernel_size: Size
-    dilation: Size = 1
-    padding: Size = 0
-    stride: Size = 1

@@ -1,9 +1,8 @@
 """Blocks without weights: a function of the op table with its settings, declared instead of written out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import wraps
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -11,34 +10,48 @@ from nbgrad.core.dispatch.arguments import parameter_names
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.adopted import adopting
 from nbgrad.nn.module.module import Module
 
-T = TypeVar("T", bound=type["Block"])
 Size = int | tuple[int, ...]
 """A setting of an op on signals, images or volumes: one number for all their dimensions, or one for each."""
+
+
+_OLD = frozenset({"max_value", "min_value", "reduce", "size_average"})
+"""The arguments of constructors that are older forms of other arguments."""
 
 
 class Block(Module):
     """A module that calls one function with its settings, which are its attributes.
 
-    A class under it says with ``function=`` which function that is, and with ``dims=`` how many dimensions an input
-    may have. The decorator ``settings`` makes its annotated names the arguments of its constructor. A setting that
-    stands in ``_kept`` is a buffer. The function is told whether the module trains if it has an argument ``training``.
+    A class under it says with ``function=`` which function that is, with ``torchs=`` the class of torch with the same
+    settings, and with ``dims=`` how many dimensions an input may have. A setting that stands in ``_kept`` is a buffer.
+    The function is told whether the module trains if it has an argument ``training``.
     """
 
     _function: ClassVar[Callable[..., Any]]
+    _torchs: ClassVar[type[torch.nn.Module]] = torch.nn.Module
     _dims: ClassVar[tuple[int, ...]] = ()
     _names: ClassVar[tuple[str, ...]] = ()
-    _shown: ClassVar[str] = ""
     _kept: ClassVar[tuple[str, ...]] = ()
     _trains: ClassVar[bool] = False
 
-    def __init_subclass__(cls, function: Callable[..., Any] | None = None, dims: tuple[int, ...] = ()) -> None:
+    def __init_subclass__(
+        cls,
+        function: Callable[..., Any] | None = None,
+        dims: tuple[int, ...] = (),
+        torchs: type[torch.nn.Module] | None = None,
+    ) -> None:
         super().__init_subclass__()
         if function is not None:
             cls._function = staticmethod(function)
             cls._trains = "training" in parameter_names(function)
             cls.__formula__ = vars(cls).get("__formula__") or formula_of(function) or cls.__formula__
+        if torchs is not None:
+            cls._torchs = torchs
+            cls._names = tuple(name for name in signature(torchs).parameters if name not in _OLD)
+            constructor: Any = adopting(torchs)(Block._set)
+            cls.__init__ = constructor  # type: ignore[method-assign]
         cls._dims = dims or cls._dims
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -46,7 +59,22 @@ class Block(Module):
         super().__init__()
         self._check({**dict(enumerate(args)), **kwargs})
 
-    def __post_init__(self, *_: Any) -> None:
+    if TYPE_CHECKING:  # the settings
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def _set(self, **given: Any) -> None:
+        """What a constructor does with its arguments."""
+        Module.__init__(self)
+        self._check(given)
+        self._adjust(given)
+        for name in self._names:
+            if name in self._kept:
+                self.register_buffer(name, given[name])
+            else:
+                setattr(self, name, given[name])
+
+    def _adjust(self, given: dict[str, Any]) -> None:
         """Check the settings, and bring them to the forms that torch shows; a class with such settings overrides it."""
 
     def forward(self, input: Tensor) -> Any:
@@ -70,41 +98,7 @@ class Block(Module):
         return wrong_rank(input, self._dims)
 
     def extra_repr(self) -> str:
-        values = {name: getattr(self, name) for name in self._names}
-        in_place = "inplace=True" if values.get("inplace") else ""
-        return self._shown.format(**values, in_place=in_place).removesuffix(", ")
-
-
-@dataclass_transform(eq_default=False)
-def settings(shown: str = "") -> Callable[[T], T]:
-    """The annotated names of a ``Block`` as the arguments of its constructor, in order and with their defaults.
-
-    Args:
-        shown: what ``repr`` shows, a format of the settings; ``{in_place}`` is "inplace=True" or nothing.
-    """
-
-    def decorate(kind: T) -> T:
-        made: Any = dataclass(eq=False, repr=False)(kind)
-        fill = made.__init__
-        names = parameter_names(fill)[1:]
-
-        @wraps(fill)
-        def construct(self: Any, *args: Any, **kwargs: Any) -> None:
-            Module.__init__(self)
-            self._check({**dict(zip(names, args, strict=False)), **kwargs})
-            for name in self._kept:
-                self.register_buffer(name, None)
-            fill(self, *args, **kwargs)
-
-        made.__init__ = construct
-        made._names = tuple(field.name for field in fields(made))
-        made._shown = shown
-        for name in names:
-            if name in vars(made):  # the constructor has the default: a class attribute would hide a buffer
-                delattr(made, name)
-        return kind
-
-    return decorate
+        return str(self._torchs.extra_repr(self))  # type: ignore[arg-type]  # it reads the settings alone
 
 
 def formula_of(function: Callable[..., Any]) -> str:

@@ -1,6 +1,5 @@
 """Blocks that map features to features: Linear and Bilinear, and those that only pass or reshape."""
 
-from collections.abc import Sequence
 from math import sqrt
 from typing import Any
 
@@ -9,7 +8,8 @@ import torch
 from nbgrad.core.ops import bilinear, flatten, linear, unflatten
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.function_block import Block, of_shape, settings
+from nbgrad.nn.adopted import adopting
+from nbgrad.nn.function_block import Block, of_shape
 from nbgrad.nn.module.lazy import Lazy
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, uninitialized
@@ -50,19 +50,13 @@ class Linear(Module):
 
     bias: Parameter | None
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    @adopting(torch.nn.Linear)
+    def __init__(self, in_features: int, out_features: int, bias: bool, **place: Any) -> None:
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = uninitialized(out_features, in_features, device=device, dtype=dtype)
-        self.register_parameter("bias", uninitialized(out_features, device=device, dtype=dtype) if bias else None)
+        self.weight = uninitialized(out_features, in_features, **place)
+        self.register_parameter("bias", uninitialized(out_features, **place) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -113,23 +107,16 @@ class Bilinear(Module):
 
     bias: Parameter | None
 
-    def __init__(
-        self,
-        in1_features: int,
-        in2_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    @adopting(torch.nn.Bilinear)
+    def __init__(self, in1_features: int, in2_features: int, out_features: int, bias: bool, **place: Any) -> None:
         super().__init__()
         if in1_features <= 0:
             raise ValueError(f"in1_features must be > 0, but got {in1_features}")
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
-        self.weight = uninitialized(out_features, in1_features, in2_features, device=device, dtype=dtype)
-        self.register_parameter("bias", uninitialized(out_features, device=device, dtype=dtype) if bias else None)
+        self.weight = uninitialized(out_features, in1_features, in2_features, **place)
+        self.register_parameter("bias", uninitialized(out_features, **place) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -152,8 +139,7 @@ class Bilinear(Module):
         )
 
 
-@settings("start_dim={start_dim}, end_dim={end_dim}")
-class Flatten(Block, function=flatten):
+class Flatten(Block, function=flatten, torchs=torch.nn.Flatten):
     """Joins the dimensions from ``start_dim`` to ``end_dim`` into one: a batch of images becomes a batch of rows.
 
     Shapes: (N, d1, ..., dk) gives (N, d1 * ... * dk) with the default arguments.
@@ -161,12 +147,8 @@ class Flatten(Block, function=flatten):
 
     __formula__ = r"x \text{ in another shape}"
 
-    start_dim: int = 1
-    end_dim: int = -1
 
-
-@settings("dim={dim}, unflattened_size={unflattened_size}")
-class Unflatten(Block, function=unflatten):
+class Unflatten(Block, function=unflatten, torchs=torch.nn.Unflatten):
     """Splits the dimension ``dim`` into several, of ``unflattened_size``: undoes ``Flatten``.
 
     Shapes: (..., d, ...) gives (..., *unflattened_size, ...).
@@ -181,11 +163,8 @@ class Unflatten(Block, function=unflatten):
 
     __formula__ = r"x \text{ in another shape}"
 
-    dim: int
-    unflattened_size: Sequence[int]
-
-    def __post_init__(self, *_: Any) -> None:
-        sizes = self.unflattened_size
+    def _adjust(self, given: dict[str, Any]) -> None:
+        sizes = given["unflattened_size"]
         if not isinstance(sizes, tuple | list):
             raise TypeError(f"unflattened_size must be a tuple or list, but found type {type(sizes).__name__}")
         for position, size in enumerate(sizes):

@@ -4,8 +4,6 @@ Every loss has a ``reduction``: "mean", "sum", or "none" for the loss of each ex
 are torch's old names for that. Targets may be torch tensors or ``Tensor`` objects.
 """
 
-from collections.abc import Callable
-from dataclasses import KW_ONLY, InitVar
 from typing import Any, ClassVar
 
 import torch
@@ -15,21 +13,18 @@ from nbgrad.core import ops
 from nbgrad.core.ops import torch_signatures
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.distance import PairwiseDistance
-from nbgrad.nn.function_block import Block, settings
+from nbgrad.nn.function_block import Block
 
 Given = Tensor | torch.Tensor
-Old = InitVar[bool | None]
 
 
 class Loss(Block):
     """A block that compares a prediction with a target."""
 
-    reduction: str
-    _kept: ClassVar[tuple[str, ...]] = ()
-
-    def __post_init__(self, size_average: bool | None = None, reduce: bool | None = None) -> None:
+    def _adjust(self, given: dict[str, Any]) -> None:
+        size_average, reduce = given.get("size_average"), given.get("reduce")
         if size_average is not None or reduce is not None:
-            self.reduction = legacy_get_string(size_average, reduce)
+            given["reduction"] = legacy_get_string(size_average, reduce)
 
     def forward(self, input: Tensor, target: Given) -> Any:  # type: ignore[override]
         return self._compute(input, target)
@@ -38,63 +33,41 @@ class Loss(Block):
 class WeightedLoss(Loss):
     """A loss with a ``weight``, which is a buffer, saved with the module."""
 
-    weight: Given | None
     _kept: ClassVar[tuple[str, ...]] = ("weight",)
 
 
 # Numbers and distributions.
 
 
-@settings()
-class L1Loss(Loss, function=torch_signatures.l1_loss):
+class L1Loss(Loss, function=torch_signatures.l1_loss, torchs=torch.nn.L1Loss):
     """Mean absolute error: an outlier counts by its distance, not by its square.
 
     Shapes: input and target alike; output (), or as input with ``reduction="none"``.
     """
 
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
 
-
-@settings()
-class MSELoss(Loss, function=torch_signatures.mse_loss):
+class MSELoss(Loss, function=torch_signatures.mse_loss, torchs=torch.nn.MSELoss):
     """Mean squared error between a prediction and its target.
 
     Shapes: input and target alike; output (), or as input with ``reduction="none"``.
     """
 
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
 
-
-@settings()
-class SmoothL1Loss(Loss, function=torch_signatures.smooth_l1_loss):
+class SmoothL1Loss(Loss, function=torch_signatures.smooth_l1_loss, torchs=torch.nn.SmoothL1Loss):
     """The squared error where it is small, the absolute one beyond ``beta`` (Girshick 2015).
 
     Shapes: input and target alike; output (), or as input with ``reduction="none"``.
     """
 
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
-    beta: float = 1.0
 
-
-@settings()
-class HuberLoss(Loss, function=torch_signatures.huber_loss):
+class HuberLoss(Loss, function=torch_signatures.huber_loss, torchs=torch.nn.HuberLoss):
     """``SmoothL1Loss`` with ``beta=delta``, multiplied by ``delta`` (Huber 1964).
 
     Shapes: input and target alike; output (), or as input with ``reduction="none"``.
     """
 
-    reduction: str = "mean"
-    delta: float = 1.0
 
-
-@settings()
-class PoissonNLLLoss(Loss, function=ops.poisson_nll_loss):
+class PoissonNLLLoss(Loss, function=ops.poisson_nll_loss, torchs=torch.nn.PoissonNLLLoss):
     """Minus the log of the probability that a Poisson distribution gives a count.
 
     Shapes: input and target alike; output (), or as input with ``reduction="none"``.
@@ -107,16 +80,8 @@ class PoissonNLLLoss(Loss, function=ops.poisson_nll_loss):
 
     __formula__ = r"\frac{1}{n} \sum_i e^{x_i} - t_i x_i"
 
-    log_input: bool = True
-    full: bool = False
-    size_average: Old = None
-    eps: float = 1e-8
-    reduce: Old = None
-    reduction: str = "mean"
 
-
-@settings()
-class GaussianNLLLoss(Loss, function=ops.gaussian_nll_loss):
+class GaussianNLLLoss(Loss, function=ops.gaussian_nll_loss, torchs=torch.nn.GaussianNLLLoss):
     """Minus the log of the density of the target in a normal distribution whose mean and variance are predicted.
 
     Shapes: input, target and var alike, or var with one number for each example; output (), or as input with
@@ -129,17 +94,11 @@ class GaussianNLLLoss(Loss, function=ops.gaussian_nll_loss):
 
     __formula__ = r"\frac{1}{2 n} \sum_i \ln v_i + \frac{(x_i - t_i)^2}{v_i}"
 
-    _: KW_ONLY
-    full: bool = False
-    eps: float = 1e-6
-    reduction: str = "mean"
-
     def forward(self, input: Tensor, target: Given, var: Any) -> Any:  # type: ignore[override]
         return self._compute(input, target, var)
 
 
-@settings()
-class KLDivLoss(Loss, function=ops.kl_div):
+class KLDivLoss(Loss, function=ops.kl_div, torchs=torch.nn.KLDivLoss):
     """How far a distribution is from the target's (Kullback and Leibler 1951).
 
     Shapes: input (logarithms of probabilities) and target alike; output (), or as input with ``reduction="none"``.
@@ -151,17 +110,11 @@ class KLDivLoss(Loss, function=ops.kl_div):
 
     __formula__ = r"\frac{1}{n} \sum_i t_i (\ln t_i - x_i)"
 
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
-    log_target: bool = False
-
 
 # Classes and texts.
 
 
-@settings()
-class CrossEntropyLoss(WeightedLoss, function=ops.cross_entropy):
+class CrossEntropyLoss(WeightedLoss, function=ops.cross_entropy, torchs=torch.nn.CrossEntropyLoss):
     """How badly scores predict classes: minus the log of the probability that softmax gives the right one.
 
     Shapes: input (C,), (N, C) or (N, C, d1, ...) scores; target class numbers of that shape without C, or probabilities
@@ -178,16 +131,8 @@ class CrossEntropyLoss(WeightedLoss, function=ops.cross_entropy):
         ValueError: when called, on another ``reduction``.
     """
 
-    weight: Given | None = None
-    size_average: Old = None
-    ignore_index: int = -100
-    reduce: Old = None
-    reduction: str = "mean"
-    label_smoothing: float = 0.0
 
-
-@settings()
-class NLLLoss(WeightedLoss, function=ops.nll_loss):
+class NLLLoss(WeightedLoss, function=ops.nll_loss, torchs=torch.nn.NLLLoss):
     """Minus the log-probability of the right class: the second half of ``CrossEntropyLoss``, after ``LogSoftmax``.
 
     Shapes: input (C,), (N, C) or (N, C, d1, ...) log-probabilities; target class numbers of that shape without C.
@@ -198,15 +143,8 @@ class NLLLoss(WeightedLoss, function=ops.nll_loss):
         ignore_index: a class number that counts nothing.
     """
 
-    weight: Given | None = None
-    size_average: Old = None
-    ignore_index: int = -100
-    reduce: Old = None
-    reduction: str = "mean"
 
-
-@settings()
-class BCELoss(WeightedLoss, function=ops.binary_cross_entropy):
+class BCELoss(WeightedLoss, function=ops.binary_cross_entropy, torchs=torch.nn.BCELoss):
     """Binary cross entropy: minus the log of the probability of the right class. Logarithms are at least -100.
 
     Shapes: input (probabilities) and target alike; output (), or as input with ``reduction="none"``.
@@ -215,14 +153,8 @@ class BCELoss(WeightedLoss, function=ops.binary_cross_entropy):
         weight: how much each example counts.
     """
 
-    weight: Given | None = None
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
 
-
-@settings()
-class BCEWithLogitsLoss(WeightedLoss, function=ops.binary_cross_entropy_with_logits):
+class BCEWithLogitsLoss(WeightedLoss, function=ops.binary_cross_entropy_with_logits, torchs=torch.nn.BCEWithLogitsLoss):
     """``BCELoss`` after a sigmoid, computed without overflow.
 
     Shapes: input (scores) and target alike; output (), or as input with ``reduction="none"``.
@@ -232,17 +164,10 @@ class BCEWithLogitsLoss(WeightedLoss, function=ops.binary_cross_entropy_with_log
         pos_weight: how much more a yes counts than a no, for each class.
     """
 
-    weight: Given | None = None
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
-    pos_weight: Given | None = None
-
     _kept: ClassVar[tuple[str, ...]] = ("weight", "pos_weight")
 
 
-@settings()
-class CTCLoss(Loss, function=ops.ctc_loss):
+class CTCLoss(Loss, function=ops.ctc_loss, torchs=torch.nn.CTCLoss):
     """Minus the log-probability of a text, over all alignments of its letters with the input (Graves et al. 2006).
 
     Shapes: log_probs (T, N, C) or (T, C); targets (N, S), or all in a row; lengths (N,); output (), or (N,) with
@@ -255,10 +180,6 @@ class CTCLoss(Loss, function=ops.ctc_loss):
 
     __formula__ = r"-\ln \sum_{\pi \to t} \prod_s e^{x_{s \pi_s}}"
 
-    blank: int = 0
-    reduction: str = "mean"
-    zero_infinity: bool = False
-
     def forward(  # type: ignore[override]
         self, log_probs: Tensor, targets: Given, input_lengths: Any, target_lengths: Any
     ) -> Any:
@@ -268,21 +189,15 @@ class CTCLoss(Loss, function=ops.ctc_loss):
 # Margins between the scores of classes.
 
 
-@settings()
-class MultiLabelMarginLoss(Loss, function=ops.multilabel_margin_loss):
+class MultiLabelMarginLoss(Loss, function=ops.multilabel_margin_loss, torchs=torch.nn.MultiLabelMarginLoss):
     """The sum of max(0, 1 - (right - wrong)) over all pairs of a right and a wrong class, divided by C.
 
     Shapes: input (N, C) or (C,); target of the same shape: the right class numbers, then -1; output (), or (N,) with
     ``reduction="none"``.
     """
 
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
 
-
-@settings()
-class MultiMarginLoss(WeightedLoss, function=ops.multi_margin_loss):
+class MultiMarginLoss(WeightedLoss, function=ops.multi_margin_loss, torchs=torch.nn.MultiMarginLoss):
     """The sum of max(0, margin - (right - wrong)) over all wrong classes, divided by C (Crammer and Singer 2001).
 
     Shapes: input (N, C) or (C,); target (N,) or () class numbers; output (), or as target with ``reduction="none"``.
@@ -296,35 +211,24 @@ class MultiMarginLoss(WeightedLoss, function=ops.multi_margin_loss):
         ValueError: ``p`` is neither 1 nor 2, or ``weight`` does not have one dimension.
     """
 
-    p: int = 1
-    margin: float = 1.0
-    weight: Given | None = None
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
-
-    def __post_init__(self, size_average: bool | None = None, reduce: bool | None = None) -> None:
-        super().__post_init__(size_average, reduce)
-        if self.p not in {1, 2}:
+    def _adjust(self, given: dict[str, Any]) -> None:
+        super()._adjust(given)
+        if given["p"] not in {1, 2}:
             raise ValueError("only p == 1 and p == 2 supported")
-        if self.weight is not None and self.weight.ndim != 1:
-            raise ValueError(f"weight must have one dimension, not {self.weight.ndim}")
+        if given["weight"] is not None and given["weight"].ndim != 1:
+            raise ValueError(f"weight must have one dimension, not {given['weight'].ndim}")
 
 
-@settings()
-class SoftMarginLoss(Loss, function=ops.soft_margin_loss):
+class SoftMarginLoss(Loss, function=ops.soft_margin_loss, torchs=torch.nn.SoftMarginLoss):
     """log(1 + exp(-target input)) of scores and targets that are 1 or -1.
 
     Shapes: input and target alike; output (), or as input with ``reduction="none"``.
     """
 
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
 
-
-@settings()
-class MultiLabelSoftMarginLoss(WeightedLoss, function=ops.multilabel_soft_margin_loss):
+class MultiLabelSoftMarginLoss(
+    WeightedLoss, function=ops.multilabel_soft_margin_loss, torchs=torch.nn.MultiLabelSoftMarginLoss
+):
     """The mean of ``BCEWithLogitsLoss`` over classes of which several may be right.
 
     Shapes: input and target (N, C) or (C,); output (), or (N,) with ``reduction="none"``.
@@ -335,17 +239,11 @@ class MultiLabelSoftMarginLoss(WeightedLoss, function=ops.multilabel_soft_margin
 
     __formula__ = r"-\frac{1}{n} \sum_i t_i \ln \sigma(x_i) + (1 - t_i) \ln \sigma(-x_i)"
 
-    weight: Given | None = None
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
-
 
 # Distances, similarities and ranks.
 
 
-@settings()
-class HingeEmbeddingLoss(Loss, function=ops.hinge_embedding_loss):
+class HingeEmbeddingLoss(Loss, function=ops.hinge_embedding_loss, torchs=torch.nn.HingeEmbeddingLoss):
     """The input (a distance) where the target is 1; max(0, margin - input) where the target is -1.
 
     Shapes: input (distances) and target alike; output (), or as input with ``reduction="none"``.
@@ -353,14 +251,8 @@ class HingeEmbeddingLoss(Loss, function=ops.hinge_embedding_loss):
 
     __formula__ = r"x \text{ where } t = 1 \text{, else } \max(0, m - x)"
 
-    margin: float = 1.0
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
 
-
-@settings()
-class CosineEmbeddingLoss(Loss, function=ops.cosine_embedding_loss):
+class CosineEmbeddingLoss(Loss, function=ops.cosine_embedding_loss, torchs=torch.nn.CosineEmbeddingLoss):
     """1 minus the cosine of two vectors if the target is 1; max(0, cosine - margin) if the target is -1.
 
     Shapes: two inputs (N, D) or (D,), target (N,) or (); output (), or (N,) with ``reduction="none"``.
@@ -368,28 +260,17 @@ class CosineEmbeddingLoss(Loss, function=ops.cosine_embedding_loss):
 
     __formula__ = r"1 - \cos(a, b) \text{ where } t = 1 \text{, else } \max(0, \cos(a, b) - m)"
 
-    margin: float = 0.0
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
-
     def forward(self, input1: Tensor, input2: Tensor, target: Given) -> Any:  # type: ignore[override]
         return self._compute(input1, input2, target)
 
 
-@settings()
-class MarginRankingLoss(Loss, function=ops.margin_ranking_loss):
+class MarginRankingLoss(Loss, function=ops.margin_ranking_loss, torchs=torch.nn.MarginRankingLoss):
     """max(0, margin - target * (first - second)): the first score should be higher where target is 1, lower where -1.
 
     Shapes: two inputs and target alike; output (), or as input with ``reduction="none"``.
     """
 
     __formula__ = r"\max(0, -t (a - b) + m)"
-
-    margin: float = 0.0
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
 
     def forward(self, input1: Tensor, input2: Tensor, target: Given) -> Any:  # type: ignore[override]
         return self._compute(input1, input2, target)
@@ -398,19 +279,16 @@ class MarginRankingLoss(Loss, function=ops.margin_ranking_loss):
 class _Triplet(Loss):
     __formula__ = r"\max(0, d(a, p) - d(a, n) + m)"
 
-    margin: float
-
-    def __post_init__(self, size_average: bool | None = None, reduce: bool | None = None) -> None:
-        super().__post_init__(size_average, reduce)
-        if self.margin <= 0:
-            raise ValueError(f"margin must be greater than 0, got {self.margin}")
+    def _adjust(self, given: dict[str, Any]) -> None:
+        super()._adjust(given)
+        if given["margin"] <= 0:
+            raise ValueError(f"margin must be greater than 0, got {given['margin']}")
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Any:  # type: ignore[override]
         return self._compute(anchor, positive, negative)
 
 
-@settings()
-class TripletMarginLoss(_Triplet, function=ops.triplet_margin_loss):
+class TripletMarginLoss(_Triplet, function=ops.triplet_margin_loss, torchs=torch.nn.TripletMarginLoss):
     """max(0, margin + distance to the positive example - distance to the negative one) (Schroff 2015).
 
     Shapes: three inputs (N, D) or (D,); output (), or (N,) with ``reduction="none"``.
@@ -426,17 +304,10 @@ class TripletMarginLoss(_Triplet, function=ops.triplet_margin_loss):
         ValueError: ``margin`` is not positive.
     """
 
-    margin: float = 1.0
-    p: float = 2.0
-    eps: float = 1e-6
-    swap: bool = False
-    size_average: Old = None
-    reduce: Old = None
-    reduction: str = "mean"
 
-
-@settings()
-class TripletMarginWithDistanceLoss(_Triplet, function=ops.triplet_margin_with_distance_loss):
+class TripletMarginWithDistanceLoss(
+    _Triplet, function=ops.triplet_margin_with_distance_loss, torchs=torch.nn.TripletMarginWithDistanceLoss
+):
     """``TripletMarginLoss`` with a distance function of your own.
 
     Shapes: three inputs (N, ...); output (), or as the distances with ``reduction="none"``.
@@ -452,13 +323,7 @@ class TripletMarginWithDistanceLoss(_Triplet, function=ops.triplet_margin_with_d
 
     _runs_functions = True  # the distance
 
-    _: KW_ONLY
-    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None
-    margin: float = 1.0
-    swap: bool = False
-    reduction: str = "mean"
-
-    def __post_init__(self, size_average: bool | None = None, reduce: bool | None = None) -> None:
-        super().__post_init__(size_average, reduce)
-        if self.distance_function is None:
-            self.distance_function = PairwiseDistance()
+    def _adjust(self, given: dict[str, Any]) -> None:
+        super()._adjust(given)
+        if given["distance_function"] is None:
+            given["distance_function"] = PairwiseDistance()

@@ -4,7 +4,6 @@ Most blocks bring values to mean 0 and variance 1, and then scale and shift them
 """
 
 import warnings
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -12,10 +11,11 @@ import torch
 from nbgrad.core import ops
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.function_block import Block, of_shape, settings, wrong_rank
+from nbgrad.nn.adopted import adopting
+from nbgrad.nn.function_block import Block, of_shape, wrong_rank
 from nbgrad.nn.module.lazy import Lazy
 from nbgrad.nn.module.module import Module
-from nbgrad.nn.parameter import Device, Parameter, filled, uninitialized
+from nbgrad.nn.parameter import Device, DType, Parameter, filled, uninitialized
 
 _STANDARDIZED = r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta"
 _LOCAL_RESPONSE = r"x_c \left(k + \frac{\alpha}{n} \sum_{j \in w(c)} x_j^2\right)^{-\beta}"
@@ -27,9 +27,7 @@ class _Affine(Module):
     weight: Parameter | None
     bias: Parameter | None
 
-    def _make(
-        self, shape: tuple[int, ...], device: Device, dtype: torch.dtype | None, *, weight: bool, bias: bool
-    ) -> None:
+    def _make(self, shape: tuple[int, ...], device: Device, dtype: DType, *, weight: bool, bias: bool) -> None:
         for name, wanted in (("weight", weight), ("bias", bias)):
             self.register_parameter(name, uninitialized(*shape, device=device, dtype=dtype) if wanted else None)
 
@@ -61,18 +59,19 @@ class _Norm(_Affine):
         if dims:
             cls._dims = dims
 
-    def __init__(
+    def _set(
         self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
         *,
-        bias: bool = True,
+        num_features: int,
+        eps: float,
+        momentum: float | None,
+        affine: bool,
+        track_running_stats: bool,
+        device: Device,
+        dtype: DType,
+        bias: bool,
     ) -> None:
+        """What a constructor does with its arguments."""
         super().__init__()
         self.num_features = num_features
         self.eps = eps
@@ -130,6 +129,10 @@ class _Norm(_Affine):
 
 class BatchNorm(_Norm):
     """Base of the blocks that normalize channels over a batch."""
+
+    @adopting(torch.nn.BatchNorm1d)
+    def __init__(self, *, bias: bool = True, **given: Any) -> None:
+        self._set(bias=bias, **given)
 
     def forward(self, input: Tensor) -> Any:
         self._check_rank(input)
@@ -190,19 +193,9 @@ class BatchNorm3d(BatchNorm, dims=(5,)):
 
 
 class _InstanceNorm(_Norm):
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-        affine: bool = False,
-        track_running_stats: bool = False,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+    @adopting(torch.nn.InstanceNorm1d)
+    def __init__(self, *, bias: bool = True, **given: Any) -> None:
+        self._set(bias=bias, **given)
 
     def _channel_dim(self, input: Tensor) -> int:
         return input.ndim - self._dims[0]
@@ -290,18 +283,9 @@ class LazyBatchNorm3d(_LazyNorm, BatchNorm3d, becomes=BatchNorm3d):
 
 
 class _LazyInstanceNorm(_LazyNorm):
-    def __init__(
-        self,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+    @adopting(torch.nn.LazyInstanceNorm1d)
+    def __init__(self, *, bias: bool = True, **given: Any) -> None:
+        super().__init__(bias=bias, **given)
 
 
 class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d, becomes=InstanceNorm1d):
@@ -340,16 +324,9 @@ class GroupNorm(_Affine):
 
     __formula__ = _STANDARDIZED
 
+    @adopting(torch.nn.GroupNorm)
     def __init__(
-        self,
-        num_groups: int,
-        num_channels: int,
-        eps: float = 1e-5,
-        affine: bool = True,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-        *,
-        bias: bool = True,
+        self, num_groups: int, num_channels: int, eps: float, affine: bool, *, bias: bool = True, **place: Any
     ) -> None:
         super().__init__()
         if num_channels % num_groups:
@@ -358,7 +335,7 @@ class GroupNorm(_Affine):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        self._make((num_channels,), device, dtype, weight=affine, bias=affine and bias)
+        self._make((num_channels,), weight=affine, bias=affine and bias, **place)
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Any:
@@ -411,14 +388,9 @@ class LayerNorm(_ShapeNorm):
 
     __formula__ = _STANDARDIZED
 
+    @adopting(torch.nn.LayerNorm)
     def __init__(
-        self,
-        normalized_shape: int | Sequence[int],
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
-        bias: bool = True,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
+        self, normalized_shape: Any, eps: float, elementwise_affine: bool, bias: bool, device: Device, dtype: DType
     ) -> None:
         super().__init__()
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
@@ -456,13 +428,9 @@ class RMSNorm(_ShapeNorm):
 
     __formula__ = r"\frac{x}{\sqrt{\frac{1}{n} \sum_i x_i^2 + \epsilon}} \odot \gamma"
 
+    @adopting(torch.nn.RMSNorm)
     def __init__(
-        self,
-        normalized_shape: int | Sequence[int],
-        eps: float | None = None,
-        elementwise_affine: bool = True,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
+        self, normalized_shape: Any, eps: float | None, elementwise_affine: bool, device: Device, dtype: DType
     ) -> None:
         super().__init__()
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
@@ -487,8 +455,7 @@ class RMSNorm(_ShapeNorm):
 # Neighbouring channels.
 
 
-@settings("{size}, alpha={alpha}, beta={beta}, k={k}")
-class LocalResponseNorm(Block, function=ops.local_response_norm):
+class LocalResponseNorm(Block, function=ops.local_response_norm, torchs=torch.nn.LocalResponseNorm):
     """Divides each number by a power of the mean square of its neighbours in other channels (Krizhevsky et al. 2012).
 
     Shapes: input and output (N, C, L, ...).
@@ -502,14 +469,8 @@ class LocalResponseNorm(Block, function=ops.local_response_norm):
 
     __formula__ = _LOCAL_RESPONSE
 
-    size: int
-    alpha: float = 1e-4
-    beta: float = 0.75
-    k: float = 1.0
 
-
-@settings("{size}, alpha={alpha}, beta={beta}, k={k}")
-class CrossMapLRN2d(Block, dims=(4,)):
+class CrossMapLRN2d(Block, dims=(4,), torchs=torch.nn.CrossMapLRN2d):
     """``LocalResponseNorm`` of images, with the numbers of torch's older code.
 
     That code moves a window over the channels, and never removes the square of the first channel from the sum. So if
@@ -526,11 +487,6 @@ class CrossMapLRN2d(Block, dims=(4,)):
     """
 
     __formula__ = _LOCAL_RESPONSE
-
-    size: int
-    alpha: float = 1e-4
-    beta: float = 0.75
-    k: float = 1
 
     def forward(self, input: Tensor) -> Any:
         if input.ndim != 4:

@@ -8,9 +8,11 @@ bottom, front, back).
 
 from typing import Any, ClassVar
 
+import torch
+
 from nbgrad.core.ops import pad
 from nbgrad.core.tensor.tensor import Tensor
-from nbgrad.nn.function_block import Block, repeated, settings
+from nbgrad.nn.function_block import Block, repeated
 
 _FORMULAS = {
     "circular": r"x_{(i - l) \bmod n}",
@@ -20,11 +22,8 @@ _FORMULAS = {
 }
 
 
-@settings("{padding}")
-class _Pad(Block, function=pad):
+class _Pad(Block, function=pad, torchs=torch.nn.ReflectionPad1d):
     """The base of the paddings; ``rank`` is the number of dimensions that they pad."""
-
-    padding: Any  # a number or several, then one for each side
 
     _rank: ClassVar[int]
     _mode: ClassVar[str]
@@ -37,8 +36,8 @@ class _Pad(Block, function=pad):
             cls._rank = rank
             cls._dims = (rank + 1, rank + 2) if cls._mode != "constant" else ()
 
-    def __post_init__(self, *_: Any) -> None:
-        self.padding = repeated(self.padding, 2 * self._rank)
+    def _adjust(self, given: dict[str, Any]) -> None:
+        given["padding"] = repeated(given["padding"], 2 * self._rank)
 
     def forward(self, input: Tensor) -> Any:
         if self._mode == "circular" and input.ndim not in self._dims:
@@ -47,10 +46,7 @@ class _Pad(Block, function=pad):
         return pad(input, self.padding, self._mode)
 
 
-@settings("padding={padding}, value={value}")
-class _ConstantPad(_Pad, mode="constant"):
-    value: float
-
+class _ConstantPad(_Pad, mode="constant", torchs=torch.nn.ConstantPad1d):
     def forward(self, input: Tensor) -> Any:
         return pad(input, self.padding, self._mode, self.value)
 

@@ -12,6 +12,7 @@ from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.core.tensor.torch_class import LikeTorchsParameters
 
+DType = torch.dtype | None
 Device = torch.device | str | None
 """Where parameters are made; None is the device of the active graph, else torch's default device."""
 

@@ -9,32 +9,18 @@ import torch
 
 from nbgrad.core import ops
 from nbgrad.core.tensor.tensor import Tensor
-from nbgrad.nn.function_block import Block, Size, repeated, settings
-
-SizeOrNone = int | tuple[int | None, ...] | None
-Ratio = float | tuple[float, ...]
+from nbgrad.nn.function_block import Block, repeated
 
 
 class _Window(Block):
     """Pools whose step, if it is not given, is the size of their window."""
 
-    kernel_size: Size
-    stride: Size | None
-
-    def __post_init__(self, *_: Any) -> None:
-        self.stride = self.kernel_size if self.stride is None else self.stride
+    def _adjust(self, given: dict[str, Any]) -> None:
+        given["stride"] = given["kernel_size"] if given["stride"] is None else given["stride"]
 
 
-@settings("kernel_size={kernel_size}, stride={stride}, padding={padding}, dilation={dilation}, ceil_mode={ceil_mode}")
-class _MaxPool(_Window):
+class _MaxPool(_Window, torchs=torch.nn.MaxPool1d):
     __formula__ = r"\max_{i \in w} x_i"
-
-    kernel_size: Size
-    stride: Size | None = None
-    padding: Size = 0
-    dilation: Size = 1
-    return_indices: bool = False
-    ceil_mode: bool = False
 
 
 class MaxPool1d(_MaxPool, function=ops.max_pool1d, dims=(2, 3)):
@@ -58,19 +44,14 @@ class MaxPool3d(_MaxPool, function=ops.max_pool3d, dims=(4, 5)):
     """The largest number of each window of a volume. The arguments are those of ``MaxPool1d``, numbers or triples."""
 
 
-@settings("kernel_size={kernel_size}, stride={stride}, padding={padding}")
-class _MaxUnpool(Block):
+class _MaxUnpool(Block, torchs=torch.nn.MaxUnpool1d):
     __formula__ = r"y_{i_k} = x_k \text{, else } 0"
 
-    kernel_size: Size
-    stride: Size | None = None
-    padding: Size = 0
-
-    def __post_init__(self, *_: Any) -> None:
+    def _adjust(self, given: dict[str, Any]) -> None:
         rank = self._dims[0] - 1
-        self.stride = repeated(self.kernel_size if self.stride is None else self.stride, rank)
-        self.kernel_size = repeated(self.kernel_size, rank)
-        self.padding = repeated(self.padding, rank)
+        given["stride"] = repeated(given["kernel_size"] if given["stride"] is None else given["stride"], rank)
+        given["kernel_size"] = repeated(given["kernel_size"], rank)
+        given["padding"] = repeated(given["padding"], rank)
 
     def forward(  # type: ignore[override]
         self, input: Tensor, indices: Tensor, output_size: Any = None
@@ -99,8 +80,7 @@ class MaxUnpool3d(_MaxUnpool, function=ops.max_unpool3d, dims=(4, 5)):
     """Puts the numbers of a ``MaxPool3d`` back to where they were. The arguments are those of ``MaxUnpool1d``."""
 
 
-@settings("kernel_size={kernel_size}, stride={stride}, padding={padding}")
-class AvgPool1d(_Window, function=ops.avg_pool1d, dims=(2, 3)):
+class AvgPool1d(_Window, function=ops.avg_pool1d, dims=(2, 3), torchs=torch.nn.AvgPool1d):
     """The mean of each window of a signal.
 
     Args:
@@ -111,30 +91,14 @@ class AvgPool1d(_Window, function=ops.avg_pool1d, dims=(2, 3)):
         count_include_pad: whether those zeros count.
     """
 
-    kernel_size: Size
-    stride: Size | None = None
-    padding: Size = 0
-    ceil_mode: bool = False
-    count_include_pad: bool = True
-
-    def __post_init__(self, *_: Any) -> None:
-        super().__post_init__()
-        self.kernel_size = repeated(self.kernel_size, 1)
-        self.stride = repeated(self.stride, 1)
-        self.padding = repeated(self.padding, 1)
+    def _adjust(self, given: dict[str, Any]) -> None:
+        super()._adjust(given)
+        given["kernel_size"] = repeated(given["kernel_size"], 1)
+        given["stride"] = repeated(given["stride"], 1)
+        given["padding"] = repeated(given["padding"], 1)
 
 
-@settings("kernel_size={kernel_size}, stride={stride}, padding={padding}")
-class _AvgPool(_Window):
-    kernel_size: Size
-    stride: Size | None = None
-    padding: Size = 0
-    ceil_mode: bool = False
-    count_include_pad: bool = True
-    divisor_override: int | None = None
-
-
-class AvgPool2d(_AvgPool, function=ops.avg_pool2d, dims=(3, 4)):
+class AvgPool2d(_Window, function=ops.avg_pool2d, dims=(3, 4), torchs=torch.nn.AvgPool2d):
     """The mean of each window of an image. The arguments are those of ``AvgPool1d``, numbers or pairs.
 
     Args:
@@ -142,18 +106,12 @@ class AvgPool2d(_AvgPool, function=ops.avg_pool2d, dims=(3, 4)):
     """
 
 
-class AvgPool3d(_AvgPool, function=ops.avg_pool3d, dims=(4, 5)):
+class AvgPool3d(_Window, function=ops.avg_pool3d, dims=(4, 5), torchs=torch.nn.AvgPool3d):
     """The mean of each window of a volume. The arguments are those of ``AvgPool2d``, numbers or triples."""
 
 
-@settings("norm_type={norm_type}, kernel_size={kernel_size}, stride={stride}, ceil_mode={ceil_mode}")
-class _LPPool(Block):
+class _LPPool(Block, torchs=torch.nn.LPPool1d):
     __formula__ = r"\left(\sum_{i \in w} x_i^p\right)^{1 / p}"
-
-    norm_type: float
-    kernel_size: Size
-    stride: Size | None = None
-    ceil_mode: bool = False
 
 
 class LPPool1d(_LPPool, function=ops.lp_pool1d, dims=(2, 3)):
@@ -175,12 +133,7 @@ class LPPool3d(_LPPool, function=ops.lp_pool3d, dims=(4, 5)):
     """The p-norm of each window of a volume. The arguments are those of ``LPPool1d``, numbers or triples."""
 
 
-@settings("output_size={output_size}")
-class _AdaptiveAvgPool(Block):
-    output_size: SizeOrNone
-
-
-class AdaptiveAvgPool1d(_AdaptiveAvgPool, function=ops.adaptive_avg_pool1d, dims=(2, 3)):
+class AdaptiveAvgPool1d(Block, function=ops.adaptive_avg_pool1d, dims=(2, 3), torchs=torch.nn.AdaptiveAvgPool1d):
     """The mean of each of ``output_size`` windows, whatever the size of the input.
 
     Args:
@@ -188,20 +141,16 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool, function=ops.adaptive_avg_pool1d, dims
     """
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPool, function=ops.adaptive_avg_pool2d, dims=(3, 4)):
+class AdaptiveAvgPool2d(Block, function=ops.adaptive_avg_pool2d, dims=(3, 4), torchs=torch.nn.AdaptiveAvgPool2d):
     """The mean of each of ``output_size`` windows; None in the pair keeps that size of the input (Lin et al. 2013)."""
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPool, function=ops.adaptive_avg_pool3d, dims=(4, 5)):
+class AdaptiveAvgPool3d(Block, function=ops.adaptive_avg_pool3d, dims=(4, 5), torchs=torch.nn.AdaptiveAvgPool3d):
     """The mean of each of ``output_size`` windows; None in the triple keeps that size of the input."""
 
 
-@settings("output_size={output_size}")
-class _AdaptiveMaxPool(Block):
+class _AdaptiveMaxPool(Block, torchs=torch.nn.AdaptiveMaxPool1d):
     __formula__ = r"\max_{i \in w} x_i"
-
-    output_size: SizeOrNone
-    return_indices: bool = False
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool, function=ops.adaptive_max_pool1d, dims=(2, 3)):
@@ -221,35 +170,28 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool, function=ops.adaptive_max_pool3d, dims
     """The largest number of each of ``output_size`` windows; None in the triple keeps that size of the input."""
 
 
-@settings()
-class _FractionalMaxPool(Block):
+class _FractionalMaxPool(Block, torchs=torch.nn.FractionalMaxPool2d):
     __formula__ = r"\max_{i \in w} x_i"
-
-    kernel_size: Size
-    output_size: Size | None = None
-    output_ratio: Ratio | None = None
-    return_indices: bool = False
-    _random_samples: torch.Tensor | None = None
 
     _kept: ClassVar[tuple[str, ...]] = ("_random_samples",)
 
-    def __post_init__(self, *_: Any) -> None:
+    def _adjust(self, given: dict[str, Any]) -> None:
         rank, name = self._dims[0] - 1, type(self).__name__
-        sizes = repeated(self.kernel_size, rank)
+        sizes = repeated(given["kernel_size"], rank)
         if any(size <= 0 for size in sizes):
-            raise ValueError(f"kernel_size must be greater than 0, but got {self.kernel_size}")
+            raise ValueError(f"kernel_size must be greater than 0, but got {given['kernel_size']}")
         if rank == 3:
-            self.kernel_size = sizes
-        if self.output_size is None and self.output_ratio is None:
+            given["kernel_size"] = sizes
+        if given["output_size"] is None and given["output_ratio"] is None:
             raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
-        if self.output_size is not None and self.output_ratio is not None:
+        if given["output_size"] is not None and given["output_ratio"] is not None:
             raise ValueError("only one of output_size and output_ratio may be specified")
-        if self.output_size is not None:
-            self.output_size = repeated(self.output_size, rank)
-        if self.output_ratio is not None:
-            ratio = self.output_ratio
-            self.output_ratio = repeated(ratio, rank)
-            if not all(0 < one < 1 for one in self.output_ratio):
+        if given["output_size"] is not None:
+            given["output_size"] = repeated(given["output_size"], rank)
+        if given["output_ratio"] is not None:
+            ratio = given["output_ratio"]
+            given["output_ratio"] = repeated(ratio, rank)
+            if not all(0 < one < 1 for one in given["output_ratio"]):
                 raise ValueError(f"output_ratio must be between 0 and 1 (got {ratio})")
 
 

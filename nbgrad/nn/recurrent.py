@@ -10,10 +10,11 @@ import torch
 
 from nbgrad.core.ops import gru, gru_cell, lstm, lstm_cell, rnn_relu, rnn_relu_cell, rnn_tanh, rnn_tanh_cell
 from nbgrad.nn import init
+from nbgrad.nn.adopted import adopting
 from nbgrad.nn.function_block import of_shape
 from nbgrad.nn.module.call import misfit
 from nbgrad.nn.module.module import Module
-from nbgrad.nn.parameter import Device, Parameter, uninitialized
+from nbgrad.nn.parameter import Device, DType, Parameter, uninitialized
 from nbgrad.nn.utils.rnn import PackedSequence, in_order
 
 _KINDS: dict[str, tuple[int, Callable[..., Any]]] = {
@@ -64,7 +65,7 @@ class RNNBase(_Recurrent):
         bidirectional: bool = False,
         proj_size: int = 0,
         device: Device = None,
-        dtype: torch.dtype | None = None,
+        dtype: DType = None,
     ) -> None:
         super().__init__()
         _check_sizes(input_size, hidden_size, num_layers, proj_size)
@@ -258,7 +259,7 @@ class RNN(RNNBase):
         dropout: float = 0.0,
         bidirectional: bool = False,
         device: Device = None,
-        dtype: torch.dtype | None = None,
+        dtype: DType = None,
     ) -> None:
         if nonlinearity not in {"tanh", "relu"}:
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
@@ -291,7 +292,7 @@ class LSTM(RNNBase):
         bidirectional: bool = False,
         proj_size: int = 0,
         device: Device = None,
-        dtype: torch.dtype | None = None,
+        dtype: DType = None,
     ) -> None:
         settings = (num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype)
         super().__init__("LSTM", input_size, hidden_size, *settings)
@@ -315,7 +316,7 @@ class GRU(RNNBase):
         dropout: float = 0.0,
         bidirectional: bool = False,
         device: Device = None,
-        dtype: torch.dtype | None = None,
+        dtype: DType = None,
     ) -> None:
         settings = (num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
         super().__init__("GRU", input_size, hidden_size, *settings)
@@ -330,14 +331,9 @@ class RNNCellBase(_Recurrent):
     bias_ih: Parameter | None
     bias_hh: Parameter | None
 
+    @adopting(torch.nn.RNNCellBase)
     def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool,
-        num_chunks: int,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
+        self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Device, dtype: DType
     ) -> None:
         super().__init__()
         self.input_size = input_size
@@ -379,16 +375,9 @@ class RNNCell(RNNCellBase):
 
     __formula__ = r"\tanh(W_i x + b_i + W_h h + b_h)"
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        nonlinearity: str = "tanh",
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
+    @adopting(torch.nn.RNNCell)
+    def __init__(self, nonlinearity: str, **given: Any) -> None:
+        super().__init__(num_chunks=1, **given)
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Any, hx: Any = None) -> Any:
@@ -409,15 +398,9 @@ class LSTMCell(RNNCellBase):
 
     __formula__ = r"h' = o \odot \tanh c', \; c' = f \odot c + i \odot g"
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+    @adopting(torch.nn.LSTMCell)
+    def __init__(self, **given: Any) -> None:
+        super().__init__(num_chunks=4, **given)
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         return self._step(lstm_cell, input, hx, 2)
@@ -431,15 +414,9 @@ class GRUCell(RNNCellBase):
 
     __formula__ = r"(1 - z) \odot n + z \odot h"
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+    @adopting(torch.nn.GRUCell)
+    def __init__(self, **given: Any) -> None:
+        super().__init__(num_chunks=3, **given)
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         return self._step(gru_cell, input, None if hx is None else (hx,), 1)

@@ -8,10 +8,10 @@ from nbgrad.core.dispatch.function import Function
 from nbgrad.core.engine.state import current, is_grad_enabled
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.adopted import adopting
 from nbgrad.nn.function_block import of_shape
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.normalization import BatchNorm
-from nbgrad.nn.parameter import Device
 
 
 class SyncBatchNorm(BatchNorm, dims=tuple(range(2, 65))):  # up to 64 dimensions, torch's limit
@@ -40,20 +40,9 @@ class SyncBatchNorm(BatchNorm, dims=tuple(range(2, 65))):  # up to 64 dimensions
         RuntimeError: when called, if the input has another number of channels, or another process has ended.
     """
 
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        process_group: Any = None,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+    @adopting(torch.nn.SyncBatchNorm)
+    def __init__(self, process_group: Any, *, bias: bool = True, **given: Any) -> None:
+        self._set(bias=bias, **given)
         self.process_group = process_group
 
     def _check_rank(self, input: Tensor) -> None:

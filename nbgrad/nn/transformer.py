@@ -10,6 +10,7 @@ import torch
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.state import current
 from nbgrad.nn import init
+from nbgrad.nn.adopted import adopting
 from nbgrad.nn.attention import MultiheadAttention
 from nbgrad.nn.containers import ModuleList
 from nbgrad.nn.dropout import Dropout
@@ -21,10 +22,13 @@ from nbgrad.nn.normalization import LayerNorm
 from nbgrad.nn.parameter import Device
 
 Activation = str | Callable[[Any], Any]
+_torchs: Any = torch.nn  # the types of its arguments are those of torch's tensors
 
 
 def _activation(activation: Activation) -> Callable[[Any], Any]:
     """The function by that name, or the function itself."""
+    if activation is torch.nn.functional.relu:  # the default of torch's constructors
+        return relu
     if not isinstance(activation, str):
         return activation
     if activation not in {"relu", "gelu"}:
@@ -60,22 +64,20 @@ class _Layer(Module):
     _attentions: ClassVar[tuple[str, ...]] = ("self_attn",)
     _runs_functions = True  # the activation
 
+    @adopting(_torchs.TransformerEncoderLayer)
     def __init__(
         self,
         d_model: int,
         nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
+        dim_feedforward: int,
+        dropout: float,
+        activation: Activation,
+        layer_norm_eps: float,
+        batch_first: bool,
+        norm_first: bool,
+        **made: Any,
     ) -> None:
         super().__init__()
-        made: Any = {"bias": bias, "device": device, "dtype": dtype}
         for name in self._attentions:
             self.register_module(name, MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **made))
         self.linear1 = Linear(d_model, dim_feedforward, **made)
@@ -273,40 +275,31 @@ class Transformer(Module):
 
     __formula__ = r"\operatorname{decode}(y, \operatorname{encode}(x))"
 
+    @adopting(_torchs.Transformer)
     def __init__(
         self,
-        d_model: int = 512,
-        nhead: int = 8,
-        num_encoder_layers: int = 6,
-        num_decoder_layers: int = 6,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = relu,
-        custom_encoder: Module | None = None,
-        custom_decoder: Module | None = None,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
+        num_encoder_layers: int,
+        num_decoder_layers: int,
+        custom_encoder: Module | None,
+        custom_decoder: Module | None,
+        **layer: Any,
     ) -> None:
         super().__init__()
-        made: Any = {"bias": bias, "device": device, "dtype": dtype}
-        settings = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first)
+        self.d_model: int = layer["d_model"]
+        self.nhead: int = layer["nhead"]
+        self.batch_first: bool = layer["batch_first"]
+        norm = partial(
+            LayerNorm,
+            self.d_model,
+            layer["layer_norm_eps"],
+            **{name: layer[name] for name in ("bias", "device", "dtype")},
+        )
         if custom_encoder is None:
-            layer = TransformerEncoderLayer(*settings, **made)
-            norm = LayerNorm(d_model, eps=layer_norm_eps, **made)
-            custom_encoder = TransformerEncoder(layer, num_encoder_layers, norm)
+            custom_encoder = TransformerEncoder(TransformerEncoderLayer(**layer), num_encoder_layers, norm())
         self.encoder = custom_encoder
         if custom_decoder is None:
-            other = TransformerDecoderLayer(*settings, **made)
-            norm = LayerNorm(d_model, eps=layer_norm_eps, **made)
-            custom_decoder = TransformerDecoder(other, num_decoder_layers, norm)
+            custom_decoder = TransformerDecoder(TransformerDecoderLayer(**layer), num_decoder_layers, norm())
         self.decoder = custom_decoder
-        self.d_model = d_model
-        self.nhead = nhead
-        self.batch_first = batch_first
         self._reset_parameters()
 
     def _reset_parameters(self) -> None:

@@ -2,44 +2,36 @@
 
 from typing import Any
 
+import torch
+
 from nbgrad.core import ops
-from nbgrad.nn.function_block import Block, Size, settings
+from nbgrad.nn.function_block import Block, Size
 
 Ratio = float | tuple[float, ...]
 
 
-@settings("upscale_factor={upscale_factor}")
-class PixelShuffle(Block, function=ops.pixel_shuffle):
+class PixelShuffle(Block, function=ops.pixel_shuffle, torchs=torch.nn.PixelShuffle):
     """Makes one channel, r times as large in both directions, from r * r channels (Shi et al. 2016).
 
     Shapes: input (..., C * r * r, H, W), output (..., C, H * r, W * r), with r the ``upscale_factor``.
     """
 
-    upscale_factor: int
 
-
-@settings("downscale_factor={downscale_factor}")
-class PixelUnshuffle(Block, function=ops.pixel_unshuffle):
+class PixelUnshuffle(Block, function=ops.pixel_unshuffle, torchs=torch.nn.PixelUnshuffle):
     """Undoes ``PixelShuffle``.
 
     Shapes: input (..., C, H * r, W * r), output (..., C * r * r, H, W), with r the ``downscale_factor``.
     """
 
-    downscale_factor: int
 
-
-@settings("groups={groups}")
-class ChannelShuffle(Block, function=ops.channel_shuffle):
+class ChannelShuffle(Block, function=ops.channel_shuffle, torchs=torch.nn.ChannelShuffle):
     """Interleaves the channels of the groups of a convolution, so that the groups mix (Zhang et al. 2017).
 
     Shapes: input and output (N, C, ...).
     """
 
-    groups: int
 
-
-@settings()
-class Upsample(Block, function=ops.interpolate):
+class Upsample(Block, function=ops.interpolate, torchs=torch.nn.Upsample):
     """Makes signals, images or volumes larger, or smaller, by interpolation.
 
     Shapes: input (N, C, ...) with one, two or three dimensions more, output (N, C, *size).
@@ -53,22 +45,11 @@ class Upsample(Block, function=ops.interpolate):
         recompute_scale_factor: whether the factor is computed again from the output's rounded size.
     """
 
-    size: Size | None = None
-    scale_factor: Ratio | None = None
-    mode: str = "nearest"
-    align_corners: bool | None = None
-    recompute_scale_factor: bool | None = None
-
-    def __post_init__(self, *_: Any) -> None:
-        factor: Any = self.scale_factor
-        if factor:  # as torch has it: 0 is no factor
-            self.scale_factor = tuple(map(float, factor)) if isinstance(factor, tuple) else float(factor)
-        else:
-            self.scale_factor = None
-
-    def extra_repr(self) -> str:
-        name = "size" if self.scale_factor is None else "scale_factor"
-        return f"{name}={getattr(self, name)!r}, mode={self.mode!r}"
+    def _adjust(self, given: dict[str, Any]) -> None:
+        factor = given["scale_factor"] or None  # as torch has it: 0 is no factor
+        if factor is not None:
+            factor = tuple(map(float, factor)) if isinstance(factor, tuple) else float(factor)
+        given["scale_factor"] = factor
 
 
 class UpsamplingNearest2d(Upsample):

@@ -30,9 +30,9 @@ from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.layout.pipeline import lay_out
 from nbgrad.widgets.render.svg import svg
 from nbgrad.widgets.render.text import text
-from nbgrad.widgets.render.wire_format import unpacked
 from nbgrad.widgets.tensor_lookup import Holdings
 from nbgrad.widgets.view import GraphView
+from tools.unpacking import unpacked
 
 _FOLDER = nbgrad.__path__[0]
 _KINDS = ("cpu", "cuda")

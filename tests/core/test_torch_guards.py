@@ -45,8 +45,6 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "nn.utils.parametrize.register_parametrization": lambda: torch.nn.utils.parametrize.register_parametrization(
         nn.Linear(2, 2), "weight", torch.nn.Identity(), unsafe=True
     ),
-    "nn.utils.spectral_norm": lambda: torch.nn.utils.spectral_norm(nn.Linear(2, 2)),
-    "nn.utils.weight_norm": lambda: torch.nn.utils.weight_norm(nn.Linear(2, 2)),
     "optim.swa_utils.AveragedModel": lambda: swa_utils.AveragedModel(model()).update_parameters(model()),
     "optim.swa_utils.update_bn": lambda: swa_utils.update_bn(BATCHES, model()),
     "amp.GradScaler": lambda: torch.amp.GradScaler("cpu").scale(model()(BATCHES[0]).sum()),
@@ -54,7 +52,6 @@ REFUSED: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning")
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_utility_of_torchs_that_cannot_work_names_nbgrads(name: str) -> None:
     with pytest.raises(
@@ -65,6 +62,18 @@ def test_a_utility_of_torchs_that_cannot_work_names_nbgrads(name: str) -> None:
     for part in name.split("."):
         ours = getattr(ours, part)
     assert callable(ours)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning")
+@pytest.mark.parametrize("name", ["spectral_norm", "weight_norm"])
+def test_an_older_function_of_torchs_names_the_present_one(name: str) -> None:
+    with pytest.raises(
+        TypeError, match=rf"^torch\.nn\.utils\.{name} works .* nbgrad\.nn\.utils\.parametrizations\.{name}"
+    ):
+        getattr(torch.nn.utils, name)(nn.Linear(2, 2))
+    with pytest.raises(AttributeError, match=rf"use nbgrad\.nn\.utils\.parametrizations\.{name}"):
+        getattr(nn.utils, name)
+    assert callable(getattr(nn.utils.parametrizations, name))
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])

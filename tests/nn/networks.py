@@ -1,6 +1,6 @@
 """Networks as users write them, the same lines for torch and for nbgrad: with data, loss, optimizer and schedule."""
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +13,6 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbgrad
-from tests.nn.test_extra_blocks import DenseBlock, Residual, SqueezeExcitation, transition
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -143,15 +142,59 @@ def cnn(nn: Any) -> Any:
     return nn.Sequential(*body, nn.Flatten(), nn.Linear(512, 10))
 
 
+class Residual(torch.nn.Module):
+    """``nbgrad.nn.Residual`` in torch."""
+
+    def __init__(self, body: Any, shortcut: Any = None) -> None:
+        super().__init__()
+        self.body = body
+        self.shortcut = shortcut or torch.nn.Identity()
+
+    def forward(self, x: Any) -> Any:
+        return self.shortcut(x) + self.body(x)
+
+
+def weighed(nn: Any, channels: int, between: int) -> Any:
+    class SqueezeExcitation(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.excite = nn.Sequential(
+                nn.Linear(channels, between), nn.ReLU(), nn.Linear(between, channels), nn.Sigmoid()
+            )
+
+        def forward(self, x: Any) -> Any:
+            return x * self.excite(x.mean((2, 3)))[:, :, None, None]
+
+    return SqueezeExcitation()
+
+
+def dense(nn: Any, count: int, channels: int, growth: int) -> Any:
+    def layer(channels: int) -> Any:
+        return nn.Sequential(
+            OrderedDict([
+                ("norm1", nn.BatchNorm2d(channels)), ("relu1", nn.ReLU()),
+                ("conv1", nn.Conv2d(channels, 4 * growth, 1, bias=False)),
+                ("norm2", nn.BatchNorm2d(4 * growth)), ("relu2", nn.ReLU()),
+                ("conv2", nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False)),
+            ])
+        )  # fmt: skip
+
+    class DenseBlock(nn.ModuleDict):
+        def forward(self, x: Any) -> Any:
+            features = [x]
+            for one in self.values():
+                features.append(one(torch.cat(features, 1)))
+            return torch.cat(features, 1)
+
+    return DenseBlock({f"denselayer{at + 1}": layer(channels + at * growth) for at in range(count)})
+
+
 def resnet(nn: Any) -> Any:
-    """Residual block, squeeze-and-excitation, dense block, transition: ours, and for torch those of the tests."""
-    ours = nn is nbgrad.nn
-    skip = (nn.Residual if ours else Residual)(nn.Sequential(normed(nn, 16, 16), normed(nn, 16, 16)))
-    weighed = nn.SqueezeExcitation(16, 4) if ours else SqueezeExcitation(16, 4)
-    dense = (nn.DenseBlock if ours else DenseBlock)(2, 16, 8)
-    between = nn.Transition(32, 24) if ours else transition(32, 24)
+    """Residual block, squeeze-and-excitation, dense block, transition."""
+    skip = (nn.Residual if nn is nbgrad.nn else Residual)(nn.Sequential(normed(nn, 16, 16), normed(nn, 16, 16)))
+    between = [nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 24, 1, bias=False), nn.AvgPool2d(2)]
     head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(24, 10)]
-    return nn.Sequential(normed(nn, 1, 16), skip, weighed, dense, between, *head)
+    return nn.Sequential(normed(nn, 1, 16), skip, weighed(nn, 16, 4), dense(nn, 2, 16, 8), *between, *head)
 
 
 def autoencoder(nn: Any) -> Any:

@@ -7,6 +7,7 @@ import torch
 
 import nbgrad
 from nbgrad import nn
+from nbgrad.optim.lr_scheduler import _LRScheduler
 
 FILLS = [
     ("uniform_", {}),
@@ -114,3 +115,11 @@ def test_the_old_names_still_work_and_warn(name):
         assert getattr(nn.init, name)(tensor) is tensor
     torch.manual_seed(1)
     assert torch.equal(tensor.data, getattr(torch.nn.init, f"{name}_")(torch.empty(5, 4)))
+
+
+def test_private_names_that_programs_use() -> None:
+    ours, theirs = nn.Conv2d(2, 3, 5).weight, torch.nn.Conv2d(2, 3, 5).weight
+    assert nn.init._calculate_fan_in_and_fan_out(ours) == torch.nn.init._calculate_fan_in_and_fan_out(theirs)
+    for mode in ("fan_in", "fan_out"):
+        assert nn.init._calculate_correct_fan(ours, mode) == torch.nn.init._calculate_correct_fan(theirs, mode)
+    assert _LRScheduler is torch.optim.lr_scheduler._LRScheduler

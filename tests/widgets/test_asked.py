@@ -19,9 +19,9 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.questions import WIDTH, scaled, sealed
 from nbgrad.widgets.description.schema import Question
 from nbgrad.widgets.render.text import text
-from nbgrad.widgets.render.wire_format import unpacked
 from nbgrad.widgets.tensor_lookup import Holdings
 from nbgrad.widgets.view import GraphView
+from tools.unpacking import unpacked
 
 SUFFIXES = ("svg", "json", "html", "txt", "dot")
 

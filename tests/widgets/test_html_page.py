@@ -15,9 +15,10 @@ from nbgrad.widgets.folding.choose import Folding, folded_below
 from nbgrad.widgets.layout.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import fragment, page, runtime
 from nbgrad.widgets.render.svg import svg
-from nbgrad.widgets.render.wire_format import packed, sent, unpacked
+from nbgrad.widgets.render.wire_format import packed, sent
 from tests.widgets import graphs
 from tests.widgets.networks import NETWORKS
+from tools.unpacking import unpacked
 
 # --- the text of the page ------------------------------------------------------------------------------------------
 

@@ -155,7 +155,7 @@ def test_a_kernel_folds_both_sides_too() -> None:
     view = GraphView(outline, folding=Folding())
     labels = {scope["label"]: scope["id"] for scope in outline.description["scopes"] if scope["id"][0] == "a"}
     view.request = {"toggle": [labels["Sequential"]], "count": 1}
-    from nbgrad.widgets.render.wire_format import unpacked
+    from tools.unpacking import unpacked
 
     drawn = unpacked(view.picture)["description"]["nodes"]
     assert sum(one["kind"] == "folded" for one in drawn) == 2

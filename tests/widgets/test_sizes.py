@@ -21,11 +21,12 @@ from nbgrad.widgets.layout.curves import APART, beside
 from nbgrad.widgets.layout.parts import LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, PictureParts
 from nbgrad.widgets.layout.pipeline import lay_out, whole
 from nbgrad.widgets.render.svg import _graph, svg
-from nbgrad.widgets.render.wire_format import packed, sent, unpacked
+from nbgrad.widgets.render.wire_format import packed, sent
 from nbgrad.widgets.view import GraphView
 from tests.widgets import graphs
 from tests.widgets.networks import LOOPS, NETWORKS
 from tests.widgets.test_positions import assert_sound
+from tools.unpacking import unpacked
 
 
 @pytest.mark.parametrize("name", NETWORKS)

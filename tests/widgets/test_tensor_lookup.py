@@ -12,9 +12,9 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.widgets import tensor_lookup as module
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.schema import Numbers
-from nbgrad.widgets.render.wire_format import unpacked
 from nbgrad.widgets.tensor_lookup import Holdings, shown
 from nbgrad.widgets.view import GraphView
+from tools.unpacking import unpacked
 
 
 def levels(found: Numbers) -> "np.ndarray[Any, Any]":

@@ -20,7 +20,8 @@ from nbgrad.widgets.layout.pipeline import lay_out
 from nbgrad.widgets.notebook_output import static_bundle
 from nbgrad.widgets.render.svg import png, svg
 from nbgrad.widgets.render.text import text
-from nbgrad.widgets.render.wire_format import packed, unpacked
+from nbgrad.widgets.render.wire_format import packed
+from tools.unpacking import unpacked
 
 TORCH = SimpleNamespace(nn=torch.nn, ones=torch.ones)
 OURS = SimpleNamespace(nn=nbgrad.nn, ones=nbgrad.ones)

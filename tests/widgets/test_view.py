@@ -28,10 +28,11 @@ from nbgrad.widgets.layout import pipeline
 from nbgrad.widgets.layout.graphviz_wasm import EngineMissing
 from nbgrad.widgets.layout.pipeline import lay_out
 from nbgrad.widgets.notebook_output import show, static_bundle
-from nbgrad.widgets.render.wire_format import packed, unpacked
+from nbgrad.widgets.render.wire_format import packed
 from nbgrad.widgets.view import GraphView
 from tests.core.interrupting import Instants, click
 from tests.widgets.test_first_look import uneven
+from tools.unpacking import unpacked
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 

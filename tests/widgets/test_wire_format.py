@@ -18,9 +18,10 @@ from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.layout.pipeline import lay_out, whole
 from nbgrad.widgets.render.svg import svg
-from nbgrad.widgets.render.wire_format import packed, sent, unpacked
+from nbgrad.widgets.render.wire_format import packed, sent
 from tests.widgets import graphs
 from tests.widgets.networks import NETWORKS
+from tools.unpacking import unpacked
 
 ROOM = view.STATIC.parent
 

@@ -25,6 +25,8 @@ TWINS = {
 }
 """torch's modules that work only on torch's own tensors, each with the place of its functions in torch and nbgrad."""
 
+_OLDER = ("torch.nn.utils.spectral_norm", "torch.nn.utils.weight_norm")
+"""The modules whose functions nbgrad has only in their present form."""
 
 _ALONE = {
     "torch.nn.parallel.": "spreads modules over devices or processes",
@@ -59,8 +61,9 @@ def check_asker() -> None:
     name, public = "", modules[f"torch.{place}"]
     while not hasattr(public, name) and frame is not None:  # from helpers and comprehensions up to a public name
         name, frame = frame.f_code.co_qualname.partition(".")[0].lstrip("_"), frame.f_back
+    ours = f"{place}.parametrizations" if asker in _OLDER else place
     raise TypeError(
-        f"torch.{place}.{name} works only on torch's own tensors and modules: for nbgrad's use nbgrad.{place}.{name}"
+        f"torch.{place}.{name} works only on torch's own tensors and modules: for nbgrad's use nbgrad.{ours}.{name}"
     )
 
 

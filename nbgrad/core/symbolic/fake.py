@@ -479,8 +479,3 @@ def _part(given: Any, tensors: list[torch.Tensor]) -> Hashable:  # noqa: PLR0911
 
 
 _SIMPLE = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device))
-
-
-def without_fakes(structure: Any) -> Any:
-    """The same structure, where each fake tensor is described by its shape: for an error message."""
-    return mapped(lambda one: f"tensor of shape {tuple(one.shape)}" if is_fake(one) else one, structure)

@@ -471,7 +471,10 @@ class Tracer(TorchFunctionMode):
             ran = self._around.run(self.fakes.run, like, fake_args, fake_kwargs)
         except NEEDS_NUMBERS:
             raise _sized_by_numbers(name) from None
-        return self._write(func, fake_args, fake_kwargs, ran)
+        result = self._write(func, fake_args, fake_kwargs, ran)
+        # A function such as conj() returns an argument itself: its caller gets back what it has given.
+        own = {id(self._twins[id(one)]): one for one in given if id(one) in self._twins}
+        return mapped(lambda one: own.get(id(one), one), result) if own else result
 
     def _name(self, function: Callable[..., Any]) -> str:
         try:
@@ -490,7 +493,7 @@ class Tracer(TorchFunctionMode):
         return given
 
     def _write(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ran: Any) -> Any:
-        """Write the call down, and return what its caller gets."""
+        """Write the call down, and return its result."""
         result, writes, told = ran.result, ran.writes, mapped(self._told, args)
         view = _VIEWS.get(self._name(func))
         if view is not None:
@@ -522,9 +525,7 @@ class Tracer(TorchFunctionMode):
                 len(self.steps),
             )
             self.steps.append(step)
-        if not any([id(one) in self._originals for one in made]):  # noqa: C419  # faster than a generator
-            return result
-        return mapped(lambda one: self._originals.get(id(one), one) if isinstance(one, torch.Tensor) else one, result)
+        return result
 
     def _turn(self, data: torch.Tensor, name: str) -> None:
         """Let a tensor whose shape was changed in place be another value from now on: a view of the value before."""

@@ -15,6 +15,7 @@ from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Switch, current, restoring
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.no_gc import uncollected
+from nbgrad.core.ops import zeros_like
 from nbgrad.core.symbolic.errors import TraceError
 from nbgrad.core.symbolic.fake import is_fake
 from nbgrad.core.symbolic.ir import Listing, Value
@@ -80,11 +81,14 @@ def gradient(function: Callable[..., Any], wrt: Sequence[Any], order: int) -> Ca
         if not outputs or not outputs[0].requires_grad:
             raise RuntimeError("the first result of the program needs no gradient: nothing in it depends on wrt")
         parts: list[Any] = [found]
-        of: Any = outputs[0]
-        for step in range(1, order + 1):
-            if step > 1:
-                of = sum(one.sum() for one in parts[-1] if one.requires_grad)
-            parts.append(grad(of, _chosen(wrt, args), create_graph=step < order))
+        chosen = _chosen(wrt, args)
+        parts.append(grad(outputs[0], chosen, create_graph=order > 1))
+        for further in range(2, order + 1):
+            of: list[Any] = [one.sum() for one in parts[-1] if one.requires_grad]
+            if of:
+                parts.append(grad(sum(of), chosen, create_graph=further < order, materialize_grads=True))
+            else:  # the gradients are constants
+                parts.append(tuple([zeros_like(one) for one in chosen]))
         return tuple(parts)
 
     return with_gradients

@@ -1,5 +1,8 @@
 """Functions that change modules and their tensors, under the names of ``torch.nn.utils``."""
 
+from typing import TYPE_CHECKING, Any
+
+from nbgrad.core.suggestions import suggesting
 from nbgrad.nn.utils import parametrizations as parametrizations, parametrize as parametrize, rnn as rnn
 from nbgrad.nn.utils.clip_grad import (
     clip_grad_norm_ as clip_grad_norm_,
@@ -11,9 +14,14 @@ from nbgrad.nn.utils.convert_parameters import (
     parameters_to_vector as parameters_to_vector,
     vector_to_parameters as vector_to_parameters,
 )
-from nbgrad.nn.utils.weight_norm_hooks import (
-    remove_spectral_norm as remove_spectral_norm,
-    remove_weight_norm as remove_weight_norm,
-    spectral_norm as spectral_norm,
-    weight_norm as weight_norm,
-)
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+
+    def __getattr__(name: str) -> Any:
+        if name in {"spectral_norm", "weight_norm"}:
+            raise AttributeError(
+                f"nbgrad.nn.utils has no {name}, whose hooks are torch's older way: use "
+                f"nbgrad.nn.utils.parametrizations.{name}, which also loads the older files",
+                name=name,
+            )
+        return suggesting(globals())(name)

@@ -12,9 +12,7 @@ from functools import cache
 from operator import sub
 from typing import Any, get_args, get_type_hints
 
-from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import PYTHON_ONLY, Description, Layout, Picture, Scope
-from nbgrad.widgets.layout.parts import Sizes
 
 
 def sent(picture: Picture) -> Picture:
@@ -53,23 +51,6 @@ def packed(picture: Picture, level: int = 6) -> bytes:
         one["description"] |= {part: _columns(one["description"][part]) for part in _PARTS}
     travels["looks"] = _columns(looks.all)
     return zlib.compress(json.dumps(travels, separators=(",", ":"), allow_nan=False).encode(), level)
-
-
-def unpacked(data: bytes) -> Picture:
-    """The picture in bytes that ``packed`` made; its texts are measured again."""
-    picture: Any = json.loads(zlib.decompress(data))
-    looks = _records(picture.pop("looks"))
-    first = picture["first"]
-    for one in (picture, *([first] if first else [])):
-        one["description"] |= {part: _records(one["description"][part]) for part in _PARTS}
-    if first:
-        shared = first.pop("shared")
-        for part in _SHARED:
-            own, all = iter(first["description"][part]), picture["description"][part]
-            first["description"][part] = [next(own) if at is None else all[at] for at in shared[part]]
-        first["description"] = picture["description"] | first["description"]
-        picture["first"] = _arrived(first, looks)
-    return _arrived(picture, looks)
 
 
 _PARTS = ("nodes", "edges")
@@ -113,26 +94,8 @@ def _known_by(one: Any) -> str:
     return str(one["id"]) if "id" in one else json.dumps(one)
 
 
-def _arrived(travels: Any, looks: list[dict[str, Any]]) -> Picture:
-    """The picture from the result of ``_travelling``, and the widths of its texts."""
-    description: Any = travels["description"]
-    nodes = [_given(node, looks) | {"norms": list(_norms(node["norms"]))} for node in description["nodes"]]
-    edges = [edge | {"reduction": _given(edge["reduction"], looks)} for edge in description["edges"]]
-    hidden = _with_norms(description["hidden"], lambda norms: list(_norms(norms)))
-    description = {**description, "nodes": nodes, "edges": edges, "hidden": hidden}
-    picture = {**travels, "description": description}
-    texts = Sizes.of(description).texts
-    for layout in ("layout", "turned"):
-        picture[layout] = picture[layout] and _raised(picture[layout]) | {"texts": texts}
-    return picture  # type: ignore[return-value]  # it was one when it was packed
-
-
 def _columns(records: list[Any]) -> dict[str, list[Any]]:
     return {key: [record[key] for record in records] for key in records[0]} if records else {}
-
-
-def _records(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 _LOOKS = ("value", "gradient", "incoming", "reduced")
@@ -160,11 +123,6 @@ class _Looks:
         return place
 
 
-def _given(thing: Any, looks: list[dict[str, Any]]) -> Any:
-    """A node or a reduction with its looks again."""
-    return thing and thing | {key: None if thing[key] is None else looks[thing[key]] for key in _LOOKS if key in thing}
-
-
 def _with_norms(hidden: Any, change: Any) -> Any:
     return hidden | {"nodes": [one | {"norms": change(one["norms"])} for one in hidden["nodes"]]}
 
@@ -181,24 +139,10 @@ def _flat(layout: Layout | None) -> Any:
     return {**layout, **boxes, "edges": {id: list(map(_steps, runs)) for id, runs in layout["edges"].items()}}
 
 
-def _raised(layout: Any) -> Any:
-    """The layout from the result of ``_flat``."""
-    boxes = {part: {box.pop("id"): box for box in _records(layout[part])} for part in _BOXES}
-    return layout | boxes | {"edges": {id: list(map(_run, runs)) for id, runs in layout["edges"].items()}}
-
-
 def _steps(run: list[list[float]]) -> list[int]:
     """A run as differences from point to point, x and y in turn: in tenths of a pixel, to which a layout rounds."""
     tenths = [round(10 * at) for point in run for at in point]
     return [*tenths[:2], *map(sub, tenths[2:], tenths)]
-
-
-def _run(steps: list[int]) -> list[list[float]]:
-    run, x, y = [], 0, 0
-    for right, down in zip(steps[::2], steps[1::2], strict=True):
-        x, y = x + right, y + down
-        run.append([x / 10, y / 10])
-    return run
 
 
 _DECADE = 9_000
@@ -216,18 +160,3 @@ def _differences(norms: Iterable[str]) -> Iterator[int | str]:
             last = place
         else:
             yield norm
-
-
-def _norms(differences: Iterable[int | str]) -> Iterator[str]:
-    place = 0
-    for one in differences:
-        if isinstance(one, str):
-            yield one
-        else:
-            place += one
-            yield _norm(place)
-
-
-def _norm(place: int) -> str:
-    exponent, digits = divmod(place, _DECADE)
-    return number(float(f"{digits + 1_000}e{exponent - 3}"))

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import nbgrad
+from nbgrad import nn
 from nbgrad.core.symbolic import fake
 from nbgrad.core.symbolic.fake import Fakes, storage_of
 from nbgrad.core.symbolic.program import Program, trace
@@ -65,6 +66,28 @@ def test_order_2() -> None:
     _, (first,), (second,) = trace(lambda x: (x**3).sum(), x).grad(order=2)(x)
     assert first.tolist() == [3.0, 12.0, 27.0]
     assert second.tolist() == [6.0, 12.0, 18.0]
+
+
+@pytest.mark.parametrize("block", ["LSTM", "GRU", "RNN"])
+def test_order_2_of_a_recurrence(block: str) -> None:
+    """Its rule takes the conjugate of a weight, which is the weight itself: torch returns its argument."""
+    layer, x = getattr(nn, block)(3, 4), nbgrad.tensor(torch.randn(5, 3), requires_grad=True)
+
+    def loss(x: Any) -> Any:
+        return layer(x)[0].square().sum()
+
+    *_, (found,) = trace(loss, x).grad(wrt=["x"], order=2)(x)
+    (first,) = nbgrad.autograd.grad(loss(x), x, create_graph=True)
+    (second,) = nbgrad.autograd.grad(first.sum(), x)
+    torch.testing.assert_close(found.data, second.data)
+
+
+def test_order_2_where_the_gradient_is_constant() -> None:
+    x, y = (nbgrad.tensor(values, requires_grad=True) for values in ([1.0, 2.0], [3.0, 4.0]))
+    found = trace(lambda x, y: (2 * x + y).sum(), x, y).grad(order=3)(x, y)
+    assert [[one.tolist() for one in part] for part in found[2:]] == [[[0.0, 0.0], [0.0, 0.0]]] * 2
+    found = trace(lambda x, y: (x * x).sum() + y.sum(), x, y).grad(order=2)(x, y)
+    assert [one.tolist() for one in found[2]] == [[2.0, 2.0], [0.0, 0.0]]
 
 
 def test_names_are_those_of_the_user() -> None:

@@ -9,7 +9,7 @@ import torch
 
 from nbgrad.core.backend.below_autograd import below_autograd
 from nbgrad.core.files import replace_file
-from nbgrad.core.symbolic.exports.lowering import (
+from nbgrad.core.symbolic.exports.core_operators import (
     Lowered,
     Untranslated,
     captured_data,

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from nbgrad.core.symbolic.exports.lowering import Untranslated
+from nbgrad.core.symbolic.exports.core_operators import Untranslated
 
 OPSET = 18
 """The version of ONNX's operators."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from nbgrad.core.symbolic.exports.lowering import Untranslated
+from nbgrad.core.symbolic.exports.core_operators import Untranslated
 from nbgrad.core.symbolic.exports.onnx_model import Model
 
 OPS: dict[str, Callable[..., Any]] = {}

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from nbgrad.core.files import replace_file
-from nbgrad.core.symbolic.exports.lowering import (
+from nbgrad.core.symbolic.exports.core_operators import (
     Lowered,
     captured_data,
     drawn,
