@@ -19,11 +19,14 @@ from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
+from nbgrad.widgets.description.concealed import concealed
 from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.distinction import distinction
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
 from nbgrad.widgets.description.format import counted, shape_text
 from nbgrad.widgets.description.history import past
+from nbgrad.widgets.description.loops import Iteration, iterations
+from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.overlays import OWN, measured, overlays
 from nbgrad.widgets.description.questions import question
 from nbgrad.widgets.description.rank_overlays import rank_notes
@@ -47,10 +50,6 @@ from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amoun
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
-from nbgrad.widgets.folding.choose import LOOK
-from nbgrad.widgets.folding.concealed import concealed
-from nbgrad.widgets.folding.loops import Iteration, iterations
-from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.optional_packages import loading
 
 _MOST = 20

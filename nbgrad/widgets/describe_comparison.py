@@ -8,7 +8,9 @@ from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.description.history import NONE
+from nbgrad.widgets.description.outline import Outline, Rests
 from nbgrad.widgets.description.overlays import OWN, Levels, scaled
+from nbgrad.widgets.description.repeats import Run
 from nbgrad.widgets.description.schema import (
     Badge,
     Description,
@@ -22,8 +24,6 @@ from nbgrad.widgets.description.schema import (
 )
 from nbgrad.widgets.description.tensor_summary import broken
 from nbgrad.widgets.description.told import told
-from nbgrad.widgets.folding.outline import Outline, Rests
-from nbgrad.widgets.folding.repeats import Run
 from nbgrad.widgets.layout.sides import FRAMES, SIDES
 
 _DIFFERENT = {

@@ -10,9 +10,9 @@ from nbgrad.core.graph.rerun import Call, Rerun, RerunError, RerunOutcome, norms
 from nbgrad.core.graph.stats import Stats, summarise, summarise_all
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.format import number, shape_text
+from nbgrad.widgets.description.outline import LOOK
 from nbgrad.widgets.description.schema import Description, Look, Supposed
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, in_box, look
-from nbgrad.widgets.folding.choose import LOOK
 
 Changes = Mapping[str, Mapping[str, float]]
 """The new numbers: by node, and by the position of the number in row order."""

@@ -311,7 +311,7 @@ def tangle() -> Build:
 @pytest.fixture
 def in_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
     """No picture is split into columns."""
-    monkeypatch.setattr(positions, "in_columns", lambda _description, layout, _nesting: layout)
+    monkeypatch.setattr(positions, "in_columns", lambda _parts, layout: layout)
 
 
 # --- a page in a browser -------------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from itertools import groupby
 
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import counted, lines_of
+from nbgrad.widgets.description.outline import Outline
+from nbgrad.widgets.description.repeats import Run
 from nbgrad.widgets.description.sanitize import LINE, clipped, with_clipped_details
 from nbgrad.widgets.description.schema import (
     Chart,
@@ -28,14 +30,13 @@ from nbgrad.widgets.description.schema import (
     plain_node,
 )
 from nbgrad.widgets.description.text_metrics import clip
+from nbgrad.widgets.description.tree import iterates
 from nbgrad.widgets.description.walk import Stop
 from nbgrad.widgets.folding.bars import bars_of
 from nbgrad.widgets.folding.cards import carded
 from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below, homes, necessary
 from nbgrad.widgets.folding.folded import hidden_by
-from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.prune import keep_nearest, lighter, split_hubs, without_empty_scopes
-from nbgrad.widgets.folding.repeats import Run, iterates
 
 NODES = 300
 """The largest number of drawn nodes if no reader has chosen the folded modules."""
@@ -88,7 +89,7 @@ def shaped(graph: Outline, limit: int, folding: Folding | None = None, asked: in
     most = max(limit, asked) if folding.asked else limit
     if len(drawn.description["nodes"]) > most:
         drawn = keep_nearest(drawn, most, folding.asked)
-    return drawn.changed(carded(without_empty_scopes(split_hubs(clipped(drawn.description)))))
+    return carded(drawn.changed(without_empty_scopes(split_hubs(clipped(drawn.description)))))
 
 
 @stage("describe")
@@ -103,10 +104,9 @@ def fold(graph: Outline, folding: Folding) -> Outline:
     Where nothing is folded, and nothing was unfolded, there are no frames around the iterations of loops.
     """
     if not folding.closed:
-        return graph.changed(graph.description if folding.asked else _without_loops(graph.description), graph.stops())
-    description, same = graph.description, graph.runs
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    hidden = homes(scopes, folding, same)
+        return graph.changed(graph.description if folding.asked else _without_loops(graph), graph.stops())
+    description, scopes = graph.description, graph.tree.scopes
+    hidden = homes(graph, folding)
     members: defaultdict[str, list[Node]] = defaultdict(list)
     for node in description["nodes"]:
         if home := hidden.get(node["scope"] or "", hidden.get(node["id"])):
@@ -119,13 +119,13 @@ def fold(graph: Outline, folding: Folding) -> Outline:
     for id, scope in scopes.items():
         if id in hidden and scope["parent"] not in hidden:
             held[hidden[id]].append(scope)
-    cycles = {calls[0]: run for run in same for calls in run.cycles}
+    cycles = {calls[0]: run for run in graph.runs for calls in run.cycles}
     nodes = _stand_ins(description, members, where, held, cycles)
     merged, renamed = _merged(description["edges"], where)
     note = _fold_note([scope for home in members for scope in held[home]], len(where))
     drawn: Description = {
         **description,
-        "hidden": hidden_by(description, graph.nesting, where, {edge["id"] for edge in merged}),
+        "hidden": hidden_by(graph.tree, where, {edge["id"] for edge in merged}),
         "beside": {where.get(one, one): where.get(by, by) for one, by in description.get("beside", {}).items()},
         "notes": [*description["notes"], note],
         "nodes": nodes,
@@ -139,16 +139,14 @@ def fold(graph: Outline, folding: Folding) -> Outline:
     return graph.changed(drawn, _walk(graph, where, renamed, nodes))
 
 
-def _without_loops(description: Description) -> Description:
+def _without_loops(graph: Outline) -> Description:
     """The description without iterations of loops: their nodes are in the modules around them."""
-    iterations = {scope["id"]: scope["parent"] for scope in description["scopes"] if iterates(scope)}
+    description, iterations = graph.description, graph.tree.iterations
     if not iterations:
         return description
 
     def around(scope: str | None) -> str | None:
-        while scope in iterations:
-            scope = iterations[scope]
-        return scope
+        return next((one for one in graph.tree.outwards(scope) if one not in iterations), None)
 
     return {
         **description,

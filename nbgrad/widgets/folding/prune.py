@@ -3,8 +3,8 @@
 from collections import Counter, defaultdict
 
 from nbgrad.widgets.description.format import counted
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Edge, Look, Node, Problem, Scope
-from nbgrad.widgets.folding.outline import Outline
 
 CELLS = 24_000
 """How many numbers the heat maps of one picture show: it has to travel, and to be kept."""
@@ -65,14 +65,9 @@ def _ends(node: Node) -> bool:
 
 def _inside(graph: Outline, asked: frozenset[str]) -> list[str]:
     """The nodes in the scopes ``asked``, and those that stand for one of them."""
-    description, nesting = graph.description, graph.nesting
-    inside: set[str | None] = set()
-    for scope in reversed(nesting.inner_first()):
-        if scope in asked or nesting.parents[scope] in inside:
-            inside.add(scope)
-    return [
-        node["id"] for node in description["nodes"] if node["scope"] in inside or not asked.isdisjoint(node["holds"])
-    ]
+    inside = {inner for scope in asked if scope in graph.tree for inner in graph.tree.inside(scope)}
+    nodes = graph.description["nodes"]
+    return [node["id"] for node in nodes if node["scope"] in inside or not asked.isdisjoint(node["holds"])]
 
 
 def split_hubs(description: Description) -> Description:

@@ -69,7 +69,7 @@ def positions(parts: PictureParts, direction: Direction, answer: str) -> Layout:
     }
     # Rows that were cut would not stand beside each other.
     tall = direction == "TB" and not parts.rows.together
-    found = _with_rows(parts.drawn, in_columns(description, placed, parts.nesting) if tall else placed, sizes)
+    found = _with_rows(parts.drawn, in_columns(parts, placed) if tall else placed, sizes)
     return left_first(found) if description["twins"] else found
 
 

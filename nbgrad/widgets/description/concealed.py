@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from nbgrad.widgets.description.outline import Outline, Rests
 from nbgrad.widgets.description.rank_overlays import RANKS
 from nbgrad.widgets.description.schema import Description, Detail, Edge, History, Node, Question
-from nbgrad.widgets.folding.outline import Outline, Rests
 
 UNKNOWN = "?"
 """The sign for a gradient that is asked for."""
