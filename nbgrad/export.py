@@ -11,6 +11,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.options import Direction, check_file, suffix_of
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.format import lines_of
+from nbgrad.widgets.description.ids import cluster_name
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.description.text_metrics import clean, cleaned
@@ -128,7 +129,7 @@ def _dot(outline: Outline, direction: str) -> str:
     homes: dict[str | None, Any] = {None: top}
     for scope in description["scopes"]:
         attributes = {"label": graphviz.escape(clean(scope["label"]))}
-        homes[scope["id"]] = graphviz.Digraph(name=f"cluster_{scope['id']}", graph_attr=attributes)
+        homes[scope["id"]] = graphviz.Digraph(name=cluster_name(scope["id"]), graph_attr=attributes)
     for node in description["nodes"]:
         style = _STYLES["root" if node["root"] else node["kind"]]
         homes[node["scope"]].node(node["id"], graphviz.escape("\n".join(map(clean, lines_of(node)))), **style)

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 
 from nbgrad.core.graph.stats import Stats
 from nbgrad.core.no_gc import uncollected
+from nbgrad.widgets.description.ids import copy_id
 from nbgrad.widgets.description.repeats import Run, runs
 from nbgrad.widgets.description.rows import rows_in
 from nbgrad.widgets.description.schema import Description, Edge, Node, Reduction
@@ -98,7 +99,7 @@ class Outline:
     def changed(self, description: Description, walk: list[Stop] | None = None) -> "Outline":
         """The outline with another ``description`` that has some of its nodes and edges, and with ``walk`` if given.
 
-        A node may have copies, ``n3.1``, ``n3.2`` and so on. The first one has its unwritten texts.
+        A node may have copies. The first one has its unwritten texts.
         """
         return Outline(description, self.rests, self.walk if walk is None else walk)
 
@@ -131,8 +132,10 @@ class Outline:
         }
 
     def _node(self, node: Node) -> Node:
-        id, _, copy = node["id"].partition(".")
-        return node if copy not in ("", "1") or id not in self.rests else self._told(node, id)
+        id = node["id"]
+        of = self.description["copies"].get(id, id)
+        first = of == id or id == copy_id(of, 1)
+        return self._told(node, of) if first and of in self.rests else node
 
     def _edge(self, edge: Edge) -> Edge:
         reduction: Reduction | None = edge["reduction"]

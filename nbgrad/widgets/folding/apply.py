@@ -13,6 +13,7 @@ from itertools import groupby
 
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import counted, lines_of
+from nbgrad.widgets.description.ids import folded_id
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.repeats import Run
 from nbgrad.widgets.description.sanitize import LINE, clipped, with_clipped_details
@@ -114,7 +115,7 @@ def fold(graph: Outline, folding: Folding) -> Outline:
     # One node folded into one node would only hide it.
     members = defaultdict(list, {home: inside for home, inside in members.items() if len(inside) > 1})
     drawn_in = {scope: home for scope, home in hidden.items() if home in members}
-    where = {node["id"]: _folded_id(home) for home, inside in members.items() for node in inside}
+    where = {node["id"]: folded_id(home) for home, inside in members.items() for node in inside}
     held: defaultdict[str, list[Scope]] = defaultdict(list)
     for id, scope in scopes.items():
         if id in hidden and scope["parent"] not in hidden:
@@ -191,7 +192,7 @@ def _stand_ins(
         if node["id"] not in where:
             nodes.append(node)
         elif (home := last.get(node["id"])) is not None:
-            id = _folded_id(home)
+            id = folded_id(home)
             levels = _levels(members[home], classed)
             folded = _folded_node(held[home], members[home], inner[id], cycles.get(home), levels)
             nodes.append(_with_result(folded, members[home], leaving[id]))
@@ -219,10 +220,6 @@ def _levels(inside: list[Node], classed: set[str]) -> dict[str, float]:
         for key, level in node["levels"].items():
             found[key].add(level)
     return {key: max(levels) for key, levels in found.items() if key not in classed or len(levels) == 1}
-
-
-def _folded_id(scope: str) -> str:
-    return f"f-{scope}"
 
 
 def _fold_note(scopes: list[Scope], hidden: int) -> str:
@@ -270,7 +267,7 @@ def _folded_node(
             details.insert(1, {"term": "Iterations", "text": _iterations(scopes, inside)})
     past = "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True)))
     return {
-        **plain_node(_folded_id(scopes[0]["id"]), "folded", label, details),
+        **plain_node(folded_id(scopes[0]["id"]), "folded", label, details),
         "root": any(node["root"] for node in inside),
         "scope": scopes[0]["parent"],
         "badges": [badge for node in inside for badge in node["badges"]],

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 
 from nbgrad.widgets.description.format import counted
+from nbgrad.widgets.description.ids import copy_id
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Edge, Look, Node, Problem, Scope
 
@@ -85,7 +86,7 @@ def split_hubs(description: Description) -> Description:
             whole = by_id[source]
             node: Node = {
                 **whole,
-                "id": f"{source}.{number}",
+                "id": copy_id(source, number),
                 "scope": scope_of[edge["target"]],
                 "label": [*whole["label"], f"use {number} of {uses[source]:,}"],
                 "rule": whole["rule"] and f"{whole['rule']} in all",
@@ -96,11 +97,12 @@ def split_hubs(description: Description) -> Description:
             edge = {**edge, "source": node["id"]}
         edges.append(edge)
     nodes = [copy for node in description["nodes"] for copy in copies.get(node["id"], [node])]
-    first = {source: f"{source}.1" for source in copies}
+    first = {source: made[0]["id"] for source, made in copies.items()}
     problems: list[Problem] = [
         {**one, "node": first.get(one["node"] or "", one["node"])} for one in description["problems"]
     ]
-    return {**description, "nodes": nodes, "edges": edges, "problems": problems}
+    of = {copy["id"]: source for source, made in copies.items() for copy in made}
+    return {**description, "nodes": nodes, "edges": edges, "problems": problems, "copies": of}
 
 
 def _without_numbers(node: Node) -> Node:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
+from nbgrad.widgets.description.ids import cluster_name, half_names, mark_name
 from nbgrad.widgets.description.schema import Description, Edge
 from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.layout.graphviz_wasm import language
@@ -34,7 +35,7 @@ def dot_source(parts: PictureParts, direction: Direction) -> str:
         # Letters of a known width, as many as the label will need; the label itself is drawn by the renderers.
         letters = int(sizes.texts[scope["id"]] / (12 * _COURIER)) + 2
         attributes = {"label": "x" * letters, "labeljust": "l", "labelloc": "t", "margin": "9"}
-        homes[scope["id"]] = graphviz.Digraph(name=f"cluster_{scope['id']}", graph_attr=attributes)
+        homes[scope["id"]] = graphviz.Digraph(name=cluster_name(scope["id"]), graph_attr=attributes)
     scope_of: dict[str, str | None] = {}
     for node in description["nodes"]:
         scope_of[node["id"]] = node["scope"]
@@ -56,13 +57,13 @@ def dot_source(parts: PictureParts, direction: Direction) -> str:
             top.edge(*(reversed(ends) if rows.upwards(edge) else ends), id=edge["id"], **room)
         if edge["reduction"] is None:
             continue
-        mark = f"mark-{edge['id']}"
+        mark, (into, out) = mark_name(edge["id"]), half_names(edge["id"])
         common = tree.common(scope_of[edge["source"]], scope_of[edge["target"]])
         _add_box(homes[common], mark, *sizes.marks[edge["id"]])
         # Both halves meet in the middle of the mark, so that the edge has no step there.
         enters, leaves = ("", "") if rows.together else (":n", ":s") if direction == "TB" else (":w", ":e")
-        top.edge(edge["source"], mark + enters, id=f"{edge['id']}/0")
-        top.edge(mark + leaves, edge["target"], id=f"{edge['id']}/1")
+        top.edge(edge["source"], mark + enters, id=into)
+        top.edge(mark + leaves, edge["target"], id=out)
     for before, after in _stacking(description, scope_of, tree):
         top.edge(before, after, style="invis")
     return nested(top, homes, tree)
