@@ -17,9 +17,9 @@ from nbgrad.core.no_gc import uncollected
 from nbgrad.nn import functional
 from nbgrad.widgets import notebook_output, view
 from nbgrad.widgets.describe import outline
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import first_folding
-from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.tensor_lookup import Holdings
 from tools.unpacking import unpacked
 

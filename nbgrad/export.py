@@ -11,11 +11,11 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.options import Direction, check_file, suffix_of
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.format import lines_of
-from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.ids import cluster_name
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.description.text_metrics import clean, cleaned
 from nbgrad.widgets.folding.apply import asked
-from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.dot import nested
 from nbgrad.widgets.layout.graphviz_wasm import language
 from nbgrad.widgets.layout.parts import mark_text
@@ -90,11 +90,11 @@ def write(
     check_file(path)
     suffix = suffix_of(path)
     if suffix == ".txt":
-        made: str | bytes = text(outline.description) + "\n"
+        made: str | bytes = text(outline) + "\n"
     elif suffix == ".json":
         made = json.dumps(cleaned(outline.detail()), indent=1, ensure_ascii=False) + "\n"
     elif suffix == ".dot":
-        made = _dot(outline.description, "LR" if direction == "LR" else "TB")
+        made = _dot(outline, "LR" if direction == "LR" else "TB")
     elif suffix == ".html":
         alive = whole(outline, direction=direction, folding=asked(outline, depth, nodes)[0])
         made = page(alive, alive["description"]["name"], program)
@@ -121,19 +121,19 @@ def _pdf(drawing: str) -> bytes:
         return typst.compile({"main": _PDF.encode(), "graph.svg": drawing.encode()}, format="pdf", timestamp=0)  # type: ignore[call-overload, no-any-return]  # its stub knows no dict
 
 
-def _dot(description: Description, direction: str) -> str:
+def _dot(outline: Outline, direction: str) -> str:
     """In graphviz's own language, to be changed and drawn with other tools: every node, module calls as clusters."""
-    graphviz = language()
+    graphviz, description = language(), outline.description
     label = {"label": graphviz.escape(clean(description["name"])), "labelloc": "t"}
     top = graphviz.Digraph(graph_attr={"rankdir": direction, **label})
     homes: dict[str | None, Any] = {None: top}
     for scope in description["scopes"]:
         attributes = {"label": graphviz.escape(clean(scope["label"]))}
-        homes[scope["id"]] = graphviz.Digraph(name=f"cluster_{scope['id']}", graph_attr=attributes)
+        homes[scope["id"]] = graphviz.Digraph(name=cluster_name(scope["id"]), graph_attr=attributes)
     for node in description["nodes"]:
         style = _STYLES["root" if node["root"] else node["kind"]]
         homes[node["scope"]].node(node["id"], graphviz.escape("\n".join(map(clean, lines_of(node)))), **style)
     for edge in description["edges"]:
         undone = [mark_text(edge)] if edge["reduction"] is not None else []
         top.edge(edge["source"], edge["target"], graphviz.escape("\n".join(map(clean, [edge["label"], *undone]))))
-    return nested(top, homes, Nesting(description["scopes"]))
+    return nested(top, homes, outline.tree)

@@ -15,7 +15,7 @@ from nbgrad.core.tensor.broadcast_check import strict_broadcast, warn_here
 from nbgrad.options import TABLE, Options, check_known
 
 if TYPE_CHECKING:
-    from nbgrad.widgets.folding.outline import Outline
+    from nbgrad.widgets.description.outline import Outline
 
 T = TypeVar("T")
 

@@ -26,9 +26,9 @@ from nbgrad.options import Options, check_known
 from nbgrad.widgets import marimo_output
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.format import number
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Picture
 from nbgrad.widgets.folding.apply import asked
-from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.pipeline import lay_out
 from nbgrad.widgets.notebook_output import Still
 from nbgrad.widgets.tensor_lookup import Holdings

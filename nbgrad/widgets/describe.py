@@ -18,11 +18,15 @@ from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
+from nbgrad.widgets.description.concealed import concealed
 from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.distinction import distinction
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
 from nbgrad.widgets.description.format import counted, shape_text
 from nbgrad.widgets.description.history import past
+from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
+from nbgrad.widgets.description.loops import Iteration, iterations
+from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.overlay_kinds import AddedOverlays
 from nbgrad.widgets.description.overlays import OWN, measured, overlays
 from nbgrad.widgets.description.questions import question
@@ -47,10 +51,6 @@ from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amoun
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
-from nbgrad.widgets.folding.choose import LOOK
-from nbgrad.widgets.folding.concealed import concealed
-from nbgrad.widgets.folding.loops import Iteration, iterations
-from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.optional_packages import loading
 
 _MOST = 20
@@ -80,7 +80,7 @@ def outline(graph: AutogradGraph) -> Outline:
     """
     survey = Survey.of(graph, DRAWN)
     ending, records, frames = graph.ending, survey.records, survey.frames
-    ids = {record.id: f"n{at}" for at, record in enumerate(records)}
+    ids = {record.id: node_id(at) for at, record in enumerate(records)}
     scopes, inside = _Scopes(), _made_inside(records)
     if len(records) > LOOK:  # up to LOOK boxes are seen at once
         inside |= iterations(records, inside)
@@ -109,6 +109,7 @@ def outline(graph: AutogradGraph) -> Outline:
             "rule": None if record.gradient is None else _gradient(record, record.gradient, most),
             "scope": scopes.id(inside.get(record.id, record.scope)),
             "op": record.op.name if record.op is not None else None,
+            "variable": "" if record.op is None else _variable(record),
             "levels": levels.get(record.id, {}) | added.levels.get(record.id, {}),
             "norms": history.norms.get(record.id, []),
             "past": history.levels.get(record.id, ""),
@@ -143,8 +144,12 @@ def outline(graph: AutogradGraph) -> Outline:
         steps=[],
         overlays=[*shown, *added.overlays, *history.overlays],
         colour=next((one["key"] for one in reversed(shown) if one["key"].startswith(OWN)), ""),
+        copies={},
         twins={},
-        verdicts=[Verdict(kind=one.kind, scope=scopes.id(one.scope), text=one.text) for one in survey.verdicts],
+        verdicts=[
+            Verdict(kind=one.kind, scope=scopes.id(one.scope), name=one.scope.path()[-1], text=one.text)
+            for one in survey.verdicts
+        ],
         problems=wrong,
         checked=survey.checkup.lines,
         history=history.history,
@@ -207,7 +212,7 @@ class _Scopes:
             return None
         new = list(takewhile(lambda one: one not in self._ids, outwards(scope)))
         for one in reversed(new):
-            self._ids[one] = f"s{len(self._ids)}"
+            self._ids[one] = scope_id(len(self._ids))
         return self._ids[scope]
 
     def described(self, records: list[Record], inside: dict[int, CoreScope], raised: CoreScope | None) -> list[Scope]:
@@ -296,10 +301,14 @@ def _title(record: Record, usual: torch.dtype | None) -> list[str]:
     """The first two lines of a box."""
     title = record.name or record.kind
     if record.op is not None:
-        names = f"{record.name}, …" if record.several else record.name
-        title = f"{names} = {record.op.name}" if record.name else record.op.name
+        title = f"{_variable(record)} = {record.op.name}" if record.name else record.op.name
     cell = "" if record.earlier is None else f" · {clip(record.earlier, _TITLE)}"
     return [title, f"{_kind_text(record.shape, record.dtype, usual)}{cell}"]
+
+
+def _variable(record: Record) -> str:
+    """The user's name of the result of an op, or of its first result; empty if there is none."""
+    return f"{record.name}, …" if record.name and record.several else record.name or ""
 
 
 def _value(record: Record, most: int) -> list[str]:
@@ -359,7 +368,7 @@ def _edges(
             if came is not None:
                 told = f"{back}, {amount(came, FEW)}"
             edge: Edge = {
-                "id": f"e{len(edges)}",
+                "id": edge_id(len(edges)),
                 "source": ids[source.id],
                 "target": ids[record.id],
                 "input": taken.name,

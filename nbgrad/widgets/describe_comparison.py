@@ -8,7 +8,10 @@ from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.description.history import NONE
+from nbgrad.widgets.description.ids import FRAMES, SIDES, node_id, side_and_id, side_id
+from nbgrad.widgets.description.outline import Outline, Rests
 from nbgrad.widgets.description.overlays import OWN, Levels, scaled
+from nbgrad.widgets.description.repeats import Run
 from nbgrad.widgets.description.schema import (
     Badge,
     Description,
@@ -22,9 +25,6 @@ from nbgrad.widgets.description.schema import (
 )
 from nbgrad.widgets.description.tensor_summary import broken
 from nbgrad.widgets.description.told import told
-from nbgrad.widgets.folding.outline import Outline, Rests
-from nbgrad.widgets.folding.repeats import Run
-from nbgrad.widgets.layout.sides import FRAMES, SIDES
 
 _DIFFERENT = {
     "value": "relative difference of values (log)",
@@ -63,6 +63,7 @@ def outline_comparison(comparison: Comparison) -> Outline:
         steps=[],
         overlays=shown,
         colour=shown[0]["key"] if shown else "",
+        copies={},
         twins=_twins(sides, comparison),
         verdicts=[],
         problems=[problem for side in sides for problem in side.problems],
@@ -99,12 +100,12 @@ class _Side(NamedTuple):
     def of(cls, at: int, outline: Outline, comparison: Comparison) -> "_Side":
         letter, name, records = SIDES[at], comparison.names[at], comparison.records[at]
         known = outline.description
-        ids = {record.id: f"{letter}n{place}" for place, record in enumerate(records)}
+        ids = {record.id: side_id(letter, node_id(place)) for place, record in enumerate(records)}
         words = _words(at, comparison)
         whole = FRAMES[at]
 
         def own(id: str | None) -> Any:
-            return None if id is None else letter + id
+            return None if id is None else side_id(letter, id)
 
         def node(one: Node) -> Node:
             said = words.get(own(one["id"]), "")
@@ -153,7 +154,7 @@ def _only(name: str) -> str:
 def _words(side: int, comparison: Comparison) -> dict[str, str]:
     """A few words on how each node of a side differs from its counterpart, by node."""
     letter = SIDES[side]
-    ids = {record.id: f"{letter}n{at}" for at, record in enumerate(comparison.records[side])}
+    ids = {record.id: side_id(letter, node_id(at)) for at, record in enumerate(comparison.records[side])}
     words = {ids[one.id]: _only(comparison.names[side]) for one in comparison.alone[side]}
     for pair in comparison.pairs:
         if pair.differs:
@@ -228,12 +229,14 @@ class _BothRests(NamedTuple):
     rows: dict[str, Detail]
 
     def __contains__(self, id: object) -> bool:
-        return isinstance(id, str) and id[:1] in self.rests and id[1:] in self.rests[id[0]]
+        side, own = side_and_id(str(id))
+        return side in self.rests and own in self.rests[side]
 
     def get(self, id: str) -> "_SideRest | None":
         """As ``Rests`` says."""
-        rest = self.rests[id[0]].get(id[1:]) if id[:1] in self.rests else None
-        return None if rest is None else _SideRest(rest, id[0], self.rows.get(id))
+        side, own = side_and_id(id)
+        rest = self.rests[side].get(own) if side in self.rests else None
+        return None if rest is None else _SideRest(rest, side, self.rows.get(id))
 
 
 class _SideRest(NamedTuple):
@@ -251,4 +254,4 @@ class _SideRest(NamedTuple):
     def step(self) -> dict[str, Any]:
         """The text of the step of the node."""
         said: dict[str, Any] = self.rest.step()
-        return {**said, "given": {self.letter + edge: given for edge, given in said["given"].items()}}
+        return {**said, "given": {side_id(self.letter, edge): given for edge, given in said["given"].items()}}

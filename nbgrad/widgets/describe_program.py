@@ -10,6 +10,7 @@ from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.widgets.describe import op_text
 from nbgrad.widgets.description.format import byte_text, counted, shape_text
 from nbgrad.widgets.description.history import NONE
+from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
 from nbgrad.widgets.description.schema import (
     Description,
     Detail,
@@ -117,6 +118,7 @@ def describe_program(*parts: tuple[str, Listing]) -> Description:
         steps=drawing.rewrites(notes),
         overlays=[],
         colour="",
+        copies={},
         twins={},
         verdicts=[],
         problems=[],
@@ -206,7 +208,7 @@ class _Drawing:
                 self.beside[id_] = ids[row]
             for value in box.inputs():
                 gradient = None if rows.stops(box, value) else ""
-                self.edges.append(_edge(f"e{len(self.edges)}", home[id(value)], id_, value, gradient))
+                self.edges.append(_edge(edge_id(len(self.edges)), home[id(value)], id_, value, gradient))
             for value in (*box.results(), *box.writes()):
                 home[id(value)] = id_
         given = {value.name: home[id(value)] for value in (*listing.inputs, *listing.captured) if id(value) in read}
@@ -238,7 +240,7 @@ class _Drawing:
         op: str | None,
         details: list[Detail],
     ) -> str:
-        id_ = f"n{len(self.nodes)}"
+        id_ = node_id(len(self.nodes))
         self.nodes.append({**plain_node(id_, kind, label, details), "scope": scope, "op": op})
         return id_
 
@@ -370,7 +372,7 @@ class _ProgramScopes:
         for depth in range(1, len(path) + 1):
             known = self._known.get(path[:depth])
             if known is None:
-                known = self._known[path[:depth]] = f"s{len(self.made)}"
+                known = self._known[path[:depth]] = scope_id(len(self.made))
                 label = path[depth - 1]
                 self.made.append(plain_scope(known, label, parent, ""))
             parent = known

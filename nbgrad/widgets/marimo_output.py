@@ -4,9 +4,9 @@ import sys
 from html import escape
 from typing import Any
 
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Opens
 from nbgrad.widgets.folding.apply import asked
-from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.pipeline import Wanted, whole
 from nbgrad.widgets.render.html_page import page
 

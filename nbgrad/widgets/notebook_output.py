@@ -11,10 +11,10 @@ from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
 from nbgrad.core.no_gc import uncollected
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Opens, Picture
 from nbgrad.widgets.folding.apply import NODES, asked
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.pipeline import Wanted, lay_out
 from nbgrad.widgets.optional_packages import needs, reason
 from nbgrad.widgets.render.svg import png, svg
@@ -46,7 +46,7 @@ def static_bundle(graph: Description | Outline, picture: Picture | None = None) 
 
 
 def _without_png(outline: Outline, picture: Picture) -> dict[str, str]:
-    return {"image/svg+xml": svg(picture), "text/plain": text(outline.description)}
+    return {"image/svg+xml": svg(picture), "text/plain": text(outline)}
 
 
 def _with_png(still: dict[str, str]) -> dict[str, str | bytes]:
@@ -87,9 +87,9 @@ class Still:
             self._handle.update(self._shown, raw=True)
 
 
-def show_text(description: Description) -> None:
+def show_text(graph: Description | Outline) -> None:
     """Display the table of a graph alone."""
-    display({"text/plain": text(description)}, raw=True)
+    display({"text/plain": text(graph)}, raw=True)
 
 
 @uncollected
@@ -123,7 +123,7 @@ def show(
         picture: Picture = {**lay_out(outline, limit=limit, direction=direction, folding=folding), "opens": opens}
         still = _without_png(outline, picture)
     except Exception as error:  # whatever is raised, the table is shown
-        display({"text/plain": f"{text(outline.description)}\n\n{reason(error)}"}, raw=True)
+        display({"text/plain": f"{text(outline)}\n\n{reason(error)}"}, raw=True)
         return
     again = _can_send_again()
     handle = display(still if again else _encoded(_with_png(still)), raw=True, display_id=True)

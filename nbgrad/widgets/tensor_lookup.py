@@ -14,6 +14,7 @@ from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.rerun import Rerun, RerunError, rerun_of
 from nbgrad.core.graph.stats import SMALL, Stats, summarise
 from nbgrad.widgets.description.format import counted, number, shape_text
+from nbgrad.widgets.description.ids import node_id
 from nbgrad.widgets.description.schema import Numbers
 from nbgrad.widgets.description.tensor_summary import look
 
@@ -60,7 +61,7 @@ class Holdings:
         self._rerun: Rerun | RerunError = RerunError("the graph still records: wait for the end of its block or cell")
         self._asks = ref(graph) if graph.closed and graph.questions.left(graph.records) else None
         large = {
-            f"n{at}": record for at, record in enumerate(graph.records) if torch.Size(record.shape).numel() > SMALL
+            node_id(at): record for at, record in enumerate(graph.records) if torch.Size(record.shape).numel() > SMALL
         }
         self._notes = graph.listener.notes
         self._open: dict[str, Record] = {} if graph.closed else large

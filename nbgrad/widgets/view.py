@@ -7,10 +7,10 @@ import numpy as np
 
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.describe import outline
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Numbers, Picture
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding
-from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.pipeline import Wanted, lay_out
 from nbgrad.widgets.optional_packages import needs
 from nbgrad.widgets.render.wire_format import packed

@@ -10,9 +10,10 @@ from nbgrad.core.graph.rerun import Call, Rerun, RerunError, RerunOutcome, norms
 from nbgrad.core.graph.stats import Stats, summarise, summarise_all
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.format import number, shape_text
+from nbgrad.widgets.description.ids import edge_id, node_id
+from nbgrad.widgets.description.outline import LOOK
 from nbgrad.widgets.description.schema import Description, Look, Supposed
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, in_box, look
-from nbgrad.widgets.folding.choose import LOOK
 
 Changes = Mapping[str, Mapping[str, float]]
 """The new numbers: by node, and by the position of the number in row order."""
@@ -29,7 +30,7 @@ class WhatIf:
 
     def __init__(self, rerun: Rerun | RerunError) -> None:
         self._rerun = rerun
-        self._places = {} if isinstance(rerun, RerunError) else {f"n{at}": id for at, id in enumerate(rerun.order)}
+        self._places = {} if isinstance(rerun, RerunError) else {node_id(at): id for at, id in enumerate(rerun.order)}
         self._names = {id: node for node, id in self._places.items()}
         self._edge_ids = [] if isinstance(rerun, RerunError) else list(edge_ids(rerun))
         self._notes: list[str] | None = None  # how a run without a change differs, and its loss
@@ -162,7 +163,7 @@ class WhatIf:
 
 def root_name(description: Description) -> str:
     """The name in the picture of the tensor from which the last backward began."""
-    return next((node["label"][0].split(" = ")[0] for node in reversed(description["nodes"]) if node["root"]), "loss")
+    return next((one["variable"] or one["label"][0] for one in reversed(description["nodes"]) if one["root"]), "loss")
 
 
 def _nothing(node: str, place: int) -> Supposed:
@@ -193,7 +194,7 @@ def edge_ids(rerun: Rerun) -> Iterator[tuple[str, Call, int]]:
     for call in rerun.calls:
         for position, source in enumerate(call.takes):
             if source in known:
-                yield f"e{count}", call, position
+                yield edge_id(count), call, position
                 count += 1
 
 

@@ -55,6 +55,7 @@ class Sketch:
             "rule": None if kind in ("constant", "input") else "∇ 0.2",
             "scope": scope,
             "op": None,
+            "variable": "",
             "details": [{"term": "source", "text": "line 3:\n  y = f(x)"}],
             "value": LOOK,
             "gradient": None if kind in ("constant", "input") else LOOK,
@@ -122,6 +123,7 @@ class Sketch:
                 {"key": "dtype", "label": "dtype", "low": "", "high": "", "classes": ["float32"]},
             ],
             "colour": "",
+            "copies": {},
             "twins": {},
             "verdicts": [],
             "checked": [],
@@ -134,7 +136,7 @@ class Sketch:
 def step(node: Node, edges: list[Edge]) -> Step:
     """A step of the backward: for each edge into the node, the gradient that the edge gets."""
     given: list[Given] = [
-        {"edge": edge["id"], "text": f"to {edge['input']}", "reduction": None, "sum": None}
+        {"edge": edge["id"], "text": f"to {edge['input']}", "came": "", "reduction": None, "sum": None}
         for edge in edges
         if edge["gradient"] is not None
     ]
@@ -149,9 +151,11 @@ def step(node: Node, edges: list[Edge]) -> Step:
 
 def undone(text: str, terms: int = 32) -> Reduction:
     """A reduction of dim 0."""
+    expansion = " → ".join(text.partition(":")[0].split(" -> ")[::-1])
     return {
-        "text": text, "dims": [0], "terms": terms, "words": f"the sum over dim 0 adds {terms} numbers",
-        "sums": ["grad[0] = 1 + 1 = 2"], "incoming": LOOK, "reduced": LOOK, "warning": None,
+        "text": text, "expansion": expansion, "dims": [0], "terms": terms,
+        "words": f"the sum over dim 0 adds {terms} numbers", "sums": ["grad[0] = 1 + 1 = 2"], "incoming": LOOK,
+        "reduced": LOOK, "warning": None,
     }  # fmt: skip
 
 
@@ -311,7 +315,7 @@ def tangle() -> Build:
 @pytest.fixture
 def in_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
     """No picture is split into columns."""
-    monkeypatch.setattr(positions, "in_columns", lambda _description, layout, _nesting: layout)
+    monkeypatch.setattr(positions, "in_columns", lambda _parts, layout: layout)
 
 
 # --- a page in a browser -------------------------------------------------------------------------------------------

@@ -47,6 +47,13 @@ def said(graph: nbgrad.AutogradGraph, folder: Path) -> str:
     return "".join((folder / f"graph.{suffix}").read_text("utf-8") for suffix in SUFFIXES)
 
 
+def test_a_row_is_hidden_for_what_it_tells_and_not_for_its_name() -> None:
+    graph = chain()
+    graph.overlay("step", {"a": 7.0})
+    rows = [row for node in describe(graph)["nodes"] for row in node["details"] if row["term"] == "step"]
+    assert rows == [{"term": "step", "text": "7"}]
+
+
 def test_the_pictures_hide_what_is_asked_until_it_is_answered(tmp_path: Path) -> None:
     graph = chain()
     whole = said(graph, tmp_path)
@@ -113,7 +120,7 @@ def test_steps_and_the_mark_of_a_broadcast_say_nothing() -> None:
     (edge,) = [edge for edge in described["edges"] if edge["input"] == "b"]
     assert (edge["gradient"], edge["reduction"]) == ("?", None)
     given = [given for step in described["steps"] for given in step["given"] if given["edge"] == edge["id"]]
-    assert given == [{"edge": edge["id"], "text": "to b: ?", "reduction": None, "sum": None}]
+    assert given == [{"edge": edge["id"], "text": "to b: ?", "came": "?", "reduction": None, "sum": None}]
     leaf = next(node for node in described["nodes"] if node["label"][0] == "b")
     assert leaf["gradient"] is None
     assert "5, 7" not in json.dumps(described)

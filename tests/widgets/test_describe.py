@@ -14,6 +14,7 @@ from nbgrad.nn import functional
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Description, Edge, Node
+from nbgrad.widgets.what_if import root_name
 from tests.widgets import graphs
 
 
@@ -28,6 +29,14 @@ def biased() -> nbgrad.AutogradGraph:
         loss = (y * 2).sum()
         loss.backward()
     return graph
+
+
+def test_the_name_of_a_result_stands_alone_too() -> None:
+    described = describe(biased())
+    assert {node["label"][0]: node["variable"] for node in described["nodes"]} == {
+        "x": "", "w": "", "b": "", "matmul": "", "y = add": "y", "mul": "", "loss = sum": "loss",
+    }  # fmt: skip
+    assert root_name(described) == "loss"
 
 
 def node(described: Description, title: str) -> Node:

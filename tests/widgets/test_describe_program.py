@@ -10,11 +10,11 @@ import nbgrad
 from nbgrad import nn
 from nbgrad.symbolic import Program, Spec
 from nbgrad.widgets.describe_program import describe_program, drawn
-from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Box
+from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.folding.apply import fold
 from nbgrad.widgets.folding.choose import folded_below
-from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.pipeline import lay_out
 from tests.core.symbolic import networks
 
@@ -87,7 +87,7 @@ def test_each_step_of_the_gradient_stands_in_the_row_of_its_op(network: str, opt
     program = program.optimize() if optimized else program
     description = describe_program(("", program))
     parts = {scope["id"]: scope["label"] for scope in description["scopes"] if scope["parent"] is None}
-    around = Nesting(description["scopes"])
+    around = Tree(description)
     part = {node["id"]: parts[around.path(node["scope"])[0]] for node in description["nodes"] if node["scope"]}
     beside = description["beside"]
     assert set(beside) == {one for one, where in part.items() if where == "gradient"}
@@ -167,7 +167,7 @@ def test_the_steps_are_the_rewrites() -> None:
     assert node[merged["node"]]["label"] == ["add", "add_2 (4, 4) float32"]
     assert node[merged["rewrite"]["after"]]["label"][1] == "add (4, 4) float32"
     tops = {scope["id"]: scope["label"] for scope in description["scopes"]}
-    path = Nesting(description["scopes"]).path
+    path = Tree(description).path
     assert tops[path(node[merged["node"]]["scope"])[0]] == "before"
     assert tops[path(node[merged["rewrite"]["after"]]["scope"])[0]] == "after"
     alone = describe_program(("", shorter))

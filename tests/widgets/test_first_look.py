@@ -11,11 +11,11 @@ import torch
 import nbgrad
 from nbgrad import nn
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.schema import Description, Edge, Node
+from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.folding.apply import NODES, drawable
-from nbgrad.widgets.folding.choose import LOOK, Folding, first_folding, folded_below, homes, necessary
-from nbgrad.widgets.folding.outline import Outline
+from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below, homes, necessary
 from nbgrad.widgets.folding.size import COLUMNS, ROWS, extent
 from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH
 from nbgrad.widgets.layout.pipeline import WHOLE, lay_out, whole
@@ -209,8 +209,8 @@ def test_how_large_a_picture_will_be_is_known_before(name: str, in_one_column: N
     described = {**SMALL, **LARGE}[name]()
     for folding in (Folding(), first_folding(described, NODES)):
         layout = lay_out(described, limit=WHOLE, direction="TB", folding=folding)["layout"]
-        hidden = homes({one["id"]: one for one in described["scopes"]}, folding, Outline.of(described).runs)
-        size = extent(described, hidden, Outline.of(described).rows)
+        hidden = homes(Outline.of(described), folding)
+        size = extent(Outline.of(described), hidden)
         assert 85 <= layout["height"] / size.rows <= 210, "points a row"
         assert layout["width"] / size.columns <= 360 or not folding.closed, "points a column"
 
@@ -254,7 +254,7 @@ def test_what_is_not_too_large_is_drawn_as_it_is(flat: Any) -> None:
         node["scope"] = None if at < ROWS else "s0"
     described["scopes"] = [graphs.frame("s0", "part", folds="ops")]
     described["edges"] = [edge for at, edge in enumerate(described["edges"]) if at % ROWS]  # chains, side by side
-    assert extent(described, {}, Outline.of(described).rows)[1:] == (ROWS, 6) < (ROWS + 1, COLUMNS)
+    assert extent(Outline.of(described), {})[1:] == (ROWS, 6) < (ROWS + 1, COLUMNS)
     assert not folded(drawable(described, NODES))
 
 
@@ -268,7 +268,7 @@ def test_a_depth_that_was_asked_for_wins(depth: int) -> None:
 
 
 def path(description: Description, scope: str | None) -> list[str]:
-    return Nesting(description["scopes"]).path(scope)
+    return Tree(description).path(scope)
 
 
 def labels(description: Description, scope: str | None) -> list[str]:

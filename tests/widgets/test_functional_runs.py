@@ -8,11 +8,11 @@ import pytest
 import nbgrad
 from nbgrad import nn
 from nbgrad.nn import functional
-from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.outline import Outline
+from nbgrad.widgets.description.repeats import LONGEST, _Calls
+from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.folding.apply import NODES, drawable
 from nbgrad.widgets.folding.choose import first_folding
-from nbgrad.widgets.folding.outline import Outline
-from nbgrad.widgets.folding.repeats import LONGEST, _Calls
 from nbgrad.widgets.folding.size import COLUMNS, ROWS
 from nbgrad.widgets.layout.pipeline import lay_out
 from tests.widgets.test_first_look import trained
@@ -108,5 +108,5 @@ def test_a_long_chain_of_functions_is_not_looked_through() -> None:
         return nn.Linear(WIDE, 3)(x)
 
     described = trained(chain, 2, 5)
-    calls = _Calls(described, {scope["id"]: scope for scope in described["scopes"]}, Nesting(described["scopes"]))
+    calls = _Calls(Tree(described))
     assert [len(row) for row in calls.rows([scope["id"] for scope in described["scopes"]])] == [LONGEST, 3]

@@ -19,6 +19,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.export import save
 from nbgrad.reprs import module_html
 from nbgrad.widgets.describe import describe, outline
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.apply import NODES, shaped
 from nbgrad.widgets.folding.choose import Folding
@@ -248,7 +249,7 @@ MUCH = [
 
 def asked(shape: Description) -> str:
     """The dot source of a description, which graphviz gets."""
-    return dot_source(PictureParts.of(shape), "TB")
+    return dot_source(PictureParts.of(Outline.of(shape)), "TB")
 
 
 def questions(folder: Path) -> dict[str, Callable[[AutogradGraph], object]]:

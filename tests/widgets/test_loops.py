@@ -10,10 +10,11 @@ import torch
 
 import nbgrad
 from nbgrad.widgets.describe import describe, outline
+from nbgrad.widgets.description.outline import LOOK
 from nbgrad.widgets.description.schema import Description, Node
+from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.folding.apply import NODES, drawable
-from nbgrad.widgets.folding.choose import LOOK, Folding, first_folding, folded_below
-from nbgrad.widgets.folding.repeats import loops_of
+from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below
 from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH
 from nbgrad.widgets.layout.pipeline import lay_out, whole
 from nbgrad.widgets.render.svg import svg
@@ -275,6 +276,6 @@ def test_a_module_whose_name_is_that_of_an_iteration_is_drawn_as_any_other(size:
         assert [label for label in scopes(description) if label.startswith(word)] == [
             f"{name} (linear_block)" for name in blocks
         ]
-        assert loops_of(description) == set()
+        assert not Tree(description).iterations
         drawn.append((first_folding(description, NODES), first_folding(description, 3)))
     assert drawn[0] == drawn[1]

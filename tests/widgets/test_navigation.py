@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 import nbgrad
 from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below
-from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import fragment, page, runtime
 from nbgrad.widgets.render.wire_format import packed

@@ -10,10 +10,10 @@ from playwright.sync_api import expect
 import nbgrad
 from nbgrad import nn
 from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.apply import drawable
 from nbgrad.widgets.folding.choose import folded_below
-from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.pipeline import lay_out
 from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import svg

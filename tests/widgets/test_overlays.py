@@ -90,6 +90,14 @@ def test_a_number_may_be_a_tensor_of_one_and_a_scale_logarithmic() -> None:
     assert describe(graph)["overlays"][-1]["label"] == "fisher (log)"
 
 
+def test_an_overlay_with_the_name_of_another_row_is_no_code() -> None:
+    _, graph, _, _ = recorded()
+    graph.overlay("in your code", {"first.weight": 1.0})
+    rows = [row for node in describe(graph)["nodes"] for row in node["details"] if row["term"] == "in your code"]
+    assert {"term": "in your code", "text": "1"} in rows
+    assert all(row["text"] != "1" for row in rows if row.get("role") == "code")
+
+
 @pytest.mark.parametrize(
     ("values", "error", "said"),
     [

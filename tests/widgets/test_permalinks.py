@@ -12,7 +12,6 @@ import nbgrad
 from nbgrad import nn
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description.code import CODE
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.layout.pipeline import whole
 from nbgrad.widgets.render.html_page import page
@@ -25,7 +24,7 @@ def codes(graph: AutogradGraph) -> dict[str, str]:
         " ".join(node["label"][:2]): row["text"]
         for node in describe(graph)["nodes"]
         for row in node["details"]
-        if row["term"] == CODE
+        if row.get("role") == "code"
     }
 
 

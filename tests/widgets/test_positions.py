@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Box, Description, Picture
 from nbgrad.widgets.folding.apply import ASKED, NODES, drawable
 from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
@@ -128,7 +129,7 @@ def test_an_earlier_gradient_has_room_where_a_later_one_stands(small: Descriptio
 
 def test_no_name_of_a_user_reaches_graphviz(hostile: Description) -> None:
     shape = drawable(hostile, NODES)
-    source = dot_source(PictureParts.of(shape), "TB")
+    source = dot_source(PictureParts.of(Outline.of(shape)), "TB")
     assert "script" not in source
     assert "evil" not in source
     assert source.isascii()

@@ -10,11 +10,11 @@ import torch
 import nbgrad
 from nbgrad import nn
 from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description.outline import Outline
+from nbgrad.widgets.description.repeats import LONGEST
 from nbgrad.widgets.description.schema import Description, Node
 from nbgrad.widgets.folding.apply import NODES, drawable
 from nbgrad.widgets.folding.choose import Folding, first_folding
-from nbgrad.widgets.folding.outline import Outline
-from nbgrad.widgets.folding.repeats import LONGEST
 from nbgrad.widgets.folding.size import COLUMNS, ROWS
 from nbgrad.widgets.layout.pipeline import lay_out, whole
 from tests.widgets import graphs

@@ -11,8 +11,9 @@ import torch
 
 import nbgrad
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Node, Picture
+from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.folding.apply import NODES, asked, drawable
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.layout.card import LINE_SIZE
@@ -144,7 +145,7 @@ def chain(layers: int) -> Description:
 
 def one_column(description: Description, monkeypatch: Any) -> Picture:
     with monkeypatch.context() as patched:
-        patched.setattr("nbgrad.widgets.layout.positions.in_columns", lambda _description, layout, _nesting: layout)
+        patched.setattr("nbgrad.widgets.layout.positions.in_columns", lambda _parts, layout: layout)
         return lay_out(description, folding=Folding())
 
 
@@ -257,15 +258,13 @@ def sharpest(piece: list[list[float]]) -> float:
 def test_a_frame_ends_right_below_what_leaves_it(name: str) -> None:
     picture = lay_out(NETWORKS[name]())
     drawn, layout = picture["description"], picture["layout"]
-    nesting = Nesting(drawn["scopes"])
+    tree = Tree(drawn)
     scope_of = {node["id"]: node["scope"] for node in drawn["nodes"]}
     for frame, outer in layout["scopes"].items():
         foot = outer["y"] + outer["height"]
         for edge in drawn["edges"]:
             inner, then = layout["nodes"][edge["source"]], layout["nodes"][edge["target"]]
-            leaves = nesting.around(frame, scope_of[edge["source"]]) and not nesting.around(
-                frame, scope_of[edge["target"]]
-            )
+            leaves = tree.around(frame, scope_of[edge["source"]]) and not tree.around(frame, scope_of[edge["target"]])
             if leaves and then["y"] >= foot:
                 assert foot - inner["y"] - inner["height"] < 30, (frame, edge["id"])
 
@@ -297,8 +296,8 @@ def points(run: list[list[float]]) -> list[tuple[float, float]]:
 
 def test_what_fits_is_not_cut() -> None:
     picture = lay_out(NETWORKS["MLP of 2"]())
-    parts = PictureParts.of(picture["description"])
-    assert in_columns(parts.placed, picture["layout"], parts.nesting) is picture["layout"]
+    parts = PictureParts.of(Outline.of(picture["description"]))
+    assert in_columns(parts, picture["layout"]) is picture["layout"]
 
 
 def wide() -> Description:

@@ -15,11 +15,11 @@ from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import Switch, current
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.history import CURVES
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.tensor_summary import tiled
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.folding.apply import drawable, fold
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.folding.outline import Outline
 from tests.widgets import graphs
 
 

@@ -57,6 +57,7 @@ def reduction(undone: Undone, warning: str | None) -> Reduction:
     """The sum that undid a broadcast, without what its ``ReductionRest`` says."""
     return Reduction(
         text=str(undone),
+        expansion=f"{shape_text(undone.target)} → {shape_text(undone.source)}",
         dims=list(undone.dims),
         terms=undone.terms,
         words="",

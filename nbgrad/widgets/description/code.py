@@ -9,9 +9,6 @@ from nbgrad.core.engine.state import outwards
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
 
-CODE = "in your code"
-"""The term of the row of the details that shows the code; ``src/panel.ts`` uses the same term."""
-
 
 def codes(graph: AutogradGraph, records: list[Record]) -> dict[int, str]:
     """The code that names the tensor of each record, by record.

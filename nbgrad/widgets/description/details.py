@@ -1,6 +1,7 @@
 """The details that a click on a node shows, row by row."""
 
 import linecache
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -45,7 +46,11 @@ class NodeRest(NamedTuple):
         record = self.record
         rows = details(record, self.saved) + self.measured
         if (changed := self.walk.changed(record)) is not None:
-            rows.append(Detail(term="gradient", text=f"not only the sum of the gradients at its edges: {changed}"))
+            rows.append(
+                Detail(
+                    term="gradient", text=f"not only the sum of the gradients at its edges: {changed}", role="gradient"
+                )
+            )
         return {"details": rows, "value": record.value, "gradient": record.gradient}
 
     def step(self) -> dict[str, Any]:
@@ -55,19 +60,24 @@ class NodeRest(NamedTuple):
 
 def details(record: Record, saved: Saved | None) -> list[Detail]:
     """The rows; those without a text are left out."""
-    rows: list[tuple[str, str | None]] = [
+    begin = [
         ("name", record.name),
         ("what", "a loss" if record.root and is_loss(record) else _KINDS.get(kind_of(record.kind, record.name))),
         ("block", _block(record.scope)),
-        ("results", _RESULTS if record.several else None),
+    ]
+    results = [Detail(term="results", text=_RESULTS, role="results")] if record.several else []
+    rows = [
         ("shape", shape_text(record.shape)),
         ("dtype", _dtype(record.dtype, record.device)),
         *[(name, setting_text(setting)) for name, setting in record.settings.items() if setting is not None],
         *[(taken.name, f"the number {taken.literal}") for taken in record.inputs if taken.literal is not None],
         ("source", _source_line(record)),
         ("saved for the backward", None if saved is None else str(saved)),
-        *_since(record.since),
     ]
+    return [*_written(begin), *results, *_written(rows), *_since(record.since)]
+
+
+def _written(rows: Sequence[tuple[str, str | None]]) -> list[Detail]:
     return [Detail(term=term, text=text) for term, text in rows if text]
 
 
@@ -81,19 +91,21 @@ def setting_text(value: Any) -> str:
     return "..." if value is Ellipsis else text_of(value)
 
 
-def _since(since: Since | None) -> list[tuple[str, str | None]]:
+def _since(since: Since | None) -> list[Detail]:
     """The present state of a leaf, if it has changed since the backward that is shown."""
     if since is None:
         return []
-    changed = None if since.what is None else f"as they are after {since.what}, which came later, at {since.place}"
+    found: list[Detail] = []
+    if since.what is not None:
+        text = f"as they are after {since.what}, which came later, at {since.place}"
+        found.append(Detail(term="values", text=text))
     told = (
         "not the gradient of this backward: it is the sum of several backwards without zero_grad() between them, or "
         "it was clipped"
     )
-    return [
-        ("values", changed),
-        (".grad", None if since.grad is None else f"{amount(since.grad, FEW)}: {told}"),
-    ]
+    if since.grad is not None:
+        found.append(Detail(term=".grad", text=f"{amount(since.grad, FEW)}: {told}", role="gradient"))
+    return found
 
 
 @cache

@@ -9,6 +9,7 @@ from nbgrad.core.engine.state import Scope as CoreScope
 from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.record import Failure, Operand
+from nbgrad.widgets.description.ids import edge_id, node_id
 from nbgrad.widgets.description.schema import Badge, BadgeKind, Description, Detail, Edge, Problem, kind_of, plain_node
 from nbgrad.widgets.description.text_metrics import clip
 
@@ -38,18 +39,18 @@ def with_failure(
     nodes, edges = list(description["nodes"]), list(description["edges"])
     where = ids.get(failure.id or 0)
     if where is None and failure.frame is None:
-        where = f"n{len(nodes)}"
+        where = node_id(len(nodes))
         scope = scope_id(failure.scope)
         given = [one for one in failure.operands if one.what != "None"]
         for operand in given:
             source = ids.get(operand.id or 0)
             if source is None:
-                source = f"n{len(nodes) + 1}"
+                source = node_id(len(nodes) + 1)
                 known = [Detail(term="shape and dtype", text=operand.what)]
                 taken = plain_node(source, kind_of(operand.kind, operand.name), _operand_label(operand), known)
                 taken["scope"] = scope if operand.kind == "parameter" else None
                 nodes.append(taken)
-            edges.append(_edge(f"e{len(edges)}", source, where, operand))
+            edges.append(_edge(edge_id(len(edges)), source, where, operand))
         details = [Detail(term=one.input, text=one.what) for one in given]
         if failure.place is not None:
             details.append(Detail(term="source", text=str(failure.place)))

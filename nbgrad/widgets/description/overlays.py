@@ -8,7 +8,7 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.timing import TimedGraph
-from nbgrad.widgets.description.code import CODE, codes
+from nbgrad.widgets.description.code import codes
 from nbgrad.widgets.description.format import byte_text, duration, number
 from nbgrad.widgets.description.rank_overlays import buckets_of, rank_details, spreads_of
 from nbgrad.widgets.description.saved_values import Saved
@@ -66,12 +66,12 @@ def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
             [Detail(term=one.name, text=number(one.numbers[record.id])) for one in own if record.id in one.numbers]
         )
         if (name := code.get(record.id)) is not None:
-            found[-1].append(Detail(term=CODE, text=name))
+            found[-1].append(Detail(term="in your code", text=name, role="code"))
         if record.id in ranks:
             found[-1].append(ranks[record.id])
         if (ratio := ratios.get(record.id)) is not None:
             text = f"changed it by {number(ratio)} of its norm{_after(graph)}"
-            found[-1].append(Detail(term="step", text=text))
+            found[-1].append(Detail(term="step", text=text, role="gradient"))
         if (took := times.get(record.id)) is not None:
             parts = [f"{part} {duration(seconds)}" for part, seconds in took._asdict().items() if seconds is not None]
             found[-1].append(Detail(term=clock([record]), text=", ".join(parts)))

@@ -37,17 +37,17 @@ def spreads_of(graph: AutogradGraph) -> dict[int, float]:
     return {id: one.spread for id, one in graph.rank_recorder.places}
 
 
-RANKS = "ranks"
-"""The term of the line of the inspector that has the norms of a gradient in each rank."""
-
-
 def rank_details(graph: AutogradGraph) -> dict[int, Detail]:
     """By the id of the record of each parameter, the line of the inspector."""
     ranks = compared(graph)
     if ranks is None or graph.rank_recorder is None:
         return {}
     return {
-        id: Detail(term=RANKS, text=f"{_parameter_text(one)}; {_bucket_text(ranks.buckets[one.bucket], ranks)}")
+        id: Detail(
+            term="ranks",
+            text=f"{_parameter_text(one)}; {_bucket_text(ranks.buckets[one.bucket], ranks)}",
+            role="gradient",
+        )
         for id, one in graph.rank_recorder.places
     }
 

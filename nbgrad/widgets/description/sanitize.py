@@ -51,7 +51,10 @@ def clipped(description: Description) -> Description:
             }
             for overlay in description["overlays"]
         ],
-        "verdicts": [{**verdict, "text": clip(verdict["text"], _WORDS)} for verdict in description["verdicts"]],
+        "verdicts": [
+            {**verdict, "name": clip(verdict["name"], _WORDS), "text": clip(verdict["text"], _WORDS)}
+            for verdict in description["verdicts"]
+        ],
         "problems": [{**problem, "text": clip(problem["text"], _WORDS)} for problem in description["problems"]],
         "checked": [clip(line, _WORDS) for line in description["checked"]],
         "hidden": {
@@ -100,7 +103,7 @@ def _told(reduction: Reduction) -> Reduction:
 
 
 def _detail(row: Detail) -> Detail:
-    return {"term": clip(row["term"], _TERM), "text": clip(row["text"], _TEXT, lines=True)}
+    return {**row, "term": clip(row["term"], _TERM), "text": clip(row["text"], _TEXT, lines=True)}
 
 
 def _node(node: Node, scopes: set[str]) -> Node:
@@ -114,6 +117,7 @@ def _node(node: Node, scopes: set[str]) -> Node:
         "label": label or [node["id"]],
         "numbers": [min(line, len(label)) for line in node["numbers"]],
         "about": clip_middle(node["about"], LINE),
+        "variable": clip_middle(node["variable"], LINE),
         "op": None if node["op"] is None else clip(node["op"], _TERM),
         "badges": [{**badge, "text": clip(badge["text"], _WORDS)} for badge in node["badges"]],
     }
@@ -146,6 +150,7 @@ def _edge(edge: Edge) -> Edge:
         else {
             **reduction,
             "text": clip(reduction["text"], _MARK),
+            "expansion": clip(reduction["expansion"], _MARK),
             "warning": None if reduction["warning"] is None else clip(reduction["warning"], _WORDS),
         },
     }
@@ -159,5 +164,7 @@ def _step(step: Step) -> Step:
         **step,
         "title": clip(step["title"], 200),
         "incoming": clip(step["incoming"], 200),
-        "given": [{**given, "text": clip(given["text"], 200)} for given in step["given"]],
+        "given": [
+            {**given, "text": clip(given["text"], 200), "came": clip(given["came"], 200)} for given in step["given"]
+        ],
     }

@@ -41,6 +41,9 @@ class Detail(TypedDict):
 
     term: str
     text: str  # may have several lines; to be shown preformatted when it has
+    role: NotRequired[Literal["code", "results", "gradient"]]
+    # code: it names the tensor in the user's code; results: the op has several results; gradient: it tells how large a
+    # gradient is
 
 
 class Formula(TypedDict):
@@ -136,6 +139,7 @@ class Node(TypedDict):
     rule: str | None  # the last line, of the backward: "∇ -0.25", "∇ norm 3"; None if no gradient came
     scope: str | None  # id of the innermost module scope
     op: str | None  # key of the description's ops
+    variable: str  # of an op: the user's name of its result; empty if it has none, and for other nodes
     details: list[Detail]
     value: Look | None
     gradient: Look | None
@@ -152,8 +156,8 @@ def plain_node(name: str, kind: Kind, label: list[str], details: list[Detail]) -
     """A node with the id ``name``, and with nothing but its label and its details."""
     return Node(
         id=name, kind=kind, root=False, label=label, numbers=[], full="", about="", row=None, rule=None, scope=None,
-        op=None, details=details, value=None, gradient=None, badges=[], levels={}, holds=[], calls=None, norms=[],
-        past="", bars=None,
+        op=None, variable="", details=details, value=None, gradient=None, badges=[], levels={}, holds=[], calls=None,
+        norms=[], past="", bars=None,
     )  # fmt: skip
 
 
@@ -161,6 +165,7 @@ class Reduction(TypedDict):
     """A broadcast that the engine undid: the gradient was summed down to the shape of the input."""
 
     text: str  # "(32, 10) -> (10,): sum dim 0"
+    expansion: str  # what it undid in the forward: "(10,) → (32, 10)"
     dims: list[int]
     terms: int  # how many numbers were added for each one kept
     words: str  # what happened, in two sentences
@@ -212,6 +217,7 @@ class Given(TypedDict):
 
     edge: str
     text: str  # "to b: (10,), norm 0.25"
+    came: str  # the end of this text: "(10,), norm 0.25"
     reduction: str | None
     sum: str | None  # where paths meet: how many have arrived, and the sum when it is complete
 
@@ -250,6 +256,7 @@ class Verdict(TypedDict):
 
     kind: Literal["vanishing", "exploding", "none", "sound"]
     scope: str | None
+    name: Annotated[str, PYTHON_ONLY]  # the label of the module, without those around it
     text: str
 
 
@@ -362,6 +369,7 @@ class Description(TypedDict):
     steps: list[Step]
     overlays: list[Overlay]
     colour: str  # the key of the overlay that is shown first; empty for none
+    copies: dict[str, str]  # by id of a copy of a tensor, which is drawn once per use: the tensor
     twins: dict[str, str]  # of two graphs side by side, the counterpart of each node and scope, both ways
     verdicts: list[Verdict]
     problems: list[Problem]

@@ -25,17 +25,17 @@ def told(description: Description) -> list[Told]:
     found = [Told(one["kind"], one["text"], one["node"]) for one in description["problems"]]
     unsound = [one for one in description["verdicts"] if one["kind"] != "sound"]
     for kind in dict.fromkeys(one["kind"] for one in unsound):
-        said = grouped([one["text"] for one in unsound if one["kind"] == kind])
+        said = grouped([(one["name"], one["text"]) for one in unsound if one["kind"] == kind])
         found += [Told("warning", text, None) for text in said]
     return found
 
 
-def grouped(texts: list[str]) -> list[str]:
-    """The texts about modules of one kind, each of which begins with a path; one text for all if they are many."""
-    if len(texts) <= GROUPED:
-        return texts
-    first, *others = texts
-    names = ", ".join(one.partition(": ")[0].rpartition(" > ")[2] for one in others[:GROUPED])
+def grouped(modules: list[tuple[str, str]]) -> list[str]:
+    """The texts about modules of one kind, with their names; one text for all of them if they are many."""
+    if len(modules) <= GROUPED:
+        return [text for _, text in modules]
+    (_, first), *others = modules
+    names = ", ".join(name for name, _ in others[:GROUPED])
     more = ", ..." if len(others) > GROUPED else ""
     return [f"{first}. So do {counted(len(others), 'other module')}: {names}{more}"]
 

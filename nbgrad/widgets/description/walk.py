@@ -42,7 +42,7 @@ class Stop(NamedTuple):
     @classmethod
     def of(cls, node: Node, edges: list[Edge]) -> Self:
         """The stop of a node whose rules handed gradients on along ``edges``; its texts are not written yet."""
-        given = [Given(edge=edge["id"], text="", reduction=None, sum=None) for edge in edges]
+        given = [Given(edge=edge["id"], text="", came="", reduction=None, sum=None) for edge in edges]
         step = Step(node=node["id"], rules=[], title="", incoming="", given=given)
         return cls(step, node["id"], [(node["id"], edge["id"]) for edge in edges])
 
@@ -117,9 +117,10 @@ class StepContext:
         came = self._along.get(edge["id"])
         changed = self.changed(source)
         alone = f"; {changed}" if changed is not None and due == 1 else ""
-        told = edge["gradient"] if came is None else _told(came)
+        told = f"{edge['gradient'] if came is None else _told(came)}{alone}"
         return {
-            "text": f"to {edge['input']}{f' ({whose})' if whose else ''}: {told}{alone}",
+            "text": f"to {edge['input']}{f' ({whose})' if whose else ''}: {told}",
+            "came": told,
             "reduction": None if edge["reduction"] is None else edge["reduction"]["text"],
             "sum": _meeting(source, self._arrived.get(edge["id"], 1), due, changed),
         }

@@ -150,7 +150,7 @@ def _of_modules(bad: list[ModuleVerdict]) -> list[Finding]:
     found = []
     for kind in dict.fromkeys(one.kind for one in bad):
         alike = [one for one in bad if one.kind == kind]
-        texts = grouped([one.text for one in alike])
+        texts = grouped([(one.scope.path()[-1], one.text) for one in alike])
         groups = [[one] for one in alike] if len(texts) == len(alike) else [alike]
         for text, group in zip(texts, groups, strict=True):
             tensors = tuple([called(record) for one in group for record in one.learned])

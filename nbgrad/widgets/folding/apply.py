@@ -13,6 +13,9 @@ from itertools import groupby
 
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import counted, lines_of
+from nbgrad.widgets.description.ids import folded_id
+from nbgrad.widgets.description.outline import Outline
+from nbgrad.widgets.description.repeats import Run
 from nbgrad.widgets.description.sanitize import LINE, clipped, with_clipped_details
 from nbgrad.widgets.description.schema import (
     Chart,
@@ -28,14 +31,13 @@ from nbgrad.widgets.description.schema import (
     plain_node,
 )
 from nbgrad.widgets.description.text_metrics import clip
+from nbgrad.widgets.description.tree import iterates
 from nbgrad.widgets.description.walk import Stop
 from nbgrad.widgets.folding.bars import bars_of
 from nbgrad.widgets.folding.cards import carded
 from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below, homes, necessary
 from nbgrad.widgets.folding.folded import hidden_by
-from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.folding.prune import keep_nearest, lighter, split_hubs, without_empty_scopes
-from nbgrad.widgets.folding.repeats import Run, iterates
 
 NODES = 300
 """The largest number of drawn nodes if no reader has chosen the folded modules."""
@@ -88,7 +90,7 @@ def shaped(graph: Outline, limit: int, folding: Folding | None = None, asked: in
     most = max(limit, asked) if folding.asked else limit
     if len(drawn.description["nodes"]) > most:
         drawn = keep_nearest(drawn, most, folding.asked)
-    return drawn.changed(carded(without_empty_scopes(split_hubs(clipped(drawn.description)))))
+    return carded(drawn.changed(without_empty_scopes(split_hubs(clipped(drawn.description)))))
 
 
 @stage("describe")
@@ -103,10 +105,9 @@ def fold(graph: Outline, folding: Folding) -> Outline:
     Where nothing is folded, and nothing was unfolded, there are no frames around the iterations of loops.
     """
     if not folding.closed:
-        return graph.changed(graph.description if folding.asked else _without_loops(graph.description), graph.stops())
-    description, same = graph.description, graph.runs
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    hidden = homes(scopes, folding, same)
+        return graph.changed(graph.description if folding.asked else _without_loops(graph), graph.stops())
+    description, scopes = graph.description, graph.tree.scopes
+    hidden = homes(graph, folding)
     members: defaultdict[str, list[Node]] = defaultdict(list)
     for node in description["nodes"]:
         if home := hidden.get(node["scope"] or "", hidden.get(node["id"])):
@@ -114,18 +115,18 @@ def fold(graph: Outline, folding: Folding) -> Outline:
     # One node folded into one node would only hide it.
     members = defaultdict(list, {home: inside for home, inside in members.items() if len(inside) > 1})
     drawn_in = {scope: home for scope, home in hidden.items() if home in members}
-    where = {node["id"]: _folded_id(home) for home, inside in members.items() for node in inside}
+    where = {node["id"]: folded_id(home) for home, inside in members.items() for node in inside}
     held: defaultdict[str, list[Scope]] = defaultdict(list)
     for id, scope in scopes.items():
         if id in hidden and scope["parent"] not in hidden:
             held[hidden[id]].append(scope)
-    cycles = {calls[0]: run for run in same for calls in run.cycles}
+    cycles = {calls[0]: run for run in graph.runs for calls in run.cycles}
     nodes = _stand_ins(description, members, where, held, cycles)
     merged, renamed = _merged(description["edges"], where)
     note = _fold_note([scope for home in members for scope in held[home]], len(where))
     drawn: Description = {
         **description,
-        "hidden": hidden_by(description, graph.nesting, where, {edge["id"] for edge in merged}),
+        "hidden": hidden_by(graph.tree, where, {edge["id"] for edge in merged}),
         "beside": {where.get(one, one): where.get(by, by) for one, by in description.get("beside", {}).items()},
         "notes": [*description["notes"], note],
         "nodes": nodes,
@@ -139,16 +140,14 @@ def fold(graph: Outline, folding: Folding) -> Outline:
     return graph.changed(drawn, _walk(graph, where, renamed, nodes))
 
 
-def _without_loops(description: Description) -> Description:
+def _without_loops(graph: Outline) -> Description:
     """The description without iterations of loops: their nodes are in the modules around them."""
-    iterations = {scope["id"]: scope["parent"] for scope in description["scopes"] if iterates(scope)}
+    description, iterations = graph.description, graph.tree.iterations
     if not iterations:
         return description
 
     def around(scope: str | None) -> str | None:
-        while scope in iterations:
-            scope = iterations[scope]
-        return scope
+        return next((one for one in graph.tree.outwards(scope) if one not in iterations), None)
 
     return {
         **description,
@@ -193,7 +192,7 @@ def _stand_ins(
         if node["id"] not in where:
             nodes.append(node)
         elif (home := last.get(node["id"])) is not None:
-            id = _folded_id(home)
+            id = folded_id(home)
             levels = _levels(members[home], classed)
             folded = _folded_node(held[home], members[home], inner[id], cycles.get(home), levels)
             nodes.append(_with_result(folded, members[home], leaving[id]))
@@ -221,10 +220,6 @@ def _levels(inside: list[Node], classed: set[str]) -> dict[str, float]:
         for key, level in node["levels"].items():
             found[key].add(level)
     return {key: max(levels) for key, levels in found.items() if key not in classed or len(levels) == 1}
-
-
-def _folded_id(scope: str) -> str:
-    return f"f-{scope}"
 
 
 def _fold_note(scopes: list[Scope], hidden: int) -> str:
@@ -272,7 +267,7 @@ def _folded_node(
             details.insert(1, {"term": "Iterations", "text": _iterations(scopes, inside)})
     past = "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True)))
     return {
-        **plain_node(_folded_id(scopes[0]["id"]), "folded", label, details),
+        **plain_node(folded_id(scopes[0]["id"]), "folded", label, details),
         "root": any(node["root"] for node in inside),
         "scope": scopes[0]["parent"],
         "badges": [badge for node in inside for badge in node["badges"]],

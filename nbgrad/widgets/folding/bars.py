@@ -1,7 +1,7 @@
 """The bars in a folded box: the gradient norms inside it, side by side."""
 
 from nbgrad.widgets.description.schema import Bars, Node, Scope
-from nbgrad.widgets.folding.repeats import iterates
+from nbgrad.widgets.description.tree import iterates
 
 MOST = 20
 """If there are more norms than this, only some are drawn, at equal distances."""

@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from math import inf
 
-from nbgrad.widgets.description.nesting import Nesting
-from nbgrad.widgets.description.schema import Description, Scope
-from nbgrad.widgets.folding.outline import Outline
+from nbgrad.widgets.description.outline import LOOK, Outline
+from nbgrad.widgets.description.repeats import twins
+from nbgrad.widgets.description.schema import Description
+from nbgrad.widgets.description.tree import Tree, iterates
 from nbgrad.widgets.folding.prune import hubs
-from nbgrad.widgets.folding.repeats import Run, iterates, loops_of, twins
 from nbgrad.widgets.folding.size import extent
-
-LOOK = 60
-"""The most boxes that are all drawn at first; a tensor that is drawn once per use counts once per use."""
 
 _OPEN = 2  # at most this many repetitions of a run are left open, so that there is something to see
 _FEW = 8  # a folded picture with fewer telling boxes than this says too little: a part of the whole graph says more
@@ -50,8 +47,7 @@ class Folding:
         than a few dozen iterations, only the first and the last ones are unfolded.
         """
         graph = Outline.of(graph)
-        description = graph.description
-        known = {scope["id"]: scope for scope in description["scopes"]}
+        known = graph.tree.scopes
         ordered = [scope for scope in holds if scope in known]
         if len(ordered) > _SEVERAL and iterates(known[ordered[0]]):
             ordered = [*ordered[:_ENDS], *ordered[-_ENDS:]]
@@ -59,23 +55,21 @@ class Folding:
         if len(given) > 1:
             alone = replace(self, apart=self.apart | given, asked=given)
             # A call of one op is one box, folded or unfolded.
-            ops = _ops(graph)
+            ops = graph.tree.ops
             open_alone = replace(alone, closed=alone.closed - {one for one in given if ops[one] == 1})
-            fits = _counting(description, graph.runs)(open_alone) <= limit
+            fits = _counting(graph)(homes(graph, open_alone)) <= limit
             return _with_room(graph, open_alone if fits else alone, limit)
         opened = self.closed & given
         if not opened:
             return replace(self, closed=self.closed | given, asked=self.asked - given)
         # The scopes inside a scope that opens are folded, because a large one would be too much at once.
-        inside = {scope["id"] for scope in description["scopes"] if scope["parent"] in opened}
-        large = Counter(node["scope"] for node in description["nodes"])
-        closed = self.closed - opened | {scope for scope in inside if large[scope] > _LARGE}
+        inside = {scope for scope, parent in graph.tree.parents.items() if parent in opened}
+        closed = self.closed - opened | {scope for scope in inside if graph.tree.own[scope] > _LARGE}
         return _with_room(graph, replace(self, closed=closed, asked=opened), limit)
 
     def with_loops(self, graph: Outline, other: "Folding") -> "Folding":
         """This folding; it also closes the loop iterations that ``other`` closes. A page would fold each one alone."""
-        loops = loops_of(graph.description)
-        return replace(self, closed=self.closed | (loops & other.closed))
+        return replace(self, closed=self.closed | (graph.tree.iterations & other.closed))
 
     def coarser(self, graph: Outline, limit: int) -> "Folding":
         """A coarser folding for at most ``limit`` nodes. Scopes asked for stay open; those in them are folded last."""
@@ -98,7 +92,7 @@ def first_folding(graph: Description | Outline, limit: int) -> Folding:
     if len(description["nodes"]) + copies <= LOOK and len(description["nodes"]) <= limit:
         return Folding()
     sized = [(folding, over, nodes <= limit) for folding, nodes, over in _sized(graph, limit)]
-    whole = _only_module(description)
+    whole = _only_module(graph)
     opened = [one for one in sized if whole not in one[0].closed]
     found, least = Folding(), inf
     for folding, over, _ in opened if any(fits for _, _, fits in opened) else sized:
@@ -109,9 +103,10 @@ def first_folding(graph: Description | Outline, limit: int) -> Folding:
     return _showing(graph, found, limit)
 
 
-def _only_module(description: Description) -> str | None:
+def _only_module(graph: Outline) -> str | None:
     """The module that all others are in, if there is one: its box alone would say nothing."""
-    outermost = [scope["id"] for scope in description["scopes"] if scope["parent"] is None and not iterates(scope)]
+    scopes = graph.tree.scopes
+    outermost = [id for id, scope in scopes.items() if scope["parent"] is None and not iterates(scope)]
     return outermost[0] if len(outermost) == 1 else None
 
 
@@ -130,35 +125,30 @@ def _sized(graph: Outline, limit: int) -> Iterator[tuple[Folding, int, float]]:
     With each come the number of nodes that it leaves and the factor by which its picture is too large. If there are
     more than ``limit`` nodes, the factor is their number.
     """
-    description, same = graph.description, graph.runs
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    loops = loops_of(description)
-    sizes = _sizes(description, same)
-    for folding in _foldings(graph, scopes):
-        hidden = homes(scopes, folding, same)
-        nodes = _left(description, hidden, sizes)
+    count, loops = _counting(graph), graph.tree.iterations
+    for folding in _foldings(graph):
+        hidden = homes(graph, folding)
+        nodes = count(hidden)
         if nodes > limit:
             yield folding, nodes, float(nodes)
             continue
-        size = extent(description, hidden, graph.rows)
+        size = extent(graph, hidden)
         if size.told >= (_FEWEST if loops & folding.closed else _FEW) or not folding.closed:
             yield folding, nodes, size.over
 
 
-def _foldings(graph: Outline, scopes: dict[str, Scope]) -> Iterator[Folding]:
+def _foldings(graph: Outline) -> Iterator[Folding]:
     """The foldings to try, in order.
 
     First all of a run is one box, then all but its first repetition, then all but its first two.
     """
-    nesting, same = graph.nesting, graph.runs
-    inside = nesting.sums(Counter([node["scope"] for node in graph.description["nodes"]]))
-    ops = _ops(graph)
+    tree = graph.tree
     # A call of one op is a box as it is, and says more than a folded one.
-    depths = {scope: depth for scope, depth in nesting.depths.items() if inside[scope] > 1 and ops[scope] > 1}
-    holding = {scope["parent"] for scope in scopes.values()}
+    depths = {scope: depth for scope, depth in tree.depths.items() if tree.sizes[scope] > 1 and tree.ops[scope] > 1}
+    holding = {scope["parent"] for scope in tree.scopes.values()}
     yield Folding()
     repeated = [
-        frozenset(scope for run in same for calls in run.cycles[first:] for scope in calls) for first in (0, 1, 2)
+        frozenset(scope for run in graph.runs for calls in run.cycles[first:] for scope in calls) for first in (0, 1, 2)
     ]
     for kept in dict.fromkeys([*repeated, frozenset[str]()]):
         if kept:
@@ -170,12 +160,6 @@ def _foldings(graph: Outline, scopes: dict[str, Scope]) -> Iterator[Folding]:
                 yield Folding(closed, apart=frozenset() if kept else closed)
 
 
-def _ops(graph: Outline) -> Counter[str]:
-    """How many ops ran in each module call."""
-    ran = Counter([node["scope"] for node in graph.description["nodes"] if node["kind"] in ("op", "failed")])
-    return graph.nesting.sums(ran)
-
-
 def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
     """The folding with the modules of problems open, and their twins, so that equal layers look equal.
 
@@ -183,19 +167,23 @@ def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
     alone, because the box of the others says how many they are. The module of the first problem opens even if that is
     too much, if it raised or has no twin.
     """
-    description, same, nesting = graph.description, graph.runs, graph.nesting
-    home = {node["id"]: node["scope"] for node in description["nodes"]}
-    home.update((node, calls[0]) for run in same for calls, nodes in run.repeated for node in nodes)
-    count, room, find = _counting(description, same), limit, twins(description, nesting)
-    for problem in description["problems"]:
-        around = nesting.path(home.get(problem["node"] or ""))
+    tree, left, room = graph.tree, _counting(graph), limit
+    home = {node["id"]: node["scope"] for node in graph.description["nodes"]}
+    home.update((node, calls[0]) for run in graph.runs for calls, nodes in run.repeated for node in nodes)
+    find = twins(tree)
+
+    def count(folding: Folding) -> int:
+        return left(homes(graph, folding))
+
+    for problem in graph.description["problems"]:
+        around = tree.path(home.get(problem["node"] or ""))
         shut = next((depth for depth, scope in enumerate(around) if scope in folding.closed), None)
         if shut is None:
             continue
         alike = [one for one in find(around[shut]) if one in folding.closed]
-        alone = _opened(folding, nesting, [around[shut:]])
+        alone = _opened(folding, tree, [around[shut:]])
         if len(alike) > 1:
-            together = _opened(folding, nesting, [_same_place(nesting, around[shut:], one) for one in alike])
+            together = _opened(folding, tree, [_same_place(tree, around[shut:], one) for one in alike])
             if count(together) <= min(room, LOOK):
                 alone = together
             elif problem["kind"] not in _RAISED and (len(alike) <= _TWINS or count(alone) > LOOK):
@@ -206,94 +194,84 @@ def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
     return folding
 
 
-def _opened(folding: Folding, nesting: Nesting, paths: list[list[str]]) -> Folding:
+def _opened(folding: Folding, tree: Tree, paths: list[list[str]]) -> Folding:
     """The folding with the scopes of these paths open, each leading from a closed scope inwards, and others closed."""
     opening = {scope for path in paths for scope in path}
-    beside = {scope for scope, parent in nesting.parents.items() if parent in opening}
+    beside = {scope for scope, parent in tree.parents.items() if parent in opening}
     return replace(folding, closed=folding.closed.union(beside) - opening)
 
 
-def _same_place(nesting: Nesting, path: list[str], twin: str) -> list[str]:
+def _same_place(tree: Tree, path: list[str], twin: str) -> list[str]:
     """The path in ``twin`` that corresponds to ``path``, which begins with the other twin."""
-    inside = dict(zip(nesting.inside(path[0]), nesting.inside(twin), strict=True))
+    inside = dict(zip(tree.inside(path[0]), tree.inside(twin), strict=True))
     return [inside[scope] for scope in path]
 
 
-def _counting(description: Description, same: list[Run]) -> Callable[[Folding], int]:
-    """Says how many nodes a folding leaves."""
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    sizes = _sizes(description, same)
-    return lambda folding: _left(description, homes(scopes, folding, same), sizes)
+def _counting(graph: Outline) -> Callable[[dict[str, str]], int]:
+    """Says how many nodes are left if ``homes`` says whose box is drawn for each scope or node."""
+    sizes = graph.tree.own + Counter(node for run in graph.runs for nodes in run.beside for node in nodes)
 
+    def left(hidden: dict[str, str]) -> int:
+        inside: Counter[str] = Counter()
+        for scope, home in hidden.items():
+            inside[home] += sizes[scope]
+        return len(graph.description["nodes"]) - sum(many - 1 for many in inside.values() if many)
 
-def _sizes(description: Description, same: list[Run]) -> Counter[str | None]:
-    """How many nodes each scope has itself, and 1 for each node beside the calls of a run."""
-    sizes = Counter([node["scope"] for node in description["nodes"]])
-    sizes.update(node for run in same for nodes in run.beside for node in nodes)
-    return sizes
-
-
-def _left(description: Description, hidden: dict[str, str], sizes: Counter[str | None]) -> int:
-    """How many nodes are left if ``hidden`` says whose box is drawn for each scope or node."""
-    inside: Counter[str] = Counter()
-    for scope, home in hidden.items():
-        inside[home] += sizes[scope]
-    return len(description["nodes"]) - sum(many - 1 for many in inside.values() if many)
+    return left
 
 
 def _with_room(graph: Outline, folding: Folding, limit: int, *, inside: bool = False) -> Folding:
     """The folding with enough more scopes closed, far from those asked for; with ``inside``, also inside of these."""
-    description = graph.description
-    count = _counting(description, graph.runs)
+    count = _counting(graph)
     far = _farthest_first(graph, folding)
     if inside:
-        far += [scope["id"] for scope in description["scopes"] if scope["parent"] in folding.asked - folding.closed]
+        far += [id for id, one in graph.tree.scopes.items() if one["parent"] in folding.asked - folding.closed]
 
     def closing(many: int) -> Folding:
         return replace(folding, closed=folding.closed.union(far[:many]))
 
-    enough = bisect_left(range(len(far)), True, key=lambda many: count(closing(many)) <= limit)
+    enough = bisect_left(range(len(far)), True, key=lambda many: count(homes(graph, closing(many))) <= limit)
     return closing(enough)
 
 
 def _farthest_first(graph: Outline, folding: Folding) -> list[str]:
     """The scopes beside those asked for, or beside scopes around them. Those that ran farthest away come first."""
-    nesting = graph.nesting
-    around = _all_around(nesting, folding.asked)
-    spans = _spans(graph.description, nesting)
+    tree = graph.tree
+    around = _all_around(tree, folding.asked)
+    spans = _spans(tree)
     asked = [spans[scope] for scope in folding.asked if scope in spans]
     if not asked:
         return []
     first, last = min(begin for begin, _ in asked), max(end for _, end in asked)
     enclosing: set[str | None] = {None, *(around - folding.asked)}
-    beside = [scope for scope in spans if scope not in around and nesting.parents[scope] in enclosing]
+    beside = [scope for scope in spans if scope not in around and tree.parents[scope] in enclosing]
     return sorted(beside, key=lambda scope: min(spans[scope][1] - first, last - spans[scope][0]))
 
 
-def _all_around(nesting: Nesting, scopes: Iterable[str | None]) -> set[str]:
+def _all_around(tree: Tree, scopes: Iterable[str | None]) -> set[str]:
     """These scopes and all scopes around them."""
     found: set[str] = set()
     for scope in scopes:
-        for one in nesting.outwards(scope):
+        for one in tree.outwards(scope):
             if one in found:
                 break
             found.add(one)
     return found
 
 
-def _spans(description: Description, nesting: Nesting) -> dict[str, tuple[int, int]]:
+def _spans(tree: Tree) -> dict[str, tuple[int, int]]:
     """The positions of the first and the last node in each scope that has any, in the order of the first ones."""
     own: dict[str | None, tuple[int, int]] = {}
-    for position, node in enumerate(description["nodes"]):
+    for position, node in enumerate(tree.description["nodes"]):
         scope = node["scope"]
         own[scope] = own[scope][0] if scope in own else position, position
-    spans = {scope: span for scope, span in own.items() if scope is not None and scope in nesting}
-    for scope in nesting.inner_first():
-        parent = nesting.parents[scope]
+    spans = {scope: span for scope, span in own.items() if scope is not None and scope in tree}
+    for scope in tree.inner_first():
+        parent = tree.parents[scope]
         if parent is not None and scope in spans:
             (begin, end), (first, last) = spans.get(parent, spans[scope]), spans[scope]
             spans[parent] = min(begin, first), max(end, last)
-    return {scope: spans[scope] for scope in nesting.parents if scope in spans}
+    return {scope: spans[scope] for scope in tree.parents if scope in spans}
 
 
 def folded_below(graph: Description | Outline, depth: int | None) -> Folding | None:
@@ -305,29 +283,28 @@ def folded_below(graph: Description | Outline, depth: int | None) -> Folding | N
     if depth is None:
         return None
     graph = Outline.of(graph)
-    description, nesting = graph.description, graph.nesting
+    description, tree = graph.description, graph.tree
     raised = {one["node"] for one in description["problems"] if one["kind"] in _RAISED}
-    around = _all_around(nesting, [node["scope"] for node in description["nodes"] if node["id"] in raised])
-    loops = loops_of(description)
-    deeper = loops.union(scope for scope, around_it in nesting.depths.items() if around_it > depth) - around
-    closed = {scope for scope in deeper if nesting.parents[scope] not in deeper}
+    around = _all_around(tree, [node["scope"] for node in description["nodes"] if node["id"] in raised])
+    deeper = tree.iterations.union(scope for scope, around_it in tree.depths.items() if around_it > depth) - around
+    closed = {scope for scope in deeper if tree.parents[scope] not in deeper}
     return Folding(closed=frozenset(closed))
 
 
-def homes(scopes: dict[str, Scope], folding: Folding, same: list[Run]) -> dict[str, str]:
+def homes(graph: Outline, folding: Folding) -> dict[str, str]:
     """For each hidden scope the scope whose node is drawn for it: the outermost closed one, or the first of the run.
 
     The same for each node that is beside the calls of a run.
     """
     outermost: dict[str, str] = {}
-    for scope, one in scopes.items():  # outer before inner
+    for scope, one in graph.tree.scopes.items():  # outer before inner
         around = outermost.get(one["parent"] or "")
         if around is not None or scope in folding.closed:
             outermost[scope] = around or scope
     drawn = {scope: scope for scope in outermost.values()}
     together = drawn.keys() - folding.apart
     beside: dict[str, str] = {}
-    for run in same:
+    for run in graph.runs:
         for closed, some in groupby(run.repeated, key=lambda one: together.issuperset(one[0])):
             cycles = list(some)
             if closed and len(cycles) > 1:

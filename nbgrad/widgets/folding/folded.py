@@ -2,29 +2,28 @@
 
 from itertools import islice
 
-from nbgrad.widgets.description.nesting import Nesting
-from nbgrad.widgets.description.schema import Description, Edge, Hidden, HiddenNode, HiddenReduction
+from nbgrad.widgets.description.schema import Edge, Hidden, HiddenNode, HiddenReduction
+from nbgrad.widgets.description.tree import Tree
 
 _NAMED = 32
 """At most this many of the scopes around an op are named: a path through thousands says nothing to a reader."""
 
 
-def hidden_by(description: Description, nesting: Nesting, where: dict[str, str], drawn: set[str]) -> Hidden:
+def hidden_by(tree: Tree, where: dict[str, str], drawn: set[str]) -> Hidden:
     """The parts of a description that disappear when the nodes in ``where`` are drawn as other nodes.
 
     Args:
-        description: before anything was folded.
-        nesting: of its scopes.
+        tree: before anything was folded.
         where: the folded node of each node that is inside one.
         drawn: the ids of the edges that stay.
     """
-    return Hidden(reductions=_reductions(description, where, drawn), nodes=_nodes(description, nesting, where))
+    return Hidden(reductions=_reductions(tree, where, drawn), nodes=_nodes(tree, where))
 
 
-def _reductions(description: Description, where: dict[str, str], drawn: set[str]) -> list[HiddenReduction]:
-    names = {node["id"]: node["label"][0] for node in description["nodes"]}
+def _reductions(tree: Tree, where: dict[str, str], drawn: set[str]) -> list[HiddenReduction]:
+    names = {id: node["label"][0] for id, node in tree.nodes.items()}
     found: dict[tuple[str, str, str], HiddenReduction] = {}
-    for edge in description["edges"]:
+    for edge in tree.description["edges"]:
         if (reduction := edge["reduction"]) is None or edge["id"] in drawn:
             continue
         one = HiddenReduction(
@@ -43,11 +42,10 @@ def _home(edge: Edge, where: dict[str, str]) -> str:
     return where.get(edge["target"]) or where[edge["source"]]
 
 
-def _nodes(description: Description, nesting: Nesting, where: dict[str, str]) -> list[HiddenNode]:
-    labels = {scope["id"]: scope["label"] for scope in description["scopes"]}
-    around = {id: [labels[one] if one else "…" for one in _told(nesting, id)] for id in labels}
+def _nodes(tree: Tree, where: dict[str, str]) -> list[HiddenNode]:
+    around = {id: [tree.scopes[one]["label"] if one else "…" for one in _told(tree, id)] for id in tree.scopes}
     found: dict[tuple[str, ...], HiddenNode] = {}
-    for node in description["nodes"]:
+    for node in tree.description["nodes"]:
         if (home := where.get(node["id"])) is not None:
             one = HiddenNode(
                 node=home,
@@ -60,7 +58,7 @@ def _nodes(description: Description, nesting: Nesting, where: dict[str, str]) ->
     return list(found.values())
 
 
-def _told(nesting: Nesting, scope: str) -> list[str]:
+def _told(tree: Tree, scope: str) -> list[str]:
     """The scopes that the path of ``scope`` names, outermost first. Of very many only the innermost, after one ""."""
-    inner = list(islice(nesting.outwards(scope), _NAMED))[::-1]
-    return inner if nesting.depths[scope] <= _NAMED else ["", *inner]
+    inner = list(islice(tree.outwards(scope), _NAMED))[::-1]
+    return inner if tree.depths[scope] <= _NAMED else ["", *inner]

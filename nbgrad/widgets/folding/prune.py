@@ -3,8 +3,9 @@
 from collections import Counter, defaultdict
 
 from nbgrad.widgets.description.format import counted
+from nbgrad.widgets.description.ids import copy_id
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Edge, Look, Node, Problem, Scope
-from nbgrad.widgets.folding.outline import Outline
 
 CELLS = 24_000
 """How many numbers the heat maps of one picture show: it has to travel, and to be kept."""
@@ -65,14 +66,9 @@ def _ends(node: Node) -> bool:
 
 def _inside(graph: Outline, asked: frozenset[str]) -> list[str]:
     """The nodes in the scopes ``asked``, and those that stand for one of them."""
-    description, nesting = graph.description, graph.nesting
-    inside: set[str | None] = set()
-    for scope in reversed(nesting.inner_first()):
-        if scope in asked or nesting.parents[scope] in inside:
-            inside.add(scope)
-    return [
-        node["id"] for node in description["nodes"] if node["scope"] in inside or not asked.isdisjoint(node["holds"])
-    ]
+    inside = {inner for scope in asked if scope in graph.tree for inner in graph.tree.inside(scope)}
+    nodes = graph.description["nodes"]
+    return [node["id"] for node in nodes if node["scope"] in inside or not asked.isdisjoint(node["holds"])]
 
 
 def split_hubs(description: Description) -> Description:
@@ -90,7 +86,7 @@ def split_hubs(description: Description) -> Description:
             whole = by_id[source]
             node: Node = {
                 **whole,
-                "id": f"{source}.{number}",
+                "id": copy_id(source, number),
                 "scope": scope_of[edge["target"]],
                 "label": [*whole["label"], f"use {number} of {uses[source]:,}"],
                 "rule": whole["rule"] and f"{whole['rule']} in all",
@@ -101,11 +97,12 @@ def split_hubs(description: Description) -> Description:
             edge = {**edge, "source": node["id"]}
         edges.append(edge)
     nodes = [copy for node in description["nodes"] for copy in copies.get(node["id"], [node])]
-    first = {source: f"{source}.1" for source in copies}
+    first = {source: made[0]["id"] for source, made in copies.items()}
     problems: list[Problem] = [
         {**one, "node": first.get(one["node"] or "", one["node"])} for one in description["problems"]
     ]
-    return {**description, "nodes": nodes, "edges": edges, "problems": problems}
+    of = {copy["id"]: source for source, made in copies.items() for copy in made}
+    return {**description, "nodes": nodes, "edges": edges, "problems": problems, "copies": of}
 
 
 def _without_numbers(node: Node) -> Node:

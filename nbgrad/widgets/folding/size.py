@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-from nbgrad.widgets.description.schema import Description, Edge, Node
+from nbgrad.widgets.description.outline import Outline
+from nbgrad.widgets.description.schema import Edge, Node
 
 ROWS, COLUMNS = 13, 8
 """The area that is seen at once, or almost: two screens of boxes with their lines, in a notebook's width."""
@@ -33,15 +34,14 @@ class Extent(NamedTuple):
         return max(self.rows / ROWS, (self.columns / COLUMNS) ** 2)
 
 
-def extent(description: Description, homes: Mapping[str, str], rows_of: Mapping[str, str]) -> Extent:
+def extent(graph: Outline, homes: Mapping[str, str]) -> Extent:
     """The size of the picture. ``homes`` says for each hidden scope or node whose box is drawn in its place.
-
-    ``rows_of`` has the tensors that are rows in the box of an op, each with this op.
 
     A tensor that only one op takes stands in the box of the op. Any other tensor stands in the row above its reader. In
     an open module this row is below the inputs of the module, so it counts as one more. The mark of a reduction takes a
     row too. A line takes a place in each row that it passes.
     """
+    description, rows_of = graph.description, graph.rows
     hidden = [homes.get(node["scope"] or "", homes.get(node["id"], "")) for node in description["nodes"]]
     inside = Counter(hidden)
     inside[""] = 0

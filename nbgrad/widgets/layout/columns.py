@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from nbgrad.widgets.description.nesting import Nesting
-from nbgrad.widgets.description.schema import Box, Description, Layout
+from nbgrad.widgets.description.schema import Box, Layout
 from nbgrad.widgets.layout.curves import Run
+from nbgrad.widgets.layout.parts import PictureParts
 
 WIDTH, HEIGHT = 1220.0, 600.0
 """The room of a notebook for the picture of a view, in pixels."""
@@ -49,20 +49,19 @@ def fits(layout: Layout) -> bool:
     return scale(layout) >= READ / LETTERS
 
 
-def in_columns(description: Description, layout: Layout, nesting: Nesting) -> Layout:
+def in_columns(parts: PictureParts, layout: Layout) -> Layout:
     """A layout in the fewest columns with which it is seen whole, or in as many as there is width for.
 
     Args:
-        description: the drawn graph, without rows and with the frames that are drawn.
-        layout: its boxes, edges and frames.
-        nesting: the tree of the frames.
+        parts: those of the drawn graph.
+        layout: its boxes without their rows, its edges and frames.
 
     Returns:
         The same where it fits already, or where it cannot be cut.
     """
     if fits(layout) or not layout["nodes"]:
         return layout
-    cutter = _Cutter(description, layout, nesting)
+    cutter = _Cutter(parts, layout)
     best = layout
     for many in range(2, _MOST + 1):
         for found in cutter.cut(many):
@@ -88,10 +87,10 @@ class _Cut(NamedTuple):
 
 
 class _Cutter:
-    def __init__(self, description: Description, layout: Layout, nesting: Nesting) -> None:
-        self.description, self.layout, self.nesting = description, layout, nesting
-        self.scope_of = {node["id"]: node["scope"] for node in description["nodes"]}
-        self.ends = {edge["id"]: (edge["source"], edge["target"]) for edge in description["edges"]}
+    def __init__(self, parts: PictureParts, layout: Layout) -> None:
+        self.layout, self.tree = layout, parts.tree
+        self.scope_of = {node["id"]: node["scope"] for node in parts.placed["nodes"]}
+        self.ends = {edge["id"]: (edge["source"], edge["target"]) for edge in parts.placed["edges"]}
         self.taken = [*layout["nodes"].values(), *layout["marks"].values(), *layout["labels"].values()]
         self.cuts = _thinned(list(self._cuts()))
 
@@ -120,14 +119,14 @@ class _Cutter:
     def _cut(self, at: float, tails: Mapping[str, tuple[float, float]], frames: Mapping[str, Box]) -> _Cut:
         edges = [id for id, ends in tails.items() if min(ends) < at < max(ends)]
         around = [id for id, box in frames.items() if box["y"] < at < box["y"] + box["height"]]
-        return _Cut(at, tuple(edges), tuple(sorted(around, key=self.nesting.depths.__getitem__)))
+        return _Cut(at, tuple(edges), tuple(sorted(around, key=self.tree.depths.__getitem__)))
 
     def _strangers(self, frame: str) -> bool:
         """Whether something stands beside a frame, outside of it."""
         box = self.layout["scopes"][frame]
         top, bottom = box["y"], box["y"] + box["height"]
         return any(
-            not self.nesting.around(frame, self.scope_of[id])
+            not self.tree.around(frame, self.scope_of[id])
             for id, other in self.layout["nodes"].items()
             if other["y"] < bottom and other["y"] + other["height"] > top
         )
@@ -150,7 +149,7 @@ class _Cutter:
         for frame in frames:
             outer = found["scopes"][frame]
             for id, box in found["nodes"].items():
-                if self.nesting.around(frame, self.scope_of[id]) != _overlap(box, outer):
+                if self.tree.around(frame, self.scope_of[id]) != _overlap(box, outer):
                     return False
         return True
 
@@ -270,9 +269,9 @@ class _Columns:
         lanes: list[float],
     ) -> None:  # fmt: skip
         """Draw each frame that is cut around all its columns, the inner ones first, and push down the boxes below."""
-        nesting, old = self.cutter.nesting, self.old
+        tree, old = self.cutter.tree, self.old
         self.frames, self.down = {}, {}
-        for frame in sorted(split, key=nesting.depths.__getitem__, reverse=True):
+        for frame in sorted(split, key=tree.depths.__getitem__, reverse=True):
             box = old["scopes"][frame]
             first, last = self.column(box["y"]), self.column(box["y"] + box["height"])
             lefts, rights, feet = list[float](), list[float](), list[float]()
@@ -285,7 +284,7 @@ class _Columns:
                     feet.append(bottom + dy + lanes[at] - _MARGIN / 2)
                 else:
                     feet.append(self._place(0.0, box["y"] + box["height"], last)[1] - _MARGIN)
-            inner = [self.frames[one] for one in self.frames if nesting.around(frame, one)]
+            inner = [self.frames[one] for one in self.frames if tree.around(frame, one)]
             lefts += [one["x"] for one in inner]
             rights += [one["x"] + one["width"] for one in inner]
             feet += [one["y"] + one["height"] for one in inner]

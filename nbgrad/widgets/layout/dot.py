@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
-from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.ids import cluster_name, half_names, mark_name
 from nbgrad.widgets.description.schema import Description, Edge
+from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.layout.graphviz_wasm import language
 from nbgrad.widgets.layout.parts import ASIDE, LABEL_SIZE, Direction, PictureParts, Sizes, label_lines
 
@@ -21,7 +22,7 @@ _LABELLED = 400
 
 def dot_source(parts: PictureParts, direction: Direction) -> str:
     """Write the parts of a drawable description in the DOT language."""
-    description, nesting, rows, sizes = parts.placed, parts.nesting, parts.rows, parts.sizes
+    description, tree, rows, sizes = parts.placed, parts.tree, parts.rows, parts.sizes
     graphviz = language()
     homes: defaultdict[str | None, Any] = defaultdict(graphviz.Digraph)
     space = {"nodesep": "0.25", "ranksep": "0.34" if direction == "TB" else "0.45"}
@@ -34,7 +35,7 @@ def dot_source(parts: PictureParts, direction: Direction) -> str:
         # Letters of a known width, as many as the label will need; the label itself is drawn by the renderers.
         letters = int(sizes.texts[scope["id"]] / (12 * _COURIER)) + 2
         attributes = {"label": "x" * letters, "labeljust": "l", "labelloc": "t", "margin": "9"}
-        homes[scope["id"]] = graphviz.Digraph(name=f"cluster_{scope['id']}", graph_attr=attributes)
+        homes[scope["id"]] = graphviz.Digraph(name=cluster_name(scope["id"]), graph_attr=attributes)
     scope_of: dict[str, str | None] = {}
     for node in description["nodes"]:
         scope_of[node["id"]] = node["scope"]
@@ -56,23 +57,27 @@ def dot_source(parts: PictureParts, direction: Direction) -> str:
             top.edge(*(reversed(ends) if rows.upwards(edge) else ends), id=edge["id"], **room)
         if edge["reduction"] is None:
             continue
-        mark = f"mark-{edge['id']}"
-        common = nesting.common(scope_of[edge["source"]], scope_of[edge["target"]])
+        mark, (into, out) = mark_name(edge["id"]), half_names(edge["id"])
+        common = tree.common(scope_of[edge["source"]], scope_of[edge["target"]])
         _add_box(homes[common], mark, *sizes.marks[edge["id"]])
         # Both halves meet in the middle of the mark, so that the edge has no step there.
         enters, leaves = ("", "") if rows.together else (":n", ":s") if direction == "TB" else (":w", ":e")
-        top.edge(edge["source"], mark + enters, id=f"{edge['id']}/0")
-        top.edge(mark + leaves, edge["target"], id=f"{edge['id']}/1")
-    for before, after in _stacking(description, scope_of, nesting):
+        top.edge(edge["source"], mark + enters, id=into)
+        top.edge(mark + leaves, edge["target"], id=out)
+    for before, after in _stacking(description, scope_of, tree):
         top.edge(before, after, style="invis")
-    return nested(top, homes, nesting)
+    return nested(top, homes, tree)
 
 
-def nested(top: Any, homes: Mapping[str | None, Any], nesting: Nesting) -> str:
-    """The text of ``top`` with the scopes in it: ``subgraph`` would copy each line once for each scope around it."""
+def nested(top: Any, homes: Mapping[str | None, Any], tree: Tree) -> str:
+    """The text of ``top`` with the scopes in it that have a home.
+
+    ``subgraph`` would copy each line once for each scope around it.
+    """
     inner: defaultdict[str | None, list[str]] = defaultdict(list)
-    for scope, parent in nesting.parents.items():
-        inner[parent].append(scope)
+    for scope, parent in tree.parents.items():
+        if scope in homes:
+            inner[parent].append(scope)
     *lines, end = top
     waiting: list[tuple[str, str]] = [("", end), *((scope, "") for scope in inner[None])]
     while waiting:
@@ -94,7 +99,7 @@ def _letters(edges: list[Edge], direction: Direction, sizes: Sizes) -> str:
     return "\\n".join(["x" * (int(width / (LABEL_SIZE * _COURIER)) + 1)] * high)
 
 
-def _stacking(description: Description, scope_of: dict[str, str | None], nesting: Nesting) -> list[tuple[str, str]]:
+def _stacking(description: Description, scope_of: dict[str, str | None], tree: Tree) -> list[tuple[str, str]]:
     """Say which boxes must stand below which, so that modules that follow each other stand below each other.
 
     Graphviz puts a weight one row above its op, that is beside the end of the module before, and the two modules'
@@ -110,15 +115,15 @@ def _stacking(description: Description, scope_of: dict[str, str | None], nesting
         source, target = edge["source"], edge["target"]
         first_use[source] = min(first_use.get(source, position[target]), position[target])
         used[scope_of[target]].append(source)
-    taken = {scope: _ScopeInputs() for scope in nesting.parents}
+    taken = {scope: _ScopeInputs() for scope in tree.parents}
     outermost: defaultdict[str, list[_Input]] = defaultdict(list)  # by scope: what no scope around it takes
     path: list[str] = []
-    for scope in reversed(nesting.inner_first()):
-        while path and path[-1] != nesting.parents[scope]:
+    for scope in reversed(tree.inner_first()):
+        while path and path[-1] != tree.parents[scope]:
             path.pop()
         path.append(scope)
         for source in used[scope]:
-            outside = _around(scope_of[source], path, nesting)
+            outside = _around(scope_of[source], path, tree)
             if outside < len(path):
                 input = _Input(source in made, position[source], source)
                 taken[scope].add(input)
@@ -133,7 +138,7 @@ def _stacking(description: Description, scope_of: dict[str, str | None], nesting
     for weight in weights:
         if (inputs := taken.get(scope_of[weight] or "")) is not None:
             inputs.ask(weight, first_use[weight])
-    last = _answered(taken, outermost, nesting)
+    last = _answered(taken, outermost, tree)
     # One pair for each module says enough. More pairs would pull lines across each other, and one pair for each
     # enclosing scope would make graphviz a hundred times slower.
     pairs: dict[tuple[str, str | None], str] = {}
@@ -143,18 +148,16 @@ def _stacking(description: Description, scope_of: dict[str, str | None], nesting
     return [(before, after) for (before, _), after in pairs.items()]
 
 
-def _around(home: str | None, path: list[str], nesting: Nesting) -> int:
+def _around(home: str | None, path: list[str], tree: Tree) -> int:
     """How many of the scopes in ``path``, outermost first, are around ``home``."""
-    return bisect_left(path, True, key=lambda scope: not nesting.around(scope, home))
+    return bisect_left(path, True, key=lambda scope: not tree.around(scope, home))
 
 
-def _answered(
-    taken: dict[str, "_ScopeInputs"], outermost: Mapping[str, list["_Input"]], nesting: Nesting
-) -> dict[str, str]:
+def _answered(taken: dict[str, "_ScopeInputs"], outermost: Mapping[str, list["_Input"]], tree: Tree) -> dict[str, str]:
     """The answers for tensors that asked scopes; ``outermost``: by scope, its inputs that no scope around it takes."""
     last: dict[str, str] = {}
-    for scope in nesting.inner_first():
-        inputs, parent = taken.pop(scope), nesting.parents[scope]
+    for scope in tree.inner_first():
+        inputs, parent = taken.pop(scope), tree.parents[scope]
         last.update(inputs.answers())
         inputs.remove(outermost.get(scope, []))
         if parent is not None:

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
-from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Edge
 from nbgrad.widgets.description.text_metrics import NABLA, WIDER, gradient_width, text_width
+from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.layout.card import BEHIND, INSET, MARK_HEIGHT, PAD_X, measured
 
 Direction = Literal["TB", "LR"]
@@ -25,7 +26,7 @@ class PictureParts:
     Attributes:
         drawn: all of the description.
         placed: the same without rows, and without frames around a single op.
-        nesting: the tree of the frames.
+        tree: that of all of the description.
         rows: the boxes that stand beside each other.
         bundles: the edges without a mark, those that run beside each other together.
         sizes: of all texts.
@@ -33,17 +34,16 @@ class PictureParts:
 
     drawn: Description
     placed: Description
-    nesting: Nesting
+    tree: Tree
     rows: "RankRows"
     bundles: list[list[Edge]]
     sizes: "Sizes"
 
     @classmethod
-    def of(cls, drawn: Description) -> Self:
-        """Those of a drawable description."""
-        placed = _skeleton(drawn)
-        rows, bundles = RankRows.of(placed), _bundles(placed)
-        return cls(drawn, placed, Nesting(placed["scopes"]), rows, bundles, Sizes.of(drawn))
+    def of(cls, outline: Outline) -> Self:
+        """Those of the outline of a drawable description."""
+        drawn, placed = outline.description, _skeleton(outline.description)
+        return cls(drawn, placed, outline.tree, RankRows.of(placed), _bundles(placed), Sizes.of(drawn))
 
 
 def _skeleton(description: Description) -> Description:

@@ -3,7 +3,6 @@
 A graph that takes too long is drawn coarser; nothing here waits longer than the sum of the time limits.
 """
 
-from collections import Counter
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,11 +10,10 @@ from itertools import zip_longest
 from typing import Literal
 
 from nbgrad.core.stages import stage
-from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Layout, Opens, Picture
 from nbgrad.widgets.folding.apply import ASKED, NODES, detailed, shaped
 from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
-from nbgrad.widgets.folding.outline import Outline
 from nbgrad.widgets.layout.columns import fits, scale
 from nbgrad.widgets.layout.dot import dot_source
 from nbgrad.widgets.layout.graphviz_wasm import SECONDS, EngineError, EngineMissing, LayoutTimeout, run_graphviz
@@ -79,7 +77,7 @@ def _lay_out(
         shape = outline.description
         try:
             with ThreadPoolExecutor(1) as pool:  # graphviz releases the interpreter, so Python code can run meanwhile
-                parts = PictureParts.of(shape)
+                parts = PictureParts.of(outline)
                 patience = _PATIENCE if len(shape["nodes"]) > NODES else 1
                 answer = pool.submit(_answer, _question(parts, direction), seconds * patience)
                 drawn = detailed(outline)
@@ -143,9 +141,8 @@ def whole(
     first: Direction = "LR" if direction == "LR" else "TB"
     picture, parts = _lay_out(graph, WHOLE, seconds, first, necessary(graph, WHOLE).with_loops(graph, folding))
     drawn = picture["description"]
-    inside = Nesting(drawn["scopes"]).sums(Counter([node["scope"] for node in drawn["nodes"]]))
     # A run of calls can be folded even if each call has only one node. The page folds each call alone.
-    closed = sorted(scope for scope in folding.closed if inside[scope] > 1)
+    closed = sorted(scope for scope in folding.closed if parts.tree.sizes[scope] > 1)
     picture = _in_both(picture, parts, seconds, first if closed else direction)
     return {**picture, "folded": closed, "first": _first(graph, seconds, direction, folding, drawn)}
 

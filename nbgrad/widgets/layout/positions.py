@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nbgrad.widgets.description.ids import cluster_name, half_names, mark_name
 from nbgrad.widgets.description.schema import Box, Description, Edge, Layout
 from nbgrad.widgets.layout.card import INSET, MARK_HEIGHT
 from nbgrad.widgets.layout.columns import in_columns
@@ -46,15 +47,15 @@ def positions(parts: PictureParts, direction: Direction, answer: str) -> Layout:
         id = edge["id"]
         if edge["reduction"] is None:
             continue
-        edges[id] = [runs[f"{id}/0"], runs[f"{id}/1"]]
-        whole = node_box(f"mark-{id}", sizes.marks[id])
+        edges[id] = [runs[half] for half in half_names(id)]
+        whole = node_box(mark_name(id), sizes.marks[id])
         above = LABEL_HEIGHT + 2 if id in sizes.labels else 0.0
         if above:
             labels[id] = {**whole, "height": LABEL_HEIGHT}
         marks[id] = {**whole, "y": round(whole["y"] + above, 1), "height": MARK_HEIGHT}
     scopes: dict[str, Box] = {}
     for scope in description["scopes"]:
-        x0, y0, x1, y1 = objects[f"cluster_{scope['id']}"]["bb"].split(",")
+        x0, y0, x1, y1 = objects[cluster_name(scope["id"])]["bb"].split(",")
         (x, y), (x_end, y_end) = point(f"{x0},{y1}"), point(f"{x1},{y0}")
         scopes[scope["id"]] = {"x": x, "y": y, "width": round(x_end - x, 1), "height": round(y_end - y, 1)}
     placed: Layout = {
@@ -69,8 +70,8 @@ def positions(parts: PictureParts, direction: Direction, answer: str) -> Layout:
     }
     # Rows that were cut would not stand beside each other.
     tall = direction == "TB" and not parts.rows.together
-    found = _with_rows(parts.drawn, in_columns(description, placed, parts.nesting) if tall else placed, sizes)
-    return left_first(found) if description["twins"] else found
+    found = _with_rows(parts.drawn, in_columns(parts, placed) if tall else placed, sizes)
+    return left_first(parts, found) if description["twins"] else found
 
 
 def _runs(

@@ -5,7 +5,7 @@ from collections import defaultdict
 
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import lines_of
-from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Edge, Node
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.told import LISTED, told, unlisted
@@ -17,17 +17,19 @@ _COLUMN = 48
 
 
 @stage("render")
-def text(description: Description, *, rows: int = ROWS) -> str:
+def text(graph: Description | Outline, *, rows: int = ROWS) -> str:
     """Write the graph as a table.
 
     Args:
-        description: the whole graph, or a drawn part of it.
+        graph: all of it, or a drawn part of it.
         rows: how many nodes, and how many reductions, are listed at most; the last ones are.
 
     Returns:
         Lines without trailing blanks: the summary, the notes, the findings, one row for each node with its inputs and
         its marks in the picture, the gradients, and the broadcast reductions.
     """
+    outline = Outline.of(graph)
+    description, tree = outline.description, outline.tree
     nodes = description["nodes"]
     lines = [f"{clip(description['name'], 120)}: {clip(description['summary'], 500)}"]
     lines += [f"Note: {clip(note, 500)}" for note in description["notes"]]
@@ -35,12 +37,10 @@ def text(description: Description, *, rows: int = ROWS) -> str:
     taken: defaultdict[str, list[Edge]] = defaultdict(list)
     for edge in description["edges"]:
         taken[edge["target"]].append(edge)
-    labels = {scope["id"]: scope["label"] for scope in description["scopes"]}
-    nesting = Nesting(description["scopes"])
     marked = any(node["badges"] for node in nodes[-rows:])
     table = [["node", "kind", "label", "scope", "takes", "finding" if marked else ""]]
     for node in nodes[-rows:]:
-        path = " > ".join(clip(labels[scope], _COLUMN) for scope in nesting.path(node["scope"]))
+        path = " > ".join(clip(tree.scopes[scope]["label"], _COLUMN) for scope in tree.path(node["scope"]))
         takes = ", ".join(_take(edge) for edge in taken[node["id"]])
         cells = [node["id"], _kind(node), _label(node), clip(path, 2 * _COLUMN), clip(takes, 4 * _COLUMN)]
         table.append([*cells, "; ".join(f"! {clip(badge['text'], _COLUMN)}" for badge in node["badges"][:3])])

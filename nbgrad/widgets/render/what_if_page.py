@@ -5,6 +5,7 @@ from typing import Any
 
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.rerun import Rerun
+from nbgrad.widgets.description.ids import node_id
 from nbgrad.widgets.what_if import edge_ids
 
 NUMBERS = 2_000
@@ -41,7 +42,7 @@ def what_if_program(graph: AutogradGraph, root: str) -> str:
         )
     notes = rerun.differences()
     traced = rerun_program(rerun)
-    names = {id: f"n{at}" for at, id in enumerate(rerun.order)}
+    names = {id: node_id(at) for at, id in enumerate(rerun.order)}
     edges = {(call.id, position): edge for edge, call, position in edge_ids(rerun)}
     described = described_program(traced.program, traced.examples, steps=False)
     found: list[list[Any]] = []

@@ -12,7 +12,7 @@ from functools import cache
 from operator import sub
 from typing import Any, get_args, get_type_hints
 
-from nbgrad.widgets.description.schema import PYTHON_ONLY, Description, Layout, Picture, Scope
+from nbgrad.widgets.description.schema import PYTHON_ONLY, Description, Layout, Picture, Scope, Verdict
 
 
 def sent(picture: Picture) -> Picture:
@@ -20,6 +20,7 @@ def sent(picture: Picture) -> Picture:
     layout, turned = ({**one, "texts": {}} if one else None for one in (picture["layout"], picture["turned"]))
     description: Any = _public(picture["description"], Description)
     description["scopes"] = [_public(scope, Scope) for scope in description["scopes"]]
+    description["verdicts"] = [_public(one, Verdict) for one in description["verdicts"]]
     first = picture["first"] and sent(picture["first"])
     return {**picture, "description": description, "layout": layout, "turned": turned, "first": first}  # type: ignore[typeddict-item]  # the layout is there
 

@@ -24,7 +24,8 @@ export class Answers {
 
   /** The field for the answer, in the panel of a node that is asked for. */
   offer({ id }: GraphNode): HTMLElement[] {
-    const question = this.#questions.find(({ node }) => node === original(id));
+    const of = original(this.scene().description, id);
+    const question = this.#questions.find(({ node }) => node === of);
     if (!question) return [];
     const { node, name, shape } = question;
     const field = html("input", { type: "text", autocomplete: "off", label: `The gradient of ${name}`, testid: "answer" });
@@ -55,7 +56,7 @@ export class Answers {
       const given = this.#given.get(node);
       if (!given) continue;
       const right = !given.reason;
-      for (const one of description.nodes.filter(({ id }) => original(id) === node)) {
+      for (const one of description.nodes.filter(({ id }) => original(description, id) === node)) {
         one.rule = right ? `∇ ${seals.length > 1 ? "" : given.text.slice(0, 9)} ✓` : "∇ ✗";
         const element = drawing.nodes.get(one.id);
         element?.querySelectorAll(".nbg-rule").forEach((line, at) => (line.textContent = at ? "" : one.rule));

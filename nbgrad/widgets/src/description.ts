@@ -9,6 +9,7 @@ export type Opens = "graph" | "steps" | "flow";
 export interface Detail {
   term: string;
   text: string;
+  role?: "code" | "results" | "gradient";
 }
 
 export interface Formula {
@@ -82,6 +83,7 @@ export interface Node {
   rule: string | null;
   scope: string | null;
   op: string | null;
+  variable: string;
   details: Detail[];
   value: Look | null;
   gradient: Look | null;
@@ -96,6 +98,7 @@ export interface Node {
 
 export interface Reduction {
   text: string;
+  expansion: string;
   dims: number[];
   terms: number;
   words: string;
@@ -130,6 +133,7 @@ export interface Scope {
 export interface Given {
   edge: string;
   text: string;
+  came: string;
   reduction: string | null;
   sum: string | null;
 }
@@ -250,6 +254,7 @@ export interface Description {
   steps: Step[];
   overlays: Overlay[];
   colour: string;
+  copies: Record<string, string>;
   twins: Record<string, string>;
   verdicts: Verdict[];
   problems: Problem[];

@@ -111,13 +111,10 @@ function mark(edge: Edge, box: Box): SVGGElement {
     svg("title", {}, edge.reduction?.warning ?? edgeTitle(edge)),
     rect(box, box.height / 2, "nbg-shape"),
     text(`${warning ? "⚠ " : ""}Σ ${edge.reduction?.text ?? ""}`, box.x + box.width / 2, box.y + 12.5, "nbg-mark-text"),
-    text(expansion(edge.reduction?.text ?? ""), box.x + box.width / 2, box.y + 12.5, "nbg-expansion"),
+    text(edge.reduction?.expansion ?? "", box.x + box.width / 2, box.y + 12.5, "nbg-expansion"),
   );
   return group;
 }
-
-/** The change of shape in the forward, from the text about the backward: "(10,) → (32, 10)" for "(32, 10) -> (10,): sum dim 0". */
-const expansion = (reduction: string): string => (reduction.split(": ")[0] ?? "").split(" -> ").reverse().join(" → ");
 
 /** Whether a folded node stands for iterations of a loop. */
 export const loops = ({ calls }: GraphNode): boolean => calls === "iteration";

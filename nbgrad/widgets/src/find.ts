@@ -22,10 +22,10 @@ export function reach(description: Description, id: string, what: "ancestors" | 
   const [from, to] = what === "ancestors" ? (["target", "source"] as const) : (["source", "target"] as const);
   const next = new Map<string, string[]>();
   for (const edge of description.edges) {
-    const at = original(edge[from]);
-    next.set(at, [...(next.get(at) ?? []), original(edge[to])]);
+    const at = original(description, edge[from]);
+    next.set(at, [...(next.get(at) ?? []), original(description, edge[to])]);
   }
-  const found = new Set([original(id)]);
+  const found = new Set([original(description, id)]);
   for (const one of found) for (const other of next.get(one) ?? []) found.add(other); // a Set grows while it is walked
   return found;
 }

@@ -2,7 +2,7 @@
 
 import { MEANING, TIP_LENGTH, TIP_SIDE } from "./constants";
 import type { Box, Chart, Description, Edge, Hidden, HiddenNode, History, Layout, Node as GraphNode, Overlay, Picture, Scope, Step } from "./description";
-import { name, original, scopePath, within } from "./model";
+import { foldedId, name, original, scopePath, within } from "./model";
 
 export type Point = number[];
 
@@ -62,10 +62,11 @@ export function folded(base: Picture, closed: Set<string>): Picture {
   }
   if (!home.size) return base;
   const where = new Map<string, string>();
+  const stands = new Map([...home.values()].map((id) => [foldedId(id), id])); // by folded node: the scope for which it stands
   const scopeOf = new Map(description.nodes.map(({ id, scope }) => [id, scope]));
   for (const node of description.nodes) {
     const found = home.get((node.row === null ? node.scope : scopeOf.get(node.row)) ?? ""); // a row belongs to its op
-    if (found) where.set(node.id, `f-${found}`);
+    if (found) where.set(node.id, foldedId(found));
   }
   const nodes: GraphNode[] = [];
   const boxes: Record<string, Box> = {};
@@ -76,8 +77,8 @@ export function folded(base: Picture, closed: Set<string>): Picture {
       nodes.push(node);
       boxes[node.id] = box;
     } else if (stand && !boxes[stand]) {
-      const scope = scopes.get(stand.slice(2));
-      const around = layout.scopes[stand.slice(2)];
+      const scope = scopes.get(stands.get(stand) ?? "");
+      const around = scope && layout.scopes[scope.id];
       if (!scope || !around) continue;
       const inside = description.nodes.filter((other) => where.get(other.id) === stand);
       const one = standIn(stand, scope, inside, description.overlays);
@@ -96,9 +97,9 @@ export function folded(base: Picture, closed: Set<string>): Picture {
   for (const [id, box] of Object.entries(layout.scopes)) if (!home.has(id)) moved.scopes[id] = box;
   tightened({ ...description, nodes }, moved, home);
   const steps = walk(description, where, renamed, nodes);
-  const homes = new Map([...where].map(([id, stand]) => [original(id), stand])); // for each tensor that is no longer drawn: the folded node that it is in
-  for (const { id } of nodes) homes.delete(original(id));
-  const problems = description.problems.map((one) => ({ ...one, node: homes.get(original(one.node ?? "")) ?? one.node }));
+  const homes = new Map([...where].map(([id, stand]) => [original(description, id), stand])); // for each tensor that is no longer drawn: the folded node that it is in
+  for (const { id } of nodes) homes.delete(original(description, id));
+  const problems = description.problems.map((one) => ({ ...one, node: homes.get(original(description, one.node ?? "")) ?? one.node }));
   const verdicts = description.verdicts.map((one) => ({ ...one, scope: home.get(one.scope ?? "") ?? one.scope }));
   const hidden = hiddenBy(description, where, renamed);
   const history = historyOf(description, homes);
@@ -106,8 +107,9 @@ export function folded(base: Picture, closed: Set<string>): Picture {
 }
 
 /** The history. Curves of tensors inside folded nodes lead to these nodes. */
-function historyOf({ history }: Description, homes: Map<string, string>): History {
-  const led = (chart: Chart) => ({ ...chart, curves: chart.curves.map((curve) => ({ ...curve, node: homes.get(original(curve.node)) ?? curve.node })) });
+function historyOf(description: Description, homes: Map<string, string>): History {
+  const { history } = description;
+  const led = (chart: Chart) => ({ ...chart, curves: chart.curves.map((curve) => ({ ...curve, node: homes.get(original(description, curve.node)) ?? curve.node })) });
   return { ...history, loss: history.loss && led(history.loss), charts: history.charts.map(led) };
 }
 
@@ -119,7 +121,7 @@ function hiddenBy(description: Description, where: Map<string, string>, renamed:
     if (reduction && renamed.get(id) !== id)
       reductions.push({ ...reduction, node: where.get(target) ?? where.get(source) ?? "", ends: `${name(description, source)} → ${name(description, target)}`, many: 1 });
   const inside = hidden.nodes.map((one) => ({ ...one, node: where.get(one.node) ?? one.node }));
-  const tensors = new Map(nodes.map((node) => [`${where.get(node.id)} ${original(node.id)}`, node])); // each tensor once for each box, however often it is used
+  const tensors = new Map(nodes.map((node) => [`${where.get(node.id)} ${original(description, node.id)}`, node])); // each tensor once for each box, however often it is used
   for (const node of tensors.values()) if (where.has(node.id)) inside.push({ ...told(description, node), node: where.get(node.id)! });
   return { reductions, nodes: inside };
 }
@@ -138,7 +140,7 @@ function standIn(id: string, scope: Scope, inside: GraphNode[], overlays: Overla
   }
   return {
     id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds], numbers: [], full: scope.full, about: "", row: null, rule: null,
-    scope: scope.parent, op: null, details: [{ term: "Folded", text: scope.folds }], value: null, gradient: null,
+    scope: scope.parent, op: null, variable: "", details: [{ term: "Folded", text: scope.folds }], value: null, gradient: null,
     badges: inside.flatMap((node) => node.badges), levels, holds: [scope.id], calls: scope.kind, norms: [], past: most(inside.map((node) => node.past)), bars: null,
   };
 }

@@ -1,16 +1,23 @@
 // Questions about a description that need no drawing: what a thing is called, and where it stands.
 
-import type { Description, Node as GraphNode, Overlay, Scope, Step, Supposed } from "./description";
+import type { Description, Node as GraphNode, Overlay, Picture, Scope, Step, Supposed } from "./description";
 
-/** The id of the tensor that a copy ("n3.2") stands for. */
-export const original = (id: string): string => id.split(".")[0] ?? id;
+/** The id of the tensor that a copy stands for; of any other node, its own. */
+export const original = ({ copies }: Description, id: string): string => copies[id] ?? id;
+
+/** Let a picture know the copies of an earlier one too, to which a link or a choice may lead. */
+export const remember = ({ description }: Picture, earlier: Picture): void => void (description.copies = { ...earlier.description.copies, ...description.copies });
+
+/** The id of the box of a folded module, as nbgrad/widgets/description/ids.py makes it. */
+export const foldedId = (scope: string): string => `f-${scope}`;
 
 export const nodeOf = (description: Description, id: string): GraphNode | undefined => description.nodes.find((node) => node.id === id);
 
 /** The counterpart of a box in the other of two graphs side by side, if the counterpart is drawn. */
-export function twinOf({ nodes, twins }: Description, id: string): string | undefined {
-  const other = twins[original(id)] ?? (id.startsWith("f-") ? `f-${twins[id.slice(2)]}` : "");
-  return nodes.find((node) => original(node.id) === other)?.id;
+export function twinOf(description: Description, id: string): string | undefined {
+  const { nodes, twins } = description;
+  const [other, scope] = [twins[original(description, id)], twins[nodeOf(description, id)?.holds[0] ?? ""]];
+  return nodes.find((node) => (other === undefined ? scope !== undefined && node.holds[0] === scope : original(description, node.id) === other))?.id;
 }
 
 /** The colour of a class of an overlay: its own, or one of six. */
@@ -45,10 +52,10 @@ export const placeOf = ({ nodes }: Description, scope: string | null): string | 
 
 /** The cell's name of an input of an op; empty if it uses the op's own name for the input, or if it is unknown. */
 export function called(description: Description, id: string, input: string): string {
-  const edge = description.edges.find((one) => one.input === input && original(one.target) === original(id));
+  const edge = description.edges.find((one) => one.input === input && original(description, one.target) === original(description, id));
   const source = edge && nodeOf(description, edge.source);
-  const [name = "", made] = (source?.label[0] ?? "").split(" = ");
-  const whose = made === undefined && (source?.kind === "op" || source?.kind === "folded") ? `the result of ${name}` : name;
+  const title = source?.label[0] ?? "";
+  const whose = source?.variable || (source?.kind === "op" || source?.kind === "folded" ? `the result of ${title}` : title);
   return whose === input ? "" : whose;
 }
 

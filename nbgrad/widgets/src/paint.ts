@@ -21,28 +21,30 @@ export class Paint {
   /** Show one node, edge or mark with what belongs to it, and let the rest step back. */
   highlight(element: SVGGElement | null): void {
     const { nodes, edges, marks } = this.#drawing;
+    const { description } = this.#picture;
     const on = new Set<unknown>();
     const id = element?.dataset["nodeId"];
     const one = element?.dataset["edgeId"];
-    for (const edge of element ? this.#picture.description.edges : []) {
-      const own = id !== undefined && [edge.source, edge.target].some((end) => original(end) === original(id));
+    for (const edge of element ? description.edges : []) {
+      const own = id !== undefined && [edge.source, edge.target].some((end) => original(description, end) === original(description, id));
       if (own || edge.id === one) for (const part of [edges.get(edge.id), marks.get(edge.id), nodes.get(edge.source), nodes.get(edge.target)]) on.add(part);
     }
     if (element) on.add(element);
-    const twin = id === undefined ? undefined : twinOf(this.#picture.description, id);
+    const twin = id === undefined ? undefined : twinOf(description, id);
     if (twin) on.add(nodes.get(twin));
     flag(this.#stage, "focus", on.size > 0);
-    for (const [other, part] of nodes) flag(part, "same", id !== undefined && (original(other) === original(id) || other === twin));
+    for (const [other, part] of nodes) flag(part, "same", id !== undefined && (original(description, other) === original(description, id) || other === twin));
     for (const group of [nodes, edges, marks]) for (const part of group.values()) flag(part, "on", on.has(part));
   }
 
   /** Dim all but these nodes and the parts between them; null shows everything. */
   only(ids: Set<string> | null): void {
     const { nodes, edges, marks } = this.#drawing;
-    const has = (id: string) => ids === null || ids.has(original(id));
+    const { description } = this.#picture;
+    const has = (id: string) => ids === null || ids.has(original(description, id));
     flag(this.#stage, "only", ids !== null);
     for (const [id, element] of nodes) flag(element, "out", !has(id));
-    for (const edge of this.#picture.description.edges)
+    for (const edge of description.edges)
       for (const part of [edges.get(edge.id), marks.get(edge.id)])
         flag(part, "out", !(has(edge.source) && has(edge.target)));
   }
@@ -65,14 +67,14 @@ export class Paint {
 
   /** Colour and write the nodes as one frame had them; null for the last backward. */
   frame(at: number | null): void {
-    const { nodes, history: { frames } } = this.#picture.description;
+    const { nodes, copies, history: { frames } } = this.#picture.description;
     flag(this.#stage, "overlaid", at !== null);
     for (const node of nodes) {
       const element = this.#drawing.nodes.get(node.id);
       const letter = at === null ? "-" : (node.past[at] ?? "-");
       flag(element, "levelled", letter !== "-");
       element?.style.setProperty("--nbg-level", String((letter.charCodeAt(0) - 65) / 25));
-      const then = at === null || at === frames.length - 1 ? node : past(node, at, frames[at]);
+      const then = at === null || at === frames.length - 1 ? node : past(node, at, frames[at], node.id in copies);
       attribute(element, "aria-label", spoken(then));
       element?.querySelectorAll<SVGTextElement>(".nbg-line").forEach((line) => (line.textContent = then.label[Number(line.dataset["line"])] ?? ""));
       const lines = then === node ? broken(then.rule ?? "") : [then.rule];
@@ -103,7 +105,7 @@ export class Paint {
       nodes.get(node.id)?.querySelectorAll(".nbg-rule").forEach((line, at) => (line.textContent = known ? (lines[at] ?? "") : at ? "" : UNKNOWN));
     }
     for (const old of this.#drawing.layer.querySelectorAll(".nbg-told")) old.remove();
-    for (const { edge, text } of step?.given ?? []) this.#tell(edge, text);
+    for (const { edge, came } of step?.given ?? []) this.#tell(edge, came);
   }
 
   /** Write at an edge what comes back along it in this step: beside its middle, or above the middle if the edge is nearly horizontal. */
@@ -116,14 +118,14 @@ export class Paint {
     const [x, y] = [(px + qx) / 2, (py + qy) / 2];
     const level = Math.abs(bx - ax) > 2 * Math.abs(by - ay);
     const place = level ? { x, y: y - 4, style: "" } : { x: x + 12, y: y + 4, style: "text-anchor:start" };
-    this.#drawing.layer.append(svg("text", { class: "nbg-told", "aria-hidden": "true", ...place }, `∇ ${text.replace(/^to [^:]*: /, "")}`));
+    this.#drawing.layer.append(svg("text", { class: "nbg-told", "aria-hidden": "true", ...place }, `∇ ${text}`));
   }
 }
 
 /** A node as one frame had it. A frame remembers no values except that of the root. */
-function past(node: GraphNode, at: number, frame: Frame | undefined): GraphNode {
+function past(node: GraphNode, at: number, frame: Frame | undefined, copy: boolean): GraphNode {
   const [first = 0, end = 0] = node.numbers;
   const then = (node.root && frame?.value) || "not kept"; // the room for the numbers stays
   const label = node.label.map((line, at) => (at < first || at >= end ? line : at === first ? then : ""));
-  return { ...node, label, rule: node.rule && `∇ ${node.norms[at] ? `norm ${node.norms[at]}` : ""}${node.id.includes(".") ? " in all" : ""}` };
+  return { ...node, label, rule: node.rule && `∇ ${node.norms[at] ? `norm ${node.norms[at]}` : ""}${copy ? " in all" : ""}` };
 }

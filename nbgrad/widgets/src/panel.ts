@@ -23,9 +23,9 @@ export interface Selection {
 }
 
 export function nodePanel(description: Description, node: GraphNode, select: Selection): Node[] {
-  const told = node.details.length
-    ? node
-    : (description.nodes.find((other) => original(other.id) === original(node.id) && other.details.length) ?? node);
+  const of = original(description, node.id);
+  const same = (id: string) => original(description, id) === of;
+  const told = node.details.length ? node : (description.nodes.find((other) => same(other.id) && other.details.length) ?? node);
   const parts: Node[] = [title(lines(node)[0] ?? node.id)];
   const where = scopePath(description, node.scope);
   parts.push(quiet(meaning(node)));
@@ -35,10 +35,9 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   const twin = twinOf(description, node.id);
   if (twin) parts.push(row(button(`⇄ ${name(description, twin)} on the other side`, "Go to its counterpart in the other graph", "twin", () => select.node(twin))));
   parts.push(...select.answers.offer(node));
-  const id = original(told.id);
   const looks = html("div", { class: "nbg-looks" });
-  if (told.value) looks.append(lookOf("Value", told.value, ...select.inquiry.offer(id, "value", told.value)));
-  if (told.gradient) looks.append(lookOf("Gradient", told.gradient, ...select.inquiry.offer(id, "gradient", told.gradient)));
+  if (told.value) looks.append(lookOf("Value", told.value, ...select.inquiry.offer(of, "value", told.value)));
+  if (told.gradient) looks.append(lookOf("Gradient", told.gradient, ...select.inquiry.offer(of, "gradient", told.gradient)));
   if (looks.childElementCount) parts.push(looks);
   parts.push(...(select.whatIf?.offer(node) ?? []));
   const op = node.op === null ? undefined : description.ops[node.op];
@@ -46,7 +45,7 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   if (op?.why) parts.push(html("p", { class: "nbg-why" }, ...prose(op.why)));
   if (op && node.kind !== "outside") parts.push(...formulas(description, node.id, op.formulas));
   const rows = html("dl");
-  const code = told.details.find(({ term }) => term === "in your code")?.text; // as nbgrad/widgets/description/code.py calls it
+  const code = told.details.find(({ role }) => role === "code")?.text;
   if (code) parts.push(row(button(`Copy ${code}`, "Its name in your code", "copy", () => select.copy(code))));
   for (const { term, text } of told.details) {
     const [first = "", latex = ""] = text.split("\n");
@@ -54,10 +53,9 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
     rows.append(html("dt", {}, term), html("dd", {}, ...(mathml ? [...prose(first), html("br"), formula({ of: "", latex, mathml })] : [text !== first ? html("pre", {}, text) : text])));
   }
   if (told.details.length) parts.push(rows);
-  const same = (id: string) => original(id) === original(node.id);
   parts.push(...edgeList("Takes", description, description.edges.filter((e) => same(e.target)), "source", select));
   const uses = description.edges.filter((e) => same(e.source));
-  const several = told.details.some(({ term }) => term === "results"); // it has several results, each with a gradient of its own
+  const several = told.details.some(({ role }) => role === "results"); // it has several results, each with a gradient of its own
   const added = uses.filter((e) => e.gradient).length > 1 && !several ? ": their gradients are added" : "";
   parts.push(...edgeList(`Used by${added}`, description, uses, "target", select));
   parts.push(
@@ -86,7 +84,7 @@ export function formulas(description: Description, id: string, all: { of: string
 /** The meanings of the letters in the formulas: these are the letters of the op, and the cell may use the same for other things. */
 function where(description: Description, id: string): Node[] {
   const node = nodeOf(description, id);
-  const taken = new Set(description.edges.flatMap(({ input, target }) => (original(target) === original(id) ? [input] : [])));
+  const taken = new Set(description.edges.flatMap(({ input, target }) => (original(description, target) === original(description, id) ? [input] : [])));
   const all = (description.ops[node?.op ?? ""]?.symbols ?? []).filter(({ of }) => !of || taken.has(of));
   const words = all.flatMap((one, at) => [at ? ", " : "Here ", formula(one), ` is ${one.of ? called(description, id, one.of) || one.of : "the gradient that comes in"}`]);
   return words.length ? [html("p", { class: "nbg-kind", testid: "where" }, ...words, ".")] : [];

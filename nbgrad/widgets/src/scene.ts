@@ -4,7 +4,7 @@ import { Cull } from "./cull";
 import type { Box, Description, Edge, Node as GraphNode, Picture } from "./description";
 import { attribute, listen } from "./dom";
 import { type Drawing, draw } from "./draw";
-import { original, within } from "./model";
+import { foldedId, nodeOf, original, within } from "./model";
 import { Paint } from "./paint";
 import type { Selection } from "./panel";
 import { Titles } from "./titles";
@@ -64,7 +64,7 @@ export class Scene {
   /** Where the node or the module of this id is drawn; the module may be open or folded. */
   box(id: string): Box | undefined {
     const { nodes, scopes } = this.picture.layout;
-    return nodes[id] ?? scopes[id] ?? nodes[`f-${id}`];
+    return nodes[id] ?? scopes[id] ?? nodes[foldedId(id)];
   }
 
   /** Where these modules are drawn, open or folded, or these nodes. */
@@ -88,8 +88,8 @@ export class Scene {
 
   /** The node of this id; if it is not drawn, another use of the same tensor. */
   node(id: string | undefined): GraphNode | undefined {
-    const { nodes } = this.description;
-    return nodes.find((one) => one.id === id) ?? nodes.find((one) => original(one.id) === original(id ?? ""));
+    const { description } = this;
+    return nodeOf(description, id ?? "") ?? description.nodes.find((one) => original(description, one.id) === original(description, id ?? ""));
   }
 
   edge(id: string | undefined): Edge | undefined {

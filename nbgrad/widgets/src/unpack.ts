@@ -29,7 +29,8 @@ export async function unpack(data: BlobPart): Promise<Picture> {
 function share(first: Sent, whole: Sent): void {
   for (const part in first.shared)
     first.description[part] = first.shared[part].map((at: number | null) => (at === null ? first.description[part].shift() : whole[part][at]));
-  first.description = { ...whole, ...first.description };
+  first.description = { ...whole, ...first.description, copies: { ...whole.copies, ...first.description.copies } };
+  whole.copies = first.description.copies; // a link may lead to a copy that only the other picture has
 }
 
 function records(columns: Columns): Sent[] {

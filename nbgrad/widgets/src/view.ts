@@ -10,7 +10,7 @@ import { between, matches, reach } from "./find";
 import { folded } from "./geometry";
 import { type Keyed, Keys } from "./keys";
 import { Minimap } from "./minimap";
-import { original, within } from "./model";
+import { nodeOf, original, remember, within } from "./model";
 import { ASKED, GONE, Inquiry, type Kernel } from "./numbers";
 import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, reductionsPanel } from "./panel";
 import type { Place } from "./permalink";
@@ -138,6 +138,7 @@ export class View implements Touched, Keyed, Tools {
     const kept = asked.length || turned || !this.#camera.moved ? asked : [this.chosen?.dataset["nodeId"] ?? this.#middle()];
     this.#asked = [];
     if (!asked.length && !turned) this.whatIf?.forget();
+    remember(base, this.base);
     this.base = base;
     this.#status.hidden = true;
     this.#about();
@@ -198,7 +199,7 @@ export class View implements Touched, Keyed, Tools {
     const node = this.scene.node(id);
     const element = drawing.nodes.get(node?.id ?? "");
     if (!element || !node) return;
-    if (this.#pathFrom !== null && original(this.#pathFrom) !== original(id)) {
+    if (this.#pathFrom !== null && original(description, this.#pathFrom) !== original(description, id)) {
       this.#light(between(description, this.#pathFrom, id));
       this.#pathFrom = null;
     }
@@ -259,7 +260,8 @@ export class View implements Touched, Keyed, Tools {
   /** Light these alone, and show all of them. */
   #light(ids: Set<string>): void {
     this.#only(ids);
-    const lit = this.scene.description.nodes.filter(({ id }) => ids.has(original(id))).map(({ id }) => id);
+    const { description } = this.scene;
+    const lit = description.nodes.filter(({ id }) => ids.has(original(description, id))).map(({ id }) => id);
     if (!lit.length) return;
     this.#leap();
     const box = this.scene.hull(lit);
@@ -277,7 +279,8 @@ export class View implements Touched, Keyed, Tools {
   go({ node, step, folded }: Place): void {
     const { description, layout, folded: atFirst } = this.#whole ?? this.base;
     const scopes = new Map(description.scopes.map((scope) => [scope.id, scope]));
-    const found = description.nodes.find(({ id }) => id === node) ?? description.nodes.find(({ id }) => original(id) === original(node ?? ""));
+    const of = original(description, node ?? "");
+    const found = nodeOf(description, node ?? "") ?? description.nodes.find(({ id }) => original(description, id) === of);
     const left = (folded || (found && !this.scene.node(found.id))) && this.#leaveFirst();
     const closed = new Set((folded ?? (this.#whole ? [] : atFirst)).filter((scope) => layout.scopes[scope]));
     for (const scope of within(scopes, found?.scope ?? null)) closed.delete(scope);

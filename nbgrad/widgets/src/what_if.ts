@@ -40,7 +40,7 @@ export class WhatIf {
 
   /** The place for the controls in the panel of a node, which are made when it is known what can be changed. */
   offer({ id, kind }: GraphNode): HTMLElement[] {
-    this.#node = original(id);
+    this.#node = original(this.scene().description, id);
     this.#place = 0;
     this.#fields = this.#recorded = null;
     this.#edges.clear();
@@ -71,14 +71,14 @@ export class WhatIf {
     const texts = this.#last?.texts;
     for (const node of description.nodes) {
       const element = drawing.nodes.get(node.id);
-      const told = texts?.[original(node.id)];
+      const told = texts?.[original(description, node.id)];
       if (!element || (texts && !told && node.kind !== "folded")) continue;
       const [first = 0, end = 0] = node.numbers;
       const label = [...node.label];
       if (told?.[0]) fitted(told[0], end - first).forEach((line, at) => (label[first + at] = line));
       element.querySelectorAll<SVGTextElement>(".nbg-line").forEach((line) => (line.textContent = label[Number(line.dataset["line"])] ?? ""));
       const stale = node.kind === "folded" && texts && node.rule ? `${node.rule}, recorded` : node.rule;
-      const rule = told?.[1] && node.rule ? told[1] + (node.id.includes(".") ? " in all" : "") : stale;
+      const rule = told?.[1] && node.rule ? told[1] + (node.id in description.copies ? " in all" : "") : stale;
       const lines = element.querySelectorAll(".nbg-rule");
       fitted(rule ?? "", lines.length).forEach((line, at) => (lines[at]!.textContent = line));
       attribute(element, "aria-label", spoken({ ...node, label, rule }));

@@ -9,8 +9,7 @@ from itertools import zip_longest
 from operator import eq
 from typing import NamedTuple
 
-from nbgrad.widgets.description.nesting import Nesting
-from nbgrad.widgets.description.schema import Description, Scope
+from nbgrad.widgets.description.tree import Tree, iterates
 
 LONGEST = 12
 """Cycles of at most this many calls and ops are looked for: a box has no room for the names of more."""
@@ -44,23 +43,12 @@ class Run(NamedTuple):
         return zip(self.cycles, self.beside, strict=True)
 
 
-def iterates(scope: Scope) -> bool:
-    """Whether it is an iteration of a loop: its contents may differ from those of the others."""
-    return scope["kind"] == "iteration"
-
-
-def loops_of(description: Description) -> set[str]:
-    """The iterations of loops, by the ids of their scopes."""
-    return {scope["id"] for scope in description["scopes"] if iterates(scope)}
-
-
-def runs(description: Description, nesting: Nesting) -> list[Run]:
+def runs(tree: Tree) -> list[Run]:
     """Runs of identical module calls that follow each other, or of identical cycles of them; an outline keeps them.
 
-    These are the outermost runs: no call inside a call of a run is in another run. ``nesting`` is that of the scopes.
+    These are the outermost runs: no call inside a call of a run is in another run.
     """
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
-    calls = _Calls(description, scopes, nesting)
+    scopes, calls = tree.scopes, _Calls(tree)
     siblings: defaultdict[str | None, list[str]] = defaultdict(list)  # outer ones first
     for id, scope in scopes.items():
         siblings[scope["parent"]].append(id)
@@ -85,22 +73,21 @@ def runs(description: Description, nesting: Nesting) -> list[Run]:
     return found
 
 
-def twins(description: Description, nesting: Nesting) -> Callable[[str], list[str]]:
+def twins(tree: Tree) -> Callable[[str], list[str]]:
     """A function that finds the module calls like a given one: of the same class, with equal contents, connected alike.
 
-    The answer includes the given call. Answers are cached. ``nesting`` is that of the scopes.
+    The answer includes the given call. Answers are cached.
     """
-    scopes = {scope["id"]: scope for scope in description["scopes"]}
 
     @cache
     def calls() -> _Calls:
-        return _Calls(description, scopes, nesting)
+        return _Calls(tree)
 
     @cache
     def find(call: str) -> list[str]:
         known = calls()
-        looks = known.kind(call), known.size(call)
-        alike = [one for one in scopes if one == call or (known.kind(one), known.size(one)) == looks]
+        looks = known.kind(call), tree.sizes[call]
+        alike = [one for one in tree.scopes if one == call or (known.kind(one), tree.sizes[one]) == looks]
         if len(alike) < 2:
             return alike
         wanted = known.inside(call)
@@ -209,20 +196,19 @@ class _Row:
 class _Calls:
     """The facts about module calls and the ops between them: their contents, their order, and which are equal."""
 
-    def __init__(self, description: Description, scopes: dict[str, Scope], nesting: Nesting) -> None:
-        self._nodes, self._edges = description["nodes"], description["edges"]
-        self._scopes, self._nesting = scopes, nesting
+    def __init__(self, tree: Tree) -> None:
+        self._nodes, self._edges = tree.description["nodes"], tree.description["edges"]
+        self._scopes, self._tree = tree.scopes, tree
         self._places: dict[object, int] = {}
         self._own: defaultdict[str | None, list[int]] = defaultdict(list)  # nodes in a scope but in none inside it
         self._at: dict[str, int] = {}
         for position, node in enumerate(self._nodes):
             self._at[node["id"]] = position
             self._own[node["scope"]].append(position)
-        self._many = nesting.sums({scope: len(own) for scope, own in self._own.items()})
-        self._first = {scope: own[0] for scope, own in self._own.items() if scope in nesting}
-        self._last = {scope: own[-1] for scope, own in self._own.items() if scope in nesting}
-        for scope in nesting.inner_first():
-            parent = nesting.parents[scope]
+        self._first = {scope: own[0] for scope, own in self._own.items() if scope in tree}
+        self._last = {scope: own[-1] for scope, own in self._own.items() if scope in tree}
+        for scope in tree.inner_first():
+            parent = tree.parents[scope]
             if parent is not None and scope in self._first:
                 self._first[parent] = min(self._first.get(parent, self._first[scope]), self._first[scope])
                 self._last[parent] = max(self._last.get(parent, self._last[scope]), self._last[scope])
@@ -231,15 +217,15 @@ class _Calls:
         """The positions of the ops in a call, in order; for an op its own position."""
         if one not in self._scopes:
             return [self._at[one]]
-        return sorted(at for scope in self._nesting.inside(one) for at in self._own.get(scope, ()))
+        return sorted(at for scope in self._tree.inside(one) for at in self._own.get(scope, ()))
 
     def rows(self, calls: list[str]) -> list[list[str]]:
         """Calls that follow each other, and the ops between and after them that take what these make."""
-        calls = [call for call in calls if self._many[call]]
+        calls = [call for call in calls if self._tree.sizes[call]]
         if len(calls) < 2:
             return []  # nothing follows itself
         done: list[list[str]] = []
-        siblings = self._nesting.siblings(calls)
+        siblings = self._tree.siblings(calls)
         row = _Row(self._taken, lambda at: siblings.around(self._nodes[at]["scope"]), done)
         for call, after in zip_longest(calls, calls[1:]):
             row.call(call)
@@ -274,16 +260,12 @@ class _Calls:
     def _outside(self, one: str) -> object:
         """The facts that equal calls or ops share, without their contents; None for an iteration: kind() is enough."""
         if one in self._scopes:
-            return None if iterates(self._scopes[one]) else (True, self.kind(one), self._many[one])
+            return None if iterates(self._scopes[one]) else (True, self.kind(one), self._tree.sizes[one])
         return False, self.kind(one), 1
-
-    def size(self, call: str) -> int:
-        """How many nodes are in a call."""
-        return self._many[call]
 
     def inside(self, call: str) -> object:
         """The nodes of a call, and the modules that it calls."""
-        called = [self._scopes[scope]["label"] for scope in self._nesting.inside(call) if scope != call]
+        called = [self._scopes[scope]["label"] for scope in self._tree.inside(call) if scope != call]
         return called, self._signature(call)
 
     def _signature(self, call: str) -> object:
@@ -322,7 +304,7 @@ class _Calls:
             at = -heappop(waiting)
             node = self._nodes[at]
             loose = node["kind"] == "constant" or (node["kind"] == "op" and at > since)
-            if at in places or not loose or not self._nesting.around(node["scope"], inner):
+            if at in places or not loose or not self._tree.around(node["scope"], inner):
                 continue
             if any(reader not in places for reader in self._readers[at]):  # read outside of the cycle, too
                 continue

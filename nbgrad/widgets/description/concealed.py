@@ -4,19 +4,15 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from nbgrad.core.graph.plugins import OVERLAY_KINDS
+from nbgrad.widgets.description.outline import Outline, Rests
 from nbgrad.widgets.description.overlay_kinds import KIND
-from nbgrad.widgets.description.rank_overlays import RANKS
 from nbgrad.widgets.description.schema import Description, Detail, Edge, History, Node, Question
-from nbgrad.widgets.folding.outline import Outline, Rests
 
 UNKNOWN = "?"
 """The sign for a gradient that is asked for."""
 
 _TELLING = ("gradient", "ratio", "update")
 """The overlays that say how large a gradient is; one that was added may do so, too."""
-
-_TELLING_TERMS = ("gradient", ".grad", "step", RANKS)
-"""The details that say how large a gradient is."""
 
 
 def concealed(outline: Outline, nodes: Collection[str], asked: list[Question], note: str) -> Outline:
@@ -91,7 +87,9 @@ class _ConcealedRest(NamedTuple):
         said: dict[str, Any] = self.rest.told()
         if not self.hidden:
             return said
-        rows: list[Detail] = [one for one in said["details"] if one["term"] not in (*_TELLING_TERMS, *OVERLAY_KINDS)]
+        rows: list[Detail] = [
+            one for one in said["details"] if one.get("role") != "gradient" and one["term"] not in OVERLAY_KINDS
+        ]
         return {**said, "details": rows, "gradient": None}
 
     def step(self) -> dict[str, Any]:
@@ -101,5 +99,5 @@ class _ConcealedRest(NamedTuple):
         return {**said, "incoming": UNKNOWN if self.hidden else said["incoming"], "given": given}
 
     def _unsaid(self, given: dict[str, Any]) -> dict[str, Any]:
-        whose = str(given["text"]).partition(": ")[0]
-        return {**given, "text": f"{whose}: {UNKNOWN}", "reduction": None, "sum": None}
+        whose = str(given["text"]).removesuffix(given["came"])
+        return {**given, "text": whose + UNKNOWN, "came": UNKNOWN, "reduction": None, "sum": None}

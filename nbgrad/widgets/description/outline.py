@@ -7,17 +7,22 @@ import pickle
 import zlib
 from collections.abc import Collection
 from dataclasses import replace
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Protocol, Self
 
 from nbgrad.core.graph.stats import Stats
 from nbgrad.core.no_gc import uncollected
-from nbgrad.widgets.description.nesting import Nesting
+from nbgrad.widgets.description.ids import copy_id
+from nbgrad.widgets.description.repeats import Run, runs
+from nbgrad.widgets.description.rows import rows_in
 from nbgrad.widgets.description.schema import Description, Edge, Node, Reduction
 from nbgrad.widgets.description.tensor_summary import seen, smaller
+from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.description.walk import Stop, handed_on, ran
-from nbgrad.widgets.folding.cards import rows_in
-from nbgrad.widgets.folding.repeats import Run, runs
+
+LOOK = 60
+"""The most boxes that are all drawn at first; a tensor that is drawn once per use counts once per use."""
 
 _TOGETHER = 64
 """This many unwritten texts are compressed together: the nodes of a module are neighbours, so few groups are read."""
@@ -47,8 +52,6 @@ class Outline:
         runs: the runs of equal module calls; looked for on request where they are not known.
     """
 
-    __slots__ = ("_nesting", "_rows", "_runs", "description", "rests", "walk")
-
     def __init__(
         self, description: Description, rests: Rests, walk: list[Stop] | None = None, runs: list[Run] | None = None
     ) -> None:
@@ -56,8 +59,6 @@ class Outline:
         self.rests = rests
         self.walk = walk
         self._runs = runs
-        self._nesting: Nesting | None = None
-        self._rows: dict[str, str] | None = None
 
     @classmethod
     def of(cls, graph: "Description | Outline") -> "Outline":
@@ -66,26 +67,20 @@ class Outline:
             return graph
         return cls(graph, dict[str, Any](), list(map(Stop.of_written, graph["steps"])))
 
-    @property
+    @cached_property
+    def tree(self) -> Tree:
+        """The tree of the scopes and nodes, which is built once."""
+        return Tree(self.description)
+
+    @cached_property
     def runs(self) -> list[Run]:
         """The runs of equal module calls, which are looked for once."""
-        if self._runs is None:
-            self._runs = runs(self.description, self.nesting)
-        return self._runs
+        return runs(self.tree) if self._runs is None else self._runs
 
-    @property
-    def nesting(self) -> Nesting:
-        """The tree of the scopes, which is built once."""
-        if self._nesting is None:
-            self._nesting = Nesting(self.description["scopes"])
-        return self._nesting
-
-    @property
+    @cached_property
     def rows(self) -> dict[str, str]:
         """The tensors that are rows in the box of an op, each with this op; looked for once."""
-        if self._rows is None:
-            self._rows = rows_in(self.description, self.nesting)
-        return self._rows
+        return rows_in(self.tree)
 
     def stops(self, nodes: list[Node] | None = None, edges: list[Edge] | None = None) -> list[Stop]:
         """The stops of the walk; if not known yet, they are made from ``nodes`` and the gradients along ``edges``."""
@@ -104,16 +99,14 @@ class Outline:
     def changed(self, description: Description, walk: list[Stop] | None = None) -> "Outline":
         """The outline with another ``description`` that has some of its nodes and edges, and with ``walk`` if given.
 
-        A node may have copies, ``n3.1``, ``n3.2`` and so on. The first one has its unwritten texts.
+        A node may have copies. The first one has its unwritten texts.
         """
         return Outline(description, self.rests, self.walk if walk is None else walk)
 
     def noted(self, note: str) -> "Outline":
         """The same with one more note."""
         noted: Description = {**self.description, "notes": [*self.description["notes"], note]}
-        same = Outline(noted, self.rests, self.walk, self._runs)
-        same._nesting, same._rows = self._nesting, self._rows
-        return same
+        return Outline(noted, self.rests, self.walk, self._runs)
 
     def detail(self, ids: Collection[str] | None = None) -> Description:
         """The description with all texts of its nodes, edges and steps. Texts that are written already stay.
@@ -139,8 +132,10 @@ class Outline:
         }
 
     def _node(self, node: Node) -> Node:
-        id, _, copy = node["id"].partition(".")
-        return node if copy not in ("", "1") or id not in self.rests else self._told(node, id)
+        id = node["id"]
+        of = self.description["copies"].get(id, id)
+        first = of == id or id == copy_id(of, 1)
+        return self._told(node, of) if first and of in self.rests else node
 
     def _edge(self, edge: Edge) -> Edge:
         reduction: Reduction | None = edge["reduction"]

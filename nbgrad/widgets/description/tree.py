@@ -1,22 +1,37 @@
-"""The tree of a description's scopes. It answers questions without a walk outwards from each node."""
+"""The tree of a picture: the scopes of a description, and the nodes in them.
+
+Describing, folding, placing and drawing ask it, so that none of them walks outwards from each node.
+"""
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 
-from nbgrad.widgets.description.schema import Scope
+from nbgrad.widgets.description.schema import Description, Node, Scope
 
 
-class Nesting:
-    """The tree of ``scopes``, by their ids. A scope whose parent is missing is an outermost one.
+def iterates(scope: Scope) -> bool:
+    """Whether it is an iteration of a loop: its contents may differ from those of the others."""
+    return scope["kind"] == "iteration"
+
+
+class Tree:
+    """The scopes of ``description``, by their ids. A scope whose parent is missing is an outermost one.
+
+    ``Outline.tree`` is that of an outline: it is built once.
 
     Attributes:
+        description: all of it.
+        scopes: each scope, outer before inner.
         parents: the scope around each scope.
         depths: the number of scopes around each scope, itself included.
     """
 
-    def __init__(self, scopes: Iterable[Scope]) -> None:
-        given = {scope["id"]: scope["parent"] for scope in scopes}
+    def __init__(self, description: Description) -> None:
+        self.description = description
+        self.scopes = {scope["id"]: scope for scope in description["scopes"]}
+        given = {id: scope["parent"] for id, scope in self.scopes.items()}
         self.parents = {id: parent if parent in given else None for id, parent in given.items()}
         self.depths: dict[str, int] = {}
         self._begin: dict[str, int] = {}
@@ -47,6 +62,32 @@ class Nesting:
 
     def __contains__(self, scope: object) -> bool:
         return scope in self.parents
+
+    @cached_property
+    def nodes(self) -> dict[str, Node]:
+        """Each node, by its id."""
+        return {node["id"]: node for node in self.description["nodes"]}
+
+    @cached_property
+    def own(self) -> Counter[str | None]:
+        """How many nodes are in each scope, and in none inside it."""
+        return Counter([node["scope"] for node in self.description["nodes"]])
+
+    @cached_property
+    def sizes(self) -> Counter[str]:
+        """How many nodes are in each scope, those in the scopes in it included."""
+        return self.sums(self.own)
+
+    @cached_property
+    def ops(self) -> Counter[str]:
+        """How many ops ran in each scope."""
+        ran = [node["scope"] for node in self.description["nodes"] if node["kind"] in ("op", "failed")]
+        return self.sums(Counter(ran))
+
+    @cached_property
+    def iterations(self) -> frozenset[str]:
+        """The scopes that are iterations of loops."""
+        return frozenset(id for id, scope in self.scopes.items() if iterates(scope))
 
     def outwards(self, scope: str | None) -> Iterator[str]:
         """A scope and those around it, innermost first; none where it is not there."""
