@@ -48,7 +48,7 @@ OTHERS = {
     ),
     "widgets/findings/divergence.py": ("_REMEDIES", "none: what to do about the first bad number of an op"),
     "widgets/findings/examination.py": ("_SQUARES is_loss", "the source: how users write a loss by hand"),
-    "widgets/findings/layers.py": ("_multiplies_first", "torch: the products of its attention"),
+    "widgets/findings/attention.py": ("_multiplies_first _shown", "torch: products of its attention, ops with a mask"),
     "widgets/findings/loss_inputs.py": ("mistaken", "the source: how users normalize scores by hand"),
     "widgets/findings/outputs.py": (
         "_is_bootstrap _is_cut _is_log _rewarded likelihoods lone_softmax",

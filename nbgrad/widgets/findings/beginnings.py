@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import inf, isfinite
+from math import inf, isfinite, prod
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from nbgrad.widgets.description.broadcast_sums import whose_name
 from nbgrad.widgets.description.format import counted
 from nbgrad.widgets.findings import divergence
 from nbgrad.widgets.findings.examination import Examination
-from nbgrad.widgets.findings.located import located, path_of
+from nbgrad.widgets.findings.located import called, located, path_of
 
 _NAMED = 3
 """A NaN that went on to more modules than this says so."""
@@ -73,7 +73,8 @@ def _tells_more(first: FirstBad, found: list[tuple[Record, str]]) -> bool:
 
 def _remedy(record: Record, remedy: str | None, text: str) -> str | None:
     """The remedy that the ``text`` names."""
-    known = remedy or (None if record.op is None else divergence.remedy_of(record.op.name))
+    of_op = divergence.CHECK if record.op is None else divergence.remedy_of(record.op.name)
+    known = remedy or of_op
     return known if known is not None and known in text else None
 
 
@@ -126,10 +127,22 @@ def _forward_beginnings(records: list[Record], unknown: set[int]) -> Iterator[tu
             wrong.add(record.id)  # or may be: its value is not kept
         elif bad == "NaN" or (bad == "Inf" and not _meant(record, made)):
             wrong.add(record.id)
+            if record.kind == "constant":
+                yield record, _in_data(record, bad, records)
+                continue
             why = _cause(record, made, bad)
             if not why and given is not None:
                 why = f", or in {given.full_name or 'a constant'} {given.shape}, which led to it and no longer exists"
             yield record, f"{bad} begins here, in the forward of {record.what}{why}"
+
+
+def _in_data(constant: Record, bad: str, records: list[Record]) -> str:
+    """The text about a constant that holds what is not finite."""
+    value = constant.value
+    many = 0 if value is None else value.nan if bad == "NaN" else value.inf
+    user = next((f", which {one.run} uses" for one in records if constant.id in one.sources), "")
+    whole = f"{many:,} of the {prod(constant.shape):,} numbers of {called(constant)}{user}"
+    return f"{bad} begins in the data: {whole}, are {bad}. {divergence.CLEAN}"
 
 
 def _spoiled_since(records: list[Record], unknown: set[int]) -> set[int]:

@@ -30,6 +30,10 @@ _BEYOND = 0.5
 SMALLER = "Try a smaller learning rate, inputs of a size near 1, or nn.utils.clip_grad_norm_()."
 """The remedy for steps that are too large."""
 
+CHECK = "assert torch.isfinite(x).all()"
+CLEAN = f"Clean the data, and check them before the model: {CHECK}"
+"""The advice for data that hold a NaN or an Inf."""
+
 STOP = "nbgrad.detect_anomaly(), or %%autograd --anomaly, stops at the op that made it."
 """The advice that finds the op of an earlier backward."""
 
@@ -76,9 +80,8 @@ def beginning(known: FirstBad) -> tuple[str, str | None]:
         remedy = SMALLER if known.phase == "step" else STOP
         return f"in {made}. {remedy}", remedy
     if known.phase == "data":
-        name, remedy = known.name or "an input", "assert torch.isfinite(x).all()"
-        text = f"in its data: {name}, which {known.op} uses{where}, held it ({known.cause})"
-        return f"{text}. Clean the data, and check them before the model: {remedy}", remedy
+        name = known.name or "an input"
+        return f"in its data: {name}, which {known.op} uses{where}, held it ({known.cause}). {CLEAN}", CHECK
     remedy = remedy_of(known.op) or STOP
     advice = remedy if remedy in (STOP, SMALLER) else f"{_RANGE} {remedy}"
     if known.phase == "backward":
