@@ -104,8 +104,8 @@ class Session:
             return
         self.magics.last = self
         if success and result is not None:
-            for text in uncalled(getattr(result.info, "transformed_cell", None) or ""):
-                _tell(f"{MAGIC}: {text}")
+            for one in uncalled(getattr(result.info, "transformed_cell", None) or ""):
+                _tell(f"{MAGIC}: line {one.line}, {one}")
         if told and result is not None:
             self.magics.waiting.setdefault(result, []).append(self)
         else:

@@ -238,7 +238,7 @@ def test_what_a_step_with_a_bad_gradient_makes_of_parameters_is_not_where_it_beg
     (text,) = _stepped(lambda net: (net(nbgrad.ones(5, 3)) * 0).sum().sqrt(), width=width)
     assert text.startswith("Inf begins here, in the rule of sqrt")
     (text,) = _stepped(lambda net: net(known).sum(), width=width)
-    assert text.startswith("NaN begins in the data: 5 of the 15 numbers of known (5, 3), which linear at ")
+    assert text.startswith("NaN begins in the data: 5 of the 15 numbers of a constant (5, 3), which linear at ")
     (text,) = _stepped(lambda net: (-1 - net(nbgrad.ones(5, 3)).pow(2).sum()).sqrt(), width=width)
     assert text.startswith("NaN begins here, in the forward of sqrt")
 

@@ -5,6 +5,7 @@ import linecache
 from collections.abc import Iterator
 from itertools import islice
 from types import CodeType, FrameType
+from typing import NamedTuple
 
 from nbgrad.core.engine.place import Place, in_cell, line_of
 
@@ -199,16 +200,26 @@ _CALLED = ("backward", "step", "zero_grad", "retain_grad", "requires_grad_", "de
 """Methods that are called for their effect: a statement that only names one has no effect."""
 
 
-def uncalled(text: str) -> Iterator[str]:
-    """The messages about statements of a program that name such a method and do not call it."""
+class Uncalled(NamedTuple):
+    """A statement that names a method and does not call it."""
+
+    line: int
+    written: str
+    method: str
+
+    def __str__(self) -> str:
+        return f"`{self.written}`, names the function and does not call it: write {self.written}()."
+
+
+def uncalled(text: str) -> Iterator[Uncalled]:
+    """The statements of a program that name such a method and do not call it."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Attribute) and node.value.attr in _CALLED:
-            written = ast.unparse(node.value)
-            yield f"line {node.lineno}, `{written}`, names the function and does not call it: write {written}()."
+            yield Uncalled(node.lineno, ast.unparse(node.value), node.value.attr)
 
 
 def replaced_text(file: str, replaced: ast.Assign, name: str, library: str) -> str:

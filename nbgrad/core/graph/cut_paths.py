@@ -46,6 +46,32 @@ class _Fading(dict[int, T]):
         self.most = max(_MOST, 2 * len(self))
 
 
+class ByHand:
+    """The changes of a leaf by the program itself.
+
+    Attributes:
+        place: the line of the first.
+        added_up: at how many of them its ``.grad`` still contained that of the change before.
+    """
+
+    __slots__ = ("_grad", "_version", "added_up", "place")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.added_up = self._version = 0
+        self._grad: ref[Any] | None = None
+
+    def change(self, grad: Any) -> None:
+        """The leaf changes, while its ``.grad`` is this."""
+        raw = None if grad is None else raw_of(grad)
+        if raw is None or raw.is_inference():
+            self._grad = None
+            return
+        version = raw._version
+        self.added_up += self._grad is not None and self._grad() is raw and version == self._version + 1
+        self._grad, self._version = ref(raw), version
+
+
 class Uses:
     """Uses without history, which are not in the records of a graph, and the ids that a backward reached.
 
@@ -74,7 +100,7 @@ class Uses:
         self.derived: set[int] = set()
         self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
         self._detached: _Fading[tuple[Callable[[], object], tuple[Cut, ...]]] = _Fading()  # by the address of memory
-        self._by_hand: _Fading[tuple[ref[Any], Place]] = _Fading()
+        self._by_hand: _Fading[tuple[ref[Any], ByHand]] = _Fading()
         self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of the tensor at the end
 
     def derive(self, roots: tuple[int, ...]) -> None:
@@ -109,16 +135,23 @@ class Uses:
             self._end(results, (*before,) if cut is None else (cut,))
 
     def _change_by_hand(self, leaf: Any) -> None:
-        """Remember the line that first changes a leaf inside ``no_grad``. Steps of optimizers are not seen here."""
-        known = self._by_hand.get(id(leaf))
-        if leaf.requires_grad and (known is None or known[0]() is not leaf):
-            self._by_hand.make_room()
-            self._by_hand[id(leaf)] = (ref(leaf), user_place())
+        """Remember the line that first changes a leaf inside ``no_grad``. Steps of optimizers are not seen here.
 
-    def by_hand(self) -> list[tuple[Any, Place]]:
-        """The leaves that a line of the program's own changes, each with the first such line."""
-        found = [(leaf(), place) for leaf, place in self._by_hand.copy().values()]
-        return [(leaf, place) for leaf, place in found if leaf is not None]
+        torch counts the changes of a ``.grad``: if there was one since the last change of the leaf, a backward added to
+        it, and nothing has cleared it.
+        """
+        if not leaf.requires_grad:
+            return
+        known = self._by_hand.get(id(leaf))
+        if known is None or known[0]() is not leaf:
+            self._by_hand.make_room()
+            known = self._by_hand[id(leaf)] = (ref(leaf), ByHand(user_place()))
+        known[1].change(leaf.grad)
+
+    def by_hand(self) -> "list[tuple[Any, ByHand]]":
+        """The leaves that a line of the program's own changes, each with what is known of these changes."""
+        found = [(leaf(), changes) for leaf, changes in self._by_hand.copy().values()]
+        return [(leaf, changes) for leaf, changes in found if leaf is not None]
 
     def _frozen_use(self, op: OpInfo, frozen: list[Any], args: tuple[Any, ...]) -> Cut:
         """The first use of ``frozen`` parameters and of buffers beside them. A loop uses the same ones in each step."""

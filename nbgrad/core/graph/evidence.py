@@ -7,6 +7,7 @@ from nbgrad.core.engine.function_calls import CALLS, FunctionCall
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
+from nbgrad.core.graph.cut_paths import ByHand
 from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.optimizers import LOOP
@@ -70,8 +71,8 @@ class Evidence:
         """The ends of the paths from which a constant was computed."""
         return self._paths().behind(id)
 
-    def by_hand(self) -> dict[int, Place]:
-        """The leaves that a line of the program's own changes inside ``no_grad``, by id, each with the first such."""
+    def by_hand(self) -> dict[int, ByHand]:
+        """The changes inside ``no_grad`` by the program itself, by the ids of the leaves."""
         return self._paths().by_hand()
 
     def training(self) -> TrainingRecorder:

@@ -22,7 +22,7 @@ from nbgrad.core.engine.tensor_data import memory_of
 from nbgrad.core.engine.torch_origins import TENSORS, kind_of, known_id, origin_of
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph import nonfinite
-from nbgrad.core.graph.cut_paths import OTHERS, Uses
+from nbgrad.core.graph.cut_paths import OTHERS, ByHand, Uses
 from nbgrad.core.graph.facts import Outer, Ran
 from nbgrad.core.graph.history import HistoryRecorder
 from nbgrad.core.graph.names import ModuleNames
@@ -496,9 +496,9 @@ class Paths:
         """The ends of the paths from which the constant with this id was computed."""
         return self._behind.get(id, ())
 
-    def by_hand(self) -> dict[int, Place]:
-        """The leaves that a line of the program's own changes, by id, each with the first such line."""
-        return {id: place for leaf, place in self._by_hand if (id := known_id(leaf)) is not None}
+    def by_hand(self) -> dict[int, ByHand]:
+        """The changes by the program itself, by the ids of the leaves."""
+        return {id: changes for leaf, changes in self._by_hand if (id := known_id(leaf)) is not None}
 
     def _behind_place(self, place: Place) -> list[int]:
         """The constants that were computed behind a path that ends at ``place``."""
@@ -563,6 +563,8 @@ class Paths:
         found = [] if seq in self._reached else self._cuts.get(seq, [])
         # A use by a function of nbgrad's is no end if that function also computed a result from the same tensor.
         found = [cut for cut in found if not (cut.inside and self._used_lately(seq))]
+        if seq in self._leaves and not self._consumers.get(seq):  # a copy of a parameter, as for an average, is no use
+            found = [cut for cut in found if cut.kind != "detached" or self._leads_on(cut)]
         return next((cut for cut in found if self._leads_on(cut)), found[0] if found else None)
 
     def _used_lately(self, seq: int) -> bool:

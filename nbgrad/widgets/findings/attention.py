@@ -40,7 +40,10 @@ def _attention(case: Examination, record: Record) -> Iterator[Finding]:
     dim, shape = record.settings.get("dim"), record.shape
     users = case.uses.get(record.id, [])
     product = next((one for one in users if _multiplies_first(case, one, record)), None)
-    if product is None or len(shape) < 2 or not isinstance(dim, int):
+    if len(shape) < 2 or not isinstance(dim, int):
+        return
+    if product is None:
+        yield from _weighted(case, record, dim % len(shape))
         return
     if dim % len(shape) != len(shape) - 1:
         if len(users) > 1 or any(one.op is not None and one.op.name == "sum" for one in users):
@@ -64,6 +67,38 @@ def _attention(case: Examination, record: Record) -> Iterator[Finding]:
             text,
             "Divide the scores by the root of their dimension, as q @ k.transpose(-2, -1) / sqrt(d)",
         )
+
+
+def _weighted(case: Examination, record: Record, dim: int) -> Iterator[Finding]:
+    """A softmax of a matrix, whose weights get further dimensions before they are used: by a product, or a sum."""
+    summed = _summed(case, record) if len(record.shape) == 2 else None
+    if summed is not None and summed[0] != dim and record.shape[summed[0]] > 1:
+        text = (
+            f"{record.run} goes along dim={dim} of {record.shape}, but {summed[1].run} sums over dimension {summed[0]} "
+            f"of it: the weights there do not add up to 1."
+        )
+        yield located(record, "attention", text, f"Use dim={summed[0]}")
+
+
+def _summed(case: Examination, record: Record) -> tuple[int, Record] | None:
+    """The dimension of a matrix of weights over which weighted rows are summed, and the op that sums."""
+    for user in case.uses.get(record.id, ()):
+        name, at = "" if user.op is None else user.op.name, user.settings.get("dim")
+        if name != "unsqueeze" or not isinstance(at, int):
+            continue
+        at %= 3
+        kept = [one for one in range(3) if one != at]  # where the two dimensions of the matrix are
+        for later in case.uses.get(user.id, ()):
+            used = "" if later.op is None else later.op.name
+            if used in ("matmul", "bmm") and later.sources[:1] == (user.id,) and at != 2:
+                return kept.index(2), later
+            sums = case.uses.get(later.id, ()) if used == "mul" and len(later.shape) == 3 else ()
+            for last in sums:
+                over = last.settings.get("dim")
+                over = over[0] if isinstance(over, tuple | list) and len(over) == 1 else over
+                if last.op is not None and last.op.name == "sum" and isinstance(over, int) and over % 3 in kept:
+                    return kept.index(over % 3), last
+    return None
 
 
 def _multiplies_first(case: Examination, user: Record, softmax: Record) -> bool:

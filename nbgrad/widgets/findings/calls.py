@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from itertools import groupby
+from linecache import getlines
 from math import log2, sqrt
 
-from nbgrad.core.graph.finding import Finding
+from nbgrad.core.engine import source_text
+from nbgrad.core.engine.place import line_of
+from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.training import LoopCall
 from nbgrad.widgets.description.format import counted
@@ -43,6 +46,20 @@ def rebound(case: Examination) -> Iterator[Finding]:
     yield Finding("no step", text, remedy, id if id in case.made else None, (what,), place=cut.place)
 
 
+_UNCALLED: dict[str, FindingKind] = {"step": "no step", "zero_grad": "accumulated gradients"}
+"""The kind of finding where a call of a method is missing."""
+
+
+def uncalled(case: Examination) -> Iterator[Finding]:
+    """Methods of an optimizer that the program of the loss names and does not call."""
+    files = dict.fromkeys(root.place.file for root in case.roots if root.place is not None)
+    for file in files if case.evidence.trains() else ():
+        for one in source_text.uncalled("".join(getlines(file))):
+            if one.method in _UNCALLED:
+                text = f"{line_of(file, one.line)}, {one}"
+                yield Finding(_UNCALLED[one.method], text, f"write {one.written}()")
+
+
 def _slips(case: Examination) -> Iterator[tuple[str, str, LoopCall]]:
     calls = case.training.calls
     if not case.graph.backwards:
@@ -54,8 +71,11 @@ def _slips(case: Examination) -> Iterator[tuple[str, str, LoopCall]]:
             yield from _clips(list(group), number, now=number == last)
     if not scaled:  # a scaler leaves out steps
         yield from _schedules(calls)
+    steps = [call for call in calls if call.kind == ("unscale" if scaled else "step")]
+    yield from _schedules_often(calls, steps)
+    if case.alone and not case.training.evaluates:
+        yield from _drops(calls, steps)
     if case.alone and not scaled and not case.training.evaluates:
-        yield from _drops(calls)
         yield from _unscaled(case, calls)
 
 
@@ -106,7 +126,26 @@ def _schedules(calls: list[LoopCall]) -> Iterator[tuple[str, str, LoopCall]]:
             )
 
 
-def _drops(calls: list[LoopCall]) -> Iterator[tuple[str, str, LoopCall]]:
+def _schedules_often(calls: list[LoopCall], steps: list[LoopCall]) -> Iterator[tuple[str, str, LoopCall]]:
+    """A scheduler that steps with each backward, while the optimizer steps once for several."""
+    lines = groupby(sorted((one for one in calls if one.kind == "schedule"), key=_line), key=_line)
+    for _, group in lines:
+        several = list(group)
+        taken = sum(one.optimizer is several[0].optimizer for one in steps)
+        if taken >= _ROUNDS and len(several) >= 2 * taken and several[-1].backwards >= 2 * taken:
+            yield (
+                f"the scheduler at {several[0].place} steps {len(several)} times in {taken} steps of its optimizer: "
+                "the rate falls faster than was meant.",
+                "Call scheduler.step() after optimizer.step(), as often",
+                several[0],
+            )
+
+
+def _line(call: LoopCall) -> str:
+    return str(call.place)
+
+
+def _drops(calls: list[LoopCall], taken: list[LoopCall]) -> Iterator[tuple[str, str, LoopCall]]:
     """Gradients of some backwards that are cleared before any step uses them, in a loop that steps now and then."""
     cleared: list[LoopCall] = []
     lost = 0
@@ -115,9 +154,9 @@ def _drops(calls: list[LoopCall]) -> Iterator[tuple[str, str, LoopCall]]:
             if cleared and call.backwards > cleared[-1].backwards:
                 lost += 1
             cleared.append(call)
-        elif call.kind == "step":
+        elif call in taken:
             cleared = []
-    steps = sum(call.kind == "step" for call in calls)
+    steps = len(taken)
     if steps >= 2 and lost >= max(_ROUNDS, steps) and cleared is not None:
         call = next(one for one in reversed(calls) if one.kind == "zero_grad")
         yield (

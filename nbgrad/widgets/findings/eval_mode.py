@@ -7,6 +7,7 @@ from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import outwards
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
+from nbgrad.widgets.findings.examination import Examination
 from nbgrad.widgets.findings.located import located
 
 
@@ -55,6 +56,33 @@ def _dropless(records: list[Record]) -> Iterator[Finding]:
         name = type(model).__name__
         text = f"{name} learns in eval mode: its dropout drops nothing."
         yield located(record, "eval mode", text, f"Call train() on the {name} before training")
+
+
+def partly(case: Examination) -> Iterator[Finding]:
+    """A part of a model in train mode that is in eval mode itself, and that steps change.
+
+    A single normalization in eval mode is usual, and so is a part that was trained before: its normalizations have
+    statistics of their own.
+    """
+    told: set[int] = set()
+    for record in case.records:
+        modules = _called(record) if record.since is not None and record.since.stepped else []
+        still = [one for one in modules if not one.training]
+        if not still or not modules[-1].training or id(still[-1]) in told:
+            continue
+        part = still[-1]
+        told.add(id(part))
+        inside = list(part.modules())
+        norms = [one for one in inside if getattr(one, "running_var", None) is not None]
+        drops = [one for one in inside if "Dropout" in type(one).__name__ and getattr(one, "p", None)]
+        untrained = norms and all(not one.running_mean.any() and bool((one.running_var == 1).all()) for one in norms)
+        if part in norms or not (untrained or (drops and not norms)):
+            continue
+        does = "its normalizations have never measured a batch" if untrained else "its dropout drops nothing"
+        name = type(part).__name__
+        within = "" if record.scope is None else f" ({' > '.join(record.scope.path())})"
+        text = f"{name}{within} learns in eval mode, inside of a model in train mode: {does}."
+        yield located(record, "eval mode", text, f"Call train() on the {name}, too")
 
 
 def _called(record: Record) -> list[Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, prod, sqrt
+from statistics import median
 from typing import Any
 
 import torch
@@ -45,6 +46,9 @@ _HUGE = 100.0
 
 _ROUNDS = 3
 """With more backwards than that, a graph without an optimizer trains by hand."""
+
+_SORTS = 2
+"""So many numbers tell sentences apart, or classes: they are no words."""
 
 _ROWS = 8
 """Fewer rows than this may be equal on purpose."""
@@ -160,13 +164,26 @@ def _dropout_inside(case: Examination) -> Iterator[Finding]:
             yield _dropping(record, f"{type(module).__name__} dropout", p)
 
 
+def _values(shape: tuple[int, ...]) -> int:
+    """How many numbers a normalization of the batch takes for each channel."""
+    return prod(shape) // max(1, shape[1])
+
+
+def _is_usual(case: Examination, record: Record) -> bool:
+    """Whether the other batches that went through a normalization are small, too: the last of an epoch may be."""
+    name, path = "" if record.op is None else record.op.name, () if record.scope is None else record.scope.path()
+    alike = [one for frame in case.frames for one in frame.records if one.op == name and one.scopes == path]
+    several = [_values(one.shape) for one in alike if len(one.shape) > 1]
+    return not several or median(several) < _VALUES
+
+
 def _normalization(case: Examination, record: Record, name: str) -> Iterator[Finding]:
     source = case.source(record)
     settings = record.settings
     if not settings.get("training", settings.get("use_input_stats", True)) or source is None or len(source.shape) < 2:
         return
-    values = prod(source.shape) // max(1, source.shape[1])
-    if name == "batch_norm" and values < _VALUES:
+    values = _values(source.shape)
+    if name == "batch_norm" and values < _VALUES and _is_usual(case, record):
         text = (
             f"{record.run} takes mean and variance of a batch over {counted(values, 'value')} a channel, of shape "
             f"{source.shape}: that is noise."
@@ -261,7 +278,7 @@ def units(case: Examination) -> Iterator[Finding]:
         hidden = (
             stepped and bool(case.first) and any(case.leads(user, other) for _, other, _ in layers if other is not user)
         )
-        if norm and hidden and one.shape[0] >= _MANY and prod(one.shape[1:]) > 1 and case.has_equal_rows(one):
+        if norm and hidden and one.shape[0] >= _MANY and prod(one.shape[1:]) > 1 and _has_equal_units(case, one):
             equal.append(one)
         elif norm == 0 and gradient == 0 and one.value is not None and not one.value.norm and not _waits(case, one):
             blocked.append(one)
@@ -273,6 +290,12 @@ def units(case: Examination) -> Iterator[Finding]:
                 narrow.append((one, size, fan))
     yield from _alike(equal, blocked if len(blocked) > 1 or len(case.frames) > 1 else [])
     yield from _out_of_scale(wide, narrow)
+
+
+def _has_equal_units(case: Examination, weight: Record) -> bool:
+    value = weight.value
+    same = value is not None and value.low is not None and value.low == value.high
+    return same or case.has_equal_rows(weight)
 
 
 def _waits(case: Examination, record: Record) -> bool:
@@ -345,30 +368,55 @@ def inputs(case: Examination) -> Iterator[Finding]:
     """Data that go into the first layer as they came: far from normalized, or all rows equal."""
     told: set[int] = set()
     for record in case.records:
-        if record.op is None or not traits_of(record.op).multiplies or record.op.name == "mul" or not record.inputs:
-            continue
-        first = case.giver(record)
-        if first is None or first.kind != "constant" or first.id in told or not first.dtype.is_floating_point:
-            continue
-        if not any(case.made[source].kind in ("parameter", "leaf") for source in record.sources[1:]):
-            continue
-        told.add(first.id)
-        value = case.stats(first)
-        most, size = largest(value), typical(value)
-        trains = bool(case.optimizers) or case.graph.backwards > _ROUNDS
-        if trains and most is not None and size is not None and most > _HUGE and size > _HUGE / 10:
-            text = (
-                f"the input {called(first)} of {record.run} has numbers up to {number(most)}, and is not "
-                "normalized: units "
-                f"saturate or die, and a rate that suits one column is too large for another."
-            )
-            yield located(first, "input scale", text, "Normalize it: (x - x.mean(0)) / x.std(0), or x / 255 for pixels")
-        if (
-            first.shape
-            and first.shape[0] >= _ROWS
-            and prod(first.shape) > first.shape[0]
-            and case.has_equal_rows(first)
-            and not _is_a_step(case, record, first)
-        ):
-            text = f"all {first.shape[0]} rows of the input {called(first)} of {record.run} are equal."
-            yield located(first, "data", text, "Check how the batch is made")
+        for first in _data_of(case, record):
+            if first.id in told:
+                continue
+            told.add(first.id)
+            if first.dtype.is_floating_point:
+                yield from _unscaled(case, first, record)
+            if _repeats(case, first, record):
+                text = f"all {first.shape[0]} rows of the input {called(first)} of {record.run} are equal."
+                yield located(first, "data", text, "Check how the batch is made")
+
+
+def _data_of(case: Examination, record: Record) -> list[Record]:
+    """The constants that a layer takes: as they are, beside other inputs, or as the numbers of words."""
+    name = "" if record.op is None else record.op.name
+    words = name == "embedding"
+    if not words and (not traits_of(record.op).multiplies or name == "mul" or not record.inputs):
+        return []
+    if not any(case.made[source].kind in ("parameter", "leaf") for source in record.sources[1:]):
+        return []
+    first = case.giver(record)
+    joined = first is not None and first.op is not None and first.op.name == "cat"
+    parts = [case.made.get(id) for id in first.sources] if first is not None and joined else [first]
+    return [one for one in parts if one is not None and one.kind == "constant"]
+
+
+def _unscaled(case: Examination, first: Record, record: Record) -> Iterator[Finding]:
+    value = case.stats(first)
+    most, size = largest(value), typical(value)
+    trains = bool(case.optimizers) or case.graph.backwards > _ROUNDS
+    if trains and most is not None and size is not None and most > _HUGE and size > _HUGE / 10:
+        text = (
+            f"the input {called(first)} of {record.run} has numbers up to {number(most)}, and is not normalized: units "
+            f"saturate or die, and a rate that suits one column is too large for another."
+        )
+        yield located(first, "input scale", text, "Normalize it: (x - x.mean(0)) / x.std(0), or x / 255 for pixels")
+
+
+def _repeats(case: Examination, first: Record, record: Record) -> bool:
+    """Whether all rows of data are equal. The places of words are, and so are the sorts of two sentences."""
+    if (
+        not first.shape
+        or first.shape[0] < _ROWS
+        or prod(first.shape) == first.shape[0]
+        or not case.has_equal_rows(first)
+    ):
+        return False
+    if not first.dtype.is_floating_point:
+        numbers = case.numbers(first)
+        row = None if numbers is None else numbers[0].ravel()
+        if row is None or len(set(row.tolist())) <= _SORTS or bool((row[1:] - row[:-1] == row[1] - row[0]).all()):
+            return False
+    return not _is_a_step(case, record, first)

@@ -57,7 +57,17 @@ def kept_gradients(case: Examination) -> list[Finding]:
                 f"before {log.added_up} of its first steps. {remedy}"
             )
             return [located(first, "accumulated gradients", text, remedy)]
-    return []
+    changes = case.evidence.by_hand()
+    kept = [case.made[id] for id in sorted(changes) if id in case.made and changes[id].added_up >= _ROUNDS_ADDED]
+    if not kept:
+        return []
+    first, *others = kept
+    more = f" and of {counted(len(others), 'other')}" if others else ""
+    text = (
+        f"the .grad of {called(first)}{more} still contained earlier gradients at {changes[first.id].added_up} of the "
+        f"changes by {changes[first.id].place}: nothing has cleared it."
+    )
+    return [located(first, "accumulated gradients", text, "Call p.grad.zero_() after each change")]
 
 
 def idle_step(case: Examination) -> list[Finding]:

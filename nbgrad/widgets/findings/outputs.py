@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from math import inf, prod
+from statistics import median
 
 import torch
 
@@ -16,8 +17,20 @@ from nbgrad.widgets.findings.located import called, located
 _ASCENT = re.compile(r"(?:\+=|\.add_\()(?:[^-]|e-)*\.grad\b(?:[^-]|e-)*$")
 """The text of a line that adds a gradient to something, with no minus but that of an exponent."""
 
+_LOSS = re.compile(r"loss|cost|\bnll\b|\bmse\b", re.IGNORECASE)
+"""The names of what is made small."""
+
 _NEAR = 0.02
 """Targets may lie outside of the interval of an activation by this part of their own range: by noise."""
+
+_TERM = "Leave that out, or leave the term out of the loss"
+"""The remedy for a term without a gradient."""
+
+_PLACES = 4
+"""A sequence of words has at least this many."""
+
+_RARE = 3.0
+"""A batch with one of a rare class has a loss that is this many times the usual one."""
 
 _FEW = 8
 """Fewer targets than this may be equal by chance."""
@@ -171,6 +184,7 @@ def _target(case: Examination, one: Compared) -> Iterator[Finding]:
         )
         yield located(one.loss, "target", text, "Make labels of 0 and 1 of them")
         return
+    yield from _own_target(case, one)
     if not _is_judged(case, one) or (value.low == value.high and _is_data(one.target)):
         return
     if one.takes == "values" and (size := typical(value)) is not None and size > _HUGE:
@@ -180,6 +194,36 @@ def _target(case: Examination, one: Compared) -> Iterator[Finding]:
             f"too large."
         )
         yield located(one.target, "input scale", text, "Normalize them: (y - y.mean()) / y.std()")
+
+
+def _own_target(case: Examination, one: Compared) -> Iterator[Finding]:
+    """Targets that are the numbers of the prediction, or the words that the model was given."""
+    size = one.loss.value.norm if takes_of(one.loss) is not None and one.loss.value is not None else None
+    cut = next(iter(case.evidence.behind(one.target.id)), None)
+    if one.takes == "values" and size == 0 and cut is not None and case.evidence.trains():
+        text = (
+            f"{one.loss.run} is exactly 0: its target was computed from the prediction, behind {cut.end}, and is equal "
+            "to it."
+        )
+        yield located(one.loss, "target", text, "Use data as the target")
+    if _name(one.loss) not in ("cross_entropy", "nll_loss"):
+        return
+    labels = case.numbers(one.target)
+    for record in case.records if labels is not None else ():
+        words = case.source(record) if _name(record) == "embedding" else None
+        given = None if words is None else case.numbers(words)
+        if given is None or given.ndim != 2 or labels is None or labels.size != given.size or given.shape[1] < _PLACES:
+            continue
+        if (
+            any(bool((labels.ravel() == order.ravel()).all()) for order in (given, given.T))
+            and labels.min() < labels.max()
+        ):
+            text = (
+                f"the targets {_targets(one)} of {one.loss.run} are the words that {record.run} takes: the model "
+                "learns to copy them."
+            )
+            yield located(one.target, "target", text, "Shift them by one place: inputs x[:, :-1], targets x[:, 1:]")
+            return
 
 
 def _is_judged(case: Examination, one: Compared) -> bool:
@@ -244,6 +288,28 @@ def unused(case: Examination) -> Iterator[Finding]:
         yield Finding("unreached", text, remedy, None if record is None else id, place=place)
 
 
+def constant_terms(case: Examination) -> Iterator[Finding]:
+    """Terms of a loss that were computed from what is learned, and bring back no gradient."""
+    waiting, seen = list(case.roots), set[int]()
+    while waiting:
+        record = waiting.pop()
+        if record.id in seen or _name(record) not in ("add", "sub", "sum", "mean"):
+            continue
+        seen.add(record.id)
+        for source in (case.made.get(id) for id in record.sources):
+            if source is None:
+                continue
+            waiting.append(source)
+            cuts = case.evidence.behind(source.id) if source.kind == "constant" and prod(source.shape) == 1 else ()
+            cut = next((one for one in cuts if one.kind in ("detached", "draw")), None)
+            if cut is not None and record.shape == ():
+                name = f"the term {source.name}" if source.name else "a term"
+                text = (
+                    f"{name} of the loss, which {record.run} adds, has no gradient: it was computed behind {cut.end}."
+                )
+                yield Finding("unreached", f"{text} {_TERM}", _TERM, source.id, place=cut.place)
+
+
 def severed(case: Examination) -> Iterator[Finding]:
     """A recurrence whose state is cut off in each iteration."""
     for id, count, cut in case.evidence.severed():
@@ -280,8 +346,15 @@ def equal_targets(case: Examination) -> Iterator[Finding]:
         if value is None or value.low is None or value.low != value.high or not _is_data(one.target):
             continue
         outside = value.low < -_NEAR or value.low > 1 + _NEAR
-        if _is_judged(case, one) and not (_name(one.loss) == "binary_cross_entropy_with_logits" and outside):
+        told = _name(one.loss) == "binary_cross_entropy_with_logits" and outside
+        if _is_judged(case, one) and not told and (one.takes == "values" or not _is_rare(case)):
             yield from _constant(one, value.low)
+
+
+def _is_rare(case: Examination) -> bool:
+    """Whether some batches have a far larger loss than most: those with one of a rare class."""
+    late = case.losses[len(case.losses) // 2 :]
+    return len(late) > 2 and max(late) > _RARE * median(late)
 
 
 def _constant(one: Compared, value: float) -> Iterator[Finding]:
@@ -336,22 +409,27 @@ def signs(case: Examination) -> Iterator[Finding]:
             if any(one is not None and one < 0 for one in factors):
                 positive = next((one for at in (0, 1) if (one := case.source(root, at)) is not None), root)
         turned = positive is not root
-        if turned == (upward is not None) or not case.is_loss(positive):
+        if turned == (upward is not None) or not (case.is_loss(positive) or (not turned and _is_called_loss(root))):
             continue
         remedy = "Leave out the minus" if turned else "Leave out maximize=True"
         by = f"{root.run} turns its sign" if turned else f"{upward.name if upward else ''} has maximize=True"
         text = (
-            f"the loss {_name(positive)} is to become small, but {by}: training makes the predictions worse, if it is "
-            f"no opponent that is trained. {remedy}"
+            f"the loss {positive.name or _name(positive)} is to become small, but {by}: training makes the predictions "
+            f"worse, if it is no opponent that is trained. {remedy}"
         )
         yield located(root, "sign", text, remedy)
 
 
+def _is_called_loss(record: Record) -> bool:
+    """Whether the user calls it a loss, which is made small."""
+    return _LOSS.search(record.name or "") is not None
+
+
 def uphill(case: Examination) -> Iterator[Finding]:
     """Updates by hand that add the gradient of a loss. An attack on one input, by the same line, makes it larger."""
-    lines = {id: place for id, place in case.evidence.by_hand().items() if _ASCENT.search(place.text)}
+    lines = {id: one.place for id, one in case.evidence.by_hand().items() if _ASCENT.search(one.place.text)}
     changed = [one for one in case.records if one.id in lines]
-    if len(changed) < 2 or case.optimizers or not any(case.is_loss(root) for root in case.roots):
+    if len(changed) < 2 or case.optimizers or not any(case.is_loss(one) or _is_called_loss(one) for one in case.roots):
         return
     first, *others = changed
     text = (

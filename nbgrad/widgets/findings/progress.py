@@ -3,7 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from math import inf, isfinite
+from itertools import pairwise
+from math import inf, isfinite, sqrt
 from statistics import median
 
 from nbgrad.core.graph.finding import Finding
@@ -25,11 +26,23 @@ _SMALL = 1e-4
 _MOVED = 0.05
 """A loss that fell by less than this part has hardly moved."""
 
+_FELL = 0.2
+"""A fall by this part cannot be missed: where the noise of the batches may hide it, nothing is said."""
+
+_SURE = 2.5
+"""So many times its error, as the changes from batch to batch show it, a difference of medians is sure."""
+
 _STRAYED = 0.2
 """From batch to batch, a loss changes by less than this part."""
 
 _BEYOND = 5.0
 """A step of this many times the size of the parameters throws away what was learned."""
+
+_FIRST = 5
+"""So many first steps are looked at."""
+
+_THROWN = 0.7
+"""First steps of this size throw away how the parameters were initialized."""
 
 _GROWN = 10.0
 """A loss that is this many times the first one, for good, has grown."""
@@ -146,6 +159,18 @@ def large(case: Examination) -> Iterator[Finding]:
         return
     if not case.is_loss(root) or not case.first or any(_moving(case, one.target) for one in case.comparisons):
         return  # the loss of a policy, or a sum of losses, may grow
+    first = [size for _, size in case.steps[:_FIRST]]
+    if (
+        len(first) == _FIRST
+        and median(first) > _THROWN
+        and median(losses[len(losses) // 2 :]) > (1 - _MOVED) * losses[0]
+    ):
+        text = (
+            f"the first steps of {name} are too large: each changed the parameters by about {number(median(first))} "
+            "times their size, and the loss has not fallen since."
+        )
+        yield located(root, "large steps", text, remedy)
+        return
     late = median(losses[len(losses) // 2 :])
     if late > _GROWN * abs(losses[0]) and losses[0] > 0:
         text = (
@@ -315,7 +340,9 @@ def flat(case: Examination) -> Iterator[Finding]:
         return
     part = max(2, len(losses) // 4)
     early, late = median(losses[:part]), median(losses[-part:])
-    if early <= 0 or early - late > _MOVED * early:
+    changes = median([abs(after - before) for before, after in pairwise(losses)])
+    unsure = _SURE * changes / sqrt(part)  # of a median of so many, as of a mean; of the difference of two
+    if early <= 0 or early - late > _MOVED * early or early - late + unsure > _FELL * early:
         return
     root: Record = case.comparisons[0].loss
     text = (

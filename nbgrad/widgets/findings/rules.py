@@ -17,7 +17,7 @@ from nbgrad.widgets.findings import (
     progress,
 )
 from nbgrad.widgets.findings.attention import attention
-from nbgrad.widgets.findings.eval_mode import evaluating
+from nbgrad.widgets.findings.eval_mode import evaluating, partly
 from nbgrad.widgets.findings.examination import Examination
 from nbgrad.widgets.findings.frozen import frozen
 from nbgrad.widgets.findings.functions import untrue
@@ -103,7 +103,8 @@ RULES: tuple[Rule, ...] = (
         {"accumulated gradients": ("accumulated gradients",)},
     ),
     Rule("unreached tensors", ("unreached", "custom function", "checkpoint"), unreached),
-    Rule("optimizers without a step", ("no step",), optimizers.unstepped),
+    Rule("methods that are not called", ("no step", "accumulated gradients"), calls.uncalled),
+    Rule("optimizers without a step", ("no step",), optimizers.unstepped, {"no step": ("no step",)}),
     Rule("steps that change nothing", ("no change",), optimizers.still),
     Rule("parameters without an optimizer", ("no optimizer",), optimizers.unheld),
     Rule("idle steps", ("idle step",), optimizers.idle_step),
@@ -119,6 +120,7 @@ RULES: tuple[Rule, ...] = (
     Rule("activations that are off", ("saturated",), lambda case: silent(case.records, case.ahead)),
     Rule("inputs of losses", ("loss input",), lambda case: mistaken(case.records)),
     Rule("eval mode", ("eval mode",), lambda case: evaluating(case.records)),
+    Rule("parts in eval mode", ("eval mode",), partly, {"eval mode": ("eval mode",)}),
     Rule("unregistered modules", ("unregistered",), lambda case: [one for one, _ in case.unregistered]),
     Rule("numbers through numpy", ("through numpy",), lambda case: halved(case.records)),
     Rule("broadcasts", ("broadcast",), _stretched),
@@ -134,6 +136,7 @@ RULES: tuple[Rule, ...] = (
     Rule("rows against columns", ("broadcast",), outputs.unpaired, once=True),
     Rule("numbers of classes", ("target",), outputs.class_numbers, once=True),
     Rule("unused terms of a loss", ("unreached",), outputs.unused, once=True),
+    Rule("terms without a gradient", ("unreached",), outputs.constant_terms, once=True),
     Rule("severed recurrences", ("unreached",), outputs.severed, once=True),
     Rule(
         "softmax of one number",
