@@ -4,6 +4,8 @@ from collections.abc import Callable
 from inspect import Parameter, signature
 from typing import Any, Concatenate, ParamSpec, cast
 
+import torch
+
 P = ParamSpec("P")
 
 
@@ -37,3 +39,8 @@ def adopting(torchs: Callable[P, object]) -> Callable[[Callable[..., None]], Cal
         return cast("Callable[Concatenate[Any, P], None]", made)
 
     return decorate
+
+
+def showing(torchs: type[torch.nn.Module]) -> Callable[[Any], str]:
+    """The ``extra_repr`` of torch's class: it reads attributes alone, and they have the same names here."""
+    return torchs.extra_repr
