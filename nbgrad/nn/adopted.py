@@ -31,7 +31,7 @@ def adopting(torchs: Callable[P, object]) -> Callable[[Callable[..., None]], Cal
                 try:
                     known.bind(*args, **named)
                 except TypeError as error:
-                    raise TypeError(f"{type(self).__name__}.__init__(): {error}") from None
+                    raise TypeError(f"{type(self).__name__}(): {error}. Its arguments are {', '.join(names)}") from None
             fill(self, **given)
 
         made: Any = __init__
