@@ -51,7 +51,7 @@ class _ConvNd(Module):
         dtype: DType,
         output_padding: Size = 0,
     ) -> None:
-        """What a constructor does with its arguments."""
+        """Take the arguments of a constructor."""
         super().__init__()
         _check_groups(in_channels, out_channels, groups)
         self.in_channels = in_channels

@@ -71,7 +71,7 @@ class _Norm(_Affine):
         dtype: DType,
         bias: bool,
     ) -> None:
-        """What a constructor does with its arguments."""
+        """Take the arguments of a constructor."""
         super().__init__()
         self.num_features = num_features
         self.eps = eps
