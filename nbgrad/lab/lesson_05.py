@@ -194,8 +194,6 @@ def _of_gradient(got: torch.Tensor, images: Tensor, labels: Tensor) -> Deviation
 
 # 5.3: repair a loop.
 
-_Line = Callable[[Module, Any, Tensor, Tensor], None]
-
 
 def _trained(lines: str, steps: int = 3) -> torch.Tensor:
     """The parameters after some steps of a loop: z is zero_grad, f the forward and the loss, b backward, s step."""

@@ -12,7 +12,7 @@ from nbgrad.core import ops
 from nbgrad.core.ops import torch_signatures
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.adopted import adopting
+from nbgrad.nn.adopted import adopting, showing
 from nbgrad.nn.function_block import Block, of_shape
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import uninitialized
@@ -220,5 +220,4 @@ class PReLU(Module):
             return None
         return f"expected {self.num_parameters} channels, got {channels}, {of_shape(input)}"
 
-    def extra_repr(self) -> str:
-        return f"num_parameters={self.num_parameters}"
+    extra_repr = showing(torch.nn.PReLU)

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from inspect import Parameter, signature
 from typing import Any, Concatenate, ParamSpec, cast
 
+import torch
+
 P = ParamSpec("P")
 
 
@@ -29,7 +31,7 @@ def adopting(torchs: Callable[P, object]) -> Callable[[Callable[..., None]], Cal
                 try:
                     known.bind(*args, **named)
                 except TypeError as error:
-                    raise TypeError(f"{type(self).__name__}.__init__(): {error}") from None
+                    raise TypeError(f"{type(self).__name__}(): {error}. Its arguments are {', '.join(names)}") from None
             fill(self, **given)
 
         made: Any = __init__
@@ -37,3 +39,8 @@ def adopting(torchs: Callable[P, object]) -> Callable[[Callable[..., None]], Cal
         return cast("Callable[Concatenate[Any, P], None]", made)
 
     return decorate
+
+
+def showing(torchs: type[torch.nn.Module]) -> Callable[[Any], str]:
+    """The ``extra_repr`` of torch's class: it reads attributes alone, and they have the same names here."""
+    return torchs.extra_repr

@@ -9,7 +9,7 @@ import torch
 from nbgrad.core import ops
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.adopted import adopting
+from nbgrad.nn.adopted import adopting, showing
 from nbgrad.nn.function_block import Size, formula_of, of_shape, repeated, wrong_rank
 from nbgrad.nn.module.lazy import Lazy
 from nbgrad.nn.module.module import Module
@@ -51,7 +51,7 @@ class _ConvNd(Module):
         dtype: DType,
         output_padding: Size = 0,
     ) -> None:
-        """What a constructor does with its arguments."""
+        """Take the arguments of a constructor."""
         super().__init__()
         _check_groups(in_channels, out_channels, groups)
         self.in_channels = in_channels
@@ -105,22 +105,7 @@ class _ConvNd(Module):
             return wrong
         return f"expected {self.in_channels} channels, got {channels}, {of_shape(input)}"
 
-    def extra_repr(self) -> str:
-        plain = (0,) * self._spatial
-        shown = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
-        if self.padding != (0,) * len(self.padding):
-            shown.append(f"padding={self.padding}")
-        if self.dilation != (1,) * self._spatial:
-            shown.append(f"dilation={self.dilation}")
-        if self.output_padding != plain:
-            shown.append(f"output_padding={self.output_padding}")
-        if self.groups != 1:
-            shown.append(f"groups={self.groups}")
-        if self.bias is None:
-            shown.append("bias=False")
-        if self.padding_mode != "zeros":
-            shown.append(f"padding_mode={self.padding_mode}")
-        return ", ".join(shown)
+    extra_repr = showing(torch.nn.Conv1d)
 
 
 def _check_groups(in_channels: int, out_channels: int, groups: int) -> None:

@@ -8,7 +8,7 @@ from nbgrad.core import ops
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.adopted import adopting
+from nbgrad.nn.adopted import adopting, showing
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Device, DType, Parameter, uninitialized
 
@@ -57,16 +57,6 @@ class _EmbeddingTable(Module):
         if self.padding_idx is not None:
             self.weight.data[self.padding_idx].fill_(0)
 
-    def _shown(self) -> list[str]:
-        shown = [str(self.num_embeddings), str(self.embedding_dim)]
-        if self.max_norm is not None:
-            shown.append(f"max_norm={self.max_norm}")
-        if self.norm_type != 2:
-            shown.append(f"norm_type={self.norm_type}")
-        if self.scale_grad_by_freq is not False:
-            shown.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
-        return shown
-
 
 class Embedding(_EmbeddingTable):
     """A table that gives each number from 0 to ``num_embeddings`` - 1 a learned vector (Bengio et al. 2003).
@@ -109,13 +99,7 @@ class Embedding(_EmbeddingTable):
             self.sparse,
         )
 
-    def extra_repr(self) -> str:
-        shown = self._shown()
-        if self.padding_idx is not None:
-            shown.insert(2, f"padding_idx={self.padding_idx}")
-        if self.sparse is not False:
-            shown.append("sparse=True")
-        return ", ".join(shown)
+    extra_repr = showing(torch.nn.Embedding)
 
     @classmethod
     def from_pretrained(
@@ -208,7 +192,14 @@ class EmbeddingBag(_EmbeddingTable):
         )
 
     def extra_repr(self) -> str:
-        shown = [*self._shown(), f"mode={self.mode!r}"]
+        shown = [str(self.num_embeddings), str(self.embedding_dim)]
+        if self.max_norm is not None:
+            shown.append(f"max_norm={self.max_norm}")
+        if self.norm_type != 2:
+            shown.append(f"norm_type={self.norm_type}")
+        if self.scale_grad_by_freq is not False:
+            shown.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
+        shown.append(f"mode={self.mode!r}")
         if self.padding_idx is not None:
             shown.append(f"padding_idx={self.padding_idx}")
         return ", ".join(shown)

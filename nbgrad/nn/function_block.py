@@ -64,7 +64,7 @@ class Block(Module):
         def __getattr__(self, name: str) -> Any: ...
 
     def _set(self, **given: Any) -> None:
-        """What a constructor does with its arguments."""
+        """Take the arguments of a constructor."""
         Module.__init__(self)
         self._check(given)
         self._adjust(given)

@@ -8,7 +8,7 @@ import torch
 from nbgrad.core.ops import bilinear, flatten, linear, unflatten
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.adopted import adopting
+from nbgrad.nn.adopted import adopting, showing
 from nbgrad.nn.function_block import Block, of_shape
 from nbgrad.nn.module.lazy import Lazy
 from nbgrad.nn.module.module import Module
@@ -72,8 +72,7 @@ class Linear(Module):
     def _misfit(self, input: Tensor) -> str | None:
         return wrong_last(input, self.in_features)
 
-    def extra_repr(self) -> str:
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+    extra_repr = showing(torch.nn.Linear)
 
 
 class LazyLinear(Lazy, Linear, becomes=Linear):
@@ -132,11 +131,7 @@ class Bilinear(Module):
     def _misfit(self, input: Tensor) -> str | None:
         return wrong_last(input, self.in1_features)
 
-    def extra_repr(self) -> str:
-        return (
-            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
-            f"out_features={self.out_features}, bias={self.bias is not None}"
-        )
+    extra_repr = showing(torch.nn.Bilinear)
 
 
 class Flatten(Block, function=flatten, torchs=torch.nn.Flatten):

@@ -11,7 +11,7 @@ import torch
 from nbgrad.core import ops
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn import init
-from nbgrad.nn.adopted import adopting
+from nbgrad.nn.adopted import adopting, showing
 from nbgrad.nn.function_block import Block, of_shape, wrong_rank
 from nbgrad.nn.module.lazy import Lazy
 from nbgrad.nn.module.module import Module
@@ -71,7 +71,7 @@ class _Norm(_Affine):
         dtype: DType,
         bias: bool,
     ) -> None:
-        """What a constructor does with its arguments."""
+        """Take the arguments of a constructor."""
         super().__init__()
         self.num_features = num_features
         self.eps = eps
@@ -120,11 +120,7 @@ class _Norm(_Affine):
     def _channel_dim(self, _input: Tensor) -> int:
         return 1
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
-        )
+    extra_repr = showing(torch.nn.BatchNorm1d)
 
 
 class BatchNorm(_Norm):
@@ -348,11 +344,7 @@ class GroupNorm(_Affine):
             return None
         return f"expected {self.num_channels} channels, got {input.shape[1]}, {of_shape(input)}"
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
-            f"bias={self.bias is not None}"
-        )
+    extra_repr = showing(torch.nn.GroupNorm)
 
 
 class _ShapeNorm(_Affine):
@@ -403,11 +395,7 @@ class LayerNorm(_ShapeNorm):
     def forward(self, input: Tensor) -> Any:
         return ops.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
-            f"bias={self.bias is not None}"
-        )
+    extra_repr = showing(torch.nn.LayerNorm)
 
 
 class RMSNorm(_ShapeNorm):
@@ -448,8 +436,7 @@ class RMSNorm(_ShapeNorm):
     def forward(self, input: Tensor) -> Any:
         return ops.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
-    def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+    extra_repr = showing(torch.nn.RMSNorm)
 
 
 # Neighbouring channels.

@@ -10,7 +10,7 @@ import torch
 
 from nbgrad.core.ops import gru, gru_cell, lstm, lstm_cell, rnn_relu, rnn_relu_cell, rnn_tanh, rnn_tanh_cell
 from nbgrad.nn import init
-from nbgrad.nn.adopted import adopting
+from nbgrad.nn.adopted import adopting, showing
 from nbgrad.nn.function_block import of_shape
 from nbgrad.nn.module.call import misfit
 from nbgrad.nn.module.module import Module
@@ -174,18 +174,7 @@ class RNNBase(_Recurrent):
                 raise misfit(RuntimeError(f"Expected {which} size {shape}, got {list(state.shape)}"))
         return states
 
-    def extra_repr(self) -> str:
-        shown = [f"{self.input_size}, {self.hidden_size}"]
-        defaults = {
-            "proj_size": 0,
-            "num_layers": 1,
-            "bias": True,
-            "batch_first": False,
-            "dropout": 0,
-            "bidirectional": False,
-        }
-        shown += [f"{name}={getattr(self, name)}" for name, usual in defaults.items() if getattr(self, name) != usual]
-        return ", ".join(shown)
+    extra_repr = showing(torch.nn.RNNBase)
 
 
 @cache  # every forward asks
@@ -360,8 +349,7 @@ class RNNCellBase(_Recurrent):
         weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         return function(input, states[0] if count == 1 else tuple(states), *weights)
 
-    def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+    extra_repr = showing(torch.nn.RNNCellBase)
 
 
 class RNNCell(RNNCellBase):
@@ -385,9 +373,6 @@ class RNNCell(RNNCellBase):
         if self.nonlinearity not in cells:
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
         return self._step(cells[self.nonlinearity], input, None if hx is None else (hx,), 1)
-
-    def extra_repr(self) -> str:
-        return super().extra_repr() + ("" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}")
 
 
 class LSTMCell(RNNCellBase):

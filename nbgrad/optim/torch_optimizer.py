@@ -10,6 +10,7 @@ import torch
 
 from nbgrad.core.graph.training import params_of
 from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.nn.adopted import adopting
 from nbgrad.optim.optimizer import Optimizer, Params, Tensors, raw
 
 SEVERAL, CACHED = 6, 1 << 17
@@ -41,7 +42,8 @@ class TorchOptimizer(Optimizer):
         cls._bare = staticmethod(unwrap(cls.torchs.step))
         cls._usual = {one.name: one.default for one in signature(cls.torchs).parameters.values()}
         if "torchs" in vars(cls) and "__init__" not in vars(cls):
-            cls.__init__ = _adopted(cls.torchs.__init__)  # type: ignore[method-assign]
+            constructor: Any = adopting(cls.torchs)(TorchOptimizer.__init__)
+            cls.__init__ = constructor  # type: ignore[method-assign]
 
     def __init__(self, params: Params, **settings: Any) -> None:
         self._check_settings(settings)
@@ -108,23 +110,6 @@ class TorchOptimizer(Optimizer):
             runner.__setstate__({"defaults": self.defaults, "state": defaultdict(dict), "param_groups": []})
             self._runner = runner
         return self._runner
-
-
-def _adopted(torchs: Callable[..., None]) -> Callable[..., None]:
-    """An ``__init__`` with the arguments of torch's."""
-    known = signature(torchs)
-
-    def __init__(self: TorchOptimizer, *args: Any, **settings: Any) -> None:  # noqa: N807
-        try:
-            given = known.bind(self, *args, **settings)
-        except TypeError as error:
-            takes = ", ".join([*known.parameters][1:])
-            raise TypeError(f"{type(self).__name__}(): {error}. Its arguments are {takes}") from None
-        given.apply_defaults()
-        TorchOptimizer.__init__(**given.arguments)
-
-    __init__.__signature__ = known  # type: ignore[attr-defined]
-    return __init__
 
 
 def _check_kind(called: str, name: str, value: Any, usual: Any, whole: bool) -> None:

@@ -10,6 +10,7 @@ import torch
 import nbgrad
 from nbgrad import nn
 from nbgrad.core.graph.comparison import Comparison
+from nbgrad.core.graph.custom_overlay import names_of
 from nbgrad.core.graph.graph import AutogradGraph
 
 
@@ -179,3 +180,27 @@ def test_what_is_no_graph_and_what_is_asked_for_is_refused() -> None:
         (w * 2).sum().backward()
     with pytest.raises(ValueError, match=re.escape("'asked' still asks for the gradients of w")):
         Comparison(graph, asked)
+
+
+def test_blocks_of_the_users_are_told_apart_by_their_whole_label() -> None:
+    def branches(*names: str) -> AutogradGraph:
+        x = nbgrad.tensor([1.0, 2.0], requires_grad=True)
+        with AutogradGraph() as graph, nbgrad.scope("net"):
+            parts = []
+            for name in names:
+                with nbgrad.scope(f"branch ({name})"):
+                    parts.append((x * len(name)).exp())
+            (parts[0] + parts[1]).sum().backward()
+        return graph
+
+    found = nbgrad.compare(branches("left", "right"), branches("right", "left"))
+    inside = [pair for pair in found.pairs if pair.left.op is not None and pair.left.op.name == "exp"]
+    assert [pair.value for pair in inside] == [0.0, 0.0]
+
+
+def test_a_name_of_a_module_may_have_a_bracket() -> None:
+    net = nn.Sequential()
+    net.add_module("block (a)", nn.Linear(2, 2))
+    with AutogradGraph() as graph:
+        net(nbgrad.ones(1, 2)).sum().backward()
+    assert "block (a).weight" in {one for record in graph.records for one in names_of(record)}

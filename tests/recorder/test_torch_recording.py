@@ -1297,3 +1297,29 @@ def test_what_makes_a_tensor_of_nothing_is_not_said_to_have_run() -> None:
     with AutogradGraph() as graph:
         torch.ones(2, 3)
     assert not Evidence(graph).left_out()
+
+
+class _Weighed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(weights)
+        return x * weights
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (weights,) = ctx.saved_tensors
+        return gradients[0] * weights, None
+
+
+def test_copies_of_the_constants_of_a_function_live_as_long_as_its_calls() -> None:
+    x = torch.ones(2, requires_grad=True)
+    with AutogradGraph() as graph:
+        y = _Weighed.apply(x, torch.tensor([2.0, 3.0]))
+        y.sum().backward()
+    call = Evidence(graph).function_call(graph.records[1].id)
+    assert call is not None
+    assert [one.tolist() for one in call.constants] == [[2.0, 3.0]]
+    copied = weakref.ref(call.constants[0])
+    del y, call, graph
+    gc.collect()
+    assert copied() is None

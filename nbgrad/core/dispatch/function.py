@@ -11,7 +11,7 @@ import torch
 from nbgrad.core.backend.below_autograd import outside
 from nbgrad.core.dispatch.inplace import Rebase, check_change
 from nbgrad.core.dispatch.plan import Plan
-from nbgrad.core.dispatch.table import OPS, Op
+from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, Rule, next_seq
 from nbgrad.core.engine.state import current, no_grad, recording, restoring, tell_changed
 from nbgrad.core.engine.tensor_data import differentiable
@@ -255,11 +255,6 @@ def _made(function: type[Function], arity: int) -> OpInfo:
     row.no_gradient = ()
     row.rules = dict.fromkeys(row.inputs, Rule(function.backward, (), rf"\text{{{words}.backward}}(\bar{{y}})"))
     return row
-
-
-def of_function(op: OpInfo) -> bool:
-    """Whether ``op`` describes a ``Function`` of the user's: it is no row of the table, and has no forward."""
-    return not isinstance(op, Op)
 
 
 class FunctionPlan(Plan):

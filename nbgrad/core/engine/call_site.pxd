@@ -1,8 +1,6 @@
 cimport cython
 
-from nbgrad.core.engine.node cimport TensorBase
 from nbgrad.core.engine.place cimport Place
-from nbgrad.core.engine.torch_reads cimport Tensor
 
 # The attributes of a frame, read by Python's C functions: every op that is recorded goes up a few frames.
 cdef extern from *:
@@ -59,6 +57,3 @@ cpdef Place user_place()
 cdef int _OPTIMIZED
 
 cpdef bint in_a_function(FrameType frame)
-
-@cython.locals(snapshot=object, found=dict)
-cpdef dict tensor_variables(FrameType frame, bint modules=*)

@@ -11,11 +11,9 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.place import Place
-from nbgrad.core.engine.user_names import in_order, is_module, loops_of
+from nbgrad.core.engine.user_names import in_order, loops_of
 
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _TORCH = str(Path(torch.__file__).parent) + os.sep
@@ -62,23 +60,6 @@ def in_a_function(frame: FrameType) -> bool:
 
 
 _OPTIMIZED = CO_OPTIMIZED  # a C integer in compiled code
-
-
-def tensor_variables(frame: FrameType, modules: bool = False) -> dict[str, Any]:
-    """The tensors among the variables of ``frame``, by name, and the modules where they are asked for.
-
-    Before Python 3.13 the interpreter makes a snapshot of a function's variables, and keeps it until the function
-    returns. The snapshot would keep the tensors alive, so it is emptied, unless the user holds it through ``locals()``.
-    """
-    snapshot = frame.f_locals
-    found: dict[str, Any] = {}
-    for name, value in snapshot.items():
-        # In compiled code a check for a single class is fast, so there are two.
-        if isinstance(value, Tensor) or isinstance(value, TensorBase) or (modules and is_module(value)):  # noqa: SIM101
-            found[name] = value  # noqa: PERF403  # compiled code knows no classes inside a comprehension
-    if _SNAPSHOTS and in_a_function(frame) and getrefcount(snapshot) <= 3:
-        snapshot.clear()
-    return found
 
 
 def tensors_in_sight(frame: FrameType, modules: bool = False) -> dict[str, Any]:
@@ -160,7 +141,11 @@ def _user_frames(frame: FrameType | None) -> list[FrameType]:
 
 
 def _variables(frame: FrameType) -> dict[str, Any]:
-    """The variables of ``frame``; as in ``tensor_variables`` no snapshot of them stays."""
+    """The variables of ``frame``, of which no snapshot stays.
+
+    Before Python 3.13 the interpreter makes a snapshot of a function's variables, and keeps it until the function
+    returns. The snapshot would keep the tensors alive, so it is emptied, unless the user holds it through ``locals()``.
+    """
     snapshot = frame.f_locals
     known = dict(snapshot)
     if _SNAPSHOTS and in_a_function(frame) and getrefcount(snapshot) <= 3:

@@ -1,7 +1,8 @@
 """The calls of the user's ``Function`` classes, with what is needed to run one again."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import torch
 
@@ -12,6 +13,10 @@ _PLAIN = (bool, int, float, str, tuple, list, type(None))
 
 _SMALL = 1 << 16
 """Constants with more numbers are not kept."""
+
+
+class Constants(list[torch.Tensor]):
+    """Copies of the tensors of one call that need no gradient: those of the first that still lives serve for all."""
 
 
 class FunctionCall(NamedTuple):
@@ -27,13 +32,13 @@ class FunctionCall(NamedTuple):
     function: type
     needs: tuple[bool, ...]
     settings: dict[str, Any]
-    constants: tuple[torch.Tensor, ...] = ()
+    constants: Sequence[torch.Tensor] = ()
 
 
 CALLS: WeakKeyDictionary[Node, FunctionCall] = WeakKeyDictionary()
 """The calls of torch's ``Function`` classes, by our node."""
 
-_CONSTANTS: WeakKeyDictionary[type, tuple[torch.Tensor, ...]] = WeakKeyDictionary()
+_CONSTANTS: WeakValueDictionary[type, Constants] = WeakValueDictionary()
 
 
 def note_call(node: Node, made: Any) -> None:
@@ -43,14 +48,15 @@ def note_call(node: Node, made: Any) -> None:
     if function is None or needs is None or function.__module__.startswith(("torch.", "nbgrad.")):
         return
     settings = {name: value for name, value in vars(made).items() if isinstance(value, _PLAIN)}
-    if function not in _CONSTANTS:
-        _CONSTANTS[function] = _constants(made) if not all(needs) else ()
-    CALLS[node] = FunctionCall(function, tuple(needs), settings, _CONSTANTS[function])
+    constants = _CONSTANTS.get(function)
+    if constants is None:
+        constants = _CONSTANTS[function] = Constants() if all(needs) else _constants(made)
+    CALLS[node] = FunctionCall(function, tuple(needs), settings, constants)
 
 
-def _constants(made: Any) -> tuple[torch.Tensor, ...]:
+def _constants(made: Any) -> Constants:
     """Copies of the small saved tensors that need no gradient. Hooks of the user's on saved tensors are not called."""
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-        return ()
+        return Constants()
     saved = [one for one in made.saved_tensors if isinstance(one, torch.Tensor) and not one.requires_grad]
-    return tuple([one.detach().clone() for one in saved if one.numel() <= _SMALL])
+    return Constants([one.detach().clone() for one in saved if one.numel() <= _SMALL])

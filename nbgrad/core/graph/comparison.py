@@ -13,6 +13,7 @@ import torch
 from nbgrad.core.engine.state import outwards
 from nbgrad.core.graph.custom_overlay import path_of
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.names import path_in
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.graph.stats import Stats
@@ -236,7 +237,7 @@ def _matched(left: list[Record], right: list[Record]) -> list[tuple[int, int]]:
 
 def _home(record: Record) -> tuple[str, ...]:
     """The group in which a counterpart is searched: the ops or the tensors of one module, by its path."""
-    path = [scope.label.partition(" (")[0] for scope in outwards(record.scope) if scope.parent is not None]
+    path = [path_in(scope) or scope.label for scope in outwards(record.scope) if scope.parent is not None]
     return ("op" if record.op is not None else "tensor", *path)
 
 

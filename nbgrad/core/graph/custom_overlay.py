@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import outwards
 from nbgrad.core.engine.torch_origins import TENSORS, known_id
+from nbgrad.core.graph.names import path_in
 from nbgrad.core.graph.record import Record
 from nbgrad.core.suggestions import kind_of, nearest
 
@@ -119,8 +120,7 @@ def names_of(record: Record) -> tuple[str, ...]:
 
 def path_of(scope: Any) -> str:
     """The path of the module in whose call something is, "layers.0", below the outermost one; else an empty text."""
-    parts = [one.label.partition(" (") for one in outwards(scope) if isinstance(one, ModuleScope)]
-    return ".".join([path for path, bracket, _ in reversed(parts) if bracket])
+    return ".".join([path for one in reversed([*outwards(scope)]) if (path := path_in(one))])
 
 
 def _inside(records: list[Record], wanted: Any) -> tuple[int, list[int]]:

@@ -52,8 +52,13 @@ class ModuleNames:
         name = self._inside[module].get(id(tensor))
         if name is None:
             return None
-        title, bracket, _ = scope.label.partition(" (")
-        return f"{title}.{name}" if "." not in name or (bracket and scope is self.outermost(scope)) else name
+        path = path_in(scope)
+        return f"{path or scope.label}.{name}" if "." not in name or (path and scope is self.outermost(scope)) else name
+
+
+def path_in(scope: Scope) -> str:
+    """The path of the module in the module that calls it, or the title of a model; empty for any other scope."""
+    return scope.label.rpartition(f" ({scope.kind.name})")[0] if isinstance(scope, ModuleScope) else ""
 
 
 def called(records: list[Record]) -> list[Record]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.backend.function_mode import put_back, take_off
+from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Switch, current, restoring
@@ -116,12 +116,21 @@ def traced(
         on_error: is called with an error that the function itself raises.
         locating: what a first trace has refused. This one finds the line of it, and raises ``Located``.
     """
+    trace: Trace = unheard(_traced, function, examples, on_error, locating)
+    return trace
+
+
+def _traced(
+    function: Callable[..., Any],
+    examples: tuple[Any, ...],
+    on_error: Callable[[Exception], object] | None,
+    locating: Wrong | None,
+) -> Trace:
     tracer = Tracer()
     if current().tracer is not None:
         raise RuntimeError("trace() inside of a function that is being traced: trace it outside")
     names = iter(_argument_names(function, examples))
     args = mapped(lambda one: _argument(tracer, one, names), examples)
-    depth = take_off()
     sights = Surroundings(function).seen
     watch = TraceWatch(tracer, sights, locating=locating)
     around, ended = ModesAround(), False
@@ -133,12 +142,12 @@ def traced(
                 outputs = mapped(lambda one: _value(tracer, one), found)
             ended = True
         finally:
-            changed, gradients, replaced = _released(tracer, around, depth)
+            changed, gradients, replaced = _released(tracer, around)
             if not ended or locating is not None:
                 watch.give_up(None if ended else sys.exc_info()[1])
     except BaseException as error:
         if not isinstance(error, Exception):  # Ctrl-C, which may have hit the ``finally``: to let go twice is the same
-            _released(tracer, around, depth)
+            _released(tracer, around)
             watch.give_up(error)
         raise
     if locating is not None:
@@ -166,25 +175,20 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _released(
-    tracer: Tracer, around: ModesAround, depth: int
+    tracer: Tracer, around: ModesAround
 ) -> tuple[list[str], list[tuple[TensorBase, Value | None]], list[str]]:
     """Let go of all that a trace has changed. Torch's modes are first: no step of this may run under those of a trace.
 
     Args:
         tracer: that of the trace.
         around: torch's modes before the trace.
-        depth: where the recorder was before it, as ``take_off`` has said.
 
     Returns:
         The settings of optimizers that the function has changed, the tensors whose ``.grad`` it has replaced, and the
         attributes of modules that it has.
     """
-    if depth:
-        take_off()  # the second time it is there again
     around.restore()
-    found = tracer.release_settings(), tracer.release(), tracer.restore_modules()
-    put_back(depth)
-    return found
+    return tracer.release_settings(), tracer.release(), tracer.restore_modules()
 
 
 def _held(tracer: Tracer) -> list[tuple[Any, torch.Tensor, bool]]:
