@@ -115,7 +115,7 @@ def outline(graph: AutogradGraph) -> Outline:
         }
         rests[id] = NodeRest(record, saved.get(record.id), [*added.details.get(record.id, ()), *more], walk)
         nodes.append(node)
-    _add_badges(nodes, wrong)
+    _add_badges(nodes, [*wrong, *_problems([other for one in said for other in one.group[1:]], ids)])
     raised = failure.scope if failure is not None and failure.id is None else None
     scopes.id(raised)
     described = Description(

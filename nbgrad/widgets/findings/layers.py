@@ -146,7 +146,7 @@ def _dropout(record: Record) -> Iterator[Finding]:
     p = _share(record)
     if p is not None and p >= _MUCH - (0 if "p" in record.settings else _ABOUT):
         text = f"{record.run} has dropout p={p:.2g}: it sets {p:.0%} of the numbers to 0 in each step."
-        yield located(record, "layer setting", text, "Use 0.1 to 0.5")
+        yield located(record, "layer setting", text, "Use 0.1 to 0.5", degree=p)
 
 
 def _normalization(case: Examination, record: Record, name: str) -> Iterator[Finding]:
@@ -160,7 +160,7 @@ def _normalization(case: Examination, record: Record, name: str) -> Iterator[Fin
             f"{record.run} takes mean and variance of a batch over {counted(values, 'value')} a channel, of shape "
             f"{source.shape}: that is noise."
         )
-        yield located(record, "layer setting", text, "Use a larger batch, or GroupNorm or LayerNorm")
+        yield located(record, "layer setting", text, "Use a larger batch, or GroupNorm or LayerNorm", degree=-values)
     momentum = settings.get("momentum")
     if momentum == 0 and any(taken.name == "running_mean" and taken.source for taken in record.inputs):
         text = (
@@ -202,12 +202,8 @@ def _attention(case: Examination, record: Record) -> Iterator[Finding]:
             f"nearly every row of {record.run} is one-hot, so almost no gradient goes back to its scores: of norm "
             f"{number(came.norm)} only {number(went.norm)}."
         )
-        yield located(
-            record,
-            "attention",
-            text,
-            "Divide the scores by the root of their dimension, as q @ k.transpose(-2, -1) / sqrt(d)",
-        )
+        remedy = "Divide the scores by the root of their dimension, as q @ k.transpose(-2, -1) / sqrt(d)"
+        yield located(record, "attention", text, remedy, degree=came.norm / went.norm if went.norm else inf)
 
 
 def _multiplies_first(case: Examination, user: Record, softmax: Record) -> bool:
@@ -234,7 +230,13 @@ def _mask(case: Examination, record: Record) -> Iterator[Finding]:
         return
     what = "every score" if hidden.all() else f"all scores of {int(hidden.sum())} of {hidden.size} rows"
     text = f"the mask of {record.run} hides {what}: the softmax after it cannot choose."
-    yield located(record, "attention", text, "Leave one score in each row; masked_fill hides where the mask is True")
+    yield located(
+        record,
+        "attention",
+        text,
+        "Leave one score in each row; masked_fill hides where the mask is True",
+        degree=float(hidden.mean()),
+    )
 
 
 def drawn(case: Examination) -> Iterator[Finding]:
@@ -381,7 +383,13 @@ def inputs(case: Examination) -> Iterator[Finding]:
                 "normalized: units "
                 f"saturate or die, and a rate that suits one column is too large for another."
             )
-            yield located(first, "input scale", text, "Normalize it: (x - x.mean(0)) / x.std(0), or x / 255 for pixels")
+            yield located(
+                first,
+                "input scale",
+                text,
+                "Normalize it: (x - x.mean(0)) / x.std(0), or x / 255 for pixels",
+                degree=most,
+            )
         if (
             first.shape
             and first.shape[0] >= _ROWS

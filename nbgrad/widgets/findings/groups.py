@@ -1,0 +1,46 @@
+"""Findings that say the same of several places: from four on, they share one finding with a list of the places."""
+
+from dataclasses import replace
+
+from nbgrad.core.graph.finding import Finding
+from nbgrad.widgets.description.format import counted
+from nbgrad.widgets.description.told import GROUPED
+
+_NAMED = 8
+"""At most this many places are in the text; the finding as data has all of them."""
+
+
+def grouped_by_remedy(found: list[Finding]) -> list[Finding]:
+    """``found``, in which more than ``GROUPED`` of one kind with the same remedy are one finding, the worst first."""
+    alike: dict[tuple[str, str | None], list[Finding]] = {}
+    for one in found:
+        alike.setdefault((one.kind, one.remedy), []).append(one)
+    told = list[Finding]()
+    for one in found:
+        several = alike[one.kind, one.remedy]
+        if one.remedy is None or len(several) <= GROUPED:
+            told.append(one)
+        elif one is several[0]:
+            told.append(_one_of(sorted(several, key=lambda each: -each.degree)))
+    return told
+
+
+def _one_of(several: list[Finding]) -> Finding:
+    worst, *others = several
+    names = list(dict.fromkeys(filter(None, [_called(one, several) for one in others])))
+    more = f" and {counted(len(names) - _NAMED, 'other')}" if len(names) > _NAMED else ""
+    listed = f": {', '.join(names[:_NAMED])}{more}" if names else ""
+    tensors = tuple(dict.fromkeys(name for one in several for name in one.tensors))
+    said = worst.text if worst.text.endswith(".") else f"{worst.text}."
+    text = f"{said} The same holds at {counted(len(others), 'more place')}{listed}"
+    return replace(worst, text=text, tensors=tensors, group=tuple(several))
+
+
+def _called(one: Finding, several: list[Finding]) -> str:
+    """The module of a finding, if the others are in other modules; or its tensor, or its line."""
+    if one.scope and len({other.scope for other in several}) > 1:
+        last = {other.scope[-1:] for other in several}
+        return one.scope[-1] if len(last) == len({other.scope for other in several}) else " > ".join(one.scope[1:])
+    if one.tensors:
+        return one.tensors[0]
+    return "" if one.place is None else str(one.place)
