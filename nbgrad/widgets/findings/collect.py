@@ -77,7 +77,7 @@ class Survey:
 
     @classmethod
     def _ours(cls, graph: AutogradGraph, most: int) -> Self:
-        """What nbgrad's own rules find."""
+        """Ask nbgrad's own rules."""
         ending, (records, left) = graph.ending, fewer(graph.snapshot(), most)
         left += graph.left_out
         guard = Guard()

@@ -24,7 +24,7 @@ _LOOKING: ContextVar[bool] = ContextVar("_LOOKING", default=False)
 
 
 class Outside(NamedTuple):
-    """What the added rules found in a graph.
+    """The findings of the added rules in a graph.
 
     Attributes:
         rules: those that were asked.
