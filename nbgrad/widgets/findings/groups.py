@@ -27,7 +27,7 @@ def grouped_by_remedy(found: list[Finding]) -> list[Finding]:
 
 def _one_of(several: list[Finding]) -> Finding:
     worst, *others = several
-    names = list(dict.fromkeys(filter(None, [_called(one, several) for one in others])))
+    names = list(dict.fromkeys(filter(None, _names(several)[1:])))
     more = f" and {counted(len(names) - _NAMED, 'other')}" if len(names) > _NAMED else ""
     listed = f": {', '.join(names[:_NAMED])}{more}" if names else ""
     tensors = tuple(dict.fromkeys(name for one in several for name in one.tensors))
@@ -36,11 +36,10 @@ def _one_of(several: list[Finding]) -> Finding:
     return replace(worst, text=text, tensors=tensors, group=tuple(several))
 
 
-def _called(one: Finding, several: list[Finding]) -> str:
-    """The module of a finding, if the others are in other modules; or its tensor, or its line."""
-    if one.scope and len({other.scope for other in several}) > 1:
-        last = {other.scope[-1:] for other in several}
-        return one.scope[-1] if len(last) == len({other.scope for other in several}) else " > ".join(one.scope[1:])
-    if one.tensors:
-        return one.tensors[0]
-    return "" if one.place is None else str(one.place)
+def _names(several: list[Finding]) -> list[str]:
+    """The module of each finding, if they are in different modules; else its tensor, or its line."""
+    scopes = {one.scope for one in several}
+    if len(scopes) > 1 and all(scopes):
+        short = len({scope[-1] for scope in scopes}) == len(scopes)
+        return [one.scope[-1] if short else " > ".join(one.scope[1:] or one.scope) for one in several]
+    return [one.tensors[0] if one.tensors else "" if one.place is None else str(one.place) for one in several]
