@@ -117,6 +117,23 @@ def test_findings_of_a_users_rule_are_grouped_too(lib: Any) -> None:
     assert found.tensors[0] == found.group[0].tensors[0]
 
 
+def test_places_are_named_by_their_tensors_their_modules_or_their_lines(lib: Any) -> None:
+    norm = lib.nn.BatchNorm1d(6)
+    x = lib.tensor(torch.randn(2, 6).tolist())
+    with nbgrad.AutogradGraph() as graph:
+        a, b, c, d = norm(x), norm(x * 2), norm(x * 3), norm(x * 4)
+        (a * b * c * d).sum().backward()
+    (found,) = [one for one in graph.findings() if one.kind == "layer setting"]
+    assert found.text.endswith("The same holds at 3 more places: b (2, 6), c (2, 6), d (2, 6)")
+    with nbgrad.AutogradGraph() as graph:
+        x, loss = lib.tensor(torch.randn(20, 6).tolist()), 0.0
+        for weight in [lib.tensor(torch.randn(6).tolist(), requires_grad=True) for _ in range(4)]:
+            loss = loss + lib.nn.functional.batch_norm(x[:2] * weight, None, None, None, None, True).square().sum()
+        loss.backward()
+    (found,) = [one for one in graph.findings() if one.kind == "layer setting"]
+    assert found.text.count("at line ") + found.text.count("test_groups.py:") == 2, "all are at one line"
+
+
 def test_what_has_no_remedy_or_another_one_is_not_grouped() -> None:
     told = [Finding("nan", f"NaN {at}") for at in range(5)]
     other = [Finding("target", f"{at}. Do {at}", f"Do {at}") for at in range(5)]

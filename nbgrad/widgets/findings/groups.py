@@ -37,9 +37,11 @@ def _one_of(several: list[Finding]) -> Finding:
 
 
 def _names(several: list[Finding]) -> list[str]:
-    """The module of each finding, if they are in different modules; else its tensor, or its line."""
-    scopes = {one.scope for one in several}
-    if len(scopes) > 1 and all(scopes):
+    """The tensor of each finding, if they are about different ones; else its module; else its line."""
+    tensors, scopes = {one.tensors[:1] for one in several}, {one.scope for one in several}
+    if all(tensors) and len(tensors) == len(several):
+        return [one.tensors[0] for one in several]
+    if all(scopes) and len(scopes) > 1:
         short = len({scope[-1] for scope in scopes}) == len(scopes)
         return [one.scope[-1] if short else " > ".join(one.scope[1:] or one.scope) for one in several]
-    return [one.tensors[0] if one.tensors else "" if one.place is None else str(one.place) for one in several]
+    return ["" if one.place is None else str(one.place) for one in several]
