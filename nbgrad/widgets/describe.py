@@ -2,7 +2,7 @@
 
 from collections import Counter
 from functools import cache
-from itertools import groupby, takewhile
+from itertools import takewhile
 
 import torch
 
@@ -12,7 +12,7 @@ from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope as CoreScope, outwards
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.evidence import Evidence
-from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import SMALL, Stats
@@ -53,14 +53,8 @@ from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
 from nbgrad.widgets.optional_packages import loading
 
-_MOST = 20
-"""At most this many findings are drawn of each kind in ``_REST``: there may be one for each parameter."""
-
 DRAWN = 10_000
 """Of more ops than this the first and the last ones are drawn: a page of a million ops takes minutes."""
-
-_REST: dict[FindingKind, str] = {"unreached": "that no gradient reached"}
-"""The kinds of findings that ``_MOST`` limits, and the words for the parameters whose findings are left out."""
 
 
 def describe(graph: AutogradGraph) -> Description:
@@ -116,7 +110,7 @@ def outline(graph: AutogradGraph) -> Outline:
         }
         rests[id] = NodeRest(record, saved.get(record.id), [*added.details.get(record.id, ()), *more], walk)
         nodes.append(node)
-    _add_badges(nodes, wrong)
+    _add_badges(nodes, [*wrong, *_problems([other for one in said for other in one.group[1:]], ids)])
     raised = failure.scope if failure is not None and failure.id is None else None
     scopes.id(raised)
     described = Description(
@@ -387,18 +381,8 @@ def _edges(
 
 
 def _problems(findings: list[Finding], ids: dict[int, str]) -> list[Problem]:
-    """The findings as they are drawn: of many of one kind the first ones, and how many more there are."""
-    found: list[Problem] = []
-    for kind, several in groupby(findings, lambda one: one.kind):
-        shown = list(several)
-        left = len(shown) - _MOST if kind in _REST else 0
-        found += [
-            Problem(kind=badge_of(kind), text=one.text, node=ids.get(one.id or 0))
-            for one in (shown[:_MOST] if left > 0 else shown)
-        ]
-        if left > 0:
-            found.append(Problem(kind=badge_of(kind), text=f"and {left:,} more {_REST[kind]}", node=None))
-    return found
+    """The findings as they are drawn."""
+    return [Problem(kind=badge_of(one.kind), text=one.text, node=ids.get(one.id or 0)) for one in findings]
 
 
 def _add_badges(nodes: list[Node], wrong: list[Problem]) -> None:

@@ -75,7 +75,7 @@ def breaks(_: Examination) -> Iterator[Finding]:
     yield
 
 
-def with_rule(monkeypatch: pytest.MonkeyPatch, at: int, find: Any) -> rules.Rule:
+def with_rule(monkeypatch: pytest.MonkeyPatch, at: int, find: Any) -> rules.RuleRow:
     """Replace what the rule at a position does."""
     row = rules.RULES[at]
     monkeypatch.setattr(rules, "RULES", (*rules.RULES[:at], row._replace(find=find), *rules.RULES[at + 1 :]))
@@ -83,10 +83,10 @@ def with_rule(monkeypatch: pytest.MonkeyPatch, at: int, find: Any) -> rules.Rule
 
 
 def by_rule(graph: nbgrad.AutogradGraph, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Finding]]:
-    """What each rule finds in a graph."""
+    """The findings of each rule in a graph."""
     made: defaultdict[str, list[Finding]] = defaultdict(list)
 
-    def noted(row: rules.Rule) -> rules.Rule:
+    def noted(row: rules.RuleRow) -> rules.RuleRow:
         def find(case: Examination) -> Iterable[Finding]:
             made[row.name] = list(row.find(case))
             return made[row.name]

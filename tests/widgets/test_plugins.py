@@ -12,6 +12,7 @@ import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+from playwright.sync_api import expect
 
 import nbgrad
 from nbgrad import extend
@@ -20,7 +21,9 @@ from nbgrad.core.graph.checkup import CHECK_NAMES
 from nbgrad.core.graph.finding import Finding
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.findings.checks import CHECKS
-from nbgrad.widgets.layout.pipeline import lay_out
+from nbgrad.widgets.folding.choose import Folding
+from nbgrad.widgets.layout.pipeline import lay_out, whole
+from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import svg
 from nbgrad.widgets.render.wire_format import packed, unpacked
 
@@ -343,6 +346,25 @@ def test_asked_for_gradients_are_not_given_away(lib: Any) -> None:
     hidden = [node for node in described["nodes"] if node["id"] in described["unknown"]]
     assert hidden
     assert all(row["term"] != "size of the gradient" for node in hidden for row in node["details"])
+
+
+@pytest.mark.browser
+@pytest.mark.rotated(4)
+def test_a_page_offers_an_overlay_and_paints_its_colours(opened: Any) -> None:
+    extend.overlay("rank", colours={"matrix": "#e76f51"})(lambda one: "matrix" if len(one.shape) > 1 else "vector")
+    tab = opened(page(whole(describe(recorded(TORCH)), folding=Folding()), "net"))
+    choice = tab.get_by_test_id("nbgrad-overlay")
+    assert "colour: rank" in choice.locator("option").all_text_contents()
+    choice.select_option("kind0")
+    expect(tab.get_by_test_id("nbgrad-scale")).to_have_text("rankmatrixvector")
+    painted = {
+        box.evaluate("box => box.style.getPropertyValue('--nbg-class')")
+        for box in tab.locator(".nbg-node.nbg-classed").all()
+    }
+    assert painted == {"color-mix(in oklab, #e76f51 55%, var(--nbg-card))", "var(--nbg-class-1)"}
+    dots = tab.locator(".nbg-scale .nbg-dot").evaluate_all("all => all.map(one => getComputedStyle(one).background)")
+    assert dots[0].startswith(("oklab", "color(", "rgb")), "the browser knows the colour"
+    assert dots[0] != dots[1]
 
 
 def test_a_notebook_has_them(shell: InteractiveShell) -> None:

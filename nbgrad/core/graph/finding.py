@@ -103,6 +103,9 @@ class Finding:
         tensors: the parameters and other tensors that it is about, each with its shape: "fc1.weight (16, 4)".
         scope: the labels of the module calls around it, outermost first; empty outside of modules.
         place: the line of user code that caused it, if there is one.
+        degree: how bad it is, beside findings of the same kind with the same remedy: the larger, the worse.
+        group: the findings for which this one stands, worst first: of four or more of one kind with the same remedy,
+            each with its place. Empty if it stands for itself. Its text, id and place are those of the worst.
     """
 
     kind: str
@@ -112,6 +115,8 @@ class Finding:
     tensors: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()
     place: Place | None = None
+    degree: float = 0.0
+    group: "tuple[Finding, ...]" = ()
 
     def __post_init__(self) -> None:
         if self.remedy is not None and self.remedy not in self.text:

@@ -42,11 +42,11 @@ class FindingRule:
         self.function = function
 
     def __call__(self, graph: AutogradGraph) -> list[Finding]:
-        """All that it finds in ``graph``."""
+        """The findings in ``graph``."""
         return list(self.find(graph))
 
     def find(self, graph: AutogradGraph) -> Iterator[Finding]:
-        """What it finds in ``graph``, one by one.
+        """The findings in ``graph``, one by one.
 
         Raises:
             TypeError: the function returns something else than findings of its kind.
@@ -90,7 +90,7 @@ class OverlayKind:
         self.colours = dict(colours)
 
     def __call__(self, record: Record) -> float | str | None:
-        """What it says about ``record``.
+        """The number or the label of ``record``.
 
         Raises:
             TypeError: the function returns something else than a number or a text.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import combinations
-from math import prod
+from math import inf, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,12 +61,8 @@ def _attention(case: Examination, record: Record) -> Iterator[Finding]:
             f"nearly every row of {record.run} is one-hot, so almost no gradient goes back to its scores: of norm "
             f"{number(came.norm)} only {number(went.norm)}."
         )
-        yield located(
-            record,
-            "attention",
-            text,
-            "Divide the scores by the root of their dimension, as q @ k.transpose(-2, -1) / sqrt(d)",
-        )
+        remedy = "Divide the scores by the root of their dimension, as q @ k.transpose(-2, -1) / sqrt(d)"
+        yield located(record, "attention", text, remedy, degree=came.norm / went.norm if went.norm else inf)
 
 
 def _weighted(case: Examination, record: Record, dim: int) -> Iterator[Finding]:
@@ -125,7 +121,8 @@ def _mask(case: Examination, record: Record) -> Iterator[Finding]:
         return
     what = "every score" if hidden.all() else f"all scores of {int(hidden.sum())} of {hidden.size} rows"
     text = f"the mask of {record.run} hides {what}: the softmax after it cannot choose."
-    yield located(record, "attention", text, "Leave one score in each row; masked_fill hides where the mask is True")
+    remedy = "Leave one score in each row; masked_fill hides where the mask is True"
+    yield located(record, "attention", text, remedy, degree=float(hidden.mean()))
 
 
 def _turned(case: Examination) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """All findings of a graph: where a NaN begins, tensors that no gradient reached, broadcasts that were not meant."""
 
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
@@ -22,6 +23,7 @@ from nbgrad.widgets.description.told import grouped
 from nbgrad.widgets.findings import rules
 from nbgrad.widgets.findings.checks import checked, unchecked
 from nbgrad.widgets.findings.examination import Examination
+from nbgrad.widgets.findings.groups import grouped_by_remedy
 from nbgrad.widgets.findings.guard import Guard
 from nbgrad.widgets.findings.located import called
 from nbgrad.widgets.findings.module_gradients import Judgement, ModuleVerdict, judgements, verdicts
@@ -75,7 +77,7 @@ class Survey:
 
     @classmethod
     def _ours(cls, graph: AutogradGraph, most: int) -> Self:
-        """What nbgrad's own rules find."""
+        """Ask nbgrad's own rules."""
         ending, (records, left) = graph.ending, fewer(graph.snapshot(), most)
         left += graph.left_out
         guard = Guard()
@@ -95,7 +97,7 @@ class Survey:
         )
         silence = Silence(graph.silence)
         left_alone = partial(_is_silenced, silence, guard)
-        found = [one for one in found if not left_alone(one)]
+        found = grouped_by_remedy([one for one in found if not left_alone(one)])
         quiet = {one.kind for one in _of_modules(_unsound(said)) if left_alone(one)}
         said = [one._replace(kind="sound") if _VERDICTS.get(one.kind) in quiet else one for one in said]
         told = {(one.kind, one.id) for one in silence.silenced}
@@ -111,7 +113,7 @@ class Survey:
         modules = _of_modules(_unsound(self.verdicts))
         shown = {record.id for record in self.records}
         ended = [] if self.ended is None else [self.ended]
-        return [one if one.id in shown else replace(one, id=None) for one in (*ended, *self.problems, *modules)]
+        return [_shown(one, shown) for one in (*ended, *self.problems, *modules)]
 
     @property
     def problems(self) -> list[Finding]:
@@ -135,6 +137,13 @@ def findings(graph: AutogradGraph) -> list[Finding]:
 def checkup(graph: AutogradGraph) -> Checkup:
     """The checks of ``graph``, open or closed, with what came of each."""
     return Survey.of(graph).checkup
+
+
+def _shown(found: Finding, records: Container[int | None]) -> Finding:
+    """The finding without the ids of records that are not among ``records``."""
+    if found.group:
+        found = replace(found, group=tuple([_shown(one, records) for one in found.group]))
+    return found if found.id in records else replace(found, id=None)
 
 
 def _is_silenced(silence: Silence, guard: Guard, found: Finding) -> bool:

@@ -82,7 +82,7 @@ class Examination:
 
     @property
     def judged(self) -> dict[Scope, Judgement]:
-        """What the gradients of each module are."""
+        """The judgement of the gradients of each module."""
         return self.waits.judged
 
     @property

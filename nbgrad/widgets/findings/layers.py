@@ -147,7 +147,7 @@ def _dropout(record: Record) -> Iterator[Finding]:
 
 def _dropping(record: Record, what: str, p: float) -> Finding:
     text = f"{record.run} has {what}={p:.2g}: it sets {p:.0%} of the numbers to 0 in each step."
-    return located(record, "layer setting", text, "Use 0.1 to 0.5")
+    return located(record, "layer setting", text, "Use 0.1 to 0.5", degree=p)
 
 
 def _dropout_inside(case: Examination) -> Iterator[Finding]:
@@ -188,7 +188,7 @@ def _normalization(case: Examination, record: Record, name: str) -> Iterator[Fin
             f"{record.run} takes mean and variance of a batch over {counted(values, 'value')} a channel, of shape "
             f"{source.shape}: that is noise."
         )
-        yield located(record, "layer setting", text, "Use a larger batch, or GroupNorm or LayerNorm")
+        yield located(record, "layer setting", text, "Use a larger batch, or GroupNorm or LayerNorm", degree=-values)
     momentum = settings.get("momentum")
     if momentum == 0 and any(taken.name == "running_mean" and taken.source for taken in record.inputs):
         text = (
@@ -402,7 +402,8 @@ def _unscaled(case: Examination, first: Record, record: Record) -> Iterator[Find
             f"the input {called(first)} of {record.run} has numbers up to {number(most)}, and is not normalized: units "
             f"saturate or die, and a rate that suits one column is too large for another."
         )
-        yield located(first, "input scale", text, "Normalize it: (x - x.mean(0)) / x.std(0), or x / 255 for pixels")
+        remedy = "Normalize it: (x - x.mean(0)) / x.std(0), or x / 255 for pixels"
+        yield located(first, "input scale", text, remedy, degree=most)
 
 
 def _repeats(case: Examination, first: Record, record: Record) -> bool:

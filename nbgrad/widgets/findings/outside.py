@@ -15,6 +15,7 @@ from nbgrad.core.graph.plugins import FINDING_RULES, FindingRule
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.silence import Silence
 from nbgrad.widgets.description.format import counted
+from nbgrad.widgets.findings.groups import grouped_by_remedy
 from nbgrad.widgets.findings.guard import Guard
 from nbgrad.widgets.findings.located import called, path_of
 
@@ -23,7 +24,7 @@ _LOOKING: ContextVar[bool] = ContextVar("_LOOKING", default=False)
 
 
 class Outside(NamedTuple):
-    """What the added rules found in a graph.
+    """The findings of the added rules in a graph.
 
     Attributes:
         rules: those that were asked.
@@ -60,7 +61,7 @@ class Outside(NamedTuple):
         found = list[Finding]()
         for rule in rules:
             found += guard.all_of(rule.name, (rule.name,), partial(rule.find, graph))
-        found = [one for one in (_completed(one, at) for one in found) if not silence.takes(one)]
+        found = grouped_by_remedy([one for one in (_completed(one, at) for one in found) if not silence.takes(one)])
         failed = [one for one in guard.findings() if not silence.takes(one)]
         checks = [_check(rule, records, found, failed, silence, guard) for rule in rules]
         return cls(rules, (*found, *failed), tuple(checks), tuple(silence.mistakes))

@@ -36,7 +36,7 @@ Explained = Mapping[str, Collection[str]]
 _NOTHING: Explained = MappingProxyType({})
 
 
-class Rule(NamedTuple):
+class RuleRow(NamedTuple):
     """A rule, as a row of the table.
 
     Attributes:
@@ -56,7 +56,7 @@ class Rule(NamedTuple):
     despite: Callable[[Examination, list[Finding]], bool] | None = None
 
     def new(self, case: Examination, found: list[Finding]) -> Iterator[Finding]:
-        """What it finds, without what the findings ``found`` of earlier rules explain."""
+        """The findings, without what the findings ``found`` of earlier rules explain."""
         explained = _NOTHING if self.despite is not None and self.despite(case, found) else self.explained
         kinds, known = {one.kind for one in found}, {(one.kind, one.id) for one in found}
         for one in self.find(case):
@@ -66,7 +66,7 @@ class Rule(NamedTuple):
 
 
 _ANY = frozenset(KINDS) - {"broadcast"}
-"""What explains that nothing is learned. A tensor that was stretched may be meant."""
+"""Causes of the fact that nothing is learned. A tensor that was stretched may be meant."""
 
 _UNMOVED = ("no change", "no step", "idle step", "no optimizer", "regularization", "small steps")
 
@@ -92,68 +92,68 @@ def _softmax_began_it(case: Examination, found: list[Finding]) -> bool:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("the first NaN", ("nan",), beginnings.beginnings),
-    Rule("updates uphill", ("sign",), outputs.uphill),
-    Rule("growth of the loss", ("divergence",), beginnings.grown, {"divergence": ("sign",)}),
-    Rule("gradients that are added up", ("accumulated gradients",), optimizers.added_up),
-    Rule(
+    RuleRow("the first NaN", ("nan",), beginnings.beginnings),
+    RuleRow("updates uphill", ("sign",), outputs.uphill),
+    RuleRow("growth of the loss", ("divergence",), beginnings.grown, {"divergence": ("sign",)}),
+    RuleRow("gradients that are added up", ("accumulated gradients",), optimizers.added_up),
+    RuleRow(
         "gradients that are kept",
         ("accumulated gradients",),
         optimizers.kept_gradients,
         {"accumulated gradients": ("accumulated gradients",)},
     ),
-    Rule("unreached tensors", ("unreached", "custom function", "checkpoint"), unreached),
-    Rule("methods that are not called", ("no step", "accumulated gradients"), calls.uncalled),
-    Rule("optimizers without a step", ("no step",), optimizers.unstepped, {"no step": ("no step",)}),
-    Rule("steps that change nothing", ("no change",), optimizers.still),
-    Rule("parameters without an optimizer", ("no optimizer",), optimizers.unheld),
-    Rule("idle steps", ("idle step",), optimizers.idle_step),
-    Rule("order of calls", ("early call",), calls.misordered),
-    Rule("updates by hand", ("no step",), calls.rebound),
-    Rule("accumulated losses", ("accumulation",), calls.undivided),
-    Rule("graphs that are kept", ("kept graphs",), calls.kept_graphs),
-    Rule("frozen parameters", ("frozen", "frozen but changing"), frozen),
-    Rule("draws", ("zero gradient",), layers.drawn),
-    Rule("draws beside a divergence", ("zero gradient",), layers.drawn_beside),
-    Rule("ops where a gradient ends", ("zero gradient", "vanishing", "custom function"), _falls, once=True),
-    Rule("gradients that shrink", ("vanishing",), _shrinking, {"vanishing": ("zero gradient", "vanishing")}),
-    Rule("activations that are off", ("saturated",), lambda case: silent(case.records, case.ahead)),
-    Rule("inputs of losses", ("loss input",), lambda case: mistaken(case.records)),
-    Rule("eval mode", ("eval mode",), lambda case: evaluating(case.records)),
-    Rule("parts in eval mode", ("eval mode",), partly, {"eval mode": ("eval mode",)}),
-    Rule("unregistered modules", ("unregistered",), lambda case: [one for one, _ in case.unregistered]),
-    Rule("numbers through numpy", ("through numpy",), lambda case: halved(case.records)),
-    Rule("broadcasts", ("broadcast",), _stretched),
-    Rule("the last activation", ("output range", "loss input"), outputs.outputs, once=True),
-    Rule("targets", ("target", "input scale"), outputs.targets, once=True),
-    Rule(
+    RuleRow("unreached tensors", ("unreached", "custom function", "checkpoint"), unreached),
+    RuleRow("methods that are not called", ("no step", "accumulated gradients"), calls.uncalled),
+    RuleRow("optimizers without a step", ("no step",), optimizers.unstepped, {"no step": ("no step",)}),
+    RuleRow("steps that change nothing", ("no change",), optimizers.still),
+    RuleRow("parameters without an optimizer", ("no optimizer",), optimizers.unheld),
+    RuleRow("idle steps", ("idle step",), optimizers.idle_step),
+    RuleRow("order of calls", ("early call",), calls.misordered),
+    RuleRow("updates by hand", ("no step",), calls.rebound),
+    RuleRow("accumulated losses", ("accumulation",), calls.undivided),
+    RuleRow("graphs that are kept", ("kept graphs",), calls.kept_graphs),
+    RuleRow("frozen parameters", ("frozen", "frozen but changing"), frozen),
+    RuleRow("draws", ("zero gradient",), layers.drawn),
+    RuleRow("draws beside a divergence", ("zero gradient",), layers.drawn_beside),
+    RuleRow("ops where a gradient ends", ("zero gradient", "vanishing", "custom function"), _falls, once=True),
+    RuleRow("gradients that shrink", ("vanishing",), _shrinking, {"vanishing": ("zero gradient", "vanishing")}),
+    RuleRow("activations that are off", ("saturated",), lambda case: silent(case.records, case.ahead)),
+    RuleRow("inputs of losses", ("loss input",), lambda case: mistaken(case.records)),
+    RuleRow("eval mode", ("eval mode",), lambda case: evaluating(case.records)),
+    RuleRow("parts in eval mode", ("eval mode",), partly, {"eval mode": ("eval mode",)}),
+    RuleRow("unregistered modules", ("unregistered",), lambda case: [one for one, _ in case.unregistered]),
+    RuleRow("numbers through numpy", ("through numpy",), lambda case: halved(case.records)),
+    RuleRow("broadcasts", ("broadcast",), _stretched),
+    RuleRow("the last activation", ("output range", "loss input"), outputs.outputs, once=True),
+    RuleRow("targets", ("target", "input scale"), outputs.targets, once=True),
+    RuleRow(
         "equal targets",
         ("target", "data"),
         outputs.equal_targets,
         {"target": ("zero gradient",), "data": ("nan",)},
         once=True,
     ),
-    Rule("rows against columns", ("broadcast",), outputs.unpaired, once=True),
-    Rule("numbers of classes", ("target",), outputs.class_numbers, once=True),
-    Rule("unused terms of a loss", ("unreached",), outputs.unused, once=True),
-    Rule("terms without a gradient", ("unreached",), outputs.constant_terms, once=True),
-    Rule("severed recurrences", ("unreached",), outputs.severed, once=True),
-    Rule(
+    RuleRow("rows against columns", ("broadcast",), outputs.unpaired, once=True),
+    RuleRow("numbers of classes", ("target",), outputs.class_numbers, once=True),
+    RuleRow("unused terms of a loss", ("unreached",), outputs.unused, once=True),
+    RuleRow("terms without a gradient", ("unreached",), outputs.constant_terms, once=True),
+    RuleRow("severed recurrences", ("unreached",), outputs.severed, once=True),
+    RuleRow(
         "softmax of one number",
         ("output range",),
         outputs.lone_softmax,
         {"output range": ("zero gradient",)},
         once=True,
     ),
-    Rule("one class", ("output range",), outputs.lone_class, once=True),
-    Rule("likelihoods", ("sign",), outputs.likelihoods, once=True),
-    Rule("sign of the loss", ("sign",), outputs.signs, once=True),
-    Rule("backwards of Functions", ("custom function",), untrue, once=True),
-    Rule("rows of a batch", ("wrong dimension",), dimensions.mixed, once=True),
-    Rule("the dimension of the batch", ("wrong dimension",), dimensions.batch_second, once=True),
-    Rule("linear layers in a row", ("no activation",), layers.in_a_row, once=True),
-    Rule("settings of layers", ("layer setting", "frozen but changing"), layers.settings, once=True),
-    Rule(
+    RuleRow("one class", ("output range",), outputs.lone_class, once=True),
+    RuleRow("likelihoods", ("sign",), outputs.likelihoods, once=True),
+    RuleRow("sign of the loss", ("sign",), outputs.signs, once=True),
+    RuleRow("backwards of Functions", ("custom function",), untrue, once=True),
+    RuleRow("rows of a batch", ("wrong dimension",), dimensions.mixed, once=True),
+    RuleRow("the dimension of the batch", ("wrong dimension",), dimensions.batch_second, once=True),
+    RuleRow("linear layers in a row", ("no activation",), layers.in_a_row, once=True),
+    RuleRow("settings of layers", ("layer setting", "frozen but changing"), layers.settings, once=True),
+    RuleRow(
         "attention",
         ("attention",),
         attention,
@@ -161,28 +161,28 @@ RULES: tuple[Rule, ...] = (
         once=True,
         despite=_softmax_began_it,
     ),
-    Rule("jumps", ("zero gradient",), layers.jumps, once=True),
-    Rule("initial weights", ("initialization",), layers.units, once=True),
-    Rule("input data", ("input scale", "data"), layers.inputs, {"data": ("nan",)}, once=True),
-    Rule("equal predictions", ("wrong dimension",), progress.equal_predictions, {"wrong dimension": _ANY}),
-    Rule("weight decay", ("regularization",), progress.decay),
-    Rule("schedules", ("small steps",), progress.resting, {"small steps": ("no change",)}),
-    Rule("small steps", ("small steps",), progress.small, {"small steps": _UNMOVED}),
-    Rule(
+    RuleRow("jumps", ("zero gradient",), layers.jumps, once=True),
+    RuleRow("initial weights", ("initialization",), layers.units, once=True),
+    RuleRow("input data", ("input scale", "data"), layers.inputs, {"data": ("nan",)}, once=True),
+    RuleRow("equal predictions", ("wrong dimension",), progress.equal_predictions, {"wrong dimension": _ANY}),
+    RuleRow("weight decay", ("regularization",), progress.decay),
+    RuleRow("schedules", ("small steps",), progress.resting, {"small steps": ("no change",)}),
+    RuleRow("small steps", ("small steps",), progress.small, {"small steps": _UNMOVED}),
+    RuleRow(
         "large steps",
         ("large steps", "sign"),
         progress.large,
         dict.fromkeys(("large steps", "sign"), ("divergence", "regularization", "small steps")),
     ),
-    Rule("a loss that does not fall", ("no progress",), progress.flat, {"no progress": _ANY}),
-    Rule("penalties", ("regularization",), progress.penalty),
-    Rule(
+    RuleRow("a loss that does not fall", ("no progress",), progress.flat, {"no progress": _ANY}),
+    RuleRow("penalties", ("regularization",), progress.penalty),
+    RuleRow(
         "the size of the first loss",
         ("exploding",),
         progress.huge,
         {"exploding": ("nan", "input scale", "initialization")},
     ),
-    Rule(
+    RuleRow(
         "gradients over time",
         ("vanishing", "exploding"),
         progress.over_time,
@@ -201,7 +201,7 @@ def apply(case: Examination, guard: Guard) -> list[Finding]:
 
 
 _NOT_THEIRS = ("failed", "inplace", "nan", "custom function", "checkpoint", "broadcast")
-"""What no package does on purpose. But it may cut paths off, and have outputs that a loss does not use."""
+"""Kinds that no package has on purpose. But it may cut paths off, and have outputs that a loss does not use."""
 
 
 def _is_meant(found: Finding, case: Examination) -> bool:

@@ -72,7 +72,7 @@ def _saturated(record: Record, gradient: Stats, passed: Stats, steepest: float) 
         f"{record.what} is saturated: most of its inputs, of shape {passed.shape}, lie so far from 0 that it is nearly "
         f"flat there, and of a gradient of norm {number(gradient.norm)} only {number(passed.norm)} goes on. {remedy}"
     )
-    return located(record, "saturated", text, remedy)
+    return located(record, "saturated", text, remedy, degree=gradient.norm / passed.norm)
 
 
 def _told(record: Record, source: Record, gradient: Stats, passed: Stats, made: dict[int, Record]) -> Finding | None:
@@ -87,7 +87,7 @@ def _told(record: Record, source: Record, gradient: Stats, passed: Stats, made: 
             f"{what} let no gradient through: a gradient arrived at its result, of shape {passed.shape}, but its slope "
             f"is 0 wherever this gradient is not 0. So the layers before it learn nothing here. {remedy}"
         )
-        return located(record, "saturated", text, remedy)
+        return located(record, "saturated", text, remedy, degree=1.0)
     off, units, samples = _off(source, gradient, passed, made)
     if samples < _SAMPLES or off < _SHARE * units or units < FEW:
         return None
@@ -95,7 +95,7 @@ def _told(record: Record, source: Record, gradient: Stats, passed: Stats, made: 
         f"{off} of the {units} units of {what} let no gradient through: the slope of each is 0 for all {samples} "
         f"samples. So the layers before it learn nothing from these units. {remedy}"
     )
-    return located(record, "saturated", text, remedy)
+    return located(record, "saturated", text, remedy, degree=off / units)
 
 
 def _off(source: Record, gradient: Stats, passed: Stats, made: dict[int, Record]) -> tuple[int, int, int]:
