@@ -18,7 +18,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.layout.pipeline import lay_out
+from nbgrad.widgets.pipeline import lay_out
 from nbgrad.widgets.render.html_page import page
 from tools.check_tools import chromium
 

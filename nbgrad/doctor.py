@@ -125,7 +125,7 @@ def _gradient() -> Iterator[Finding]:
 def _drawing() -> Iterator[Finding]:
     import nbgrad
     from nbgrad.widgets.describe import describe
-    from nbgrad.widgets.layout.pipeline import lay_out
+    from nbgrad.widgets.pipeline import lay_out
     from nbgrad.widgets.render.svg import svg
 
     with nbgrad.AutogradGraph() as graph:

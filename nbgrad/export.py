@@ -19,8 +19,8 @@ from nbgrad.widgets.folding.apply import asked
 from nbgrad.widgets.layout.dot import nested
 from nbgrad.widgets.layout.graphviz_wasm import language
 from nbgrad.widgets.layout.parts import mark_text
-from nbgrad.widgets.layout.pipeline import lay_out, whole
 from nbgrad.widgets.optional_packages import PartError, loading, needs, reason
+from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.film import film
 from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import png, svg

@@ -29,8 +29,8 @@ from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Picture
 from nbgrad.widgets.folding.apply import asked
-from nbgrad.widgets.layout.pipeline import lay_out
 from nbgrad.widgets.notebook_output import Still
+from nbgrad.widgets.pipeline import lay_out
 from nbgrad.widgets.tensor_lookup import Holdings
 from nbgrad.widgets.view import GraphView
 

@@ -27,9 +27,9 @@ from nbgrad.core.suggestions import nearest
 from nbgrad.magic_arguments import COMMANDS, flags, parsed
 from nbgrad.magics import AutogradMagics
 from nbgrad.options import TABLE, Options, flag
+from nbgrad.widgets import pipeline
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.folding import apply
-from nbgrad.widgets.layout import pipeline
+from nbgrad.widgets.description import drawn as boxes
 from nbgrad.widgets.render import svg
 from tools.unpacking import unpacked
 
@@ -233,7 +233,7 @@ def test_strict_broadcast(shell: InteractiveShell) -> None:
 
 
 def test_stages(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = {"fold": (apply, "clipped"), "place": (pipeline, "_answer"), "render": (svg, "_header")}
+    slow = {"fold": (boxes, "clipped"), "place": (pipeline, "_answer"), "render": (svg, "_header")}
     for late, (owner, name) in slow.items():
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, after_a_while(getattr(owner, name)))

@@ -14,7 +14,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from nbgrad.widgets.description.schema import Description
-from nbgrad.widgets.layout.pipeline import lay_out
+from nbgrad.widgets.pipeline import lay_out
 from nbgrad.widgets.render.html_page import fragment, runtime
 from tools.check_tools import chromium
 from tools.pictured import PICTURED

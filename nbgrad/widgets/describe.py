@@ -37,7 +37,6 @@ from nbgrad.widgets.description.schema import (
     Description,
     Edge,
     Formula,
-    Hidden,
     Node,
     OpText,
     Problem,
@@ -45,6 +44,7 @@ from nbgrad.widgets.description.schema import (
     ScopeKind,
     Verdict,
     kind_of,
+    plain_description,
     plain_node,
 )
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
@@ -113,11 +113,9 @@ def outline(graph: AutogradGraph) -> Outline:
     _add_badges(nodes, [*wrong, *_problems([other for one in said for other in one.group[1:]], ids)])
     raised = failure.scope if failure is not None and failure.id is None else None
     scopes.id(raised)
-    described = Description(
-        version=2,
-        name=str(graph.name),
-        summary="",
-        notes=[
+    described: Description = {
+        **plain_description(2, str(graph.name), ""),
+        "notes": [
             *_notes(graph, records),
             *_left_out(survey),
             *rank_notes(graph),
@@ -126,29 +124,22 @@ def outline(graph: AutogradGraph) -> Outline:
             *survey.outside.mistakes,
             *added.notes,
         ],
-        stopped=ending is not None and not ending.interrupted,
-        nodes=nodes,
-        edges=edges,
-        scopes=scopes.described(records, inside, raised),
-        ops={
-            name: op_text(op)
-            for name, op in {record.op.name: record.op for record in records if record.op is not None}.items()
-        },
-        formulas=scopes.formulas(),
-        steps=[],
-        overlays=[*shown, *added.overlays, *history.overlays],
-        colour=next((one["key"] for one in reversed(shown) if one["key"].startswith(OWN)), ""),
-        copies={},
-        twins={},
-        verdicts=[
+        "stopped": ending is not None and not ending.interrupted,
+        "nodes": nodes,
+        "edges": edges,
+        "scopes": scopes.described(records, inside, raised),
+        "ops": {record.op.name: op_text(record.op) for record in records if record.op is not None},
+        "formulas": scopes.formulas(),
+        "overlays": [*shown, *added.overlays, *history.overlays],
+        "colour": next((one["key"] for one in reversed(shown) if one["key"].startswith(OWN)), ""),
+        "verdicts": [
             Verdict(kind=one.kind, scope=scopes.id(one.scope), name=one.scope.path()[-1], text=one.text)
             for one in survey.verdicts
         ],
-        problems=wrong,
-        checked=survey.checkup.lines,
-        history=history.history,
-        hidden=Hidden(reductions=[], nodes=[]),
-    )
+        "problems": wrong,
+        "checked": survey.checkup.lines,
+        "history": history.history,
+    }
     if ending is not None and failure is not None and survey.ended is not None:
         described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)
     described["summary"] = _summary(graph, records, described, usual)

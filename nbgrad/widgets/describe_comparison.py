@@ -7,7 +7,6 @@ from nbgrad.core.graph.comparison import Comparison, Pair
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.format import counted, number
-from nbgrad.widgets.description.history import NONE
 from nbgrad.widgets.description.ids import FRAMES, SIDES, node_id, side_and_id, side_id
 from nbgrad.widgets.description.outline import Outline, Rests
 from nbgrad.widgets.description.overlays import OWN, Levels, scaled
@@ -21,6 +20,7 @@ from nbgrad.widgets.description.schema import (
     Overlay,
     Problem,
     Scope,
+    plain_description,
     plain_scope,
 )
 from nbgrad.widgets.description.tensor_summary import broken
@@ -45,32 +45,23 @@ def outline_comparison(comparison: Comparison) -> Outline:
     for side in sides:
         for node in side.nodes:
             node["levels"] = levels.get(node["id"], {})
-    described = Description(
-        version=2,
-        name=f"{comparison.names[0]} against {comparison.names[1]}",
-        summary=comparison.summary,
-        notes=[
+    described: Description = {
+        **plain_description(2, f"{comparison.names[0]} against {comparison.names[1]}", comparison.summary),
+        "notes": [
             f"{name}: {note}"
             for name, one in zip(comparison.names, (left, right), strict=True)
             for note in one["notes"]
         ],
-        stopped=False,
-        nodes=[node for side in sides for node in side.nodes],
-        edges=[edge for side in sides for edge in side.edges],
-        scopes=[scope for side in sides for scope in side.scopes],
-        ops=left["ops"] | right["ops"],
-        formulas=left["formulas"] | right["formulas"],
-        steps=[],
-        overlays=shown,
-        colour=shown[0]["key"] if shown else "",
-        copies={},
-        twins=_twins(sides, comparison),
-        verdicts=[],
-        problems=[problem for side in sides for problem in side.problems],
-        checked=[],
-        history=NONE,
-        hidden={"reductions": [], "nodes": []},
-    )
+        "nodes": [node for side in sides for node in side.nodes],
+        "edges": [edge for side in sides for edge in side.edges],
+        "scopes": [scope for side in sides for scope in side.scopes],
+        "ops": left["ops"] | right["ops"],
+        "formulas": left["formulas"] | right["formulas"],
+        "overlays": shown,
+        "colour": shown[0]["key"] if shown else "",
+        "twins": _twins(sides, comparison),
+        "problems": [problem for side in sides for problem in side.problems],
+    }
     return Outline(
         described,
         _BothRests({side.letter: side.outline.rests for side in sides}, _told(sides, comparison)),

@@ -9,7 +9,6 @@ from nbgrad.core.symbolic.ir import Listing, ProgramStep, RowCall, Value
 from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.widgets.describe import op_text
 from nbgrad.widgets.description.format import byte_text, counted, shape_text
-from nbgrad.widgets.description.history import NONE
 from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
 from nbgrad.widgets.description.schema import (
     Description,
@@ -21,6 +20,8 @@ from nbgrad.widgets.description.schema import (
     Rewrite,
     Scope,
     Step,
+    plain_description,
+    plain_edge,
     plain_node,
     plain_scope,
 )
@@ -102,31 +103,17 @@ def describe_program(*parts: tuple[str, Listing]) -> Description:
         drawing.add(label, listing, {} if listing is parts[0][1] and len(parts) > 1 else stands)
     (_, first), *others = parts
     counts = [counted(len(listing.steps), "step") for _, listing in parts]
-    return Description(
-        version=1,
-        name=f"program {first.name}",
-        summary=", ".join(f"{label}: {count}" for (label, _), count in zip(parts, counts, strict=True))
-        if others
-        else _summary(first),
-        notes=[_LEGEND] if any(edge["gradient"] is None for edge in drawing.edges) else [],
-        stopped=False,
-        nodes=drawing.nodes,
-        edges=drawing.edges,
-        scopes=drawing.scopes.made,
-        ops=drawing.ops,
-        formulas={},
-        steps=drawing.rewrites(notes),
-        overlays=[],
-        colour="",
-        copies={},
-        twins={},
-        verdicts=[],
-        problems=[],
-        checked=[],
-        history=NONE,
-        hidden={"reductions": [], "nodes": []},
-        beside=drawing.beside,
-    )
+    summary = ", ".join(f"{label}: {count}" for (label, _), count in zip(parts, counts, strict=True))
+    return {
+        **plain_description(1, f"program {first.name}", summary if others else _summary(first)),
+        "notes": [_LEGEND] if any(edge["gradient"] is None for edge in drawing.edges) else [],
+        "nodes": drawing.nodes,
+        "edges": drawing.edges,
+        "scopes": drawing.scopes.made,
+        "ops": drawing.ops,
+        "steps": drawing.rewrites(notes),
+        "beside": drawing.beside,
+    }
 
 
 StandIns = dict[str, tuple[str, int]]
@@ -207,8 +194,8 @@ class _Drawing:
             if row is not None:
                 self.beside[id_] = ids[row]
             for value in box.inputs():
-                gradient = None if rows.stops(box, value) else ""
-                self.edges.append(_edge(edge_id(len(self.edges)), home[id(value)], id_, value, gradient))
+                edge = plain_edge(edge_id(len(self.edges)), home[id(value)], id_, value.name, _type(value))
+                self.edges.append({**edge, "gradient": None if rows.stops(box, value) else ""})
             for value in (*box.results(), *box.writes()):
                 home[id(value)] = id_
         given = {value.name: home[id(value)] for value in (*listing.inputs, *listing.captured) if id(value) in read}
@@ -378,20 +365,6 @@ class _ProgramScopes:
             parent = known
         assert parent is not None
         return parent
-
-
-def _edge(id: str, source: str, target: str, value: Value, gradient: str | None) -> Edge:
-    return Edge(
-        id=id,
-        source=source,
-        target=target,
-        input=value.name,
-        label=_type(value),
-        back=None,
-        gradient=gradient,
-        mismatch=None,
-        reduction=None,
-    )
 
 
 def _kind(value: Value) -> Kind:

@@ -7,7 +7,7 @@ from typing import Any
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Opens
 from nbgrad.widgets.folding.apply import asked
-from nbgrad.widgets.layout.pipeline import Wanted, whole
+from nbgrad.widgets.pipeline import Wanted, whole
 from nbgrad.widgets.render.html_page import page
 
 

@@ -15,8 +15,8 @@ from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Opens, Picture
 from nbgrad.widgets.folding.apply import NODES, asked
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.layout.pipeline import Wanted, lay_out
 from nbgrad.widgets.optional_packages import needs, reason
+from nbgrad.widgets.pipeline import Wanted, lay_out
 from nbgrad.widgets.render.svg import png, svg
 from nbgrad.widgets.render.text import text
 from nbgrad.widgets.tensor_lookup import Holdings

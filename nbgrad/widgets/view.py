@@ -11,8 +11,8 @@ from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Numbers, Picture
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding
-from nbgrad.widgets.layout.pipeline import Wanted, lay_out
 from nbgrad.widgets.optional_packages import needs
+from nbgrad.widgets.pipeline import Wanted, lay_out
 from nbgrad.widgets.render.wire_format import packed
 from nbgrad.widgets.tensor_lookup import Holdings, What
 from nbgrad.widgets.what_if import WhatIf

@@ -27,7 +27,7 @@ from nbgrad.core.symbolic.fake import _Postponed
 from nbgrad.core.tensor import tensor as tensors
 from nbgrad.nn.utils import parametrize
 from nbgrad.widgets.describe import describe, outline
-from nbgrad.widgets.layout.pipeline import lay_out
+from nbgrad.widgets.pipeline import lay_out
 from nbgrad.widgets.render.svg import svg
 from nbgrad.widgets.render.text import text
 from nbgrad.widgets.tensor_lookup import Holdings

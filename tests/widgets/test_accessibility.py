@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from nbgrad.widgets import view
 from nbgrad.widgets.folding.choose import folded_below
-from nbgrad.widgets.layout.pipeline import lay_out
+from nbgrad.widgets.pipeline import lay_out
 from nbgrad.widgets.render.html_page import page
 from tests.lab.harness import screenshot
 from tests.widgets import graphs

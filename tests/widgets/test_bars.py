@@ -7,11 +7,10 @@ import pytest
 from playwright.sync_api import expect
 
 from nbgrad.widgets.description.schema import Bars, Description, Node
-from nbgrad.widgets.folding.apply import drawable
 from nbgrad.widgets.folding.bars import MOST
 from nbgrad.widgets.folding.choose import folded_below
 from nbgrad.widgets.layout.card import BAR, BAR_HEIGHT, bar_height
-from nbgrad.widgets.layout.pipeline import lay_out
+from nbgrad.widgets.pipeline import drawable, lay_out
 from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import svg
 from tests.lab.harness import screenshot

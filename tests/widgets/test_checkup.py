@@ -13,7 +13,7 @@ import nbgrad
 from nbgrad.core.graph.finding import KINDS
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.findings.checks import CHECKS
-from nbgrad.widgets.layout.pipeline import lay_out
+from nbgrad.widgets.pipeline import lay_out
 from nbgrad.widgets.render.wire_format import packed
 
 TORCH = SimpleNamespace(

@@ -15,7 +15,7 @@ from nbgrad.widgets.description.schema import Box
 from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.folding.apply import fold
 from nbgrad.widgets.folding.choose import folded_below
-from nbgrad.widgets.layout.pipeline import lay_out
+from nbgrad.widgets.pipeline import lay_out
 from tests.core.symbolic import networks
 
 

@@ -13,7 +13,7 @@ from PIL import Image, ImageSequence
 import nbgrad
 from nbgrad import nn
 from nbgrad.widgets.describe import describe
-from nbgrad.widgets.layout.pipeline import lay_out
+from nbgrad.widgets.pipeline import lay_out
 from nbgrad.widgets.render.film import film, moments
 from nbgrad.widgets.render.svg import rendered, svg
 from tests.core.test_graph_comparison import run

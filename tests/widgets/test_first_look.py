@@ -14,11 +14,11 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.schema import Description, Edge, Node
 from nbgrad.widgets.description.tree import Tree
-from nbgrad.widgets.folding.apply import NODES, drawable
+from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below, homes, necessary
 from nbgrad.widgets.folding.size import COLUMNS, ROWS, extent
 from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH
-from nbgrad.widgets.layout.pipeline import WHOLE, lay_out, whole
+from nbgrad.widgets.pipeline import WHOLE, drawable, lay_out, whole
 from tests.widgets import graphs
 
 

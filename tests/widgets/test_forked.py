@@ -14,7 +14,7 @@ PROGRAM = """
     import nbgrad
     from nbgrad.core.no_gc import uncollected
     from nbgrad.widgets.describe import describe
-    from nbgrad.widgets.layout.pipeline import lay_out
+    from nbgrad.widgets.pipeline import lay_out
 
     def graph(ops):
         x = nbgrad.ones(3, requires_grad=True)

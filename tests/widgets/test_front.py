@@ -16,7 +16,7 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.choose import Folding, folded_below
 from nbgrad.widgets.layout import curves
-from nbgrad.widgets.layout.pipeline import lay_out, whole
+from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import svg
 from tests.lab.harness import SCREENSHOTS, screenshot

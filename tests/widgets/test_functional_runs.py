@@ -11,10 +11,10 @@ from nbgrad.nn import functional
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.repeats import LONGEST, _Calls
 from nbgrad.widgets.description.tree import Tree
-from nbgrad.widgets.folding.apply import NODES, drawable
+from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import first_folding
 from nbgrad.widgets.folding.size import COLUMNS, ROWS
-from nbgrad.widgets.layout.pipeline import lay_out
+from nbgrad.widgets.pipeline import drawable, lay_out
 from tests.widgets.test_first_look import trained
 from tests.widgets.test_repeats import WIDE, box
 from tests.work import lines

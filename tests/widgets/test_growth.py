@@ -21,10 +21,11 @@ from nbgrad.reprs import module_html
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description
-from nbgrad.widgets.folding.apply import NODES, shaped
+from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.layout.dot import dot_source
 from nbgrad.widgets.layout.parts import PictureParts
+from nbgrad.widgets.pipeline import shaped
 from nbgrad.widgets.render.text import text
 from tests.work import lines
 

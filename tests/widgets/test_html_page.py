@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.description.text_metrics import FONT
 from nbgrad.widgets.folding.choose import Folding, folded_below
-from nbgrad.widgets.layout.pipeline import lay_out, whole
+from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import fragment, page, runtime
 from nbgrad.widgets.render.svg import svg
 from nbgrad.widgets.render.wire_format import packed, sent

@@ -13,10 +13,10 @@ from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.outline import LOOK
 from nbgrad.widgets.description.schema import Description, Node
 from nbgrad.widgets.description.tree import Tree
-from nbgrad.widgets.folding.apply import NODES, drawable
+from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below
 from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH
-from nbgrad.widgets.layout.pipeline import lay_out, whole
+from nbgrad.widgets.pipeline import drawable, lay_out, whole
 from nbgrad.widgets.render.svg import svg
 from tests.widgets.networks import LOOPS
 from tests.widgets.test_first_look import folded

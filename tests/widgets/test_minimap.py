@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from benchmarks import panning
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.layout.pipeline import lay_out, whole
+from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import page
 from tests.lab.harness import screenshot
 from tests.widgets import graphs

@@ -13,7 +13,7 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below
-from nbgrad.widgets.layout.pipeline import lay_out, whole
+from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import fragment, page, runtime
 from nbgrad.widgets.render.wire_format import packed
 from tests.lab.harness import screenshot

@@ -12,9 +12,8 @@ from nbgrad import nn
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description
-from nbgrad.widgets.folding.apply import drawable
 from nbgrad.widgets.folding.choose import folded_below
-from nbgrad.widgets.layout.pipeline import lay_out
+from nbgrad.widgets.pipeline import drawable, lay_out
 from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import svg
 from tests.widgets.test_what_if import Recorded, small

@@ -18,8 +18,8 @@ from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description import outline as outlines, repeats, tensor_summary
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.saved_values import saved_by
-from nbgrad.widgets.folding.apply import detailed, drawable, shaped
 from nbgrad.widgets.folding.choose import Folding, first_folding
+from nbgrad.widgets.pipeline import detailed, drawable, shaped
 from nbgrad.widgets.render.text import text
 from tests.widgets.test_first_look import uneven
 

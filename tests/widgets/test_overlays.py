@@ -15,7 +15,7 @@ from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.schema import Description, Node
 from nbgrad.widgets.folding.choose import Folding, folded_below
-from nbgrad.widgets.layout.pipeline import lay_out, whole
+from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import svg
 

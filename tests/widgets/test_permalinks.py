@@ -13,7 +13,7 @@ from nbgrad import nn
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.schema import Description
-from nbgrad.widgets.layout.pipeline import whole
+from nbgrad.widgets.pipeline import whole
 from nbgrad.widgets.render.html_page import page
 from tests.widgets.test_overlays import recorded
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
+from nbgrad.widgets import pipeline
+from nbgrad.widgets.description.copies import HUB
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Box, Description, Picture
-from nbgrad.widgets.folding.apply import ASKED, NODES, drawable
+from nbgrad.widgets.folding.apply import ASKED, NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
-from nbgrad.widgets.folding.prune import HUB
-from nbgrad.widgets.layout import pipeline
 from nbgrad.widgets.layout.columns import LETTERS, READ, WIDTH
 from nbgrad.widgets.layout.dot import dot_source
 from nbgrad.widgets.layout.graphviz_wasm import EngineMissing, LayoutTimeout, run_graphviz
 from nbgrad.widgets.layout.parts import PictureParts, Sizes
-from nbgrad.widgets.layout.pipeline import lay_out
+from nbgrad.widgets.pipeline import drawable, lay_out
 from tests.widgets import graphs
 
 
@@ -138,7 +138,7 @@ def test_no_name_of_a_user_reaches_graphviz(hostile: Description) -> None:
 @pytest.mark.rotated(6)
 def test_the_same_description_gives_the_same_picture(mlp: Description) -> None:
     program = (
-        "import json, sys; from nbgrad.widgets.layout.pipeline import lay_out; "
+        "import json, sys; from nbgrad.widgets.pipeline import lay_out; "
         "print(json.dumps(lay_out(json.load(sys.stdin))), end='')"
     )
     other = subprocess.run(

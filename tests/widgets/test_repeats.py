@@ -13,10 +13,10 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.repeats import LONGEST
 from nbgrad.widgets.description.schema import Description, Node
-from nbgrad.widgets.folding.apply import NODES, drawable
+from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding
 from nbgrad.widgets.folding.size import COLUMNS, ROWS
-from nbgrad.widgets.layout.pipeline import lay_out, whole
+from nbgrad.widgets.pipeline import drawable, lay_out, whole
 from tests.widgets import graphs
 from tests.widgets.test_first_look import cells, folded, trained
 from tests.work import lines

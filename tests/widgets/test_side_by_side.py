@@ -15,7 +15,7 @@ from nbgrad.widgets.describe_comparison import outline_comparison
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Layout
 from nbgrad.widgets.folding.choose import Folding, folded_below
-from nbgrad.widgets.layout.pipeline import lay_out, whole
+from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import svg
 from tests.core.test_graph_comparison import run

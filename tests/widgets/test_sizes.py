@@ -14,13 +14,13 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Node, Picture
 from nbgrad.widgets.description.tree import Tree
-from nbgrad.widgets.folding.apply import NODES, asked, drawable
+from nbgrad.widgets.folding.apply import NODES, asked
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.layout.card import LINE_SIZE
 from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH, fits, in_columns, scale
 from nbgrad.widgets.layout.curves import APART, beside
 from nbgrad.widgets.layout.parts import LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, PictureParts
-from nbgrad.widgets.layout.pipeline import lay_out, whole
+from nbgrad.widgets.pipeline import drawable, lay_out, whole
 from nbgrad.widgets.render.svg import _graph, svg
 from nbgrad.widgets.render.wire_format import packed, sent
 from nbgrad.widgets.view import GraphView

@@ -15,8 +15,8 @@ import resvg_py
 from nbgrad.widgets.description import text_metrics
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.layout.pipeline import lay_out, whole
 from nbgrad.widgets.optional_packages import PartError
+from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.svg import PNG_WIDTH, _graph, _legend, png, svg
 from tests.widgets import graphs
 from tests.widgets.networks import NETWORKS
@@ -88,7 +88,7 @@ def test_notes_are_in_it(stack: Any) -> None:
 @pytest.mark.rotated(6)
 def test_the_same_bytes_twice_and_in_two_processes(mlp: Description) -> None:
     program = (
-        "import json, sys; from nbgrad.widgets.layout.pipeline import lay_out; "
+        "import json, sys; from nbgrad.widgets.pipeline import lay_out; "
         "from nbgrad.widgets.render.svg import svg; "
         "sys.stdout.buffer.write(svg(lay_out(json.load(sys.stdin))).encode())"
     )

@@ -32,7 +32,9 @@ def test_the_small_table(small: Description) -> None:
 
 def test_what_is_wrong_stands_above_the_table(small: Description) -> None:
     small["problems"] = [{"kind": "nan", "text": "NaN begins here", "node": "n2"}] * 31
-    small["verdicts"] = [{"kind": kind, "scope": None, "text": f"{kind} gradients"} for kind in ("vanishing", "sound")]  # type: ignore[misc]
+    small["verdicts"] = [
+        {"kind": kind, "scope": None, "name": "", "text": f"{kind} gradients"} for kind in ("vanishing", "sound")
+    ]  # type: ignore[misc]
     lines = text(small).splitlines()
     assert lines[1:31] == ["Finding: NaN begins here (n2)"] * 30
     assert lines[31:33] == ["(2 more findings are not listed)", ""]

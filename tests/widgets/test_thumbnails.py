@@ -12,7 +12,7 @@ from nbgrad import nn
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.layout.pipeline import lay_out, whole
+from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import page
 
 pytestmark = pytest.mark.browser

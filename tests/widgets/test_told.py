@@ -16,8 +16,8 @@ import nbgrad
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.describe_comparison import outline_comparison
 from nbgrad.widgets.description.told import GROUPED, LISTED, told
-from nbgrad.widgets.layout.pipeline import lay_out
 from nbgrad.widgets.notebook_output import static_bundle
+from nbgrad.widgets.pipeline import lay_out
 from nbgrad.widgets.render.svg import png, svg
 from nbgrad.widgets.render.text import text
 from nbgrad.widgets.render.wire_format import packed

@@ -18,16 +18,15 @@ from ipykernel.zmqshell import ZMQDisplayPublisher
 from IPython.core.displaypub import CapturingDisplayPublisher, DisplayPublisher
 
 import nbgrad
-from nbgrad.widgets import cell_outputs, notebook_output, view
+from nbgrad.widgets import cell_outputs, notebook_output, pipeline, view
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding
-from nbgrad.widgets.layout import pipeline
 from nbgrad.widgets.layout.graphviz_wasm import EngineMissing
-from nbgrad.widgets.layout.pipeline import lay_out
 from nbgrad.widgets.notebook_output import show, static_bundle
+from nbgrad.widgets.pipeline import lay_out
 from nbgrad.widgets.render.wire_format import packed
 from nbgrad.widgets.view import GraphView
 from tests.core.interrupting import Instants, click

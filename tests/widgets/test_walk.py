@@ -18,8 +18,9 @@ from nbgrad.widgets.description.history import CURVES
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.tensor_summary import tiled
 from nbgrad.widgets.description.walk import StepContext
-from nbgrad.widgets.folding.apply import drawable, fold
+from nbgrad.widgets.folding.apply import fold
 from nbgrad.widgets.folding.choose import Folding
+from nbgrad.widgets.pipeline import drawable
 from tests.widgets import graphs
 
 

@@ -16,7 +16,7 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.layout.pipeline import lay_out, whole
+from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.svg import svg
 from nbgrad.widgets.render.wire_format import packed, sent
 from tests.widgets import graphs

@@ -11,7 +11,7 @@ from typing import Any
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.schema import Description
-from nbgrad.widgets.layout.pipeline import lay_out
+from nbgrad.widgets.pipeline import lay_out
 from nbgrad.widgets.render.html_page import fragment
 from tools.pictured import PICTURED
 

@@ -10,7 +10,16 @@ from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.record import Failure, Operand
 from nbgrad.widgets.description.ids import edge_id, node_id
-from nbgrad.widgets.description.schema import Badge, BadgeKind, Description, Detail, Edge, Problem, kind_of, plain_node
+from nbgrad.widgets.description.schema import (
+    Badge,
+    BadgeKind,
+    Description,
+    Detail,
+    Problem,
+    kind_of,
+    plain_edge,
+    plain_node,
+)
 from nbgrad.widgets.description.text_metrics import clip
 
 _MESSAGE = 300
@@ -50,7 +59,7 @@ def with_failure(
                 taken = plain_node(source, kind_of(operand.kind, operand.name), _operand_label(operand), known)
                 taken["scope"] = scope if operand.kind == "parameter" else None
                 nodes.append(taken)
-            edges.append(_edge(edge_id(len(edges)), source, where, operand))
+            edges.append(plain_edge(edge_id(len(edges)), source, where, operand.input, operand.what))
         details = [Detail(term=one.input, text=one.what) for one in given]
         if failure.place is not None:
             details.append(Detail(term="source", text=str(failure.place)))
@@ -129,10 +138,3 @@ def badge_of(kind: str) -> BadgeKind:
 
 def _operand_label(operand: Operand) -> list[str]:
     return [operand.name or operand.kind, operand.what]
-
-
-def _edge(id: str, source: str, target: str, operand: Operand) -> Edge:
-    return Edge(
-        id=id, source=source, target=target, input=operand.input, label=operand.what, back=None, gradient=None,
-        mismatch=None, reduction=None,
-    )  # fmt: skip

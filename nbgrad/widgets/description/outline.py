@@ -5,7 +5,7 @@ Writing the details, heat maps, sums and steps of everything takes ten times as 
 
 import pickle
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
@@ -13,8 +13,9 @@ from typing import Any, Protocol, Self
 
 from nbgrad.core.graph.stats import Stats
 from nbgrad.core.no_gc import uncollected
+from nbgrad.widgets.description.copies import hubs
 from nbgrad.widgets.description.ids import copy_id
-from nbgrad.widgets.description.repeats import Run, runs
+from nbgrad.widgets.description.repeats import Run, alike, runs
 from nbgrad.widgets.description.rows import rows_in
 from nbgrad.widgets.description.schema import Description, Edge, Node, Reduction
 from nbgrad.widgets.description.tensor_summary import seen, smaller
@@ -78,9 +79,24 @@ class Outline:
         return runs(self.tree) if self._runs is None else self._runs
 
     @cached_property
+    def alike(self) -> Callable[[str], list[str]]:
+        """For a module call: those like it, itself included."""
+        return alike(self.tree)
+
+    @cached_property
+    def hubs(self) -> dict[str, int]:
+        """How often each tensor is used that is drawn once per use."""
+        return hubs(self.description)
+
+    @cached_property
     def rows(self) -> dict[str, str]:
         """The tensors that are rows in the box of an op, each with this op; looked for once."""
         return rows_in(self.tree)
+
+    def filled(self) -> Self:
+        """The same outline, with the answers to all that folding asks: it only chooses."""
+        _ = self.runs, self.alike, self.hubs, self.rows
+        return self
 
     def stops(self, nodes: list[Node] | None = None, edges: list[Edge] | None = None) -> list[Stop]:
         """The stops of the walk; if not known yet, they are made from ``nodes`` and the gradients along ``edges``."""

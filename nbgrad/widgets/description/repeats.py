@@ -73,7 +73,7 @@ def runs(tree: Tree) -> list[Run]:
     return found
 
 
-def twins(tree: Tree) -> Callable[[str], list[str]]:
+def alike(tree: Tree) -> Callable[[str], list[str]]:
     """A function that finds the module calls like a given one: of the same class, with equal contents, connected alike.
 
     The answer includes the given call. Answers are cached.
@@ -87,11 +87,11 @@ def twins(tree: Tree) -> Callable[[str], list[str]]:
     def find(call: str) -> list[str]:
         known = calls()
         looks = known.kind(call), tree.sizes[call]
-        alike = [one for one in tree.scopes if one == call or (known.kind(one), tree.sizes[one]) == looks]
-        if len(alike) < 2:
-            return alike
+        sized = [one for one in tree.scopes if one == call or (known.kind(one), tree.sizes[one]) == looks]
+        if len(sized) < 2:
+            return sized
         wanted = known.inside(call)
-        return [one for one in alike if one == call or known.inside(one) == wanted]
+        return [one for one in sized if one == call or known.inside(one) == wanted]
 
     return find
 

@@ -189,6 +189,14 @@ class Edge(TypedDict):
     reduction: Reduction | None
 
 
+def plain_edge(id: str, source: str, target: str, input: str, label: str) -> Edge:
+    """An edge along which no gradient came."""
+    return Edge(
+        id=id, source=source, target=target, input=input, label=label, back=None, gradient=None, mismatch=None,
+        reduction=None,
+    )  # fmt: skip
+
+
 class Scope(TypedDict):
     """A module call, or an iteration of a loop: a box around the nodes it recorded."""
 
@@ -379,6 +387,16 @@ class Description(TypedDict):
     questions: NotRequired[list[Question]]  # what the reader may still answer
     unknown: Annotated[NotRequired[list[str]], PYTHON_ONLY]  # the nodes whose gradient the reader does not see yet
     beside: Annotated[NotRequired[dict[str, str]], PYTHON_ONLY]  # by node: the node beside which it stands
+
+
+def plain_description(version: int, name: str, summary: str) -> Description:
+    """A description of nothing."""
+    history = History(frames=[], loss=None, charts=[], differences=[])
+    return Description(
+        version=version, name=name, summary=summary, notes=[], stopped=False, nodes=[], edges=[], scopes=[], ops={},
+        formulas={}, steps=[], overlays=[], colour="", copies={}, twins={}, verdicts=[], problems=[], checked=[],
+        history=history, hidden=Hidden(reductions=[], nodes=[]),
+    )  # fmt: skip
 
 
 class Box(TypedDict):

@@ -91,7 +91,7 @@ def _softmax_began_it(case: Examination, found: list[Finding]) -> bool:
     return first is not None and str(first.op).endswith("softmax") and first.id not in shown
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[RuleRow, ...] = (
     RuleRow("the first NaN", ("nan",), beginnings.beginnings),
     RuleRow("updates uphill", ("sign",), outputs.uphill),
     RuleRow("growth of the loss", ("divergence",), beginnings.grown, {"divergence": ("sign",)}),

@@ -1,11 +1,9 @@
-"""Draw less when not everything can be drawn: Description -> a Description of at most so many nodes.
+"""Draw less when not everything can be drawn: an outline -> an outline of at most so many nodes.
 
 Each step runs only if it is needed, so that a picture is seen at once. Runs of identical blocks become one node,
 ``Block × 12``, and so do those of identical cycles, ``Linear, relu × 12``. Module scopes are folded into one node each,
 deepest level first. If more are left than may be drawn, the nodes nearest to the start of the backward, or to the
-modules that the reader unfolded, are kept. A tensor with many readers is drawn once beside each of them: one box with a
-hundred arrows tells a reader nothing, and graphviz needs minutes for it. Last, the details of the remaining nodes are
-written; graphviz does not wait for them.
+modules that the reader unfolded, are kept.
 """
 
 from collections import Counter, defaultdict
@@ -16,7 +14,7 @@ from nbgrad.widgets.description.format import counted, lines_of
 from nbgrad.widgets.description.ids import folded_id
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.repeats import Run
-from nbgrad.widgets.description.sanitize import LINE, clipped, with_clipped_details
+from nbgrad.widgets.description.sanitize import LINE
 from nbgrad.widgets.description.schema import (
     Chart,
     Description,
@@ -34,10 +32,9 @@ from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.tree import iterates
 from nbgrad.widgets.description.walk import Stop
 from nbgrad.widgets.folding.bars import bars_of
-from nbgrad.widgets.folding.cards import carded
 from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below, homes, necessary
 from nbgrad.widgets.folding.folded import hidden_by
-from nbgrad.widgets.folding.prune import keep_nearest, lighter, split_hubs, without_empty_scopes
+from nbgrad.widgets.folding.prune import keep_nearest
 
 NODES = 300
 """The largest number of drawn nodes if no reader has chosen the folded modules."""
@@ -63,25 +60,8 @@ def asked(graph: Description | Outline, depth: int | None, nodes: int | None) ->
     return (None, NODES) if nodes is None else (necessary(graph, nodes), nodes)
 
 
-def drawable(graph: Description | Outline, limit: int, folding: Folding | None = None) -> Description:
-    """Return the description of ``graph`` as it will be drawn.
-
-    Args:
-        graph: all of it; it is not changed.
-        limit: how many nodes may be drawn, not counting the copies of shared tensors. For a module that the reader
-            unfolded it may be ASKED.
-        folding: which scopes are folded; None to fold as many as a first look needs.
-
-    Returns:
-        A description whose strings are clean and of bounded length, with its folded nodes, its copies ("n3.1",
-        "n3.2", ... for the uses of "n3") and a note for whatever is left out.
-    """
-    return detailed(shaped(Outline.of(graph), limit, folding))
-
-
-@stage("fold")
-def shaped(graph: Outline, limit: int, folding: Folding | None = None, asked: int = ASKED) -> Outline:
-    """Return the outline of what will be drawn. It has all that the layout needs.
+def chosen(graph: Outline, limit: int, folding: Folding | None = None, asked: int = ASKED) -> Outline:
+    """Return the outline of what will be drawn: folded, and only the nearest part of it if that is still too large.
 
     For a module that the reader unfolded ``asked`` nodes may be drawn.
     """
@@ -90,13 +70,7 @@ def shaped(graph: Outline, limit: int, folding: Folding | None = None, asked: in
     most = max(limit, asked) if folding.asked else limit
     if len(drawn.description["nodes"]) > most:
         drawn = keep_nearest(drawn, most, folding.asked)
-    return carded(drawn.changed(without_empty_scopes(split_hubs(clipped(drawn.description)))))
-
-
-@stage("describe")
-def detailed(shape: Outline) -> Description:
-    """Write the details of what will be drawn."""
-    return lighter(with_clipped_details(shape.detail()))
+    return drawn
 
 
 def fold(graph: Outline, folding: Folding) -> Outline:

@@ -8,10 +8,8 @@ from itertools import groupby
 from math import inf
 
 from nbgrad.widgets.description.outline import LOOK, Outline
-from nbgrad.widgets.description.repeats import twins
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.description.tree import Tree, iterates
-from nbgrad.widgets.folding.prune import hubs
 from nbgrad.widgets.folding.size import extent
 
 _OPEN = 2  # at most this many repetitions of a run are left open, so that there is something to see
@@ -88,7 +86,7 @@ def first_folding(graph: Description | Outline, limit: int) -> Folding:
     """
     graph = Outline.of(graph)
     description = graph.description
-    copies = sum(uses - 1 for uses in hubs(description).values())
+    copies = sum(uses - 1 for uses in graph.hubs.values())
     if len(description["nodes"]) + copies <= LOOK and len(description["nodes"]) <= limit:
         return Folding()
     sized = [(folding, over, nodes <= limit) for folding, nodes, over in _sized(graph, limit)]
@@ -170,7 +168,6 @@ def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
     tree, left, room = graph.tree, _counting(graph), limit
     home = {node["id"]: node["scope"] for node in graph.description["nodes"]}
     home.update((node, calls[0]) for run in graph.runs for calls, nodes in run.repeated for node in nodes)
-    find = twins(tree)
 
     def count(folding: Folding) -> int:
         return left(homes(graph, folding))
@@ -180,7 +177,7 @@ def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
         shut = next((depth for depth, scope in enumerate(around) if scope in folding.closed), None)
         if shut is None:
             continue
-        alike = [one for one in find(around[shut]) if one in folding.closed]
+        alike = [one for one in graph.alike(around[shut]) if one in folding.closed]
         alone = _opened(folding, tree, [around[shut:]])
         if len(alike) > 1:
             together = _opened(folding, tree, [_same_place(tree, around[shut:], one) for one in alike])

@@ -1,1 +1,1 @@
-"""The positions of boxes and edges: graphviz, and the curves. It imports ``folding`` and below."""
+"""The positions of boxes and edges: graphviz, and the curves. It imports ``description``."""

@@ -1,4 +1,4 @@
-"""The way from an outline to its picture: fold, place, write the details.
+"""The way from an outline to its picture: fold, draw up the boxes, place them, write their details.
 
 A graph that takes too long is drawn coarser; nothing here waits longer than the sum of the time limits.
 """
@@ -10,9 +10,10 @@ from itertools import zip_longest
 from typing import Literal
 
 from nbgrad.core.stages import stage
+from nbgrad.widgets.description.drawn import boxed, detailed
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Layout, Opens, Picture
-from nbgrad.widgets.folding.apply import ASKED, NODES, detailed, shaped
+from nbgrad.widgets.folding.apply import ASKED, NODES, chosen
 from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
 from nbgrad.widgets.layout.columns import fits, scale
 from nbgrad.widgets.layout.dot import dot_source
@@ -32,6 +33,31 @@ _LARGER = 1.1
 """The other direction is chosen only if it is seen larger by this factor: readers are used to top to bottom."""
 Wanted = Literal["auto", "TB", "LR"]
 """A direction; or "auto" for the direction in which the whole picture is seen larger."""
+
+
+@stage("fold")
+def shaped(graph: Outline, limit: int, folding: Folding | None = None, asked: int = ASKED) -> Outline:
+    """Return the outline of what will be drawn. It has all that the layout needs.
+
+    For a module that the reader unfolded ``asked`` nodes may be drawn.
+    """
+    return boxed(chosen(graph.filled(), limit, folding, asked))
+
+
+def drawable(graph: Description | Outline, limit: int, folding: Folding | None = None) -> Description:
+    """Return the description of ``graph`` as it will be drawn.
+
+    Args:
+        graph: all of it; it is not changed.
+        limit: how many nodes may be drawn, not counting the copies of shared tensors. For a module that the reader
+            unfolded it may be ASKED.
+        folding: which scopes are folded; None to fold as many as a first look needs.
+
+    Returns:
+        A description whose strings are clean and of bounded length, with its folded nodes, its copies and a note for
+        whatever is left out.
+    """
+    return detailed(shaped(Outline.of(graph), limit, folding))
 
 
 @stage("place")
