@@ -41,9 +41,10 @@ class Unreached:
         name: the parameter's name in the model, or the name of the variable; None if it has none.
         shape: its size in each dimension.
         kind: "frozen" (requires_grad is False), "unused", "no_grad", "draw", "detached", "no gradient" (it went through
-            an op that has none), "elsewhere" (the results of its ops do not lead to the loss), "derivative" (the loss
-            has a derivative of them that does not depend on it, as on the last bias under a penalty on gradients), "not
-            asked" (the user named other tensors, as in ``grad(loss, w)``) or "no backward".
+            an op that has none), "elsewhere" (the results of its ops do not lead to the loss), "copied" (only its
+            numbers are read), "derivative" (the loss has a derivative of them that does not depend on it, as on the
+            last bias under a penalty on gradients), "not asked" (the user named other tensors, as in
+            ``grad(loss, w)``) or "no backward".
         reason: the same in words, with the op and the line where the path breaks.
         place: that line, if there is one.
         id: the id of its record, if it has one.
@@ -468,6 +469,8 @@ class Paths:
 
     def _missing(self, name: str | None, tensor: Tensor, holders: Holders, names: ModuleNames) -> Unreached:
         kind, reason, place = self._why(tensor)
+        if kind == "unused" and _id(tensor) in self._cuts and not holders.hold(tensor):
+            kind, reason = "copied", "no op uses it but those that read its numbers, as for an average of weights"
         moved, stepped = memory_of(raw_of(tensor)) in self._changed, holders.stepped(tensor)
         return Unreached(
             name or self._called(tensor, names),

@@ -127,6 +127,7 @@ _WORDS = {
     "detached": "detached",
     "no gradient": "behind an op without a gradient",
     "elsewhere": "that does not lead to the loss",
+    "copied": "whose numbers alone are read",
     "derivative": "on which a derivative in the loss does not depend",
     "not asked": "that was not asked for",
     "no backward": "without a backward",

@@ -247,7 +247,10 @@ def added_up(records: list[Record], frames: Sequence[HistoryFrame]) -> list[Reco
 def _changed(record: Record, frames: Sequence[HistoryFrame]) -> bool:
     """Whether the user's own code has changed a leaf after each backward, as torch's counter of its changes says."""
     tensor = None if record.leaf is None else record.leaf()
-    return tensor is not None and len(frames) >= LOOP and raw_of(tensor)._version >= frames[-1].number
+    if tensor is None or len(frames) < LOOP or raw_of(tensor)._version < frames[-1].number:
+        return False
+    # Of a .grad that the code changes itself, as for a momentum, nothing is known.
+    return tensor.grad is not None and raw_of(tensor.grad)._version < frames[-1].number
 
 
 def _stepped(frames: Sequence[HistoryFrame], at: int) -> bool:

@@ -1,5 +1,6 @@
 """``Examination``: the facts about a graph that the rules for findings share."""
 
+import re
 from collections import defaultdict
 from functools import cached_property
 from math import isfinite, sqrt
@@ -29,6 +30,9 @@ from nbgrad.widgets.findings.zero_factors import Waiting
 
 _SAMPLE = 65_536
 """So many numbers of a large constant are looked at."""
+
+_LOSS = re.compile(r"loss|cost|\bnll\b|\bmse\b", re.IGNORECASE)
+"""The names of what is made small."""
 
 _SQUARES = ("pow", "square", "abs", "mul")
 """The ops of a loss that is written by hand on the difference of prediction and target."""
@@ -318,6 +322,11 @@ class Examination:
     def typical_step(self) -> float | None:
         """The median of ``steps``; None if there are none."""
         return median([size for _, size in self.steps]) if self.steps else None
+
+
+def is_called_loss(record: Record) -> bool:
+    """Whether the user calls it a loss, which is made small."""
+    return _LOSS.search(record.name or "") is not None
 
 
 def moves(record: Record) -> bool:

@@ -383,7 +383,7 @@ def _data_of(case: Examination, record: Record) -> list[Record]:
     """The constants that a layer takes: as they are, beside other inputs, or as the numbers of words."""
     name = "" if record.op is None else record.op.name
     words = name == "embedding"
-    if not words and (not traits_of(record.op).multiplies or name == "mul" or not record.inputs):
+    if not words and (not traits_of(record.op).multiplies or name == "mul" or name.endswith("_norm")):
         return []
     if not any(case.made[source].kind in ("parameter", "leaf") for source in record.sources[1:]):
         return []

@@ -7,18 +7,16 @@ from statistics import median
 
 import torch
 
+from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import counted, number
-from nbgrad.widgets.findings.examination import Compared, Examination, literal, takes_of, typical
+from nbgrad.widgets.findings.examination import Compared, Examination, is_called_loss, literal, takes_of, typical
 from nbgrad.widgets.findings.located import called, located
 
 _ASCENT = re.compile(r"(?:\+=|\.add_\()(?:[^-]|e-)*\.grad\b(?:[^-]|e-)*$")
 """The text of a line that adds a gradient to something, with no minus but that of an exponent."""
-
-_LOSS = re.compile(r"loss|cost|\bnll\b|\bmse\b", re.IGNORECASE)
-"""The names of what is made small."""
 
 _NEAR = 0.02
 """Targets may lie outside of the interval of an activation by this part of their own range: by noise."""
@@ -209,7 +207,9 @@ def _own_target(case: Examination, one: Compared) -> Iterator[Finding]:
     if _name(one.loss) not in ("cross_entropy", "nll_loss"):
         return
     labels = case.numbers(one.target)
-    for record in case.records if labels is not None else ():
+    recurrent = {id(module) for record in case.records if (module := _recurrent(record)) is not None}
+    # Two recurrences are an encoder and a decoder, which may give its words back.
+    for record in case.records if labels is not None and len(recurrent) < 2 else ():
         words = case.source(record) if _name(record) == "embedding" else None
         given = None if words is None else case.numbers(words)
         if given is None or given.ndim != 2 or labels is None or labels.size != given.size or given.shape[1] < _PLACES:
@@ -224,6 +224,12 @@ def _own_target(case: Examination, one: Compared) -> Iterator[Finding]:
             )
             yield located(one.target, "target", text, "Shift them by one place: inputs x[:, :-1], targets x[:, 1:]")
             return
+
+
+def _recurrent(record: Record) -> object:
+    """The recurrent module that made a record; None for any other."""
+    module = record.scope.module() if isinstance(record.scope, ModuleScope) else None
+    return module if hasattr(module, "hidden_size") else None
 
 
 def _is_judged(case: Examination, one: Compared) -> bool:
@@ -353,8 +359,7 @@ def equal_targets(case: Examination) -> Iterator[Finding]:
 
 def _is_rare(case: Examination) -> bool:
     """Whether some batches have a far larger loss than most: those with one of a rare class."""
-    late = case.losses[len(case.losses) // 2 :]
-    return len(late) > 2 and max(late) > _RARE * median(late)
+    return len(case.losses) > 2 and max(case.losses) > _RARE * median(case.losses)
 
 
 def _constant(one: Compared, value: float) -> Iterator[Finding]:
@@ -409,7 +414,7 @@ def signs(case: Examination) -> Iterator[Finding]:
             if any(one is not None and one < 0 for one in factors):
                 positive = next((one for at in (0, 1) if (one := case.source(root, at)) is not None), root)
         turned = positive is not root
-        if turned == (upward is not None) or not (case.is_loss(positive) or (not turned and _is_called_loss(root))):
+        if turned == (upward is not None) or not (case.is_loss(positive) or (not turned and is_called_loss(root))):
             continue
         remedy = "Leave out the minus" if turned else "Leave out maximize=True"
         by = f"{root.run} turns its sign" if turned else f"{upward.name if upward else ''} has maximize=True"
@@ -420,16 +425,11 @@ def signs(case: Examination) -> Iterator[Finding]:
         yield located(root, "sign", text, remedy)
 
 
-def _is_called_loss(record: Record) -> bool:
-    """Whether the user calls it a loss, which is made small."""
-    return _LOSS.search(record.name or "") is not None
-
-
 def uphill(case: Examination) -> Iterator[Finding]:
     """Updates by hand that add the gradient of a loss. An attack on one input, by the same line, makes it larger."""
     lines = {id: one.place for id, one in case.evidence.by_hand().items() if _ASCENT.search(one.place.text)}
     changed = [one for one in case.records if one.id in lines]
-    if len(changed) < 2 or case.optimizers or not any(case.is_loss(one) or _is_called_loss(one) for one in case.roots):
+    if len(changed) < 2 or case.optimizers or not any(case.is_loss(one) or is_called_loss(one) for one in case.roots):
         return
     first, *others = changed
     text = (

@@ -11,7 +11,7 @@ from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.training import OptimizerLog
 from nbgrad.widgets.description.format import number
-from nbgrad.widgets.findings.examination import Examination, takes_of, typical
+from nbgrad.widgets.findings.examination import Examination, is_called_loss, takes_of, typical
 from nbgrad.widgets.findings.located import located
 
 _STEPS = 8
@@ -26,7 +26,7 @@ _SMALL = 1e-4
 _MOVED = 0.05
 """A loss that fell by less than this part has hardly moved."""
 
-_FELL = 0.2
+_FELL = 0.1
 """A fall by this part cannot be missed: where the noise of the batches may hide it, nothing is said."""
 
 _SURE = 2.5
@@ -157,20 +157,8 @@ def large(case: Examination) -> Iterator[Finding]:
         text = f"the loss falls without bound: from {number(losses[0])} to {number(losses[-1])}."
         yield located(root, "sign", text, "Check the sign of each term of the loss")
         return
-    if not case.is_loss(root) or not case.first or any(_moving(case, one.target) for one in case.comparisons):
+    if not case.is_loss(root) or not case.first or _moves_on(case):
         return  # the loss of a policy, or a sum of losses, may grow
-    first = [size for _, size in case.steps[:_FIRST]]
-    if (
-        len(first) == _FIRST
-        and median(first) > _THROWN
-        and median(losses[len(losses) // 2 :]) > (1 - _MOVED) * losses[0]
-    ):
-        text = (
-            f"the first steps of {name} are too large: each changed the parameters by about {number(median(first))} "
-            "times their size, and the loss has not fallen since."
-        )
-        yield located(root, "large steps", text, remedy)
-        return
     late = median(losses[len(losses) // 2 :])
     if late > _GROWN * abs(losses[0]) and losses[0] > 0:
         text = (
@@ -178,6 +166,27 @@ def large(case: Examination) -> Iterator[Finding]:
             f"second half of the loop: the steps of {name} are too large, or go uphill. {remedy}"
         )
         yield located(root, "large steps", text, remedy)
+
+
+def thrown(case: Examination) -> Iterator[Finding]:
+    """First steps that throw away how the parameters began, and a loss that has not fallen since."""
+    first, losses = [size for _, size in case.steps[:_FIRST]], case.losses
+    if len(first) < _FIRST or len(losses) < _STEPS or not case.alone or len(case.roots) != 1 or _moves_on(case):
+        return
+    root, size = case.roots[0], median(first)
+    fell = median(losses[len(losses) // 2 :]) <= (1 - _MOVED) * losses[0]
+    if size > _THROWN and not fell and not case.training.evaluates and (case.is_loss(root) or is_called_loss(root)):
+        name = _named(case.optimizers[0]) if case.optimizers else "the update"
+        text = (
+            f"the first steps of {name} are too large: each changed the parameters by about {number(size)} times "
+            "their size, and the loss has not fallen since."
+        )
+        yield located(root, "large steps", text, "Try a learning rate a tenth as large")
+
+
+def _moves_on(case: Examination) -> bool:
+    """Whether a network computes the targets."""
+    return any(_moving(case, one.target) for one in case.comparisons)
 
 
 def penalty(case: Examination) -> Iterator[Finding]:

@@ -174,6 +174,12 @@ RULES: tuple[RuleRow, ...] = (
         progress.large,
         dict.fromkeys(("large steps", "sign"), ("divergence", "regularization", "small steps")),
     ),
+    RuleRow(
+        "first steps",
+        ("large steps",),
+        progress.thrown,
+        {"large steps": ("divergence", "regularization", "small steps", "large steps")},
+    ),
     RuleRow("a loss that does not fall", ("no progress",), progress.flat, {"no progress": _ANY}),
     RuleRow("penalties", ("regularization",), progress.penalty),
     RuleRow(

@@ -20,6 +20,9 @@ _REMEDIES = {
 }
 """The remedy for a tensor that no gradient reached, by ``Unreached.kind``."""
 
+_NO_FAULT = ("no backward", "copied", "derivative")
+"""The kinds of ``Unreached`` that are as they should be, or of which nothing is known."""
+
 _KINDS: dict[str, FindingKind] = {"function": "custom function", "checkpoint": "checkpoint"}
 
 
@@ -40,7 +43,7 @@ def unreached(case: Examination) -> list[Finding]:
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
     for one in case.unreached:
         turn = one.kind in ("no_grad", "draw", "detached", "elsewhere") and not one.stepped and (learning or one.others)
-        if one.kind not in ("no backward", "derivative") and one.asked and not one.moved and not turn and not one.named:
+        if one.kind not in _NO_FAULT and one.asked and not one.moved and not turn and not one.named:
             shown = next((id for id in (one.id, one.behind) if id in at), None)
             missing[one.reason, shown].append(one)
     # An earlier backward, such as that of another loss, may have given these tensors a gradient.
