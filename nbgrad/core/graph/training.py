@@ -155,7 +155,8 @@ class OptimizerLog:
     def _look_at_grad(self, params: list[Any], backwards: int) -> None:
         """Compare a ``.grad`` with that at the last step: if nothing but backwards has changed it, it was not cleared.
 
-        torch counts the changes of a tensor. Each backward adds to a ``.grad`` once; clipping and a scaler multiply it.
+        torch counts the changes of a tensor. Each backward adds to a ``.grad`` once, and clipping multiplies it; that a
+        scaler does so is not counted.
         """
         grad = next((raw_of(one.grad) for one in params if one.grad is not None), None)
         if grad is None or grad.is_inference():
@@ -168,10 +169,10 @@ class OptimizerLog:
             self.same += 1
             self.added_up += version - known[1] == changes - known[2]
 
-    def rescale(self, grads: list[torch.Tensor] | None, changes: int) -> None:
-        """The numbers of ``grads``, None for all of its gradients, were changed in place so many times."""
+    def rescale(self, grads: list[torch.Tensor], changes: int) -> None:
+        """The numbers of ``grads`` were changed in place so many times."""
         known = None if self._grad is None else self._grad[0]()
-        if grads is None or any(one is known for one in grads):
+        if any(one is known for one in grads):
             self._rescaled += changes
 
     def waits(self) -> bool:
@@ -234,7 +235,6 @@ class TrainingRecorder:
             log.clear(optimizer)
         elif kind == "unscale":
             log.cleared = 0  # a step follows, or the scaler leaves it out on purpose
-            log.rescale(None, 1)
             last = self.calls[-1] if self.calls else None
             if by is not None and last is not None and last.kind == "clip" and last.backwards == backwards:
                 number = 1 / float(by)

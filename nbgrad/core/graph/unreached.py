@@ -484,7 +484,8 @@ class Paths:
             others=holders.others(tensor),
             behind=None if place is None else max(self._behind_place(place), default=None),  # the last, as in a loop
             asked=self._asked is None or _id(tensor) in self._asked,
-            named=_id(tensor) in self._named - (self._asked or set()) and kind_of(tensor) != "parameter",
+            named=_id(tensor) in self._named - (self._asked or set())
+            and (kind_of(tensor) != "parameter" or not holders.hold(tensor)),
         )
 
     def _lost(self, tensor: Tensor, stepped: int) -> bool:

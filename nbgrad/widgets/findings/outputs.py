@@ -353,12 +353,14 @@ def equal_targets(case: Examination) -> Iterator[Finding]:
             continue
         outside = value.low < -_NEAR or value.low > 1 + _NEAR
         told = _name(one.loss) == "binary_cross_entropy_with_logits" and outside
-        if _is_judged(case, one) and not told and (one.takes == "values" or not _is_rare(case)):
+        if _is_judged(case, one) and not told and (one.takes == "values" or not _is_rare(case, one)):
             yield from _constant(one, value.low)
 
 
-def _is_rare(case: Examination) -> bool:
-    """Whether some batches have a far larger loss than most: those with one of a rare class."""
+def _is_rare(case: Examination, one: Compared) -> bool:
+    """Whether a class is rare: it has a weight, or some batches, those with one of it, have a far larger loss."""
+    if any(taken.source is not None for taken in one.loss.inputs if "weight" in taken.name):
+        return True
     return len(case.losses) > 2 and max(case.losses) > _RARE * median(case.losses)
 
 

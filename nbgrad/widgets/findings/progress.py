@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from math import inf, isfinite, sqrt
-from statistics import median
+from statistics import fmean, median
 
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
@@ -29,8 +29,8 @@ _MOVED = 0.05
 _FELL = 0.1
 """A fall by this part cannot be missed: where the noise of the batches may hide it, nothing is said."""
 
-_SURE = 2.5
-"""So many times its error, as the changes from batch to batch show it, a difference of medians is sure."""
+_SURE = 3.0
+"""Two standard errors of the difference of two medians, in units of the mean change from batch to batch."""
 
 _STRAYED = 0.2
 """From batch to batch, a loss changes by less than this part."""
@@ -40,6 +40,9 @@ _BEYOND = 5.0
 
 _FIRST = 5
 """So many first steps are looked at."""
+
+_LEAP = 100.0
+"""A loss that was this many times larger after one of the first steps has left the place where the training began."""
 
 _THROWN = 0.7
 """First steps of this size throw away how the parameters were initialized."""
@@ -153,10 +156,6 @@ def large(case: Examination) -> Iterator[Finding]:
     losses = case.losses
     if len(losses) < _STEPS or not case.alone or len(case.roots) > 1:
         return
-    if losses[-1] < -_BOUNDLESS * max(1.0, abs(losses[0])):
-        text = f"the loss falls without bound: from {number(losses[0])} to {number(losses[-1])}."
-        yield located(root, "sign", text, "Check the sign of each term of the loss")
-        return
     if not case.is_loss(root) or not case.first or _moves_on(case):
         return  # the loss of a policy, or a sum of losses, may grow
     late = median(losses[len(losses) // 2 :])
@@ -168,20 +167,36 @@ def large(case: Examination) -> Iterator[Finding]:
         yield located(root, "large steps", text, remedy)
 
 
+def bottomless(case: Examination) -> Iterator[Finding]:
+    """A loss that falls below any bound: a term of it has the wrong sign."""
+    losses = case.losses
+    if len(losses) < _STEPS or not case.alone or len(case.roots) != 1:
+        return
+    if losses[-1] < -_BOUNDLESS * max(1.0, abs(losses[0])):
+        text = f"the loss falls without bound: from {number(losses[0])} to {number(losses[-1])}."
+        yield located(case.roots[0], "sign", text, "Check the sign of each term of the loss")
+
+
 def thrown(case: Examination) -> Iterator[Finding]:
     """First steps that throw away how the parameters began, and a loss that has not fallen since."""
     first, losses = [size for _, size in case.steps[:_FIRST]], case.losses
     if len(first) < _FIRST or len(losses) < _STEPS or not case.alone or len(case.roots) != 1 or _moves_on(case):
         return
-    root, size = case.roots[0], median(first)
+    root, size, most = case.roots[0], median(first), max(losses[: _STEPS + 1])
+    if case.training.evaluates or not (case.is_loss(root) or is_called_loss(root)):
+        return
     fell = median(losses[len(losses) // 2 :]) <= (1 - _MOVED) * losses[0]
-    if size > _THROWN and not fell and not case.training.evaluates and (case.is_loss(root) or is_called_loss(root)):
-        name = _named(case.optimizers[0]) if case.optimizers else "the update"
-        text = (
-            f"the first steps of {name} are too large: each changed the parameters by about {number(size)} times "
-            "their size, and the loss has not fallen since."
+    if most > _LEAP * losses[0] > 0:
+        then = f"the loss went from {number(losses[0])} to {number(most)} in the first of them"
+    elif size > _THROWN and not fell:
+        then = (
+            f"each changed the parameters by about {number(size)} times their size, and the loss has not fallen since"
         )
-        yield located(root, "large steps", text, "Try a learning rate a tenth as large")
+    else:
+        return
+    name = _named(case.optimizers[0]) if case.optimizers else "the update"
+    text = f"the first steps of {name} are too large: {then}."
+    yield located(root, "large steps", text, "Try a learning rate a tenth as large")
 
 
 def _moves_on(case: Examination) -> bool:
@@ -349,8 +364,8 @@ def flat(case: Examination) -> Iterator[Finding]:
         return
     part = max(2, len(losses) // 4)
     early, late = median(losses[:part]), median(losses[-part:])
-    changes = median([abs(after - before) for before, after in pairwise(losses)])
-    unsure = _SURE * changes / sqrt(part)  # of a median of so many, as of a mean; of the difference of two
+    changes = fmean(abs(after - before) for before, after in pairwise(losses))
+    unsure = _SURE * changes / sqrt(part)
     if early <= 0 or early - late > _MOVED * early or early - late + unsure > _FELL * early:
         return
     root: Record = case.comparisons[0].loss

@@ -93,6 +93,7 @@ def _softmax_began_it(case: Examination, found: list[Finding]) -> bool:
 
 RULES: tuple[RuleRow, ...] = (
     RuleRow("the first NaN", ("nan",), beginnings.beginnings),
+    RuleRow("a loss without a bound", ("sign",), progress.bottomless),
     RuleRow("updates uphill", ("sign",), outputs.uphill),
     RuleRow("growth of the loss", ("divergence",), beginnings.grown, {"divergence": ("sign",)}),
     RuleRow("gradients that are added up", ("accumulated gradients",), optimizers.added_up),
@@ -170,9 +171,9 @@ RULES: tuple[RuleRow, ...] = (
     RuleRow("small steps", ("small steps",), progress.small, {"small steps": _UNMOVED}),
     RuleRow(
         "large steps",
-        ("large steps", "sign"),
+        ("large steps",),
         progress.large,
-        dict.fromkeys(("large steps", "sign"), ("divergence", "regularization", "small steps")),
+        {"large steps": ("divergence", "regularization", "small steps", "sign")},
     ),
     RuleRow(
         "first steps",
