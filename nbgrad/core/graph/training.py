@@ -65,11 +65,12 @@ class Rates:
         first, last, lowest, highest: the rate at the steps; None before the first step, and if it is no number.
         decay: the weight decay.
         momentum: the momentum, or the first of Adam's betas; 0 without one.
+        memory: the second of Adam's betas; 0 without one.
         maximize: whether it maximises the loss.
         resting: at how many steps the rate was 0, or less than a thousandth of the highest one before.
     """
 
-    __slots__ = ("decay", "first", "highest", "last", "lowest", "maximize", "momentum", "resting")
+    __slots__ = ("decay", "first", "highest", "last", "lowest", "maximize", "memory", "momentum", "resting")
 
     def __init__(self) -> None:
         self.maximize = False
@@ -78,7 +79,7 @@ class Rates:
         self.last: float | None = None
         self.lowest: float | None = None
         self.highest: float | None = None
-        self.decay = self.momentum = 0.0
+        self.decay = self.momentum = self.memory = 0.0
 
     def note(self, group: dict[str, Any]) -> None:
         """A step begins with the settings of ``group``."""
@@ -86,6 +87,7 @@ class Rates:
         self.decay = _number(group.get("weight_decay")) or 0.0
         betas = group.get("betas")
         self.momentum = _number(betas[0] if isinstance(betas, tuple | list) and betas else group.get("momentum")) or 0.0
+        self.memory = _number(betas[1] if isinstance(betas, tuple | list) and len(betas) > 1 else None) or 0.0
         if rate is None:
             return
         if self.first is None or self.lowest is None or self.highest is None:

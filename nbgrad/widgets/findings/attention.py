@@ -80,6 +80,11 @@ def _summed(case: Examination, record: Record) -> tuple[int, Record] | None:
     """The dimension of a matrix of weights over which weighted rows are summed, and the op that sums."""
     for user in case.uses.get(record.id, ()):
         name, at = "" if user.op is None else user.op.name, user.settings.get("dim")
+        if name == "mul" and user.shape == record.shape and set(user.sources) != {record.id}:
+            for last in case.uses.get(user.id, ()):
+                over = _one_dim(last)
+                if over is not None:
+                    return over % 2, last
         if name != "unsqueeze" or not isinstance(at, int):
             continue
         at %= 3
@@ -90,11 +95,17 @@ def _summed(case: Examination, record: Record) -> tuple[int, Record] | None:
                 return kept.index(2), later
             sums = case.uses.get(later.id, ()) if used == "mul" and len(later.shape) == 3 else ()
             for last in sums:
-                over = last.settings.get("dim")
-                over = over[0] if isinstance(over, tuple | list) and len(over) == 1 else over
-                if last.op is not None and last.op.name == "sum" and isinstance(over, int) and over % 3 in kept:
+                over = _one_dim(last)
+                if over is not None and over % 3 in kept:
                     return kept.index(over % 3), last
     return None
+
+
+def _one_dim(record: Record) -> int | None:
+    """The dimension over which a record sums; None if it is no sum over one."""
+    over = record.settings.get("dim")
+    over = over[0] if isinstance(over, tuple | list) and len(over) == 1 else over
+    return over if record.op is not None and record.op.name == "sum" and isinstance(over, int) else None
 
 
 def _multiplies_first(case: Examination, user: Record, softmax: Record) -> bool:

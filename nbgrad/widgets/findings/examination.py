@@ -34,6 +34,9 @@ _SAMPLE = 65_536
 _LOSS = re.compile(r"loss|cost|\bnll\b|\bmse\b", re.IGNORECASE)
 """The names of what is made small."""
 
+_OF_LOGARITHMS = ("kl_div", "ctc_loss")
+"""The losses that are no rows and take log-probabilities."""
+
 _SQUARES = ("pow", "square", "abs", "mul")
 """The ops of a loss that is written by hand on the difference of prediction and target."""
 
@@ -338,7 +341,7 @@ def takes_of(record: Record) -> str | None:
     """The meaning of the numbers that a loss takes; None for any other record."""
     if record.op is None:
         return None
-    return traits_of(record.op).takes or ("log-probabilities" if record.op.name == "kl_div" else None)
+    return traits_of(record.op).takes or ("log-probabilities" if record.op.name in _OF_LOGARITHMS else None)
 
 
 def typical(stats: Stats | None) -> float | None:

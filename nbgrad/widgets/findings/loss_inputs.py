@@ -28,8 +28,8 @@ def mistaken(records: list[Record]) -> Iterator[Finding]:
             told = _squashed(record, _giver(record, made))
         elif takes == "log-probabilities":
             told = _unlogged(_name(record), _giver(record, made))
-            if told is None and _name(record) == "nll_loss":
-                told = _across(made.get(record.inputs[0].source or 0))
+            if told is None and _name(record) in ("nll_loss", "ctc_loss"):
+                told = _across(_name(record), made.get(record.inputs[0].source or 0))
         elif _name(record) in ("log_softmax", "logsumexp"):
             told = _twice(record, _giver(record, made))
         if told is not None:
@@ -86,19 +86,20 @@ def _unlogged(loss: str, giver: Record | None) -> tuple[str, str] | None:
     return None
 
 
-def _across(giver: Record | None) -> tuple[str, str] | None:
+def _across(loss: str, giver: Record | None) -> tuple[str, str] | None:
     """The finding about a log_softmax along another dimension than the classes, and the remedy.
 
     The loss takes the result of ``giver`` unchanged, so both count the same dimensions.
     """
     if giver is None or _name(giver) != "log_softmax" or not giver.shape:
         return None
-    classes, dim = min(1, len(giver.shape) - 1), giver.settings.get("dim")
+    last = len(giver.shape) - 1
+    classes, dim = last if loss == "ctc_loss" else min(1, last), giver.settings.get("dim")
     if not isinstance(dim, int) or dim % len(giver.shape) == classes:
         return None
     remedy = f"Use dim={classes}"
     text = (
-        f"the classes of nll_loss are dimension {classes} of its input of shape {giver.shape}, but {giver.run} goes "
+        f"the classes of {loss} are dimension {classes} of its input of shape {giver.shape}, but {giver.run} goes "
         f"along dim={dim}: its results are no probabilities of classes. {remedy}"
     )
     return text, remedy

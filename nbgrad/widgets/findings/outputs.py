@@ -48,6 +48,9 @@ _SAMPLE = 4096
 _REWARD = re.compile("reward|return|advantage|baseline", re.IGNORECASE)
 """The names of what a policy is to make large."""
 
+_SIGNED = ("cosine_embedding_loss", "hinge_embedding_loss", "margin_ranking_loss", "soft_margin_loss")
+"""The losses whose targets are signs."""
+
 _MORE = 0.05
 """Labels of a row may miss a sum of 1 by this much, by rounding."""
 
@@ -67,8 +70,8 @@ def targets(case: Examination) -> Iterator[Finding]:
         yield from _target(case, one)
 
 
-def _name(record: Record) -> str:
-    return "" if record.op is None else record.op.name
+def _name(record: Record | None) -> str:
+    return "" if record is None or record.op is None else record.op.name
 
 
 def _output(case: Examination, one: Compared) -> Iterator[Finding]:
@@ -377,6 +380,19 @@ def _constant(one: Compared, value: float) -> Iterator[Finding]:
     yield located(one.target, "data", text, "Shuffle the data, and check the labels")
 
 
+def signed_targets(case: Examination) -> Iterator[Finding]:
+    """Targets of 0 and 1 for a loss that takes -1 and 1."""
+    for record in case.records:
+        target = case.source(record, len(record.inputs) - 1) if _name(record) in _SIGNED else None
+        numbers = None if target is None or target.id in case.learned else case.numbers(target)
+        if target is not None and numbers is not None and set(numbers.ravel().tolist()) == {0, 1}:
+            text = (
+                f"{record.run} takes targets of -1 and 1, but {called(target)} has 0 and 1: what is labelled 0 counts "
+                "as neither."
+            )
+            yield located(target, "target", text, "Write 2 * y - 1")
+
+
 def lone_class(case: Examination) -> Iterator[Finding]:
     """A loss that chooses among classes, and is given one."""
     for one in case.comparisons:
@@ -386,7 +402,7 @@ def lone_class(case: Examination) -> Iterator[Finding]:
                 f"{one.loss.run} chooses among the classes in dimension 1 of {one.prediction.shape}, and there is one: "
                 f"its probability is always 1, so nothing is learned."
             )
-            yield located(one.loss, "output range", text, "Use binary_cross_entropy_with_logits, or give it two scores")
+            yield located(one.loss, "loss input", text, "Use binary_cross_entropy_with_logits, or give it two scores")
 
 
 def lone_softmax(case: Examination) -> Iterator[Finding]:
@@ -443,22 +459,37 @@ def uphill(case: Examination) -> Iterator[Finding]:
 
 def likelihoods(case: Examination) -> Iterator[Finding]:
     """A mean of log-probabilities that is made small: of the labels, or times a reward."""
-    for root in case.roots:
-        source = case.source(root) if _name(root) in ("mean", "sum") else root
+    for term in _terms(case):
+        source = case.source(term) if _name(term) in ("mean", "sum") else term
         if source is None:
             continue
-        weight = next((one for at in (0, 1) if (one := _rewarded(case, source, at)) is not None), None)
+        inner = case.source(source) if _name(source) in ("minimum", "min") else source  # of a clipped policy
+        weight = next((one for at in (0, 1) if inner and (one := _rewarded(case, inner, at)) is not None), None)
         picked = case.origin(source) if weight is None else None
-        if picked is source:
+        if picked is source and _name(source) != "logsigmoid":
             picked = None
-        if weight is None and (picked is None or _name(picked) != "log_softmax"):
+        if weight is None and (picked is None or _name(picked) not in ("log_softmax", "logsigmoid")):
             continue
+        if _name(picked) == "logsigmoid" and not case.alone:
+            continue  # an opponent may make it small
         what = "log-probabilities" if weight is None else f"log-probabilities times {weight.name}"
-        text = (
-            f"the loss is a {_name(root)} of {what}, at {_line(root)}: it falls as what was right becomes less "
-            f"probable."
-        )
-        yield located(root, "sign", text, "Write a minus before it")
+        by = f"at {_line(term)}: it falls as what was right becomes less probable"
+        text = f"the loss is a {_name(term)} of {what}, {by}."
+        yield located(term, "sign", text, "Write a minus before it")
+
+
+def _terms(case: Examination) -> Iterator[Record]:
+    """The terms of the losses that are added as they are, or times a number above 0."""
+    waiting = list(case.roots)
+    while waiting:
+        record = waiting.pop()
+        sources = [one for id in record.sources if (one := case.made.get(id)) is not None]
+        if _name(record) == "add":
+            waiting += sources
+        elif _name(record) == "mul" and any((literal(taken) or 0) > 0 for taken in record.inputs):
+            waiting += [one for one in sources if one.op is not None]
+        else:
+            yield record
 
 
 def _rewarded(case: Examination, record: Record, at: int) -> Record | None:
@@ -468,8 +499,9 @@ def _rewarded(case: Examination, record: Record, at: int) -> Record | None:
     weight, other = case.source(record, at), case.giver(record, 1 - at)
     if weight is None or other is None or weight.id in case.learned or not _REWARD.search(weight.name or ""):
         return None
-    log = _name(other) in ("log_softmax", "log", "logsigmoid") or _is_log(case, other)
-    return weight if log else None
+    log = _name(other) in ("log_softmax", "log", "logsigmoid", "stack") or _is_log(case, other)
+    ratio = _name(other) == "exp" and (first := case.giver(other)) is not None and _name(first) == "sub"
+    return weight if log or ratio else None
 
 
 def _is_log(case: Examination, record: Record) -> bool:

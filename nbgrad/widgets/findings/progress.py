@@ -41,6 +41,12 @@ _BEYOND = 5.0
 _FIRST = 5
 """So many first steps are looked at."""
 
+_LONG_MOMENTUM = 0.99
+"""A mean of gradients that is remembered for so long is no usual momentum."""
+
+_RENEWED = 8
+"""So many optimizers with a step each are made in a loop."""
+
 _LEAP = 100.0
 """A loss that was this many times larger after one of the first steps has left the place where the training began."""
 
@@ -165,6 +171,34 @@ def large(case: Examination) -> Iterator[Finding]:
             f"second half of the loop: the steps of {name} are too large, or go uphill. {remedy}"
         )
         yield located(root, "large steps", text, remedy)
+
+
+def swapped(case: Examination) -> Iterator[Finding]:
+    """Betas of Adam in the wrong order: the steps follow gradients of long ago."""
+    for log in case.optimizers:
+        group = next((one for one in log.groups if one.momentum > one.memory > 0), None)
+        if group is not None and group.momentum >= _LONG_MOMENTUM:
+            at = next((case.made[id] for id in sorted(log.ids) if id in case.made), None)
+            remedy = "Use betas=(0.9, 0.999)"
+            text = (
+                f"{log.name} has betas=({group.momentum:g}, {group.memory:g}): the mean of gradients is remembered for "
+                f"{1 / (1 - group.momentum):,.0f} steps, and that of their squares for {1 / (1 - group.memory):,.0f}. "
+                f"{remedy}"
+            )
+            yield Finding("no progress", text, remedy) if at is None else located(at, "no progress", text, remedy)
+
+
+def renewed(case: Examination) -> Iterator[Finding]:
+    """An optimizer that is made anew in each step of a loop."""
+    several = [log for log in case.optimizers if log.steps == 1]
+    if len(several) < _RENEWED or len(several) < len(case.optimizers) - 1:
+        return
+    name, remedy = several[0].name, "Make the optimizer, and its network, once before the loop"
+    text = (
+        f"{len(several)} times a new {name} took one step: what it remembers is lost each time, and so is what was "
+        f"learned, if the network is new, too. {remedy}"
+    )
+    yield Finding("no progress", text, remedy)
 
 
 def bottomless(case: Examination) -> Iterator[Finding]:

@@ -146,7 +146,8 @@ RULES: tuple[RuleRow, ...] = (
         {"output range": ("zero gradient",)},
         once=True,
     ),
-    RuleRow("one class", ("output range",), outputs.lone_class, once=True),
+    RuleRow("one class", ("loss input",), outputs.lone_class, once=True),
+    RuleRow("targets of signs", ("target",), outputs.signed_targets, once=True),
     RuleRow("likelihoods", ("sign",), outputs.likelihoods, once=True),
     RuleRow("sign of the loss", ("sign",), outputs.signs, once=True),
     RuleRow("backwards of Functions", ("custom function",), untrue, once=True),
@@ -181,6 +182,8 @@ RULES: tuple[RuleRow, ...] = (
         progress.thrown,
         {"large steps": ("divergence", "regularization", "small steps", "large steps")},
     ),
+    RuleRow("betas", ("no progress",), progress.swapped),
+    RuleRow("optimizers of one step", ("no progress",), progress.renewed),
     RuleRow("a loss that does not fall", ("no progress",), progress.flat, {"no progress": _ANY}),
     RuleRow("penalties", ("regularization",), progress.penalty),
     RuleRow(
