@@ -1,4 +1,4 @@
-"""What a single backward shows is no training: small gradients, and what an installed package does, are no finding."""
+"""Small gradients of a single backward, and the doings of an installed package, are no finding: nothing is trained."""
 
 import sys
 from collections.abc import Callable, Iterator

@@ -34,8 +34,8 @@ _SAMPLE = 65_536
 _LOSS = re.compile(r"loss|cost|\bnll\b|\bmse\b", re.IGNORECASE)
 """The names of what is made small."""
 
-_OF_LOGARITHMS = ("kl_div", "ctc_loss")
-"""The losses that are no rows and take log-probabilities."""
+_OF_LOGARITHMS = ("kl_div", "ctc_loss", "CTCLoss")
+"""The losses that are no rows and take log-probabilities; one has another name in nbgrad."""
 
 _SQUARES = ("pow", "square", "abs", "mul")
 """The ops of a loss that is written by hand on the difference of prediction and target."""

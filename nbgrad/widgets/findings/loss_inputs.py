@@ -12,6 +12,9 @@ from nbgrad.widgets.findings.located import located
 _PROBABILITIES = (0.0, 1.0)
 """The interval of probabilities."""
 
+_CTC = ("ctc_loss", "CTCLoss")
+"""The connectionist loss of torch and that of nbgrad. Its classes are the last dimension."""
+
 _ROUNDED = 1e-2
 """Rounding may put a log-probability of half precision above 0 by up to this much."""
 
@@ -28,7 +31,7 @@ def mistaken(records: list[Record]) -> Iterator[Finding]:
             told = _squashed(record, _giver(record, made))
         elif takes == "log-probabilities":
             told = _unlogged(_name(record), _giver(record, made))
-            if told is None and _name(record) in ("nll_loss", "ctc_loss"):
+            if told is None and _name(record) in ("nll_loss", *_CTC):
                 told = _across(_name(record), made.get(record.inputs[0].source or 0))
         elif _name(record) in ("log_softmax", "logsumexp"):
             told = _twice(record, _giver(record, made))
@@ -94,7 +97,7 @@ def _across(loss: str, giver: Record | None) -> tuple[str, str] | None:
     if giver is None or _name(giver) != "log_softmax" or not giver.shape:
         return None
     last = len(giver.shape) - 1
-    classes, dim = last if loss == "ctc_loss" else min(1, last), giver.settings.get("dim")
+    classes, dim = last if loss in _CTC else min(1, last), giver.settings.get("dim")
     if not isinstance(dim, int) or dim % len(giver.shape) == classes:
         return None
     remedy = f"Use dim={classes}"

@@ -51,6 +51,9 @@ _REWARD = re.compile("reward|return|advantage|baseline", re.IGNORECASE)
 _SIGNED = ("cosine_embedding_loss", "hinge_embedding_loss", "margin_ranking_loss", "soft_margin_loss")
 """The losses whose targets are signs."""
 
+_LOG_SIGMOIDS = ("logsigmoid", "log_sigmoid")
+"""The row, and the name that torch's function has."""
+
 _MORE = 0.05
 """Labels of a row may miss a sum of 1 by this much, by rounding."""
 
@@ -466,11 +469,11 @@ def likelihoods(case: Examination) -> Iterator[Finding]:
         inner = case.source(source) if _name(source) in ("minimum", "min") else source  # of a clipped policy
         weight = next((one for at in (0, 1) if inner and (one := _rewarded(case, inner, at)) is not None), None)
         picked = case.origin(source) if weight is None else None
-        if picked is source and _name(source) != "logsigmoid":
+        if picked is source and _name(source) not in _LOG_SIGMOIDS:
             picked = None
-        if weight is None and (picked is None or _name(picked) not in ("log_softmax", "logsigmoid")):
+        if weight is None and (picked is None or _name(picked) not in ("log_softmax", *_LOG_SIGMOIDS)):
             continue
-        if _name(picked) == "logsigmoid" and not case.alone:
+        if _name(picked) in _LOG_SIGMOIDS and not case.alone:
             continue  # an opponent may make it small
         what = "log-probabilities" if weight is None else f"log-probabilities times {weight.name}"
         by = f"at {_line(term)}: it falls as what was right becomes less probable"
@@ -484,8 +487,8 @@ def _terms(case: Examination) -> Iterator[Record]:
     while waiting:
         record = waiting.pop()
         sources = [one for id in record.sources if (one := case.made.get(id)) is not None]
-        if _name(record) == "add":
-            waiting += sources
+        if _name(record) in ("add", "sub"):
+            waiting += sources if _name(record) == "add" else sources[:1]
         elif _name(record) == "mul" and any((literal(taken) or 0) > 0 for taken in record.inputs):
             waiting += [one for one in sources if one.op is not None]
         else:
@@ -499,7 +502,7 @@ def _rewarded(case: Examination, record: Record, at: int) -> Record | None:
     weight, other = case.source(record, at), case.giver(record, 1 - at)
     if weight is None or other is None or weight.id in case.learned or not _REWARD.search(weight.name or ""):
         return None
-    log = _name(other) in ("log_softmax", "log", "logsigmoid", "stack") or _is_log(case, other)
+    log = _name(other) in ("log_softmax", "log", "stack", *_LOG_SIGMOIDS) or _is_log(case, other)
     ratio = _name(other) == "exp" and (first := case.giver(other)) is not None and _name(first) == "sub"
     return weight if log or ratio else None
 
