@@ -160,10 +160,12 @@ def _padded(case: Examination, record: Record) -> Iterator[tuple[Record, Truths]
     known = record.settings.get("padding_idx")
     for rows in (tokens, tokens.T):
         for ended in (rows, rows[:, ::-1]):
-            padding = ended == (ended[:, -1].max() if known is None else known)
-            counts = padding.sum(axis=1)
+            numbers, counts = np.unique(ended[:, -1], return_counts=True)
+            usual = known if known is not None else numbers[counts.argmax()]
+            padding = ended == usual
+            length = padding.sum(axis=1)
             at_end = padding == np.minimum.accumulate(padding[:, ::-1], axis=1)[:, ::-1]
-            if at_end.all() and counts.max() > 1 and counts.min() < counts.max():
+            if at_end.all() and length.max() > 1 and length.min() < length.max():
                 yield source, padding if ended is rows else padding[:, ::-1]
 
 

@@ -295,7 +295,8 @@ def _built(case: Examination) -> Looked:
     names = [record.op.name for record in case.records if record.op is not None and _is_built(record)]
     if not names:
         return "", "no layer ran"
-    return _counts(names), "" if case.first else "whether units stay equal is judged from two equal backwards on"
+    few = case.graph.backwards < layers._ROUNDS
+    return _counts(names), "whether units stay equal is judged from three backwards on" if few else ""
 
 
 def _is_built(record: Record) -> bool:

@@ -275,10 +275,9 @@ def units(case: Examination) -> Iterator[Finding]:
         norm, gradient = case.begun(one)
         stepped = one.since is not None and one.since.stepped
         # Units of the last layer may be alike because the loss treats them alike.
-        hidden = (
-            stepped and bool(case.first) and any(case.leads(user, other) for _, other, _ in layers if other is not user)
-        )
-        if norm and hidden and one.shape[0] >= _MANY and prod(one.shape[1:]) > 1 and _has_equal_units(case, one):
+        hidden = stepped and any(case.leads(user, other) for _, other, _ in layers if other is not user)
+        several = case.graph.backwards >= _ROUNDS and one.shape[0] >= _MANY and prod(one.shape[1:]) > 1
+        if hidden and several and one.value is not None and one.value.norm and _has_equal_units(case, one):
             equal.append(one)
         elif norm == 0 and gradient == 0 and one.value is not None and not one.value.norm and not _waits(case, one):
             blocked.append(one)

@@ -1,4 +1,4 @@
-"""The choice of module calls to fold: so many that the picture is seen at once, or those that a reader folded."""
+"""The choice of module calls and iterations of loops to fold: so many that the picture is seen at once, or those that a reader folded."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -146,7 +146,8 @@ def _foldings(graph: Outline) -> Iterator[Folding]:
     holding = {scope["parent"] for scope in tree.scopes.values()}
     yield Folding()
     repeated = [
-        frozenset(scope for run in graph.runs for calls in run.cycles[first:] for scope in calls) for first in (0, 1, 2)
+        frozenset(scope for run in graph.runs for calls in run.cycles[first:] for scope in calls)
+        for first in range(_OPEN + 1)
     ]
     for kept in dict.fromkeys([*repeated, frozenset[str]()]):
         if kept:
