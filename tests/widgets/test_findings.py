@@ -322,7 +322,7 @@ FAULTS: list[tuple[FindingKind, str, str]] = [
     ("attention", "padded words in an encoder", "padding mask is inverted"),
     ("attention", "padded words in an encoder", "mean of the padding"),
     ("layer setting", "padded words in an encoder", "dropout of 0.9 in the encoder layer"),
-    ("output range", "padded words in an encoder", "one unit for two classes"),
+    ("loss input", "padded words in an encoder", "one unit for two classes"),
     ("sign", "network of two matrices", "gradient is added"),
     ("sign", "network of two matrices", "added by add_"),
     ("unreached", "sums with a cell", "state goes through numpy"),

@@ -195,7 +195,7 @@ def test_the_line_is_that_of_our_file(
     monkeypatch.setattr(layers, "_share", share)
     (failed,) = [one for one in searched(graph) if one.kind == "failed rule"]
     assert "at nbgrad/widgets/findings/layers.py:" in failed.text
-    assert "`p = _share(record)`" in failed.text
+    assert "`p, known = _share(record)`" in failed.text
     assert str(Path.cwd()) not in failed.text
 
 

@@ -22,10 +22,11 @@ from nbgrad.core.graph.finding import Finding
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.findings.checks import CHECKS
 from nbgrad.widgets.folding.choose import Folding
-from nbgrad.widgets.layout.pipeline import lay_out, whole
+from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import svg
-from nbgrad.widgets.render.wire_format import packed, unpacked
+from nbgrad.widgets.render.wire_format import packed
+from tools.unpacking import unpacked
 
 TORCH = SimpleNamespace(nn=torch.nn, ones=torch.ones, optim=torch.optim)
 OURS = SimpleNamespace(nn=nbgrad.nn, ones=nbgrad.ones, optim=nbgrad.optim)

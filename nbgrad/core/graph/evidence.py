@@ -71,6 +71,10 @@ class Evidence:
         """The ends of the paths from which a constant was computed."""
         return self._paths().behind(id)
 
+    def learns_beside(self, cut: Cut) -> bool:
+        """Whether what was cut off there got a gradient along another path in the last backward."""
+        return self._paths().learns_beside(cut)
+
     def by_hand(self) -> dict[int, ByHand]:
         """The changes inside ``no_grad`` by the program itself, by the ids of the leaves."""
         return self._paths().by_hand()

@@ -116,7 +116,7 @@ class Notes:
 
     def keep_constant(self, id: int, data: torch.Tensor) -> None:
         """Keep the numbers of a constant that is small, or of moderate size with memory of its own, such as a mask."""
-        if data.is_inference():
+        if data.layout is not torch.strided or data.is_inference():
             return
         if few(shape_of(data)):
             self.values.add(id, data)

@@ -129,7 +129,7 @@ class Replay:
             if held is not None:
                 source, value = held
                 name = self._names.get(source) or getattr(self._outer.get(source), "name", None)
-                cause = f"{nonfinite.count('nan', value)} of its {value.numel():,} numbers are NaN"
+                cause = f"{nonfinite.count('nan', value):,} of its {value.numel():,} numbers are NaN"
                 return FirstBad(number, "data", "NaN", ran.op.name, name, ran.place, source, cause)
             if (literal := _nan_among(ran, given)) is not None:
                 return FirstBad(number, "data", "NaN", ran.op.name, literal, ran.place, id, "the number nan")

@@ -500,6 +500,11 @@ class Paths:
         """The ends of the paths from which the constant with this id was computed."""
         return self._behind.get(id, ())
 
+    def learns_beside(self, cut: Cut) -> bool:
+        """Whether the last backward reached a tensor whose path ends at ``cut``, along another path."""
+        ends = [id for id, cuts in self._cuts.items() if any(cut.place.same(one.place) for one in cuts)]
+        return not self._reached.isdisjoint(ends)
+
     def by_hand(self) -> dict[int, ByHand]:
         """The changes by the program itself, by the ids of the leaves."""
         return {id: changes for leaf, changes in self._by_hand if (id := known_id(leaf)) is not None}

@@ -314,7 +314,7 @@ def constant_terms(case: Examination) -> Iterator[Finding]:
             waiting.append(source)
             cuts = case.evidence.behind(source.id) if source.kind == "constant" and prod(source.shape) == 1 else ()
             cut = next((one for one in cuts if one.kind in ("detached", "draw")), None)
-            if cut is not None and record.shape == ():
+            if cut is not None and record.shape == () and case.evidence.learns_beside(cut):
                 name = f"the term {source.name}" if source.name else "a term"
                 text = (
                     f"{name} of the loss, which {record.run} adds, has no gradient: it was computed behind {cut.end}."
@@ -483,9 +483,12 @@ def likelihoods(case: Examination) -> Iterator[Finding]:
 
 def _terms(case: Examination) -> Iterator[Record]:
     """The terms of the losses that are added as they are, or times a number above 0."""
-    waiting = list(case.roots)
+    waiting, seen = list(case.roots), set[int]()
     while waiting:
         record = waiting.pop()
+        if record.id in seen:
+            continue
+        seen.add(record.id)
         sources = [one for id in record.sources if (one := case.made.get(id)) is not None]
         if _name(record) in ("add", "sub"):
             waiting += sources if _name(record) == "add" else sources[:1]

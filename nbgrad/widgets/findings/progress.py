@@ -11,6 +11,7 @@ from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.training import OptimizerLog
 from nbgrad.widgets.description.format import number
+from nbgrad.widgets.findings.divergence import alike
 from nbgrad.widgets.findings.examination import Examination, is_called_loss, takes_of, typical
 from nbgrad.widgets.findings.located import located
 
@@ -213,7 +214,10 @@ def bottomless(case: Examination) -> Iterator[Finding]:
 
 def thrown(case: Examination) -> Iterator[Finding]:
     """First steps that throw away how the parameters began, and a loss that has not fallen since."""
-    first, losses = [size for _, size in case.steps[:_FIRST]], case.losses
+    first = [size for _, size in case.steps[:_FIRST]]
+    # Two losses that take turns are not comparable; the last batch alone may differ.
+    comparable = [frame.loss for frame in case.frames if frame.loss is not None and alike(frame, case.frames[0])]
+    losses = [loss for loss in comparable if isfinite(loss)]
     if len(first) < _FIRST or len(losses) < _STEPS or not case.alone or len(case.roots) != 1 or _moves_on(case):
         return
     root, size, most = case.roots[0], median(first), max(losses[: _STEPS + 1])

@@ -1,4 +1,4 @@
-"""The choice of module calls and iterations of loops to fold: so many that the picture is seen at once, or those that a reader folded."""
+"""The choice of module calls and iterations to fold: so many that a picture is seen at once, or a reader's choice."""
 
 from bisect import bisect_left
 from collections import Counter
