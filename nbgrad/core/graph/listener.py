@@ -521,6 +521,7 @@ class Listener(Observer):
             self.running.asked = {record_id(origin) for origin in origins}
             if create_graph:
                 self.uses.derive(self.running.roots)
+                self.training.derive(self.backwards + 1)
             if len(self.uses.named) < _FRESH:
                 self.uses.named |= self.running.asked
 

@@ -209,6 +209,7 @@ class TrainingRecorder:
         logs: of the optimizers, by Python's ``id()``.
         evaluates: whether a step runs backwards itself, as that of LBFGS does.
         ends: for each of the first backwards, the id of the newest op at its end.
+        derived: the numbers of those whose gradients can be differentiated, so that their graphs are kept on purpose.
     """
 
     def __init__(self) -> None:
@@ -216,6 +217,7 @@ class TrainingRecorder:
         self.recent: deque[LoopCall] = deque(maxlen=_RECENT)
         self.logs: dict[int, OptimizerLog] = {}
         self.ends: list[int] = []
+        self.derived: set[int] = set()
         self.evaluates = False
         self._alive: dict[int, Any] = {}
 
@@ -223,6 +225,11 @@ class TrainingRecorder:
         """A backward has ended; ``latest``: the id of the newest op."""
         if len(self.ends) < _CALLS:
             self.ends.append(latest)
+
+    def derive(self, number: int) -> None:
+        """The gradients of a backward, by its number, can be differentiated."""
+        if number <= _CALLS:
+            self.derived.add(number)
 
     def optimizer_called(
         self, optimizer: Any, kind: CallKind, backwards: int, place: Place, by: torch.Tensor | None

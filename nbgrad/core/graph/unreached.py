@@ -401,6 +401,8 @@ class Paths:
         ends, found = self.training.ends, dict[int, int]()
         for id, ran in self._ops.items():
             number = bisect_left(ends, id) + 1
+            if number in self.training.derived:
+                continue
             if number <= self._backwards - 2 and number <= len(ends) and ran.thing() is not None:
                 found[number] = found.get(number, 0) + 1
         return found

@@ -11,6 +11,7 @@ from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
+from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.silence import Silence
 from nbgrad.core.graph.thinned import KEPT, fewer
@@ -184,4 +185,12 @@ def _case(graph: AutogradGraph, records: list[Record], guard: Guard) -> Examinat
 
 def _judged(graph: AutogradGraph, records: list[Record]) -> dict[Scope, Judgement]:
     step, trains = graph.update, Evidence(graph).trains()
-    return judgements(records, {} if step is None else step.ratios, trains=trains)
+    judged = judgements(records, {} if step is None else step.ratios, trains=trains)
+    if graph.backwards < LOOP and all(one.kind == "none" for one in judged.values()) and _is_nothing(records):
+        return {scope: one._replace(kind="sound", said="") for scope, one in judged.items()}
+    return judged
+
+
+def _is_nothing(records: list[Record]) -> bool:
+    """Whether the loss is exactly 0: of a game without a reward, or of two networks that are still equal."""
+    return any(one.root and one.value is not None and not one.value.norm for one in records)

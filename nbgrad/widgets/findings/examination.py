@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from nbgrad.core.engine.state import Scope
+from nbgrad.core.engine.scope import ModuleScope
+from nbgrad.core.engine.state import Scope, outwards
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.finding import Finding
@@ -330,6 +331,12 @@ class Examination:
 def is_called_loss(record: Record) -> bool:
     """Whether the user calls it a loss, which is made small."""
     return _LOSS.search(record.name or "") is not None
+
+
+def outermost(record: Record) -> Any:
+    """The outermost module in whose call a record was made, if it still exists."""
+    modules = [one for one in outwards(record.scope) if isinstance(one, ModuleScope)]
+    return modules[-1].module() if modules else None
 
 
 def moves(record: Record) -> bool:

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 
 from nbgrad.core.engine.scope import ModuleScope
-from nbgrad.core.engine.state import outwards
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import counted, number
-from nbgrad.widgets.findings.examination import Examination, largest, typical
+from nbgrad.widgets.findings.examination import Examination, largest, outermost, typical
 from nbgrad.widgets.findings.located import called, located
 
 _MUCH = 0.9
@@ -87,7 +86,7 @@ def in_a_row(case: Examination) -> Iterator[Finding]:
         before = _weight(case, giver)
         if weight is None or before is None or giver is None or not record.shape or len(case.uses[giver.id]) > 1:
             continue
-        if _model(record) is not _model(giver) or giver.shape[-1] < _MANY:
+        if outermost(record) is not outermost(giver) or giver.shape[-1] < _MANY:
             continue
         narrow = giver.shape[-1]
         wide = [shape for one in (weight, before) for shape in one.shape if shape != narrow]
@@ -105,12 +104,6 @@ def in_a_row(case: Examination) -> Iterator[Finding]:
         f"({names}) are one linear layer.{more} {remedy}"
     )
     yield replace(located(second, "no activation", text, remedy), id=None)  # it is about two boxes
-
-
-def _model(record: Record) -> object:
-    """The outermost module in whose call a record was made."""
-    modules = [one for one in outwards(record.scope) if isinstance(one, ModuleScope)]
-    return modules[-1].module() if modules else None
 
 
 def _is_added(case: Examination, record: Record) -> bool:
@@ -159,7 +152,8 @@ def _dropout_inside(case: Examination) -> Iterator[Finding]:
             continue
         told.add(id(module))
         p = getattr(module, "dropout", None)
-        drops = getattr(module, "num_layers", 1) > 1 or hasattr(module, "num_heads")
+        layers = getattr(module, "num_layers", None)
+        drops = (isinstance(layers, int) and layers > 1) or hasattr(module, "num_heads")
         if isinstance(p, float) and p >= _MUCH and drops and module.training:
             yield _dropping(record, f"{type(module).__name__} dropout", p)
 
@@ -277,7 +271,7 @@ def units(case: Examination) -> Iterator[Finding]:
         # Units of the last layer may be alike because the loss treats them alike.
         hidden = stepped and any(case.leads(user, other) for _, other, _ in layers if other is not user)
         several = case.graph.backwards >= _ROUNDS and one.shape[0] >= _MANY and prod(one.shape[1:]) > 1
-        if hidden and several and one.value is not None and one.value.norm and _has_equal_units(case, one):
+        if hidden and several and norm != 0 and _has_equal_units(case, one):
             equal.append(one)
         elif norm == 0 and gradient == 0 and one.value is not None and not one.value.norm and not _waits(case, one):
             blocked.append(one)

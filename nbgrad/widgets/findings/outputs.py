@@ -4,12 +4,15 @@ import re
 from collections.abc import Iterator
 from math import inf, prod
 from statistics import median
+from typing import Any
 
+import numpy as np
 import torch
 
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.findings.examination import Compared, Examination, is_called_loss, literal, takes_of, typical
@@ -204,32 +207,39 @@ def _own_target(case: Examination, one: Compared) -> Iterator[Finding]:
     """Targets that are the numbers of the prediction, or the words that the model was given."""
     size = one.loss.value.norm if takes_of(one.loss) is not None and one.loss.value is not None else None
     cut = next(iter(case.evidence.behind(one.target.id)), None)
-    if one.takes == "values" and size == 0 and cut is not None and case.evidence.trains():
+    if one.takes == "values" and size == 0 and cut is not None and case.graph.backwards >= LOOP:
         text = (
             f"{one.loss.run} is exactly 0: its target was computed from the prediction, behind {cut.end}, and is equal "
             "to it."
         )
         yield located(one.loss, "target", text, "Use data as the target")
-    if _name(one.loss) not in ("cross_entropy", "nll_loss"):
-        return
-    labels = case.numbers(one.target)
+    if _name(one.loss) in ("cross_entropy", "nll_loss") and case.evidence.trains():
+        yield from _copied(case, one)
+
+
+def _copied(case: Examination, one: Compared) -> Iterator[Finding]:
+    """Targets that are the words that a model is given. An encoder and a decoder may give them back."""
+    read = [(record, words) for record in case.records if (words := _words(case, record)) is not None]
     recurrent = {id(module) for record in case.records if (module := _recurrent(record)) is not None}
-    # Two recurrences are an encoder and a decoder, which may give its words back.
-    for record in case.records if labels is not None and len(recurrent) < 2 else ():
-        words = case.source(record) if _name(record) == "embedding" else None
-        given = None if words is None else case.numbers(words)
-        if given is None or given.ndim != 2 or labels is None or labels.size != given.size or given.shape[1] < _PLACES:
-            continue
-        if (
-            any(bool((labels.ravel() == order.ravel()).all()) for order in (given, given.T))
-            and labels.min() < labels.max()
-        ):
-            text = (
-                f"the targets {_targets(one)} of {one.loss.run} are the words that {record.run} takes: the model "
-                "learns to copy them."
-            )
-            yield located(one.target, "target", text, "Shift them by one place: inputs x[:, :-1], targets x[:, 1:]")
-            return
+    labels = case.numbers(one.target)
+    if len(read) != 1 or len(recurrent) > 1 or labels is None or labels.min() == labels.max():
+        return
+    record, words = read[0]
+    if labels.size == words.size and any(bool((labels.ravel() == order.ravel()).all()) for order in (words, words.T)):
+        text = (
+            f"the targets {_targets(one)} of {one.loss.run} are the words that {record.run} takes: the model learns to "
+            "copy them."
+        )
+        yield located(one.target, "target", text, "Shift them by one place: inputs x[:, :-1], targets x[:, 1:]")
+
+
+def _words(case: Examination, record: Record) -> "np.ndarray[Any, Any] | None":
+    """The numbers of words, in sequences that differ, that an embedding takes."""
+    source = case.source(record) if _name(record) == "embedding" else None
+    words = None if source is None else case.numbers(source)
+    if words is None or words.ndim != 2 or words.shape[1] < _PLACES or bool((words == words[:1]).all()):
+        return None
+    return words
 
 
 def _recurrent(record: Record) -> object:
@@ -359,7 +369,8 @@ def equal_targets(case: Examination) -> Iterator[Finding]:
             continue
         outside = value.low < -_NEAR or value.low > 1 + _NEAR
         told = _name(one.loss) == "binary_cross_entropy_with_logits" and outside
-        if _is_judged(case, one) and not told and (one.takes == "values" or not _is_rare(case, one)):
+        sure = one.takes == "values" or (case.graph.backwards >= LOOP and not _is_rare(case, one))
+        if _is_judged(case, one) and not told and sure:  # a single batch of one class may be an opponent's
             yield from _constant(one, value.low)
 
 

@@ -3,8 +3,9 @@
 from collections import defaultdict
 
 from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.unreached import Unreached
-from nbgrad.widgets.findings.examination import Examination
+from nbgrad.widgets.findings.examination import Examination, outermost
 from nbgrad.widgets.findings.layers import DRAW
 from nbgrad.widgets.findings.located import first_of, path_of
 
@@ -43,6 +44,7 @@ def unreached(case: Examination) -> list[Finding]:
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
     for one in case.unreached:
         turn = one.kind in ("no_grad", "draw", "detached", "elsewhere") and not one.stepped and (learning or one.others)
+        turn = turn or (one.kind == "unused" and graph.backwards < LOOP and _is_one_of_several(case, one))
         if one.kind not in _NO_FAULT and one.asked and not one.moved and not turn and not one.named:
             shown = next((id for id in (one.id, one.behind) if id in at), None)
             missing[one.reason, shown].append(one)
@@ -61,3 +63,17 @@ def unreached(case: Examination) -> list[Finding]:
         )
         for (_, shown), several in missing.items()
     ]
+
+
+def _is_one_of_several(case: Examination, one: Unreached) -> bool:
+    """Whether a tensor is of a module in a ``ModuleDict`` of which another was used: it may have its turn later."""
+    container = one.what.partition(" ")[0].rpartition(".")[0].rpartition(".")[0]
+    models = {id(model): model for record in case.records if (model := outermost(record)) is not None}
+    for model in models.values() if container else ():
+        try:
+            found = model.get_submodule(container)
+        except AttributeError:
+            continue
+        if hasattr(found, "keys"):
+            return any((record.full_name or "").startswith(f"{container}.") for record in case.records)
+    return False
