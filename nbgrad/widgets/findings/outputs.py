@@ -57,6 +57,9 @@ _SIGNED = ("cosine_embedding_loss", "hinge_embedding_loss", "margin_ranking_loss
 _LOG_SIGMOIDS = ("logsigmoid", "log_sigmoid")
 """The row, and the name that torch's function has."""
 
+_ORDERED = re.compile("count|number|age|rank|rating|score|star|year|degree|amount|size|length|len$", re.IGNORECASE)
+"""The names of whole numbers that have an order."""
+
 _MORE = 0.05
 """Labels of a row may miss a sum of 1 by this much, by rounding."""
 
@@ -281,6 +284,8 @@ def class_numbers(case: Examination) -> Iterator[Finding]:
     array = None if one.target.value is None else one.target.value.array
     values = torch.tensor(array) if tensor is None and array is not None else tensor
     rows = one.target.shape[:1]
+    if _ORDERED.search(one.target.name or ""):
+        return
     if one.takes != "values" or values is None or one.target.shape not in (rows, (*rows, 1)) or values.is_meta:
         return
     classes = torch.unique(values.detach().flatten()[:_SAMPLE])
