@@ -148,10 +148,10 @@ class Uses:
             known = self._by_hand[id(leaf)] = (ref(leaf), ByHand(user_place()))
         known[1].change(leaf.grad)
 
-    def by_hand(self) -> "list[tuple[Any, ByHand]]":
-        """The leaves that a line of the program's own changes, each with what is known of these changes."""
-        found = [(leaf(), changes) for leaf, changes in self._by_hand.copy().values()]
-        return [(leaf, changes) for leaf, changes in found if leaf is not None]
+    def by_hand(self) -> "dict[int, ByHand]":
+        """What is known of the changes by the program itself, by the ids of the leaves, which it does not hold."""
+        found = [(known_id(held()), changes) for held, changes in self._by_hand.copy().values() if held() is not None]
+        return {id: changes for id, changes in found if id is not None}
 
     def _frozen_use(self, op: OpInfo, frozen: list[Any], args: tuple[Any, ...]) -> Cut:
         """The first use of ``frozen`` parameters and of buffers beside them. A loop uses the same ones in each step."""

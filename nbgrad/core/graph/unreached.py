@@ -509,7 +509,7 @@ class Paths:
 
     def by_hand(self) -> dict[int, ByHand]:
         """The changes by the program itself, by the ids of the leaves."""
-        return {id: changes for leaf, changes in self._by_hand if (id := known_id(leaf)) is not None}
+        return self._by_hand
 
     def _behind_place(self, place: Place) -> list[int]:
         """The constants that were computed behind a path that ends at ``place``."""
