@@ -71,14 +71,20 @@ def test_compile_fx_takes_what_it_is_given() -> None:
     assert "config_patches" in names
 
 
-def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_it_says_so() -> None:
     from torch._inductor import config, cpp_builder
 
-    monkeypatch.setattr(config.cpp, "cxx", ("no-such-compiler",))
-    if hasattr(cpp_builder.get_cpp_compiler, "cache_clear"):
-        cpp_builder.get_cpp_compiler.cache_clear()
-    with pytest.raises(RuntimeError, match="needs a C\\+\\+ compiler, and none is found: install"):
-        nbgrad.compile(lambda x: x * 2 + 1, backend="inductor")(nbgrad.tensor(X))
+    # torch's configuration hides for good what ``monkeypatch`` has put back.
+    clear = getattr(cpp_builder.get_cpp_compiler, "cache_clear", lambda: None)
+    clear()
+    try:
+        with (
+            config.patch({"cpp.cxx": ("no-such-compiler",)}),
+            pytest.raises(RuntimeError, match="needs a C\\+\\+ compiler, and none is found: install"),
+        ):
+            nbgrad.compile(lambda x: x * 2 + 1, backend="inductor")(nbgrad.tensor(X))
+    finally:
+        clear()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
