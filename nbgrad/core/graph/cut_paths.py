@@ -149,7 +149,7 @@ class Uses:
         known[1].change(leaf.grad)
 
     def by_hand(self) -> "dict[int, ByHand]":
-        """What is known of the changes by the program itself, by the ids of the leaves, which it does not hold."""
+        """The known changes by the program itself, by the ids of the leaves, which it does not hold."""
         found = [(known_id(held()), changes) for held, changes in self._by_hand.copy().values() if held() is not None]
         return {id: changes for id, changes in found if id is not None}
 
