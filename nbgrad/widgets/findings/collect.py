@@ -186,7 +186,12 @@ def _case(graph: AutogradGraph, records: list[Record], guard: Guard) -> Examinat
 def _judged(graph: AutogradGraph, records: list[Record]) -> dict[Scope, Judgement]:
     step, trains = graph.update, Evidence(graph).trains()
     judged = judgements(records, {} if step is None else step.ratios, trains=trains)
-    if graph.backwards < LOOP and all(one.kind == "none" for one in judged.values()) and _is_nothing(records):
+    if (
+        trains
+        and graph.backwards < LOOP
+        and all(one.kind == "none" for one in judged.values())
+        and _is_nothing(records)
+    ):
         return {scope: one._replace(kind="sound", said="") for scope, one in judged.items()}
     return judged
 
