@@ -45,6 +45,7 @@ c.JupyterHub.spawner_class = "simple"
 c.JupyterHub.services, c.JupyterHub.load_roles = [], []
 c.SimpleLocalProcessSpawner.home_dir_template = {home!r}
 c.Spawner.notebook_dir = {home!r}
+c.Spawner.cmd = [{python!r}, "-m", "jupyterhub.singleuser"]
 c.Spawner.args += ["--allow-root"]
 c.Spawner.cpu_limit = c.Spawner.mem_limit = None
 """
@@ -62,7 +63,9 @@ class Hub:
         self.url = f"http://127.0.0.1:{port}/hub"
         (folder / "home").mkdir(exist_ok=True)
         (folder / "config.py").write_text(
-            CONFIG.format(config=str(HUB / "jupyterhub_docker.py"), port=port, home=str(folder / "home"))
+            CONFIG.format(
+                config=str(HUB / "jupyterhub_docker.py"), port=port, home=str(folder / "home"), python=sys.executable
+            )
         )
         self.log = folder / "hub.log"
         given = {"HUB_ADMINS": "teacher", "HUB_ADMIN_PASSWORD": PASSWORD, "HUB_IP": "127.0.0.1"} | variables
