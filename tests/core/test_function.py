@@ -1,5 +1,6 @@
 """Functions of the user's own, run as torch's are: the same class body on both."""
 
+import gc
 import weakref
 from typing import Any
 
@@ -591,3 +592,25 @@ def test_a_change_in_place_by_a_function_is_drawn_once() -> None:
         triple_in_place(OURS).apply(x)
         x.sum().backward()
     assert [record.op.name for record in graph.records if record.op is not None] == ["mul", "Triple", "sum"]
+
+
+def test_a_graph_keeps_nothing_alive_that_a_function_of_torchs_has_put_into_a_tuple() -> None:
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, net: torch.nn.Module) -> torch.Tensor:
+            result = x * 2
+            ctx.several = [(result, net.forward)]  # the call is then kept by what it keeps
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+            return gradient * 2, None
+
+    net = torch.nn.Linear(3, 3)
+    alive = weakref.ref(net)
+    with nbgrad.AutogradGraph() as graph:
+        Twice.apply(net(torch.ones(2, 3)), net).sum().backward()
+    assert graph.findings() == []
+    del net
+    gc.collect()
+    assert alive() is None

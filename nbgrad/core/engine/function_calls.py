@@ -8,8 +8,8 @@ import torch
 
 from nbgrad.core.engine.node import Node
 
-_PLAIN = (bool, int, float, str, tuple, list, type(None))
-"""The kinds of settings that are kept."""
+_PLAIN = (bool, int, float, str, type(None))
+"""The kinds of settings that are kept, also in lists and tuples."""
 
 _SMALL = 1 << 16
 """Constants with more numbers are not kept."""
@@ -47,11 +47,18 @@ def note_call(node: Node, made: Any) -> None:
     needs = getattr(made, "needs_input_grad", None)
     if function is None or needs is None or function.__module__.startswith(("torch.", "nbgrad.")):
         return
-    settings = {name: value for name, value in vars(made).items() if isinstance(value, _PLAIN)}
+    settings = {name: value for name, value in vars(made).items() if _is_plain(value)}
     constants = _CONSTANTS.get(function)
     if constants is None:
         constants = _CONSTANTS[function] = Constants() if all(needs) else _constants(made)
     CALLS[node] = FunctionCall(function, tuple(needs), settings, constants)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a setting holds no tensor and no function: these would keep the program alive."""
+    if isinstance(value, tuple | list):
+        return all(_is_plain(one) for one in value)
+    return isinstance(value, _PLAIN)
 
 
 def _constants(made: Any) -> Constants:
