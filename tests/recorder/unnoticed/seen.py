@@ -32,7 +32,7 @@ def normal(text: str) -> str:
     """A text without what differs from process to process: addresses, the names of cells, the folder of the run."""
     text = _CELL.sub("<cell>", _ADDRESS.sub("0x", text))
     text = _TIME.sub("<time>", text)
-    text = re.sub(rf"(?<![\d.]){os.getpid()}(?![\d.])", "<pid>", text)
+    text = re.sub(rf"(?<![\w.]){os.getpid()}(?![\w.])", "<pid>", text)
     return text.replace(str(Path.cwd()), "<folder>")
 
 
