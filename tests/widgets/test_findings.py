@@ -410,6 +410,15 @@ def test_a_sound_program_has_no_finding(half: str, program: Program) -> None:
     assert graph.findings() == [], half
 
 
+@pytest.mark.parametrize(("name", "accused"), [("visit_counts", False), ("image_kinds", True), ("stage", True)])
+def test_whole_numbers_with_an_order_in_their_name_are_no_classes(name: str, accused: bool) -> None:
+    space: dict[str, Any] = {"net": mlp(), "rows": nbgrad.randn(64, 4), "loss": mse_loss}
+    space[name] = torch.arange(4).repeat(16).float().unsqueeze(1)
+    with nbgrad.AutogradGraph() as graph:
+        exec(f"loss(net(rows), {name}).backward()", space)
+    assert [one.kind for one in graph.findings() if one.kind == "target"] == ["target"] * accused
+
+
 def test_every_kind_has_a_scene() -> None:
     # test_guard.py has a scene in which a rule fails
     assert {kind for kind, _ in SCENES.values()} | {kind for kind, *_ in FAULTS} == set(KINDS) - {"failed rule"}

@@ -218,7 +218,7 @@ class Observer:
         """
 
     def on_clip(self, grads: list[torch.Tensor], bound: float, changes: int = 1) -> None:
-        """The program clips ``grads`` to a ``bound``, by so many ``changes`` in place of each."""
+        """The program clips ``grads`` to a ``bound``, by this number of ``changes`` in place of each."""
 
     def on_fault(self, error: Exception, doing: str) -> bool:  # noqa: ARG002
         """Nbgrad itself raised ``error`` while it was recording ``doing``. Return whether the program may go on."""

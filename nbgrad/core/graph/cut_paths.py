@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
 import torch
@@ -19,6 +19,7 @@ from nbgrad.core.engine.state import Scope, current
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name, memory_of
 from nbgrad.core.engine.torch_origins import TENSORS, kind_of, known_id, known_origin, origin_of
 from nbgrad.core.graph.names import qualified
+from nbgrad.core.graph.training import Uncleared
 from nbgrad.core.tensor.tensor import Tensor
 
 _MOST = 4096
@@ -46,30 +47,11 @@ class _Fading(dict[int, T]):
         self.most = max(_MOST, 2 * len(self))
 
 
-class ByHand:
-    """The changes of a leaf by the program itself.
+class ByHand(NamedTuple):
+    """The changes of a leaf by the program itself: the line of the first, and its ``.grad`` at each."""
 
-    Attributes:
-        place: the line of the first.
-        added_up: at how many of them its ``.grad`` still contained that of the change before.
-    """
-
-    __slots__ = ("_grad", "_version", "added_up", "place")
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.added_up = self._version = 0
-        self._grad: ref[Any] | None = None
-
-    def change(self, grad: Any) -> None:
-        """The leaf changes, while its ``.grad`` is this."""
-        raw = None if grad is None else raw_of(grad)
-        if raw is None or raw.is_inference():
-            self._grad = None
-            return
-        version = raw._version
-        self.added_up += self._grad is not None and self._grad() is raw and version == self._version + 1
-        self._grad, self._version = ref(raw), version
+    place: Place
+    grad: Uncleared
 
 
 class Uses:
@@ -135,18 +117,14 @@ class Uses:
             self._end(results, (*before,) if cut is None else (cut,))
 
     def _change_by_hand(self, leaf: Any) -> None:
-        """Remember the line that first changes a leaf inside ``no_grad``. Steps of optimizers are not seen here.
-
-        torch counts the changes of a ``.grad``: if there was one since the last change of the leaf, a backward added to
-        it, and nothing has cleared it.
-        """
+        """Remember the line that first changes a leaf inside ``no_grad``. Steps of optimizers are not seen here."""
         if not leaf.requires_grad:
             return
         known = self._by_hand.get(id(leaf))
         if known is None or known[0]() is not leaf:
             self._by_hand.make_room()
-            known = self._by_hand[id(leaf)] = (ref(leaf), ByHand(user_place()))
-        known[1].change(leaf.grad)
+            known = self._by_hand[id(leaf)] = (ref(leaf), ByHand(user_place(), Uncleared()))
+        known[1].grad.look(leaf.grad, 1)  # by a backward
 
     def by_hand(self) -> "dict[int, ByHand]":
         """The known changes by the program itself, by the ids of the leaves, which it does not hold."""

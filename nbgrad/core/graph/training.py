@@ -97,6 +97,41 @@ class Rates:
         self.last, self.lowest, self.highest = rate, min(rate, self.lowest), max(rate, self.highest)
 
 
+class Uncleared:
+    """A ``.grad`` that is looked at before each change of what it is the gradient of.
+
+    torch counts the changes of a tensor. If there were only those that are known, as by a backward, then nothing has
+    cleared it.
+
+    Attributes:
+        same: how often it was the tensor of the time before: then it may hold its numbers.
+        added_up: how often it still held the gradients of the time before.
+    """
+
+    __slots__ = ("_grad", "_version", "added_up", "same")
+
+    def __init__(self) -> None:
+        self.added_up = self.same = self._version = 0
+        self._grad: ref[torch.Tensor] | None = None
+
+    def look(self, grad: Any, changes: int) -> None:
+        """It is ``grad`` now, and this number of changes of it is known; 0 if no backward came since."""
+        raw = None if grad is None else raw_of(grad)
+        if raw is None or raw.is_inference():
+            self._grad = None
+            return
+        version = raw._version
+        if changes and self.is_among([raw]):
+            self.same += 1
+            self.added_up += version - self._version == changes
+        self._grad, self._version = ref(raw), version
+
+    def is_among(self, grads: list[torch.Tensor]) -> bool:
+        """Whether one of ``grads`` is the tensor of the last look."""
+        known = None if self._grad is None else self._grad()
+        return known is not None and any(one is known for one in grads)
+
+
 class OptimizerLog:
     """The calls of an optimizer while a graph was open.
 
@@ -109,8 +144,7 @@ class OptimizerLog:
         last_step: how many backwards had ended at its last step; 0 for none.
         cleared: how often its gradients were cleared since its last step.
         moves_frozen: whether one of the first steps moved a parameter that was frozen after the first step.
-        added_up: at how many of the first steps a ``.grad`` still held the gradients of the step before.
-        same: at how many of them a ``.grad`` was the tensor of the step before: then it may hold its numbers.
+        grad: the ``.grad`` of one of its parameters, at the first steps.
         held: the parameters by group, as ids of records, as far as they were used in the graph; since it was
             ``settled``.
     """
@@ -123,9 +157,8 @@ class OptimizerLog:
         self.steps = self.last_step = self.cleared = 0
         self.held: list[list[int]] = []
         self.moves_frozen = False
-        self.added_up = self.same = 0
-        self._grad: tuple[ref[torch.Tensor], int, int] | None = None
-        self._rescaled = 0
+        self.grad = Uncleared()
+        self._looked = self._rescaled = 0
         self._trained: set[int] = set()
         self._versions: list[int] | None = None
 
@@ -155,26 +188,18 @@ class OptimizerLog:
         self.scheduled = self.scheduled or "initial_lr" in optimizer.param_groups[0]
 
     def _look_at_grad(self, params: list[Any], backwards: int) -> None:
-        """Compare a ``.grad`` with that at the last step: if nothing but backwards has changed it, it was not cleared.
+        """Look whether a ``.grad`` was cleared since the last step.
 
-        torch counts the changes of a tensor. Each backward adds to a ``.grad`` once, and clipping multiplies it; that a
-        scaler does so is not counted.
+        Each backward adds to a ``.grad`` once, and clipping multiplies it; that a scaler does so is not counted.
         """
-        grad = next((raw_of(one.grad) for one in params if one.grad is not None), None)
-        if grad is None or grad.is_inference():
-            self._grad = None
-            return
-        version, changes = grad._version, backwards + self._rescaled
-        known, self._grad = self._grad, (ref(grad), version, backwards)
+        passed, self._looked = backwards - self._looked, backwards
+        grad = next((one.grad for one in params if one.grad is not None), None)
+        self.grad.look(grad, passed + self._rescaled if passed else 0)
         self._rescaled = 0
-        if known is not None and known[0]() is grad and known[2] < backwards:
-            self.same += 1
-            self.added_up += version - known[1] == changes - known[2]
 
     def rescale(self, grads: list[torch.Tensor], changes: int) -> None:
-        """The numbers of ``grads`` were changed in place so many times."""
-        known = None if self._grad is None else self._grad[0]()
-        if any(one is known for one in grads):
+        """The numbers of ``grads`` were changed in place, each by this number of ``changes``."""
+        if self.grad.is_among(grads):
             self._rescaled += changes
 
     def waits(self) -> bool:
@@ -252,7 +277,7 @@ class TrainingRecorder:
         self._note(LoopCall(kind, log, backwards, place, found, number))
 
     def clipped(self, grads: list[torch.Tensor], bound: float, changes: int, backwards: int, place: Place) -> None:
-        """The ``grads`` were clipped to a ``bound``, by so many ``changes`` in place of each."""
+        """The ``grads`` were clipped to a ``bound``, by this number of ``changes`` in place of each."""
         for log in self.logs.values():
             log.rescale(grads, changes)
         self._note(LoopCall("clip", None, backwards, place, bool(grads), bound))

@@ -100,7 +100,7 @@ def clip_grad_value_(parameters: Params, clip_value: float, foreach: bool | None
 
 
 def _tell_clipped(grads: list[torch.Tensor], what: str, bound: float, changes: int = 1) -> None:
-    """Tell whoever observes that ``what`` has clipped ``grads`` to a ``bound``, by so many ``changes`` of each."""
+    """Tell the observers that ``what`` has clipped ``grads`` to a ``bound``, by this number of ``changes`` of each."""
     for observer in current().observers:
         observer.on_clip(grads, bound, changes)
     tell_changed(grads, what)

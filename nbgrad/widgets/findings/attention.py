@@ -153,10 +153,9 @@ def _turned(case: Examination) -> Iterator[Finding]:
 
 def _padded(case: Examination, record: Record) -> Iterator[tuple[Record, Truths]]:
     """The tokens of sequences that an embedding takes, with where their padding is."""
-    source = case.source(record) if record.op is not None and record.op.name == "embedding" else None
-    tokens = None if source is None else case.numbers(source)
-    if source is None or tokens is None or tokens.ndim != 2:
+    if (read := case.words(record)) is None:
         return
+    source, tokens = read
     known = record.settings.get("padding_idx")
     for rows in (tokens, tokens.T):
         for ended in (rows, rows[:, ::-1]):

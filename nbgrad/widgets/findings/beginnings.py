@@ -231,10 +231,7 @@ def grown(case: Examination) -> list[Finding]:
     text = divergence.grown(case.frames) if len(case.frames) > 1 else None
     if text is None:
         return []
-    root = next(iter(case.roots), None)
-    if root is None:
-        return [Finding("divergence", text, divergence.SMALLER)]
-    return [located(root, "divergence", text, divergence.SMALLER)]
+    return [located(next(iter(case.roots), None), "divergence", text, divergence.SMALLER)]
 
 
 def _bad(stats: Stats | None) -> str | None:

@@ -50,7 +50,7 @@ def _dropless(records: list[Record]) -> Iterator[Finding]:
             continue
         model = outer[-1]
         told.add(id(model))
-        drops = [one for one in model.modules() if "Dropout" in type(one).__name__ and getattr(one, "p", None)]
+        drops = _dropouts(model)
         if not drops or model.training or any(one.training for one in drops):
             continue
         name = type(model).__name__
@@ -72,9 +72,7 @@ def partly(case: Examination) -> Iterator[Finding]:
             continue
         part = still[-1]
         told.add(id(part))
-        inside = list(part.modules())
-        norms = [one for one in inside if getattr(one, "running_var", None) is not None]
-        drops = [one for one in inside if "Dropout" in type(one).__name__ and getattr(one, "p", None)]
+        norms, drops = [one for one in part.modules() if getattr(one, "running_var", None) is not None], _dropouts(part)
         untrained = norms and all(not one.running_mean.any() and bool((one.running_var == 1).all()) for one in norms)
         if part in norms or not (untrained or (drops and not norms)):
             continue
@@ -83,6 +81,11 @@ def partly(case: Examination) -> Iterator[Finding]:
         within = "" if record.scope is None else f" ({' > '.join(record.scope.path())})"
         text = f"{name}{within} learns in eval mode, inside of a model in train mode: {does}."
         yield located(record, "eval mode", text, f"Call train() on the {name}, too")
+
+
+def _dropouts(model: Any) -> list[Any]:
+    """The modules of ``model`` that drop a part of their numbers in train mode."""
+    return [one for one in model.modules() if "Dropout" in type(one).__name__ and getattr(one, "p", None)]
 
 
 def _called(record: Record) -> list[Any]:

@@ -156,33 +156,48 @@ class Examination:
         """The logs of the optimizers that were called while the graph was open."""
         return list(self.training.logs.values())
 
+    def held_by(self, log: OptimizerLog) -> Record | None:
+        """The first parameter of an optimizer that has a record."""
+        return next((self.made[id] for id in sorted(log.ids) if id in self.made), None)
+
     @property
     def alone(self) -> bool:
         """Whether at most one optimizer takes part: with several, the loss of one is often meant to grow."""
         return len(self.optimizers) <= 1
 
+    def tensor(self, record: Record) -> torch.Tensor | None:
+        """The tensor of a leaf or a constant, if it still exists and its numbers lie in memory one after another."""
+        tensor = self.evidence.tensor(record.id) if record.op is None else None
+        return None if tensor is None or tensor.layout is not torch.strided or tensor.is_meta else tensor
+
+    def words(self, record: Record) -> "tuple[Record, np.ndarray[Any, Any]] | None":
+        """The sequences of words that an embedding takes, with their numbers; None for any other record."""
+        source = self.source(record) if record.op is not None and record.op.name == "embedding" else None
+        numbers = None if source is None else self.numbers(source)
+        return None if source is None or numbers is None or numbers.ndim != 2 else (source, numbers)
+
     def stats(self, record: Record) -> Stats | None:
         """The statistics of a record's values; of a large constant, those of a sample of its numbers."""
         if record.value is not None and record.value.low is not None:
             return record.value
-        tensor = self.evidence.tensor(record.id) if record.op is None else None
-        if tensor is None or tensor.layout is not torch.strided or not tensor.numel() or tensor.is_meta:
+        tensor = self.tensor(record)
+        if tensor is None or not tensor.numel():
             return record.value
         flat = tensor.detach().reshape(-1)
         return summarise(flat[:: -(-flat.numel() // _SAMPLE)])
 
     def numbers(self, record: Record) -> "np.ndarray[Any, Any] | None":
         """The numbers of a leaf or a constant of moderate size; None where they were not kept."""
-        tensor = self.evidence.tensor(record.id) if record.op is None else None
-        if tensor is None or tensor.layout is not torch.strided or tensor.is_meta or tensor.numel() > _SAMPLE:
+        tensor = self.tensor(record)
+        if tensor is None or tensor.numel() > _SAMPLE:
             return None if record.value is None else record.value.array
         data = tensor.detach().cpu()
         return data.float().numpy() if data.dtype == torch.bfloat16 else data.numpy()
 
     def has_equal_rows(self, record: Record) -> bool:
         """Whether all rows of a leaf or a constant are equal, but not all of its numbers."""
-        tensor = self.evidence.tensor(record.id) if record.op is None else None
-        if tensor is None or tensor.layout is not torch.strided or tensor.dim() < 2 or not tensor.numel():
+        tensor = self.tensor(record)
+        if tensor is None or tensor.dim() < 2 or not tensor.numel():
             array = None if record.value is None else record.value.array
             return (
                 array is not None and array.ndim > 1 and bool((array == array[:1]).all()) and array.min() < array.max()

@@ -8,9 +8,13 @@ _NAMED = 3
 """One finding contains at most this many names."""
 
 
-def located(record: Record, kind: FindingKind, text: str, remedy: str | None = None, *, degree: float = 0.0) -> Finding:
-    """The finding ``text`` about the tensor of ``record``. It ends in its remedy, unless it has it already."""
+def located(
+    record: Record | None, kind: FindingKind, text: str, remedy: str | None = None, *, degree: float = 0.0
+) -> Finding:
+    """The finding ``text`` about the tensor of ``record``, if there is one. It ends in its remedy, if not already."""
     said = text if remedy is None or remedy in text else f"{text} {remedy}"
+    if record is None:
+        return Finding(kind, said, remedy, degree=degree)
     tensors = (called(record),) if record.name or record.op is None else ()
     return Finding(kind, said, remedy, record.id, tensors, path_of(record), record.place, degree)
 

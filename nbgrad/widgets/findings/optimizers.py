@@ -30,7 +30,7 @@ _LARGER = "Try a larger one"
 def added_up(case: Examination) -> list[Finding]:
     """The finding that the gradients of all steps are added up. It is at the first parameter."""
     # An optimizer that puts another tensor into each .grad, as for differential privacy, keeps no sum there.
-    replaced = set[int]().union(*[log.ids for log in case.optimizers if log.steps > 1 and not log.same])
+    replaced = set[int]().union(*[log.ids for log in case.optimizers if log.steps > 1 and not log.grad.same])
     found = divergence.added_up(case.records, case.frames) if case.frames else []
     if not (found := [one for one in found if one.id not in replaced]):
         return []
@@ -49,23 +49,23 @@ def added_up(case: Examination) -> list[Finding]:
 def kept_gradients(case: Examination) -> list[Finding]:
     """The same as the first steps of an optimizer found it: at the end the gradients may be no numbers any more."""
     for log in [] if case.training.evaluates else case.optimizers:
-        first = next((case.made[id] for id in sorted(log.ids) if id in case.made), None)
-        if log.added_up >= _ROUNDS_ADDED and first is not None:
+        first = case.held_by(log)
+        if log.grad.added_up >= _ROUNDS_ADDED and first is not None:
             remedy = f"Call zero_grad() of this {log.name} before each of its backwards"
             text = (
                 f"{log.name} steps with gradients that still contain those of earlier steps: nothing has cleared them "
-                f"before {log.added_up} of its first steps. {remedy}"
+                f"before {log.grad.added_up} of its first steps. {remedy}"
             )
             return [located(first, "accumulated gradients", text, remedy)]
     changes = case.evidence.by_hand()
-    kept = [case.made[id] for id in sorted(changes) if id in case.made and changes[id].added_up >= _ROUNDS_ADDED]
+    kept = [case.made[id] for id in sorted(changes) if id in case.made and changes[id].grad.added_up >= _ROUNDS_ADDED]
     if not kept:
         return []
     first, *others = kept
     more = f" and of {counted(len(others), 'other')}" if others else ""
     text = (
-        f"the .grad of {called(first)}{more} still contained earlier gradients at {changes[first.id].added_up} of the "
-        f"changes by {changes[first.id].place}: nothing has cleared it."
+        f"the .grad of {called(first)}{more} still contained earlier gradients at {changes[first.id].grad.added_up} of "
+        f"the changes by {changes[first.id].place}: nothing has cleared it."
     )
     return [located(first, "accumulated gradients", text, "Call p.grad.zero_() after each change")]
 

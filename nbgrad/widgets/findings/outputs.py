@@ -4,9 +4,7 @@ import re
 from collections.abc import Iterator
 from math import inf, prod
 from statistics import median
-from typing import Any
 
-import numpy as np
 import torch
 
 from nbgrad.core.engine.scope import ModuleScope
@@ -57,8 +55,11 @@ _SIGNED = ("cosine_embedding_loss", "hinge_embedding_loss", "margin_ranking_loss
 _LOG_SIGMOIDS = ("logsigmoid", "log_sigmoid")
 """The row, and the name that torch's function has."""
 
-_ORDERED = re.compile("count|number|age|rank|rating|score|star|year|degree|amount|size|length|len$", re.IGNORECASE)
-"""The names of whole numbers that have an order."""
+_ORDERED = re.compile(
+    r"(?:\b|_)(?:counts?|numbers?|ages?|ranks?|ratings?|scores?|stars?|years?|degrees?|amounts?|sizes?|lengths?|len)(?:\b|_)",
+    re.IGNORECASE,
+)
+"""The words in a name of whole numbers that have an order."""
 
 _MORE = 0.05
 """Labels of a row may miss a sum of 1 by this much, by rounding."""
@@ -222,27 +223,20 @@ def _own_target(case: Examination, one: Compared) -> Iterator[Finding]:
 
 def _copied(case: Examination, one: Compared) -> Iterator[Finding]:
     """Targets that are the words that a model is given. An encoder and a decoder may give them back."""
-    read = [(record, words) for record in case.records if (words := _words(case, record)) is not None]
+    found = [(record, read[1]) for record in case.records if (read := case.words(record)) is not None]
+    # Sequences that are all equal are no words: the places, or the sorts of sentences.
+    found = [(record, one) for record, one in found if one.shape[1] >= _PLACES and not (one == one[:1]).all()]
     recurrent = {id(module) for record in case.records if (module := _recurrent(record)) is not None}
     labels = case.numbers(one.target)
-    if len(read) != 1 or len(recurrent) > 1 or labels is None or labels.min() == labels.max():
+    if len(found) != 1 or len(recurrent) > 1 or labels is None or labels.min() == labels.max():
         return
-    record, words = read[0]
+    record, words = found[0]
     if labels.size == words.size and any(bool((labels.ravel() == order.ravel()).all()) for order in (words, words.T)):
         text = (
             f"the targets {_targets(one)} of {one.loss.run} are the words that {record.run} takes: the model learns to "
             "copy them."
         )
         yield located(one.target, "target", text, "Shift them by one place: inputs x[:, :-1], targets x[:, 1:]")
-
-
-def _words(case: Examination, record: Record) -> "np.ndarray[Any, Any] | None":
-    """The numbers of words, in sequences that differ, that an embedding takes."""
-    source = case.source(record) if _name(record) == "embedding" else None
-    words = None if source is None else case.numbers(source)
-    if words is None or words.ndim != 2 or words.shape[1] < _PLACES or bool((words == words[:1]).all()):
-        return None
-    return words
 
 
 def _recurrent(record: Record) -> object:
@@ -280,13 +274,13 @@ def class_numbers(case: Examination) -> Iterator[Finding]:
     if len(case.comparisons) != 1 or not case.alone:
         return
     (one,) = case.comparisons
-    tensor = case.evidence.tensor(one.target.id) if one.target.op is None else None
+    tensor = case.tensor(one.target)
     array = None if one.target.value is None else one.target.value.array
     values = torch.tensor(array) if tensor is None and array is not None else tensor
     rows = one.target.shape[:1]
-    if _ORDERED.search(one.target.name or ""):
+    if one.takes != "values" or values is None or one.target.shape not in (rows, (*rows, 1)):
         return
-    if one.takes != "values" or values is None or one.target.shape not in (rows, (*rows, 1)) or values.is_meta:
+    if _ORDERED.search(one.target.name or ""):
         return
     classes = torch.unique(values.detach().flatten()[:_SAMPLE])
     count = len(classes)

@@ -10,7 +10,6 @@ from statistics import fmean, median
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.record import Record
-from nbgrad.core.graph.training import OptimizerLog
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.divergence import alike
 from nbgrad.widgets.findings.examination import Examination, is_called_loss, takes_of, typical
@@ -95,7 +94,11 @@ _RATE = 8
 """So many steps show a schedule."""
 
 
-def _named(log: OptimizerLog) -> str:
+def _named(case: Examination) -> str:
+    """The first optimizer with its rate, for a sentence about the steps; an update by hand has no name."""
+    if not case.optimizers:
+        return "the update"
+    log = case.optimizers[0]
     rates = [group.last for group in log.groups if group.last is not None]
     return f"{log.name} (lr={number(max(rates))})" if rates else log.name
 
@@ -135,7 +138,7 @@ def small(case: Examination) -> Iterator[Finding]:
     learned = next((one for one in case.records if one.kind in ("parameter", "leaf") and one.gradient), None)
     if learned is None or (learned.gradient is not None and learned.gradient.norm == 0):
         return
-    name = _named(case.optimizers[0]) if case.optimizers else "the update"
+    name = _named(case)
     remedy = "Try a learning rate 10 to 1000 times as large"
     text = (
         f"the steps of {name} are too small: each changes the parameters by {number(size)} of their size, and the loss "
@@ -151,7 +154,7 @@ def large(case: Examination) -> Iterator[Finding]:
     root = next(iter(case.roots), None)
     if root is None or case.training.evaluates:
         return
-    name = _named(case.optimizers[0]) if case.optimizers else "the update"
+    name = _named(case)
     far = next(((at, size) for at, size in case.steps if size > _BEYOND), None)
     remedy = "Try a learning rate a tenth as large, or clip_grad_norm_"
     if far is not None and len(case.frames) > 2:
@@ -180,14 +183,13 @@ def swapped(case: Examination) -> Iterator[Finding]:
     for log in case.optimizers:
         group = next((one for one in log.groups if one.momentum > one.memory > 0), None)
         if group is not None and group.momentum >= _LONG_MOMENTUM:
-            at = next((case.made[id] for id in sorted(log.ids) if id in case.made), None)
             remedy = "Use betas=(0.9, 0.999)"
             text = (
                 f"{log.name} has betas=({group.momentum:g}, {group.memory:g}): the mean of gradients is remembered for "
                 f"{1 / (1 - group.momentum):,.0f} steps, and that of their squares for {1 / (1 - group.memory):,.0f}. "
                 f"{remedy}"
             )
-            yield Finding("no progress", text, remedy) if at is None else located(at, "no progress", text, remedy)
+            yield located(case.held_by(log), "no progress", text, remedy)
 
 
 def renewed(case: Examination) -> Iterator[Finding]:
@@ -233,7 +235,7 @@ def thrown(case: Examination) -> Iterator[Finding]:
         )
     else:
         return
-    name = _named(case.optimizers[0]) if case.optimizers else "the update"
+    name = _named(case)
     text = f"the first steps of {name} are too large: {then}."
     yield located(root, "large steps", text, "Try a learning rate a tenth as large")
 
@@ -290,10 +292,7 @@ def decay(case: Examination) -> Iterator[Finding]:
                 how = "adds that part of each weight to its gradient"
             remedy = "Use 1e-4 to 1e-2"
             text = f"the weight decay of {log.name}, {group.decay:g}, {how}: the weights go to 0. {remedy}"
-            at = next((case.made[id] for id in sorted(log.ids) if id in case.made), None)
-            yield (
-                Finding("regularization", text, remedy) if at is None else located(at, "regularization", text, remedy)
-            )
+            yield located(case.held_by(log), "regularization", text, remedy)
             break
 
 

@@ -67,7 +67,7 @@ def unreached(case: Examination) -> list[Finding]:
 
 def _is_one_of_several(case: Examination, one: Unreached) -> bool:
     """Whether a tensor is of a module in a ``ModuleDict`` of which another was used: it may have its turn later."""
-    container = one.what.partition(" ")[0].rpartition(".")[0].rpartition(".")[0]
+    container = (one.name or "").rpartition(".")[0].rpartition(".")[0]
     models = {id(model): model for record in case.records if (model := outermost(record)) is not None}
     for model in models.values() if container else ():
         try:
