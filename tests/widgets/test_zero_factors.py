@@ -1,6 +1,7 @@
 """Modules before a layer or gain that begins at 0 wait for its first step. If it never moves, they are a finding."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -226,3 +227,17 @@ def test_a_factor_of_0_that_a_step_has_left_where_it_was_is_accused(
     described = trained(projection, steps, make)
     assert described["notes"] == []
     assert any("weight (8, 8) is all 0 and no step moves it" in one["text"] for one in described["problems"])
+
+
+@pytest.mark.parametrize("library", [nbgrad, torch])
+def test_clipping_hides_no_weight_that_begins_at_0(library: Any) -> None:
+    """Clipping changes each ``.grad``, so the gradients at the inputs of the layers are not known any more."""
+    net = library.nn.Sequential(library.nn.Linear(1, 24), library.nn.Tanh(), library.nn.Linear(24, 1))
+    for parameter in net[2].parameters():
+        parameter.data.fill_(0.0)
+    optimizer = library.optim.Adam(net.parameters(), lr=1e-3)
+    with nbgrad.AutogradGraph() as graph:
+        net(library.randn(64, 1)).add(1).square().mean().backward()
+        library.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+    assert graph.findings() == []

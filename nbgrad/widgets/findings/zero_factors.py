@@ -88,7 +88,11 @@ def _ends(
     for record in reversed(records):
         for taken in record.inputs:
             source, went = made.get(taken.source or 0), taken.gradient
-            if source is None or source.id not in below or source.gradient is None or went is None:
+            if source is None or source.id not in below or source.gradient is None:
+                continue
+            if went is None:  # of a leaf, that at this input is not always kept beside that of the leaf
+                if source.op is None and record.id in behind:
+                    behind[source.id] = behind[record.id]
                 continue
             if source.gradient.norm > 2 * went.norm:
                 continue  # other ops bring the source most of its gradient
