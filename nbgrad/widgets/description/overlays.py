@@ -92,7 +92,8 @@ def _sums(graph: AutogradGraph) -> dict[int, float]:
 def _after(graph: AutogradGraph) -> str:
     """After which backward the step was measured, if that was not the last one."""
     step = graph.update
-    return "" if step is None or step.number == graph.backwards else f" after backward {step.number}"
+    last = graph.frame
+    return "" if step is None or (last is not None and step.number == last.number) else f" after backward {step.number}"
 
 
 def scaled(
