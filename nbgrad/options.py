@@ -166,7 +166,7 @@ class Options:
         bare=ALL,
         check=names_of,
     )
-    time: bool = option(False, "measure how long each op and its rules take, and show it", "--time")
+    time: bool = option(False, "measure how long each op takes, forward and backward, and show it", "--time")
     stages: bool = option(False, "print how long each stage takes until the picture is there", "--stages")
     ranks: bool = option(
         False,

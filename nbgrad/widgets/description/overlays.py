@@ -79,8 +79,8 @@ def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
 
 
 def clock(records: list[Record]) -> str:
-    """The name of the measured time: it is measured on the CPU, and a GPU finishes its ops later."""
-    return "time" if all(record.device.type == "cpu" for record in records) else "time on the CPU"
+    """The name of the measured time. Of a device with a queue of its own that is not CUDA, the CPU's part is known."""
+    return "time" if all(record.device.type in ("cpu", "cuda") for record in records) else "time on the CPU"
 
 
 def _sums(graph: AutogradGraph) -> dict[int, float]:
