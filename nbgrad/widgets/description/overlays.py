@@ -41,7 +41,7 @@ def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved
         scaled("ratio", f"gradient to weight{missing} (log)", ratios, number, levels),
         scaled("update", f"update to weight{_after(graph)} (log)", updates, number, levels),
         scaled("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
-        scaled("time", f"{clock(records)}, forward and backward (log)", _sums(graph), duration, levels),
+        scaled("time", f"{clock(records)}, forward and backward (log)", time_of(graph), duration, levels),
         scaled("spread", "spread of gradients over ranks (log)", spreads_of(graph), number, levels),
         classes("bucket", "bucket", buckets_of(graph), levels),
         classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
@@ -83,7 +83,7 @@ def clock(records: list[Record]) -> str:
     return "time" if all(record.device.type in ("cpu", "cuda") for record in records) else "time on the CPU"
 
 
-def _sums(graph: AutogradGraph) -> dict[int, float]:
+def time_of(graph: AutogradGraph) -> dict[int, float]:
     """The time of the op of each record and of its rules, in seconds, by record."""
     times = graph.times if isinstance(graph, TimedGraph) else {}
     return {id: (one.forward or 0.0) + (one.backward or 0.0) for id, one in times.items()}
