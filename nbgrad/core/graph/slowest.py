@@ -31,6 +31,11 @@ class Times(NamedTuple):
     forward: float | None
     backward: float | None
 
+    @property
+    def seconds(self) -> float:
+        """Forward and backward together."""
+        return (self.forward or 0.0) + (self.backward or 0.0)
+
 
 @dataclass
 class Spent:

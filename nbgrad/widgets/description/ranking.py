@@ -12,7 +12,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import byte_text, counted, duration, number
 from nbgrad.widgets.description.loops import Iteration
-from nbgrad.widgets.description.overlays import clock, time_of
+from nbgrad.widgets.description.overlays import clock, times_of
 from nbgrad.widgets.description.saved_values import Saved
 from nbgrad.widgets.description.schema import Ranked, Ranking, RankingColumn, kind_of
 
@@ -44,7 +44,7 @@ def ranking(
         saved: what each op keeps for its backward, by the id of its record.
     """
     ranked = [record for record in records if record.kind in _RANKED]
-    step, times = graph.update, time_of(graph)
+    step, times = graph.update, times_of(graph)
     columns: list[tuple[str, str, dict[int, float], Callable[[float], str]]] = [
         (
             "gradient",
@@ -54,7 +54,9 @@ def ranking(
         ),
         ("update", "Update to weight", {} if step is None else dict(step.ratios), number),
         ("size", "Numbers", {one.id: float(prod(one.shape)) for one in ranked}, lambda size: f"{int(size):,}"),
-        ("time", clock(ranked).replace("time", "Time", 1), times, duration),
+        ("time", clock(ranked).replace("time", "Time", 1), {id: one.seconds for id, one in times.items()}, duration),
+        ("forward", "Forward", {id: one.forward for id, one in times.items() if one.forward}, duration),
+        ("backward", "Backward", {id: one.backward for id, one in times.items() if one.backward}, duration),
         (
             "saved",
             "Kept for the backward",
@@ -103,7 +105,7 @@ def _ends(count: int, orders: list[list[int]]) -> list[int]:
     """The places that the list has: all, or as many from both ends of each order."""
     if count <= MOST:
         return list(range(count))
-    some = MOST // (2 * len([one for one in orders if one]))
+    some = max(1, MOST // (2 * len([one for one in orders if one])))
     return sorted({at for order in orders for at in (*order[:some], *order[-some:])})
 
 

@@ -353,7 +353,7 @@ class Ranked(TypedDict):
 class RankingColumn(TypedDict):
     """One number of each."""
 
-    key: str  # "gradient", "update", "size", "time" or "saved"
+    key: str  # "gradient", "update", "size", "time", "forward", "backward" or "saved"
     title: str
     cells: list[str]  # of each row, as text; empty if it has no such number
     order: list[int]  # the rows that have one, the largest first
