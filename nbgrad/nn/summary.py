@@ -274,7 +274,7 @@ class _Meter:
 
     def _charge(self) -> None:
         """Add what was done since the last look to the innermost module."""
-        self.spent.setdefault(self._running[-1], Stopwatch()).add(self._at, instant(like=self._at))
+        self.spent.setdefault(self._running[-1], Stopwatch()).add(self._at, instant(self._at.device))
         if self._counts:
             self.count()
 

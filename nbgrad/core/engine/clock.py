@@ -16,27 +16,21 @@ class Instant(NamedTuple):
 
     Attributes:
         ns: nanoseconds of Python's clock.
-        event: a ``torch.cuda.Event``; None on the CPU.
+        event, device: a ``torch.cuda.Event``, and the GPU in whose queue it is; None on the CPU.
     """
 
     ns: int
     event: Any = None
+    device: torch.device | None = None
 
 
-def instant(device: torch.device | None = None, like: Instant | None = None) -> Instant:
-    """This moment.
-
-    Args:
-        device: of the tensors that are computed with; None for the CPU.
-        like: the moment at which the same work began: on a GPU it ends in the same queue.
-    """
-    if like is not None and like.event is None:
-        return Instant(perf_counter_ns())
-    if like is None and (device is None or device.type != "cuda"):
+def instant(device: torch.device | None = None) -> Instant:
+    """This moment, for work on tensors of ``device``; None for the CPU."""
+    if device is None or device.type != "cuda":
         return Instant(perf_counter_ns())
     event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     event.record(torch.cuda.current_stream(device))
-    return Instant(perf_counter_ns(), event)
+    return Instant(perf_counter_ns(), event, device)
 
 
 cuda_is_used: Callable[[], bool] = torch.cuda.is_initialized

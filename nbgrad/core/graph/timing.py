@@ -60,7 +60,7 @@ class _TimedListener(GuardedListener):
 
     def on_ran(self) -> None:
         """It has ended, and is noted now."""
-        self._ran = None if self._called is None else instant(like=self._called)
+        self._ran = None if self._called is None else instant(self._called.device)
 
     def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:
         """The op has ended."""
@@ -83,7 +83,7 @@ class _TimedListener(GuardedListener):
         """Only the op that began last has a time: one that called others has lost its beginning."""
         if node is not None and self._called is not None and not self.closed:
             spent = self._forward[node.seq] = Stopwatch()
-            spent.add(self._called, self._ran or instant(like=self._called))
+            spent.add(self._called, self._ran or instant(self._called.device))
         self._called = self._ran = None
 
     def on_error(self, op: OpInfo, args: tuple[Any, ...], error: Exception) -> None:
@@ -106,7 +106,7 @@ class _TimedListener(GuardedListener):
         """One of them has ended, and the next begins."""
         ours = self.running is not None and node.plan is not None  # torch's nodes have a clock of their own
         if ours and self._began is not None:
-            self.on_node(node.seq, self._began, instant(like=self._began))
+            self.on_node(node.seq, self._began, instant(self._began.device))
         super().on_rule(node, position, gradient, reduced, reduction)
         if ours and self._began is not None:
             self._began = instant(cuda_device([raw_of(reduced)]))

@@ -38,6 +38,7 @@ cdef object _recorded(Called known, tuple given, object named, object function, 
 cdef object _tell_error(tuple observers, Node node, tuple inputs, object error, bint heard)
 cdef object _start(tuple observers, bint again)
 cdef object _stop(tuple observers)
+cdef object _tell_clocks(tuple observers, bint begins, bint again)
 cdef object _disown(Node node, object result)
 @cython.locals(op=OpInfo, settings=dict)
 cdef tuple _called(Called known, Node node, tuple args, object kwargs, State state)

@@ -303,16 +303,27 @@ def _tell_error(
 
 def _start(observers: tuple[Any, ...], again: bool) -> None:
     """Tell the clocks, if there are any, that torch's function begins: nothing of ours runs until it has ended."""
-    for observer in observers if _clocks else ():
-        if observer in _clocks:
-            observer.on_run(again)
+    if _clocks:
+        _tell_clocks(observers, True, again)
 
 
 def _stop(observers: tuple[Any, ...]) -> None:
     """Tell them that it has ended."""
-    for observer in observers if _clocks else ():
-        if observer in _clocks:
-            observer.on_ran()
+    if _clocks:
+        _tell_clocks(observers, False, False)
+
+
+def _tell_clocks(observers: tuple[Any, ...], begins: bool, again: bool) -> None:
+    try:
+        for observer in observers:
+            if observer in _clocks:
+                if begins:
+                    observer.on_run(again)
+                else:
+                    observer.on_ran()
+    except Exception as error:
+        if not taken(observers, error, "the time of an op"):
+            raise
 
 
 def _disown(node: Node, result: Any) -> None:

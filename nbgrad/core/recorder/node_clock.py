@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from nbgrad.core.engine.clock import Clock, Instant, cuda_is_used, instant
+from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.torch_origins import KEY, leaf_of, owner_of
 from nbgrad.core.recorder.foreseen import NodeHook
 from nbgrad.core.recorder.nodes import ACCUMULATES
@@ -57,6 +58,12 @@ class NodeClock:
             table[key] = table.pop(key)
         self.hooks += [before, after]
 
+    def failed(self, error: Exception) -> None:
+        """Take an error of ours, so that the backward goes on."""
+        observers: Any = tuple(self.clocks)
+        if not taken(observers, error, "the time of a backward"):
+            raise error
+
     def end(self) -> None:
         """Take the hooks off."""
         for hook in self.hooks:
@@ -83,7 +90,10 @@ class Before(NodeHook):
         if clock.task < 0:
             clock.task = _task()
         if clock.task == _task():
-            self.began = instant(self.device)
+            try:
+                self.began = instant(self.device)
+            except Exception as error:
+                clock.failed(error)
 
 
 class After(NodeHook):
@@ -99,9 +109,13 @@ class After(NodeHook):
         before = self.before
         if before.began is None or before.clock.task != _task():
             return
-        began, ended, before.began = before.began, instant(before.device, before.began), None
-        for clock in before.clock.clocks:
-            clock.on_node(self.id, began, ended)
+        began, before.began = before.began, None
+        try:
+            ended = instant(began.device)
+            for clock in before.clock.clocks:
+                clock.on_node(self.id, began, ended)
+        except Exception as error:
+            before.clock.failed(error)
 
 
 def _id(made: Any) -> int:
