@@ -164,7 +164,7 @@ def _module(model: Any) -> Any:
 
 def _line(path: str, module: Any) -> Line:
     sizes = {id(one): (one.numel(), one.requires_grad) for one in module.parameters()}
-    line = Line(path, type(module).__name__)
+    line = Line(path, getattr(module, "original_name", type(module).__name__))
     line.parameters = sum(size for size, _ in sizes.values())
     line.trainable = sum(size for size, learns in sizes.values() if learns)
     return line
@@ -235,6 +235,8 @@ class _Meter:
         self._running = [""]  # the paths of the modules that run, the innermost last
         self._known = {_storage(raw_of(one)): one for one in (*model.parameters(), *model.buffers())}
         for path, module in model.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):
+                continue  # it takes no hooks: it belongs to the module around it
             module.register_forward_pre_hook(self._begins(path))
             module.register_forward_hook(self._ends(path))
 
@@ -243,17 +245,19 @@ class _Meter:
         self._running = [""]
         self._start()
         try:
-            model(*args, **named)
+            output = model(*args, **named)
         except Exception as error:
             if (path := self._running[-1]) and not isinstance(model, Module):  # ours say it by themselves
                 error.add_note(f"It was raised in the module {path} ({self.lines[path].kind}).")
             raise
+        self._charge()
+        self.lines[""].shapes = [tuple(one.shape) for one in _tensors(output)]
 
     def keep(self, data: torch.Tensor) -> torch.Tensor:
         """A backward will need ``data``. A storage counts once, and neither parameters nor buffers do."""
         storage = _storage(data)
         if storage not in self._known:
-            self._known[storage] = data.detach()  # kept, so that no other gets its address
+            self._known[storage] = data  # kept, so that no other gets its address
             for path in _with_parents(self._running[-1], self.lines):
                 self.lines[path].saved += _bytes(data)
         return data
@@ -375,7 +379,11 @@ def _storage(data: torch.Tensor) -> int:
 
 
 def _bytes(data: torch.Tensor) -> int:
-    return data.untyped_storage().nbytes() if data.layout is torch.strided else data.element_size() * data._nnz()
+    if data.layout is torch.strided:
+        return data.untyped_storage().nbytes()
+    if data.is_sparse:
+        return data._indices().nbytes + data._values().nbytes
+    return data.values().nbytes
 
 
 def _with_parents(path: str, lines: Mapping[str, Line]) -> Iterator[str]:

@@ -225,6 +225,26 @@ def test_a_weight_that_a_hook_computes_is_no_obstacle():
     assert summary(parametrized, (2, 4)).flops == 2 * 2 * 4 * 3
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_scripted_module_counts_for_the_one_around_it():
+    part = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 3))
+    scripted = torch.jit.script(part)
+    whole, around = summary(scripted, (2, 4)), summary(torch.nn.Sequential(scripted, torch.nn.ReLU()), (2, 4))
+    flops = 2 * 2 * (4 * 8 + 8 * 3)
+    assert [(line.path, line.kind) for line in whole.lines] == [("", "Sequential"), ("0", "Linear"), ("1", "Linear")]
+    assert whole.lines[0].shapes == around.lines[0].shapes == [(2, 3)]
+    assert whole.flops == around.flops == flops
+    assert whole.parameters == 4 * 8 + 8 + 8 * 3 + 3
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_sparse_gradient_and_a_compiled_wrapper_are_no_obstacles():
+    model = torch.nn.Sequential(torch.nn.Embedding(10, 4, sparse=True), torch.nn.Linear(4, 2))
+    words = torch.arange(4)
+    assert summary(model, words).saved == saved_by_torch(model, words)
+    assert str(summary(torch.compile(torch.nn.Linear(4, 3)), (2, 4))) == str(summary(torch.nn.Linear(4, 3), (2, 4)))
+
+
 def test_recurrent_layers_of_torchs():
     assert summary(torch.nn.LSTM(4, 8, 2), (5, 2, 4)).flops == 2 * 5 * 2 * 32 * (4 + 8 + 8 + 8)
     assert summary(torch.nn.GRU(4, 8), (5, 2, 4)).flops == 2 * 5 * 2 * 24 * (4 + 8)
