@@ -181,6 +181,8 @@ def test_the_table_is_sorted_by_a_click(opened: Any) -> None:
     assert drawn < ranked < rows.count()
     tab.get_by_test_id("nbgrad-rows").select_option(label="parameters and leaves")
     assert len(shown(tab)) == 12
+    expect(table(tab).get_by_role("columnheader", name="Forward", exact=True)).to_have_count(0)  # a parameter has none
+    expect(table(tab).get_by_role("columnheader", name="Backward", exact=True)).to_be_visible()
     head = tab.get_by_test_id("nbgrad-sort-gradient")
     norms = {one.full_name: one.gradient.norm for one in graph.records if one.kind == "parameter"}
     largest = sorted(norms, key=lambda name: -norms[name])
@@ -193,8 +195,11 @@ def test_the_table_is_sorted_by_a_click(opened: Any) -> None:
     head.click()
     expect(table(tab).locator("[aria-sort=descending], [aria-sort=ascending]")).to_have_count(0)
     tab.get_by_test_id("nbgrad-rows").select_option(label="operations")
+    expect(table(tab).get_by_role("columnheader", name="Forward", exact=True)).to_be_visible()
     tab.get_by_test_id("nbgrad-sort-time").click()
     assert shown(tab)[0].startswith(slowest_op(graph))
+    expect(tab.get_by_test_id("nbgrad-sort-update")).to_be_hidden()  # no op has one
+    tab.get_by_test_id("nbgrad-rows").select_option(label="all rows")
     for key in ("update", "size", "saved"):
         expect(tab.get_by_test_id(f"nbgrad-sort-{key}")).to_be_visible()
 

@@ -23,7 +23,8 @@ export class Table {
   readonly root = html("div", { class: "nbg-table", tabindex: 0, hidden: "", testid: "table", role: "region", label: "Table" });
   readonly #body = html("tbody");
   readonly #choice = html("select", { label: "Rows", testid: "rows" });
-  #heads = new Map<string, HTMLElement>();
+  #head = html("tr");
+  #heads = new Map<string, HTMLElement>(); // by the key of the column
   #rows: Row[] = [];
   #description: Description | null = null; // of which there is no table yet
   #key = ""; // the column by which the rows are sorted
@@ -55,7 +56,7 @@ export class Table {
     this.#description = null;
     const { columns, rows, note } = description.ranking;
     const others = columns.filter(({ key }) => key !== "gradient");
-    const head = html("tr");
+    const head = (this.#head = html("tr"));
     this.#heads.clear();
     for (const [title, key] of [["Node"], ["What"], ["Module"], ["Takes"], ["Gradient", "gradient"], ...others.map(({ key, title }) => [title, key]), ["Findings"]]) {
       const cell = html("th", { scope: "col" }, title ?? "");
@@ -121,7 +122,12 @@ export class Table {
     const fits = CHOICES.find(([value]) => value === this.#choice.value)![2];
     const shown = this.#rows.filter(({ kind }) => fits(kind));
     if (order) shown.sort((a, b) => (rank.get(a.place) ?? Infinity) - (rank.get(b.place) ?? Infinity) || 0);
-    this.#body.replaceChildren(...shown.map(({ element }) => element));
+    const elements = shown.map(({ element }) => element);
+    this.#body.replaceChildren(...elements);
+    [...this.#head.children].forEach((_, at) => {
+      const unused = elements.length > 0 && elements.every(({ children }) => !children[at]?.textContent); // there is more room for the others
+      for (const { children } of [this.#head, ...elements]) (children[at] as HTMLElement).hidden = unused;
+    });
     for (const [key, head] of this.#heads) {
       const sort = order && key === this.#key ? (this.#down ? "descending" : "ascending") : "none";
       attribute(head, "aria-sort", sort);
