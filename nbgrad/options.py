@@ -198,7 +198,7 @@ class Options:
         check=share,
     )
     time: bool = option(
-        False, "measure how long each op and its rules take, and show it; it records every step", "--time"
+        False, "measure how long each op takes, forward and backward, and show it; it records every step", "--time"
     )
     stages: bool = option(False, "print how long each stage takes until the picture is there", "--stages")
     ranks: bool = option(

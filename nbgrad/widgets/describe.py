@@ -31,6 +31,7 @@ from nbgrad.widgets.description.overlay_kinds import AddedOverlays
 from nbgrad.widgets.description.overlays import OWN, measured, overlays
 from nbgrad.widgets.description.questions import question
 from nbgrad.widgets.description.rank_overlays import rank_notes
+from nbgrad.widgets.description.ranking import ranking
 from nbgrad.widgets.description.saved_values import saved_by
 from nbgrad.widgets.description.schema import (
     Badge,
@@ -139,6 +140,7 @@ def outline(graph: AutogradGraph) -> Outline:
         "problems": wrong,
         "checked": survey.checkup.lines,
         "history": history.history,
+        "ranking": ranking(graph, records, ids, lambda record: inside.get(record.id, record.scope), scopes.id, saved),
     }
     if ending is not None and failure is not None and survey.ended is not None:
         described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)

@@ -65,6 +65,7 @@ QUESTIONS: dict[str, Question] = {
     "snapshot": lambda graph: [(one, one.inputs, one.value, one.gradient, one.since) for one in graph.snapshot()],
     "spoiled": lambda graph: Evidence(graph).spoiled(),
     "times": lambda graph: graph.times,
+    "slowest": lambda graph: [repr(graph.slowest(by)) for by in ("call", "op", "module", "line")],
     "unheld": lambda graph: graph.unheld(),
     "findings": lambda graph: [(one.kind, one.text, one.id) for one in graph.findings()],
     "checkup": lambda graph: str(graph.checkup()),
