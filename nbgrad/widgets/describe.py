@@ -90,7 +90,7 @@ def outline(graph: AutogradGraph) -> Outline:
     # The error that ended the graph comes first. If an op raised it, ``with_failure`` puts it first, further below.
     said = survey.problems if failure is not None or survey.ended is None else [survey.ended, *survey.problems]
     wrong = _problems(said, ids)
-    history = past(frames, records, ids)
+    history = past(frames, records, ids, graph.losses if graph.recorded < graph.backwards else ())
     most = WRITTEN_IN_BOX if len(records) <= LOOK else FEW
     nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
     for record, more in zip(records, measured(graph, records), strict=True):

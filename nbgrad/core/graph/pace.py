@@ -25,6 +25,9 @@ FIRST = 4
 _FREE = 0.02
 """So many seconds of a loop are recorded, whatever share of it that is: one does not notice it."""
 
+_THINNED = 1.2
+"""Once half of that time is used, a step is recorded each time that their number has grown by this factor."""
+
 _PLAIN = 2
 """So many steps in between are measured before the cost of a recorded one is known."""
 
@@ -59,7 +62,6 @@ class Pace(pacing.Pacer):
         rest: of the graph.
         every: record the first two steps, and then one of so many; None for as many as ``cost`` allows.
         cost: the share of the time of the loop that recording may add.
-        failed: is told an error of nbgrad's own.
 
     Attributes:
         every, cost: as they were given.
@@ -88,6 +90,7 @@ class Pace(pacing.Pacer):
         self._due = 0.0
         self._more = 0.0  # what the next recorded step costs
         self._steady = 0
+        self._last = 0  # the last recorded step
         self._leapt = False
         self._foresight = Foresight()
 
@@ -156,6 +159,7 @@ class Pace(pacing.Pacer):
                 self._leapt = False
         else:
             self._measure(seconds)
+            self._last = self._steps
             self._left -= 1
             if self._left <= 0 and not last and not self._is_wanted(now) and self._rest.rest():
                 self._steady = 0
@@ -195,7 +199,7 @@ class Pace(pacing.Pacer):
         if self.every is not None:
             return self._steps % self.every == 0
         if not self._plain and not self.rests:
-            return now - self._began < _FREE
+            return now - self._began < _FREE / 2
         if self.rests and len(self._plain) < _PLAIN:
             return False
         if self._recorded:
@@ -203,7 +207,12 @@ class Pace(pacing.Pacer):
             self._plan()
         if self._leapt and self._spent < 2 * self.cost * (now - self._began) + _FREE:
             return True
-        return (now >= self._due or self._spent + self._more < _FREE) and (self.rests or self._steady < _STEADY)
+        return (now >= self._due or self._is_free()) and (self.rests or self._steady < _STEADY)
+
+    def _is_free(self) -> bool:
+        """Whether the next step may be recorded in any case: at first each one, then ever fewer."""
+        spent = self._spent + self._more
+        return spent < _FREE / 2 or (spent < _FREE and self._steps > _THINNED * self._last)
 
 
 class Foresight:

@@ -283,6 +283,7 @@ class Curve(TypedDict):
     node: str
     label: str
     heights: list[int | None]  # in percent, on a scale that all curves of a chart share; mostly it is logarithmic
+    numbers: list[int]  # of the backwards of the heights; empty if each frame has one
     text: str  # what it did: "0.12 to 0.003, 40 times smaller"
 
 

@@ -178,6 +178,7 @@ export interface Curve {
   node: string;
   label: string;
   heights: (number | null)[];
+  numbers: number[];
   text: string;
 }
 
