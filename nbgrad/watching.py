@@ -23,7 +23,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.pace import Pace
 from nbgrad.core.graph.rest import Rest
 from nbgrad.core.graph.stats import norms, read
-from nbgrad.core.recorder.switches import follow, unfollow
+from nbgrad.core.recorder.switches import follow, follows, unfollow
 from nbgrad.core.tensor.broadcast_check import warn_here
 from nbgrad.nn.module.module import Module
 from nbgrad.options import Options, check_known, share
@@ -172,17 +172,17 @@ class Watch(Observer):
         state = current()
         if self.graph.listener not in state.observers:
             set_state(state.replaced(observers=(*state.observers, self.graph.listener, self)))
+        followed = follows()
         if not self._follows:
             self._follows = follow()
-        self._rest.begin(self._follows)
+        self._rest.begin(followed)
         if self.graph.pace not in pacers():
             pacing.add(self.graph.pace)
 
     def _unfollow(self) -> None:
         pacing.remove(self.graph.pace)
-        rests = self._rest.rests
-        self._rest.end()  # the next cell is recorded from its beginning on
-        if self._follows and not rests:
+        rested = self._rest.end()  # the next cell is recorded from its beginning on
+        if self._follows and not rested:
             unfollow(self._follows)
         self._follows = 0
 

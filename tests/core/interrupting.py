@@ -22,6 +22,7 @@ from nbgrad.core.backend import below_autograd
 from nbgrad.core.dispatch.op import op
 from nbgrad.core.dispatch.samples import Sample
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.engine import pacing
 from nbgrad.core.engine.state import current
 from nbgrad.core.symbolic.fake import _Postponed
 from nbgrad.core.tensor import tensor as tensors
@@ -63,6 +64,7 @@ def switched() -> dict[str, Any]:
             torch.compile,
             list(import_module("torch.optim.optimizer")._global_optimizer_pre_hooks),
         ),
+        "paced": pacing.pacers(),
         "attention": (
             core._get_math_sdp_enabled(),
             core._get_flash_sdp_enabled(),
@@ -439,6 +441,26 @@ def torchs() -> Callable[[], Any]:
     return run
 
 
+def paced() -> Callable[[], Any]:
+    """A loop of plain torch of which some steps are recorded, and one of ours."""
+    layers = torch.nn.Linear(2, 2), nbgrad.nn.Linear(2, 2)
+    optimizers = [torch.optim.SGD(layers[0].parameters(), lr=0.0), nbgrad.optim.SGD(layers[1].parameters(), lr=0.0)]
+    inputs = torch.ones(3, 2), nbgrad.ones(3, 2)
+
+    def run() -> Any:
+        found = []
+        for layer, optimizer, x in zip(layers, optimizers, inputs, strict=True):
+            with nbgrad.AutogradGraph(every=3) as graph:
+                for _ in range(8):
+                    optimizer.zero_grad()
+                    (layer(x) ** 2).sum().backward()
+                    optimizer.step()
+            found.append((graph.backwards, graph.recorded, graph.fault, len(graph.losses)))
+        return found
+
+    return run
+
+
 def _training() -> tuple[Callable[[Any], Any], Any]:
     """A training step, and its input."""
     torch.manual_seed(0)
@@ -565,6 +587,7 @@ BLOCKS: dict[Make, tuple[str, ...]] = {
     recording: ("no_gc", "graph", "state", "recording", "timing"),
     torchs: ("graph", "switches", "calls", "backwards", "compiled_regions", "function_mode"),
     closing: ("graph", "listener", "facts", "past", "unreached", "no_gc", "switches"),
+    paced: ("graph", "pace", "rest", "pacing", "rounds", "losses", "switches", "function_mode"),
 }
 """``with`` blocks of the user. Without compiled code a switch may stay on; the end of a cell restores it."""
 

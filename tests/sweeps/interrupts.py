@@ -12,7 +12,7 @@ import nbgrad
 from nbgrad.core.engine import state
 from nbgrad.core.engine.state import current
 from nbgrad.core.recorder.switches import unfollow_to
-from tests.core.interrupting import BLOCKS, ENGINE, PICTURES, Alarm, Instants, check_untouched, switched, torchs
+from tests.core.interrupting import BLOCKS, ENGINE, PICTURES, Alarm, Instants, check_untouched, paced, switched, torchs
 
 CASES = 8
 
@@ -56,7 +56,7 @@ def check(random: Random) -> int:
             if make in BLOCKS and not nbgrad.compiled():
                 state.set_state(state.unwound(begun))  # as at the end of a cell
                 unfollow_to(0)
-            if make is torchs and not traced:
+            if make in (torchs, paced) and not traced:
                 torch.set_grad_enabled(True)  # torch's own optimizers may leave it off, with or without a graph
             hit = stop.hit if isinstance(stop, Instants) else None
             where = f"{make.__name__} at {hit}" if traced else f"{make.__name__} by a signal"

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.backend.function_mode import mute, traced, unmute
+from nbgrad.core.backend.function_mode import muted, traced
 
 
 class Pacer:
@@ -61,12 +61,11 @@ def step_ended() -> None:
 
 def number_in(tensor: Any) -> float | torch.Tensor | None:
     """The number in ``tensor``, if it has one; a tensor of its own where reading it would be to wait for a device."""
-    if traced():
+    return None if traced() else _number_in(tensor)
+
+
+@muted
+def _number_in(tensor: Any) -> float | torch.Tensor | None:
+    if type(tensor) is not torch.Tensor or tensor.numel() != 1 or not tensor.is_floating_point() or tensor.is_meta:
         return None
-    guard = mute()
-    try:
-        if type(tensor) is not torch.Tensor or tensor.numel() != 1 or not tensor.is_floating_point() or tensor.is_meta:
-            return None
-        return tensor.detach().item() if tensor.is_cpu else tensor.detach().reshape(())
-    finally:
-        unmute(guard)
+    return tensor.detach().item() if tensor.is_cpu else tensor.detach().reshape(())

@@ -161,7 +161,7 @@ class AutogradGraph(Queries):
                 state.replaced(observers=(*state.observers, *ours), device=self.device or state.device, outer=state)
             )
             self._follow(followed)
-            self._rest.begin(self._follows)
+            self._rest.begin(followed if self._follows else None)
             pacing.add(self.pace)
         except BaseException:
             set_state(state)
@@ -190,7 +190,9 @@ class AutogradGraph(Queries):
         try:
             self.leave()
             self.close(self.in_sight(), error)
-        except BaseException:
+        except BaseException:  # an interrupt may have hit the end
+            self.leave()
+            unfollow_to(self._followed)
             if not self.closed:
                 self.listener.closed = True
                 self.clear()
@@ -200,12 +202,10 @@ class AutogradGraph(Queries):
         """Stop recording; the recorded graph stays as it is until ``close``."""
         # A notebook may close a cell's graph in another context than the cell's, where it is not active.
         state = current()
-        rests = self._rest.rests
-        if self._before is not None and (self.listener in state.observers or (rests and self._rest.is_here(state))):
+        if self._before is not None and (self.listener in state.observers or self._rest.is_here(state)):
             set_state(self._before)
         pacing.remove(self.pace)
-        self._rest.end()
-        if rests:
+        if self._rest.end():
             self._follows = 0
         if self._follows:
             try:

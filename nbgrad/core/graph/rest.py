@@ -1,5 +1,6 @@
 """``Rest``: what observes a thread, or a cell, can rest between recorded steps."""
 
+from threading import get_ident
 from typing import Any
 
 from nbgrad.core.backend.function_mode import muted
@@ -8,7 +9,7 @@ from nbgrad.core.engine.state import Scope, State, current, set_state
 from nbgrad.core.graph.last_backward import FrameRecorder
 from nbgrad.core.graph.listener import Listener
 from nbgrad.core.graph.training import Uncleared
-from nbgrad.core.recorder.switches import follow_again, rest, stop_resting
+from nbgrad.core.recorder.switches import begin_to_rest, follow, follows, resting, stop_resting, unfollow_to
 
 
 class Rest:
@@ -21,35 +22,45 @@ class Rest:
         observers: all that observe while the graph records, with the ``listener``.
 
     Attributes:
-        rests: whether the observers are away.
-        follows: what ``follow`` returned; 0 while torch is not followed.
+        listener: as given.
     """
 
     def __init__(self, listener: Listener, observers: tuple[Observer, ...]) -> None:
         self.listener = listener
         self._observers = observers
-        self.rests = False
-        self.follows = 0
         self._around: tuple[State | None, Scope | None] | None = None
+        self._followed: int | None = None  # how many graphs of the thread followed torch before; None if this does not
         self._added = Uncleared()
 
-    def begin(self, follows: int) -> None:
-        """The graph records from now on, in the current state."""
-        state = current()
-        self._around, self.follows = (state.outer, state.scope), follows
+    def begin(self, followed: int | None) -> None:
+        """The graph records from now on, in the current state.
 
-    def end(self) -> None:
-        """The graph records no more. If it rests, torch is restored; else the caller does that."""
-        if self.rests:
-            self.rests = False
-            if self.follows:
-                stop_resting(self.follows)
-                self.follows = 0
+        ``followed``: how many graphs of this thread follow torch besides this one; None if this one does not.
+        """
+        state = current()
+        self._around, self._followed = (state.outer, state.scope), followed
+
+    def end(self) -> bool:
+        """The graph records no more. Return whether it rested: then torch is restored, else the caller does that."""
+        rested = self.rests
+        if rested and self._followed is not None and resting(id(self)) == get_ident():
+            unfollow_to(self._followed)  # an interrupt may have hit ``rest`` or ``wake``
+        stop_resting(id(self))
         self._around = None
+        return rested
+
+    @property
+    def rests(self) -> bool:
+        """Whether the observers are away."""
+        return resting(id(self)) is not None
 
     def is_here(self, state: State) -> bool:
         """Whether ``state`` is that of the graph, outside of any block, or one that it rests in."""
-        return self._around == (state.outer, state.scope)
+        around = self._around
+        return around is not None and state.outer is around[0] and state.scope is around[1]
+
+    # An interrupt may come after any line of these two. Then the end of the graph restores everything; and to do the
+    # same once more has the effect of once.
 
     def rest(self) -> bool:
         """Record nothing, until ``wake``; return whether that is possible here."""
@@ -57,26 +68,27 @@ class Rest:
         if not self.is_here(state) or state.observers != self._observers:
             return False
         self._secure()
+        begin_to_rest(id(self))
+        if self._followed is not None:
+            unfollow_to(self._followed)
         set_state(state.replaced(observers=()))
-        self.rests = True
-        if self.follows:
-            rest(self.follows)
         return True
 
     def wake(self) -> bool:
         """Record again; return whether that is possible here."""
         state = current()
-        if not self.is_here(state) or state.observers:
+        if not self.is_here(state) or state.observers not in ((), self._observers):
             return False
-        if self.follows:
-            follow_again()
-        self.rests = False
+        if self._followed is not None and follows() == self._followed:
+            follow()
         set_state(state.replaced(observers=self._observers))
+        stop_resting(id(self))
         return True
 
     def passed(self) -> None:
         """A backward has ended that was not recorded."""
-        self.listener.rested()
+        if self.listener not in current().observers:
+            self.listener.rested()
 
     def failed(self, fault: Exception) -> None:
         """Remember an error of nbgrad's own, which must not reach the program, for the picture."""

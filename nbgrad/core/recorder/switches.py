@@ -98,7 +98,7 @@ class _Torch:
     Attributes:
         open: the id of the thread of each graph that records. Only this says which threads record: it changes in one
             step, which no interrupt divides.
-        resting: the id of the thread of each graph that rests. While there is one, backwards and the steps of
+        resting: by a key of each graph that rests, the id of its thread. While there is one, backwards and the steps of
             optimizers are noticed: of torch's functions, only the one that runs its engine is replaced.
         lock: held while something is replaced or put back.
     """
@@ -108,7 +108,7 @@ class _Torch:
     def __init__(self) -> None:
         self.lock = RLock()  # threads may open graphs at the same time
         self.open: list[int] = []
-        self.resting: list[int] = []
+        self.resting: dict[int, int] = {}
 
 
 _torch = _Torch()
@@ -118,7 +118,7 @@ def _forked() -> None:
     """In a new process no other thread holds the lock, and no other thread records."""
     _torch.lock = RLock()
     _torch.open = [thread for thread in _torch.open if thread == get_ident()]
-    _torch.resting = [thread for thread in _torch.resting if thread == get_ident()]
+    _torch.resting = {key: thread for key, thread in _torch.resting.items() if thread == get_ident()}
     for thread in list(_stepping):
         if thread != get_ident():
             del _stepping[thread]
@@ -171,28 +171,24 @@ def unfollow(thread: int) -> None:
     unfollow_to(follows())
 
 
-def rest(thread: int) -> None:
-    """Undo one ``follow`` of that thread, but go on notifying the pacers: see ``pacing``."""
+def begin_to_rest(key: int) -> None:
+    """Go on notifying the pacers when ``unfollow`` has been called, until ``stop_resting``: see ``pacing``."""
     with _torch.lock:
-        _torch.resting.append(thread)
-    unfollow(thread)
+        _torch.resting[key] = get_ident()
 
 
-def follow_again() -> int:
-    """Undo ``rest`` in this thread, and return what ``follow`` returns."""
-    thread = follow()
-    stop_resting(thread)
-    return thread
-
-
-def stop_resting(thread: int) -> None:
-    """Notify the pacers of one graph of that thread no more."""
+def stop_resting(key: int) -> None:
+    """Undo ``begin_to_rest``; without one, do nothing."""
     with _torch.lock:
-        if thread in _torch.resting:
-            _torch.resting.remove(thread)
+        _torch.resting.pop(key, None)
         if not _torch.resting and recorder.mode is None:
             _BACKWARD.put_back()
             _unhook()
+
+
+def resting(key: int) -> int | None:
+    """The thread in which ``begin_to_rest`` was called for ``key``; None after ``stop_resting``."""
+    return _torch.resting.get(key)
 
 
 def unfollow_to(count: int) -> None:
