@@ -78,7 +78,7 @@ def outline(graph: AutogradGraph) -> Outline:
     scopes, inside = _Scopes(), _made_inside(records)
     if len(records) > LOOK:  # up to LOOK boxes are seen at once
         inside |= iterations(records, inside)
-    saved = saved_by(records)
+    saved = saved_by(graph.kept_storages)
     shown, levels = overlays(graph, records, saved)
     added = AddedOverlays.of(records)
     usual = _usual_dtype(records)

@@ -18,6 +18,7 @@ from nbgrad.core.engine import backward_errors
 from nbgrad.core.engine.broadcast import Reduction, reduction, sum_to
 from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.ended import note_retained
+from nbgrad.core.engine.kept import kept_below
 from nbgrad.core.engine.node import (
     REDUCERS,
     Deferred,
@@ -231,6 +232,8 @@ class Walk:
                 observer.on_backward_inputs(list(self.wanted), self.create_graph)
             if observer.began_badly():
                 observer.on_bad_loss(_saved_below([origin for origin, _ in roots]))
+            if observer.wants_kept():
+                observer.on_kept(kept_below([origin for origin, _ in roots]))
         if self.wanted is not None:
             self.useful = _leading_to(self.wanted, reachable([origin for origin, _ in roots]))
         below_autograd(self._go, roots)

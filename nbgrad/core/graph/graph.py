@@ -17,6 +17,7 @@ import torch
 
 from nbgrad.core.backend.function_mode import muted
 from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
+from nbgrad.core.engine.kept import kept_below
 from nbgrad.core.engine.place import running_cell
 from nbgrad.core.engine.state import State, current, live, set_state
 from nbgrad.core.engine.tensor_data import check_device, words_of
@@ -30,7 +31,9 @@ from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.guarded_listener import GuardedListener
 from nbgrad.core.graph.history import FRAMES, History
+from nbgrad.core.graph.kept_storages import KeptStorages
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder
+from nbgrad.core.graph.memory import MemoryUse
 from nbgrad.core.graph.names import called, title_models
 from nbgrad.core.graph.optimizers import Update
 from nbgrad.core.graph.queries import Queries
@@ -42,6 +45,7 @@ from nbgrad.core.graph.stats import Stats, summarise_all
 from nbgrad.core.graph.thinned import KEPT, whole
 from nbgrad.core.graph.unreached import Paths, Unreached, named_tensors
 from nbgrad.core.no_gc import uncollected
+from nbgrad.core.recorder.kept import kept_below as kept_by_torch
 from nbgrad.core.recorder.switches import follow, follows, unfollow, unfollow_to
 from nbgrad.core.suggestions import nearest
 
@@ -127,6 +131,7 @@ class AutogradGraph(Queries):
         self._failed: list[Record] = []  # the nodes that the failed backward reached, once the graph is closed
         self.left_out = 0
         self.survey: Any = None
+        self._kept: KeptStorages | None = None
         self._ended: History | None = None  # the complete backwards, once a failed one is shown
         self.ending: Ending | None = None
         self._complete: FrameRecorder | Frame | None = None  # the last complete backward, while a failed one is shown
@@ -270,6 +275,11 @@ class AutogradGraph(Queries):
         numbers = self._numbers([*passed, *failed], frame)
         self._records = self._taken(passed, frame, *numbers)
         self._failed = self._taken(failed, None if failure is None else failure.frame, *numbers)
+        ran = [record.id for record in self._records if record.kind == "op"]
+        if self.backwards:
+            self._kept = self.listener.kept.of(self.backwards, self._records)
+        else:
+            self._kept = self._read_kept(namespace, ran)
         notes.settled = {record.id: record.statistics for record in (*self._failed, *self._records)}
         notes.frame = frame
         self.listener.leave_past(numbers[0])
@@ -344,6 +354,39 @@ class AutogradGraph(Queries):
     def update(self) -> Update | None:
         """How far the last measured update of an optimizer moved each parameter; None before the first."""
         return self.listener.updates.last
+
+    @property
+    def memory(self) -> MemoryUse:
+        """The bytes that the ops of the last backward kept for it, by storage; before a backward, what they keep now.
+
+        Raises:
+            RuntimeError: it is not known, because no backward with the same ops was read.
+        """
+        kept = self.kept_storages
+        if kept is None:
+            raise RuntimeError(
+                f"{self.name!r} does not know what its ops kept for the last backward: the backward has other ops than "
+                "those that were read, or no op is left"
+            )
+        return MemoryUse(self.records, kept)
+
+    @property
+    def kept_storages(self) -> KeptStorages | None:
+        """The storages that the ops of the last backward kept; None if that is not known."""
+        if self.closed:
+            return self._kept
+        if self.backwards:
+            return self.listener.kept.of(self.backwards, self.records)
+        return self._read_kept(self.in_sight(), [record.id for record in self.records if record.kind == "op"])
+
+    @muted
+    def _read_kept(self, namespace: dict[str, Any], ops: list[int]) -> KeptStorages | None:
+        """Read what the nodes of these ``ops`` keep, which no backward has reached, where a variable leads there."""
+        made = [one.grad_fn for one in namespace.values() if isinstance(one, torch.Tensor) and one.grad_fn is not None]
+        nodes = [ran.thing() for id in ops if (ran := self.listener.ops.get(id)) is not None]
+        own = [node for node in nodes if node is not None and node.plan is not None]
+        reading = kept_by_torch(made, kept_below(own))
+        return self.listener.facts_of_kept(reading, 0, ops) if reading.ops else None
 
     @property
     def since(self) -> dict[int, Since]:

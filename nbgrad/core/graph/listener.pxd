@@ -30,6 +30,7 @@ cdef class Listener(Observer):
     cdef public object first_bad
     cdef public bint _bad_loss
     cdef public object _frames
+    cdef public object kept
     cdef public dict left_out
     cdef public dict unread
     cdef dict _met
@@ -81,4 +82,4 @@ cdef bint _uses_another(tuple args, tuple results) except -1
 cdef object _numbers(Node node, RawTensor out)
 
 @cython.locals(ran=Ran, found=set, waiting=list)
-cdef set _reached(object roots, dict ops)
+cpdef set reached_from(object roots, dict ops)
