@@ -132,6 +132,7 @@ class AutogradGraph(Queries):
         self.left_out = 0
         self.survey: Any = None
         self._kept: KeptStorages | None = None
+        self._optimizer_bytes = 0
         self._ended: History | None = None  # the complete backwards, once a failed one is shown
         self.ending: Ending | None = None
         self._complete: FrameRecorder | Frame | None = None  # the last complete backward, while a failed one is shown
@@ -276,6 +277,7 @@ class AutogradGraph(Queries):
         self._records = self._taken(passed, frame, *numbers)
         self._failed = self._taken(failed, None if failure is None else failure.frame, *numbers)
         ran = [record.id for record in self._records if record.kind == "op"]
+        self._optimizer_bytes = self.listener.training.state_bytes()
         if self.backwards:
             self._kept = self.listener.kept.of(self.backwards, self._records)
         else:
@@ -368,7 +370,14 @@ class AutogradGraph(Queries):
                 f"{self.name!r} does not know what its ops kept for the last backward: the backward has other ops than "
                 "those that were read, or no op is left"
             )
-        return MemoryUse(self.records, kept)
+        return MemoryUse(self.records, kept, self._state_bytes(), self._forward_seconds())
+
+    def _state_bytes(self) -> int:
+        return self._optimizer_bytes if self.closed else self.listener.training.state_bytes()
+
+    def _forward_seconds(self) -> dict[int, float]:
+        """By id of the record of an op, how long its forward took; empty without a clock."""
+        return {}
 
     @property
     def kept_storages(self) -> KeptStorages | None:

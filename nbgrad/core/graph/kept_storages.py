@@ -66,6 +66,7 @@ class KeptStorages(NamedTuple):
         values: by id of an op, the values that it keeps.
         owned: the parameters and other leaves, by storage.
         hidden: the ids of ops that may keep more: torch does not show what.
+        allocated: the bytes that torch's allocator had given to tensors on a GPU; None if no op ran on one.
     """
 
     number: int
@@ -74,6 +75,7 @@ class KeptStorages(NamedTuple):
     values: dict[int, list[KeptValue]]
     owned: list[Owned]
     hidden: frozenset[int]
+    allocated: int | None
 
     def renamed(self, ids: Mapping[int, int]) -> "KeptStorages":
         """The same for other ``ids`` of the ops."""
@@ -93,6 +95,7 @@ class KeptStorages(NamedTuple):
             {name(id): values for id, values in self.values.items()},
             self.owned,
             frozenset(map(name, self.hidden)),
+            self.allocated,
         )
 
 
@@ -132,7 +135,10 @@ def taken(reading: Reading, number: int, ops: Mapping[int, Any], reached: Iterab
         if value not in own:
             own.append(value)
     storages = [Storage(sizes[key], made[key], tuple(sorted(keepers[key])), key not in packable) for key in order]
-    return KeptStorages(number, ran, storages, values, list(reading.owned.values()), frozenset(reading.hidden))
+    device = next((ops[id].device for id, *_ in ran if ops[id].device.type == "cuda"), None)
+    allocated = None if device is None else torch.cuda.memory_allocated(device)
+    owned = list(reading.owned.values())
+    return KeptStorages(number, ran, storages, values, owned, frozenset(reading.hidden), allocated)
 
 
 class KeptRecorder:

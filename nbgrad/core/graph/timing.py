@@ -121,6 +121,9 @@ class TimedGraph(AutogradGraph):
         """By id of the record of an op, how long it took."""
         return self.listener.times
 
+    def _forward_seconds(self) -> dict[int, float]:
+        return {id: one.forward for id, one in self.times.items() if one.forward is not None}
+
     def close(self, namespace: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
         """Stop recording; the times of the shown ops remain."""
         super().close(namespace, error)

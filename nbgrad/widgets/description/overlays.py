@@ -6,10 +6,11 @@ from math import isfinite, log10
 
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.memory import byte_text
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.description.code import codes
-from nbgrad.widgets.description.format import byte_text, duration, number
+from nbgrad.widgets.description.format import duration, number
 from nbgrad.widgets.description.rank_overlays import buckets_of, rank_details, spreads_of
 from nbgrad.widgets.description.saved_values import Saved
 from nbgrad.widgets.description.schema import Detail, Overlay

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from nbgrad.core.graph.kept_storages import KeptStorages
-from nbgrad.widgets.description.format import byte_text
+from nbgrad.core.graph.memory import byte_text
 
 
 class Saved(NamedTuple):
