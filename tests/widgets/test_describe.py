@@ -236,7 +236,7 @@ def test_the_reduction_is_a_fact_of_its_edge() -> None:
 
 def test_scopes_are_boxes_around_their_ops() -> None:
     described = describe(biased())
-    assert described["scopes"] == [graphs.frame("s0", "layer", folds="2 ops")]
+    assert described["scopes"] == [{**graphs.frame("s0", "layer", folds="2 ops"), "bytes": 32}]  # x, which matmul keeps
     inside = [node["label"][0] for node in described["nodes"] if node["scope"] == "s0"]
     assert inside == ["matmul", "y = add"]
 

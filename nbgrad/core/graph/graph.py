@@ -364,13 +364,18 @@ class AutogradGraph(Queries):
         Raises:
             RuntimeError: it is not known, because no backward with the same ops was read.
         """
-        kept = self.kept_storages
-        if kept is None:
+        found = self.known_memory()
+        if found is None:
             raise RuntimeError(
                 f"{self.name!r} does not know what its ops kept for the last backward: the backward has other ops than "
                 "those that were read, or no op is left"
             )
-        return MemoryUse(self.records, kept, self._state_bytes(), self._forward_seconds())
+        return found
+
+    def known_memory(self) -> MemoryUse | None:
+        """The same; None if it is not known."""
+        kept = self._kept_storages()
+        return None if kept is None else MemoryUse(self.records, kept, self._state_bytes(), self._forward_seconds())
 
     def _state_bytes(self) -> int:
         return self._optimizer_bytes if self.closed else self.listener.training.state_bytes()
@@ -379,8 +384,7 @@ class AutogradGraph(Queries):
         """By id of the record of an op, how long its forward took; empty without a clock."""
         return {}
 
-    @property
-    def kept_storages(self) -> KeptStorages | None:
+    def _kept_storages(self) -> KeptStorages | None:
         """The storages that the ops of the last backward kept; None if that is not known."""
         if self.closed:
             return self._kept

@@ -105,15 +105,19 @@ class Timeline(list[LivingBytes]):
         """The moment with the most bytes, the first one if there are several; None if no op ran."""
         return max(self, key=lambda one: one.total, default=None)
 
+    def thinned(self, most: int) -> "Timeline":
+        """At most so many moments: each stands for several ones if there are more, and is the largest of them."""
+        width = min(len(self), most)
+        groups = [self[at * len(self) // width : (at + 1) * len(self) // width] for at in range(width)]
+        return Timeline([max(group, key=lambda one: one.total) for group in groups])
+
     @property
     def line(self) -> str:
-        """The totals as a line of bars. A bar stands for several moments, if there are many, and shows the largest."""
+        """The totals as a line of bars."""
         if (peak := self.peak) is None:
             return ""
-        width = min(len(self), _WIDTH)
-        groups = [self[at * len(self) // width : (at + 1) * len(self) // width] for at in range(width)]
-        tops = [max(one.total for one in group) for group in groups]
-        return "".join([_BARS[round(top / max(peak.total, 1) * (len(_BARS) - 1))] for top in tops])
+        top = max(peak.total, 1)
+        return "".join([_BARS[round(one.total / top * (len(_BARS) - 1))] for one in self.thinned(_WIDTH)])
 
     def __str__(self) -> str:
         if self.peak is None:
@@ -166,7 +170,7 @@ class MemoryUse:
 
     Args:
         records: the records of the graph.
-        kept: what was read.
+        kept: the storages, as they were read.
         optimizer: the bytes that the optimizers hold.
         seconds: by id of the record of an op, how long its forward took, where it was measured.
 
@@ -183,7 +187,7 @@ class MemoryUse:
         self, records: list[Record], kept: KeptStorages, optimizer: int = 0, seconds: dict[int, float] | None = None
     ) -> None:
         self._records = records
-        self._kept = kept
+        self.kept = kept
         self._optimizer = optimizer
         self._seconds = seconds or {}
         self.storages: list[Storage] = kept.storages
@@ -209,19 +213,26 @@ class MemoryUse:
 
     def kept_by(self, ids: Iterable[int]) -> int:
         """The bytes that the ops with these ``ids`` keep together; a storage that several keep is counted once."""
-        numbers = {value.storage for id in ids for value in self.values.get(id, ())}
-        return sum([self.storages[number].size for number in numbers if number is not None])
+        return self.size_of({number for id in ids for number in self.numbers_of(id)})
+
+    def numbers_of(self, id: int) -> list[int]:
+        """The numbers of the storages that the op with this ``id`` keeps."""
+        return [value.storage for value in self.values.get(id, ()) if value.storage is not None]
+
+    def size_of(self, numbers: Iterable[int]) -> int:
+        """The bytes of the storages with these ``numbers``."""
+        return sum([self.storages[number].size for number in numbers])
 
     def ranked(self) -> Ranking:
         """The ops that keep something, the most bytes first."""
         total, found = self.total, Ranking()
         first = {number: one.keepers[0] for number, one in enumerate(self.storages)}
         for record in self._records:
-            numbers = {one.storage for one in self.values.get(record.id, ()) if one.storage is not None}
+            numbers = set(self.numbers_of(record.id))
             if not numbers:
                 continue
-            own = sum([self.storages[number].size for number in numbers if first[number] == record.id])
-            shared = sum([self.storages[number].size for number in numbers]) - own
+            own = self.size_of([number for number in numbers if first[number] == record.id])
+            shared = self.size_of(numbers) - own
             line = None if record.place is None else str(record.place)
             share = own / total if total else 0.0
             found.append(Ranked(own, share, record.kind_or_op, _path(record.scope), line, record.id, shared))
@@ -231,7 +242,7 @@ class MemoryUse:
     @property
     def timeline(self) -> Timeline:
         """The bytes that live while each op of the forward and of the backward runs."""
-        return Timeline(_moments(self._records, self._kept, self._optimizer))
+        return Timeline(_moments(self._records, self.kept, self._optimizer))
 
     def checkpointing(self) -> Checkpoints:
         """Compute what each call of a module would save if it were checkpointed, and what its backward would repeat.

@@ -41,7 +41,7 @@ def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved
         scaled("gradient", "gradient norm (log)", norms, number, levels),
         scaled("ratio", f"gradient to weight{missing} (log)", ratios, number, levels),
         scaled("update", f"update to weight{_after(graph)} (log)", updates, number, levels),
-        scaled("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
+        scaled("saved", "bytes kept for the backward (log)", sizes, lambda size: byte_text(int(size)), levels),
         scaled("time", f"{clock(records)}, forward and backward (log)", _sums(graph), duration, levels),
         scaled("spread", "spread of gradients over ranks (log)", spreads_of(graph), number, levels),
         classes("bucket", "bucket", buckets_of(graph), levels),

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from nbgrad.core.graph.kept_storages import KeptStorages
-from nbgrad.core.graph.memory import byte_text
+from nbgrad.core.graph.memory import MemoryUse, byte_text
 
 
 class Saved(NamedTuple):
@@ -31,18 +30,17 @@ class Saved(NamedTuple):
         return "; ".join(parts)
 
 
-def saved_by(kept: KeptStorages | None) -> dict[int, Saved]:
+def saved_by(memory: MemoryUse | None) -> dict[int, Saved]:
     """The values that each op keeps, by the id of its record; empty if that is not known."""
-    if kept is None:
+    if memory is None:
         return {}
     found: dict[int, Saved] = {}
-    for id, *_ in kept.ops:
-        values = kept.values.get(id, ())
-        counted = {one.storage for one in values if one.storage is not None}
+    for id, *_ in memory.kept.ops:
+        values = memory.values.get(id, ())
         found[id] = Saved(
             tuple(dict.fromkeys(one.name for one in values if one.storage is not None)),
             tuple(dict.fromkeys(one.name for one in values if one.storage is None)),
-            sum([kept.storages[number].size for number in counted]),
-            id not in kept.hidden,
+            memory.kept_by([id]),
+            id not in memory.kept.hidden,
         )
     return found
