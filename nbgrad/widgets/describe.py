@@ -14,7 +14,7 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.memory import MemoryUse, byte_text
+from nbgrad.core.graph.memory import MemoryUse
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.no_gc import uncollected
@@ -26,7 +26,7 @@ from nbgrad.widgets.description.failure import badge_of, ending_text, with_failu
 from nbgrad.widgets.description.format import counted, shape_text
 from nbgrad.widgets.description.history import past
 from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
-from nbgrad.widgets.description.living_bytes import WORTH, kept_bytes, timeline
+from nbgrad.widgets.description.living_bytes import WORTH, kept_bytes, short_bytes, timeline
 from nbgrad.widgets.description.loops import Iteration, iterations
 from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.overlay_kinds import AddedOverlays
@@ -243,7 +243,7 @@ class _Scopes:
             folds = scope.body if isinstance(scope, Iteration) else _folds(*inner)
             size = memory.size_of(kept[scope]) if memory is not None else 0
             if size and memory is not None and memory.total >= WORTH:
-                folds += f", keeps {byte_text(size)}"
+                folds += f", {short_bytes(size)} kept"
             label, parent = scope.label, self.id(scope.parent)
             described.append(
                 Scope(

@@ -21,6 +21,13 @@ def kept_bytes(memory: MemoryUse | None, ids: dict[int, str]) -> KeptBytes:
     return KeptBytes(sizes=[one.size for one in memory.storages], nodes=nodes)
 
 
+def short_bytes(size: int) -> str:
+    """A number of bytes in few letters, for a line of a box: 2.4 MiB, 144 KiB."""
+    digits, unit = byte_text(size).split()
+    number = float(digits)
+    return f"{number:.1f} {unit}" if number < 10 and unit != "B" else f"{number:.0f} {unit}"
+
+
 def bytes_level(size: int, sizes: list[int]) -> float:
     """The level of ``size`` on the logarithmic scale from the smallest to the largest of ``sizes``, at most 1."""
     known = [one for one in sizes if one]

@@ -97,7 +97,7 @@ export class Memory {
       });
       drawing.append(svg("path", { d: d.join(""), class: `nbg-living nbg-living-${which}` }, svg("title", {}, parts[which] ?? "")));
     });
-    drawing.append(svg("path", { d: `M${(forward * step).toFixed(1)} -4V100`, class: "nbg-guide" }), this.#cursor);
+    drawing.append(svg("path", { d: `M${(forward * step).toFixed(1)} -4V100`, class: "nbg-guide" }), svg("path", { d: `M${((peak + 0.5) * step).toFixed(1)} 6l-5 -10h10z`, class: "nbg-peak" }, svg("title", {}, "peak")), this.#cursor);
     const scrub = (event: PointerEvent) => {
       const { left, width } = drawing.getBoundingClientRect();
       this.#slider.value = String(Math.floor(((event.clientX - left) / width) * ops.length));
@@ -108,7 +108,7 @@ export class Memory {
       if (event.buttons & 1) scrub(event);
     });
     const axis = html("div", { class: "nbg-axis", "aria-hidden": "true" }, html("span", {}, bytes(most)), html("span", {}, "0"));
-    const key = html("div", { class: "nbg-names nbg-living-key" }, ...parts.map((part, which) => html("div", {}, html("i", { class: `nbg-dot nbg-living-${which}` }), part)).filter((_, which) => sizes[which]?.some(Boolean)));
+    const key = html("div", { class: "nbg-names nbg-living-key" }, ...parts.map((part, which) => html("div", {}, html("i", { class: `nbg-living-${which}` }), part)).filter((_, which) => sizes[which]?.some(Boolean)));
     const ends = html("div", { class: "nbg-ends", "aria-hidden": "true" }, html("span", {}, "forward"), html("span", {}, "backward"));
     this.#strip.replaceChildren(html("div", { class: "nbg-chart" }, axis, drawing, key), ends);
   }
