@@ -267,6 +267,24 @@ def test_attributes_of_a_context_are_counted_aside() -> None:
     assert graph.memory.total == graph.memory.aside == 100
 
 
+def test_a_context_that_holds_a_list_of_itself_is_read_once() -> None:
+    class Around(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.parts = [x.detach() * 2]
+            ctx.parts.append(ctx.parts)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:  # type: ignore[override]
+            return g * 2
+
+    x = torch.randn(100, requires_grad=True)
+    with nbgrad.record(view="none") as graph:
+        Around.apply(x * 2).sum().backward()
+    assert graph.memory.total == 400
+
+
 def test_a_loop_reads_few_backwards_and_knows_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
     net, x = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4)), torch.randn(16, 8)
     monkeypatch.setattr("nbgrad.core.graph.kept_storages._SHARE", 1e9)

@@ -6,6 +6,7 @@ The ``.grad`` of leaves is written after the last rule has run: a rule that rais
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
@@ -233,7 +234,7 @@ class Walk:
             if observer.began_badly():
                 observer.on_bad_loss(_saved_below([origin for origin, _ in roots]))
             if observer.wants_kept():
-                observer.on_kept(kept_below([origin for origin, _ in roots]))
+                observer.on_kept(partial(kept_below, [origin for origin, _ in roots]))
         if self.wanted is not None:
             self.useful = _leading_to(self.wanted, reachable([origin for origin, _ in roots]))
         below_autograd(self._go, roots)

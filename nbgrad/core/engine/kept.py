@@ -3,7 +3,7 @@
 ``core.recorder.kept`` reads those of torch. Nothing here computes, copies a tensor, or calls a function of the user's.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -111,15 +111,14 @@ _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.spars
 
 def tensors_in(value: Any) -> Iterator[Any]:
     """The tensors, ours and torch's, in ``value`` and in the tuples, lists and dicts there."""
-    stack = [value]
+    stack, seen = [value], set[int]()
     while stack:
         one = stack.pop()
         if isinstance(raw_of(one), torch.Tensor):
             yield one
-        elif isinstance(one, tuple | list):
-            stack += one
-        elif isinstance(one, Mapping):
-            stack += one.values()
+        elif isinstance(one, tuple | list | dict) and id(one) not in seen:  # a list may hold itself
+            seen.add(id(one))
+            stack += one.values() if isinstance(one, dict) else one
 
 
 def kept_below(roots: Iterable[Origin]) -> Reading:

@@ -1,6 +1,6 @@
 """``Observer``: the engine's notifications and questions to graphs, ``detect_anomaly``, clocks and checks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -158,8 +158,8 @@ class Observer:
         """Whether it asks what the nodes keep for the backward that has just begun: to find that out takes time."""
         return False
 
-    def on_kept(self, reading: Reading) -> None:
-        """Take the answer; called only if it asked."""
+    def on_kept(self, read: Callable[[], Reading]) -> None:
+        """Get the answer from ``read``; called only if it asked."""
 
     def on_backward_inputs(self, origins: list[Origin], create_graph: bool) -> None:
         """The backward that has just begun gives gradients to the tensors of ``origins`` alone: the user named them.

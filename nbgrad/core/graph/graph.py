@@ -276,18 +276,24 @@ class AutogradGraph(Queries):
         numbers = self._numbers([*passed, *failed], frame)
         self._records = self._taken(passed, frame, *numbers)
         self._failed = self._taken(failed, None if failure is None else failure.frame, *numbers)
-        ran = [record.id for record in self._records if record.kind == "op"]
-        self._optimizer_bytes = self.listener.training.state_bytes()
-        if self.backwards:
-            self._kept = self.listener.kept.of(self.backwards, self._records)
-        else:
-            self._kept = self._read_kept(namespace, ran)
+        self._settle_memory(namespace)
         notes.settled = {record.id: record.statistics for record in (*self._failed, *self._records)}
         notes.frame = frame
         self.listener.leave_past(numbers[0])
         self._paths = self._make_paths()
         notes.things = self.listener.things([*passed, *failed])
         self.listener.let_go()
+
+    def _settle_memory(self, namespace: dict[str, Any]) -> None:
+        """Note what the ops keep for the backward, and what the optimizers hold. An error leaves the rest as it is."""
+        try:
+            self._optimizer_bytes = self.listener.training.state_bytes()
+            if self.backwards:
+                self._kept = self.listener.kept.of(self.backwards, self._records)
+            else:
+                self._kept = self._read_kept(namespace, [one.id for one in self._records if one.kind == "op"])
+        except Exception as fault:
+            self._fail(fault, "what a backward needs")
 
     def _taken(
         self, passed: list[Passed], frame: Frame | None, values: dict[int, Stats], changed: dict[int, Since]

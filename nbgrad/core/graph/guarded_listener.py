@@ -4,7 +4,7 @@ Each notification runs the listener's own method, and remembers the first error 
 that this notification would have brought are missing then. It is compiled, because every op makes notifications.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -172,12 +172,12 @@ class GuardedListener(Listener):
             self.on_fault(error, "what a backward needs")
             return False
 
-    def on_kept(self, reading: Reading) -> None:
+    def on_kept(self, read: Callable[[], Reading]) -> None:
         """Keep the facts of what the nodes keep."""
         try:
             if not self.closed and self.running is not None:
                 reached = reached_from(self.running.roots, self.ops)
-                self.kept.take(self.facts_of_kept(reading, self.backwards + 1, reached))
+                self.kept.take(self.facts_of_kept(read(), self.backwards + 1, reached))
         except Exception as error:
             self.on_fault(error, "what a backward needs")
 

@@ -7,6 +7,7 @@ by no call that nbgrad has seen. A backward whose nodes are known before it runs
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -612,7 +613,7 @@ def _begun(walk: TorchBackward, state: State, roots: Any, args: Any) -> Any:
         if observer.began_badly():
             observer.on_bad_loss(saved_by([_edge(root)[0] for root in roots]))
         if observer.wants_kept():
-            observer.on_kept(kept_below([_edge(root)[0] for root in roots]))
+            observer.on_kept(partial(kept_below, [_edge(root)[0] for root in roots]))
     return begun
 
 
