@@ -26,7 +26,7 @@ from nbgrad.widgets.description.failure import badge_of, ending_text, with_failu
 from nbgrad.widgets.description.format import counted, shape_text
 from nbgrad.widgets.description.history import past
 from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
-from nbgrad.widgets.description.living_bytes import WORTH, kept_bytes, short_bytes, timeline
+from nbgrad.widgets.description.living_bytes import kept_bytes, short_bytes, timeline, worth_a_word
 from nbgrad.widgets.description.loops import Iteration, iterations
 from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.overlay_kinds import AddedOverlays
@@ -80,7 +80,7 @@ def outline(graph: AutogradGraph) -> Outline:
     scopes, inside = _Scopes(), _made_inside(records)
     if len(records) > LOOK:  # up to LOOK boxes are seen at once
         inside |= iterations(records, inside)
-    memory = graph.known_memory()
+    memory = graph.known_memory(None if survey.left_out else records)
     saved = saved_by(memory)
     shown, levels = overlays(graph, records, saved)
     added = AddedOverlays.of(records)
@@ -220,30 +220,28 @@ class _Scopes:
         A record that is drawn ``inside`` an iteration, and not in its own scope, is counted in the iteration.
         """
         ops, parameters, elements = (dict.fromkeys(self._ids, 0) for _ in range(3))
-        kept: dict[CoreScope, set[int]] = {scope: set() for scope in self._ids}
         if raised is not None:
             ops[raised] += 1
         for record in records:
             home = inside.get(record.id)
             if (scope := home if isinstance(home, Iteration) else record.scope) is not None:
                 ops[scope] += record.kind == "op"
-                if memory is not None:
-                    kept[scope].update(memory.numbers_of(record.id))
                 parameters[scope] += record.kind == "parameter"
                 elements[scope] += _elements(record) if record.kind == "parameter" else 0
         for scope in reversed(self._ids):  # inner before outer
             if (around := scope.parent) is not None:
                 for counts in (ops, parameters, elements):
                     counts[around] += counts[scope]
-                kept[around] |= kept[scope]
         described: list[Scope] = []
+        kept = {} if memory is None else self._kept(records, inside, memory)
+        told = worth_a_word(memory)
         for scope, id in self._ids.items():
             kind, name, like = _called(scope)
             inner = ops[scope], parameters[scope], elements[scope]
             folds = scope.body if isinstance(scope, Iteration) else _folds(*inner)
-            size = memory.size_of(kept[scope]) if memory is not None else 0
-            if size and memory is not None and memory.total >= WORTH:
-                folds += f", {short_bytes(size)} kept"
+            size = kept.get(scope, 0)
+            if size and told:
+                folds += f", {short_bytes(size)}"
             label, parent = scope.label, self.id(scope.parent)
             described.append(
                 Scope(
@@ -260,6 +258,32 @@ class _Scopes:
                 )
             )
         return described
+
+    def _kept(self, records: list[Record], inside: dict[int, CoreScope], memory: MemoryUse) -> dict[CoreScope, int]:
+        """The bytes that the ops in each scope keep together: a storage of several ops counts once."""
+        homes: dict[int, dict[CoreScope, None]] = {}
+        for record in records:
+            home = inside.get(record.id)
+            scope = home if isinstance(home, Iteration) else record.scope
+            if scope is not None:
+                for number in memory.numbers_of(record.id):
+                    homes.setdefault(number, {})[scope] = None
+        sizes = dict.fromkeys(self._ids, 0)
+        for number, (first, *others) in homes.items():
+            size = memory.storages[number].size
+            sizes[first] += size
+            met = set(outwards(first)) if others else set()
+            for scope in others:  # where it meets another keeper on its way outwards, the storage would count twice
+                sizes[scope] += size
+                for one in outwards(scope):
+                    if one in met:
+                        sizes[one] -= size
+                        break
+                    met.add(one)
+        for scope in reversed(self._ids):  # inner before outer
+            if scope.parent is not None:
+                sizes[scope.parent] += sizes[scope]
+        return sizes
 
     def formulas(self) -> dict[str, str]:
         """The MathML of every module's formula, by its LaTeX."""

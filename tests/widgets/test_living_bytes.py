@@ -68,7 +68,7 @@ def test_a_folded_box_counts_a_storage_once() -> None:
     kept = graph.memory.kept_by(ops)
     assert box["bytes"] == kept
     assert {"term": "Kept for the backward", "text": "144 KiB"} in box["details"]
-    assert box["label"][1].endswith(", 144 KiB kept")
+    assert box["label"][1].endswith(", 144 KiB")
     assert box["levels"]["saved"] == 1.0
     assert set(drawn["living"]) <= {node["id"] for node in drawn["nodes"]}
 

@@ -378,10 +378,11 @@ class AutogradGraph(Queries):
             )
         return found
 
-    def known_memory(self) -> MemoryUse | None:
-        """The same; None if it is not known."""
-        kept = self._kept_storages()
-        return None if kept is None else MemoryUse(self.records, kept, self._state_bytes(), self._forward_seconds())
+    def known_memory(self, records: list[Record] | None = None) -> MemoryUse | None:
+        """The same; None if it is not known. The caller may have the ``records`` of the graph already."""
+        shown = self.records if records is None else records
+        kept = self._kept_storages(shown)
+        return None if kept is None else MemoryUse(shown, kept, self._state_bytes(), self._forward_seconds())
 
     def _state_bytes(self) -> int:
         return self._optimizer_bytes if self.closed else self.listener.training.state_bytes()
@@ -390,13 +391,13 @@ class AutogradGraph(Queries):
         """By id of the record of an op, how long its forward took; empty without a clock."""
         return {}
 
-    def _kept_storages(self) -> KeptStorages | None:
+    def _kept_storages(self, records: list[Record]) -> KeptStorages | None:
         """The storages that the ops of the last backward kept; None if that is not known."""
         if self.closed:
             return self._kept
         if self.backwards:
-            return self.listener.kept.of(self.backwards, self.records)
-        return self._read_kept(self.in_sight(), [record.id for record in self.records if record.kind == "op"])
+            return self.listener.kept.of(self.backwards, records)
+        return self._read_kept(self.in_sight(), [record.id for record in records if record.kind == "op"])
 
     @muted
     def _read_kept(self, namespace: dict[str, Any], ops: list[int]) -> KeptStorages | None:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from nbgrad.core.engine.scope import ModuleScope
@@ -195,7 +196,7 @@ class MemoryUse:
         self.whole = not kept.hidden
         self.allocated = kept.allocated
 
-    @property
+    @cached_property
     def total(self) -> int:
         """The bytes of all storages."""
         return sum([one.size for one in self.storages])
@@ -239,7 +240,7 @@ class MemoryUse:
         found.sort(key=lambda one: -one.size)
         return found
 
-    @property
+    @cached_property
     def timeline(self) -> Timeline:
         """The bytes that live while each op of the forward and of the backward runs."""
         return Timeline(_moments(self._records, self.kept, self._optimizer))

@@ -5,12 +5,17 @@ from math import log10
 from nbgrad.core.graph.memory import PARTS, MemoryUse, Timeline, byte_text
 from nbgrad.widgets.description.schema import KeptBytes, MemoryTimeline
 
-WORTH = 1 << 14
-"""If a backward needs fewer bytes than this, a picture is silent about the whole: a lesson with ten numbers is read for
-other things."""
+_WORTH, _LARGE = 1 << 14, 1 << 10
+"""If a backward needs fewer bytes than the first, or no storage as large as the second, a picture is silent about the
+whole: a lesson with ten numbers is read for other things, also if it has a long loop."""
 
 _COLUMNS = 80
 """The forward and the backward have at most this many columns each."""
+
+
+def worth_a_word(memory: MemoryUse | None) -> bool:
+    """Whether a picture says how much memory the whole needs."""
+    return memory is not None and memory.total >= _WORTH and any(one.size >= _LARGE for one in memory.storages)
 
 
 def kept_bytes(memory: MemoryUse | None, ids: dict[int, str]) -> KeptBytes:
@@ -37,7 +42,7 @@ def bytes_level(size: int, sizes: list[int]) -> float:
 
 def timeline(memory: MemoryUse | None, ids: dict[int, str], *, drawn: bool) -> tuple[MemoryTimeline | None, list[str]]:
     """The timeline of a picture, if it is worth a word, and the nodes of its columns; only text, unless ``drawn``."""
-    if memory is None or memory.total < WORTH:
+    if memory is None or not worth_a_word(memory):
         return None, []
     least = "" if memory.whole else "at least "
     text = f"{least}{byte_text(memory.total)} kept for the backward"
