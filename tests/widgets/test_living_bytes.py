@@ -112,3 +112,6 @@ def test_a_strip_shows_what_lives(opened: Any) -> None:
     tab.keyboard.press("Escape")
     expect(strip).to_be_hidden()
     expect(tab.locator(".nbg-header")).to_contain_text("kept for the backward")
+    tab.get_by_test_id("nbgrad-overlay").select_option("saved")
+    expect(tab.get_by_test_id("nbgrad-scale")).to_contain_text("bytes kept for the backward (log)")
+    assert tab.locator(".nbg-levelled").count() > 0
