@@ -149,7 +149,7 @@ class KeptRecorder:
         self._form: Form = ()
         self._began = self._again = 0.0
 
-    def wants(self, since: int, roots: Iterable[int], facts: Iterable[Mapping[int, Any]]) -> bool:
+    def wants(self, since: int, roots: Iterable[int], facts: tuple[Mapping[int, Any], Mapping[int, Any]]) -> bool:
         """Whether to read what the nodes keep for the backward that begins now.
 
         Args:
@@ -158,9 +158,15 @@ class KeptRecorder:
             facts: the facts of the ops, and those of the other tensors, by id.
         """
         ops, outer = facts
-        inputs = [source for root in roots if root in ops for source in ops[root].sources if type(source) is int]
-        known = [ops.get(one) or outer.get(one) for one in inputs]
-        form, now = (since, *[one.shape for one in known if one is not None]), perf_counter()
+        found: list[Any] = [since]
+        for root in roots:  # plain loops: each backward of a fast training asks
+            ran = ops.get(root)
+            for source in () if ran is None else ran.sources:
+                if type(source) is int:
+                    one = ops.get(source) or outer.get(source)
+                    if one is not None:
+                        found.append(one.shape)
+        form, now = tuple(found), perf_counter()
         if now < self._again and (form in self._known or len(self._known) >= _FORMS):
             return False
         self._form, self._began = form, now
