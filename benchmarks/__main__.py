@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import chains, distributed, imports, kernels, memory, mlp, networks, programs, view, watching  # noqa: F401  # they add cases
+from benchmarks import chains, distributed, imports, kernels, memory, mlp, networks, pacing, programs, view, watching  # noqa: F401  # they add cases
 from benchmarks.case import CASES, Case
 from benchmarks.report import Report, device_name
 

@@ -133,6 +133,7 @@ class Sketch:
             "hidden": {"reductions": [], "nodes": []},
             "memory": None,
             "living": [],
+            "ranking": {"columns": [], "rows": [], "parents": {}, "note": ""},
         }
 
 

@@ -14,7 +14,7 @@ from nbgrad.core.engine.faults import Fault
 from nbgrad.core.engine.kept import Reading
 from nbgrad.core.engine.node import Node, OpInfo, Origin
 from nbgrad.core.engine.observer import Cut
-from nbgrad.core.graph.kept_storages import KeptStorages, taken
+from nbgrad.core.graph.kept_storages import KeptRecorder, KeptStorages, taken
 from nbgrad.core.graph.listener import Listener, reached_from
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -29,6 +29,7 @@ class GuardedListener(Listener):
     def forget(self) -> None:
         """Begin with nothing."""
         self.fault: Fault | None = None
+        self.kept = KeptRecorder()
         Listener.forget(self)
 
     def on_fault(self, error: Exception, doing: str) -> bool:

@@ -25,12 +25,12 @@ cdef class Listener(Observer):
     cdef public long long before_last
     cdef public long long _latest
     cdef public Py_ssize_t backwards
+    cdef public Py_ssize_t unrecorded
     cdef public dict before
     cdef public object failure
     cdef public object first_bad
     cdef public bint _bad_loss
     cdef public object _frames
-    cdef public object kept
     cdef public dict left_out
     cdef public dict unread
     cdef dict _met

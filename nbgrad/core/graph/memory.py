@@ -25,7 +25,7 @@ def byte_text(size: float) -> str:
     return f"{size:.4g} GiB"
 
 
-class Ranked(NamedTuple):
+class KeptRow(NamedTuple):
     """An op and the bytes that it keeps.
 
     Attributes:
@@ -47,7 +47,7 @@ class Ranked(NamedTuple):
     shared: int
 
 
-class Ranking(list[Ranked]):
+class KeptTable(list[KeptRow]):
     """The ops that keep something, the most bytes first. ``print`` shows a table."""
 
     def __str__(self) -> str:
@@ -224,9 +224,9 @@ class MemoryUse:
         """The bytes of the storages with these ``numbers``."""
         return sum([self.storages[number].size for number in numbers])
 
-    def ranked(self) -> Ranking:
+    def ranked(self) -> KeptTable:
         """The ops that keep something, the most bytes first."""
-        total, found = self.total, Ranking()
+        total, found = self.total, KeptTable()
         first = {number: one.keepers[0] for number, one in enumerate(self.storages)}
         for record in self._records:
             numbers = set(self.numbers_of(record.id))
@@ -236,7 +236,7 @@ class MemoryUse:
             shared = self.size_of(numbers) - own
             line = None if record.place is None else str(record.place)
             share = own / total if total else 0.0
-            found.append(Ranked(own, share, record.kind_or_op, _path(record.scope), line, record.id, shared))
+            found.append(KeptRow(own, share, record.kind_or_op, _path(record.scope), line, record.id, shared))
         found.sort(key=lambda one: -one.size)
         return found
 

@@ -180,6 +180,7 @@ export interface Curve {
   node: string;
   label: string;
   heights: (number | null)[];
+  numbers: number[];
   text: string;
 }
 
@@ -240,6 +241,27 @@ export interface Hidden {
   nodes: HiddenNode[];
 }
 
+export interface Ranked {
+  node: string;
+  name: string;
+  kind: Kind;
+  scope: string | null;
+}
+
+export interface RankingColumn {
+  key: string;
+  title: string;
+  cells: string[];
+  order: number[];
+}
+
+export interface Ranking {
+  columns: RankingColumn[];
+  rows: Ranked[];
+  parents: Record<string, string>;
+  note: string;
+}
+
 export interface Problem {
   kind: "nan" | "unreached" | "inplace" | "failed" | "warning";
   text: string;
@@ -279,6 +301,7 @@ export interface Description {
   hidden: Hidden;
   memory: MemoryTimeline | null;
   living: string[];
+  ranking: Ranking;
   questions?: Question[];
 }
 
