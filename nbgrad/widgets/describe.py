@@ -14,6 +14,7 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.memory import MemoryUse
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.no_gc import uncollected
@@ -25,6 +26,7 @@ from nbgrad.widgets.description.failure import badge_of, ending_text, with_failu
 from nbgrad.widgets.description.format import counted, shape_text
 from nbgrad.widgets.description.history import past
 from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
+from nbgrad.widgets.description.living_bytes import kept_bytes, short_bytes, timeline, worth_a_word
 from nbgrad.widgets.description.loops import Iteration, iterations
 from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.overlay_kinds import AddedOverlays
@@ -79,7 +81,8 @@ def outline(graph: AutogradGraph) -> Outline:
     scopes, inside = _Scopes(), _made_inside(records)
     if len(records) > LOOK:  # up to LOOK boxes are seen at once
         inside |= iterations(records, inside)
-    saved = saved_by(records)
+    memory = graph.known_memory(None if survey.left_out else records)
+    saved = saved_by(memory)
     shown, levels = overlays(graph, records, saved)
     added = AddedOverlays.of(records)
     usual = _usual_dtype(records)
@@ -108,12 +111,14 @@ def outline(graph: AutogradGraph) -> Outline:
             "levels": levels.get(record.id, {}) | added.levels.get(record.id, {}),
             "norms": history.norms.get(record.id, []),
             "past": history.levels.get(record.id, ""),
+            "bytes": saved[record.id].size if record.id in saved else 0,
         }
         rests[id] = NodeRest(record, saved.get(record.id), [*added.details.get(record.id, ()), *more], walk)
         nodes.append(node)
     _add_badges(nodes, [*wrong, *_problems([other for one in said for other in one.group[1:]], ids)])
     raised = failure.scope if failure is not None and failure.id is None else None
     scopes.id(raised)
+    living, columns = timeline(memory, ids, drawn=len(records) <= DRAWN)
     described: Description = {
         **plain_description(2, str(graph.name), ""),
         "notes": [
@@ -128,7 +133,7 @@ def outline(graph: AutogradGraph) -> Outline:
         "stopped": ending is not None and not ending.interrupted,
         "nodes": nodes,
         "edges": edges,
-        "scopes": scopes.described(records, inside, raised),
+        "scopes": scopes.described(records, inside, raised, memory),
         "ops": {record.op.name: op_text(record.op) for record in records if record.op is not None},
         "formulas": scopes.formulas(),
         "overlays": [*shown, *added.overlays, *history.overlays],
@@ -140,6 +145,9 @@ def outline(graph: AutogradGraph) -> Outline:
         "problems": wrong,
         "checked": survey.checkup.lines,
         "history": history.history,
+        "memory": living,
+        "living": columns,
+        "kept": kept_bytes(memory, ids),
         "ranking": ranking(graph, records, ids, lambda record: inside.get(record.id, record.scope), scopes.id, saved),
     }
     if ending is not None and failure is not None and survey.ended is not None:
@@ -202,7 +210,13 @@ class _Scopes:
             self._ids[one] = scope_id(len(self._ids))
         return self._ids[scope]
 
-    def described(self, records: list[Record], inside: dict[int, CoreScope], raised: CoreScope | None) -> list[Scope]:
+    def described(
+        self,
+        records: list[Record],
+        inside: dict[int, CoreScope],
+        raised: CoreScope | None,
+        memory: MemoryUse | None,
+    ) -> list[Scope]:
         """Every scope that was met, with its contents. ``raised`` also contains the op that raised: it has no record.
 
         A record that is drawn ``inside`` an iteration, and not in its own scope, is counted in the iteration.
@@ -221,15 +235,57 @@ class _Scopes:
                 for counts in (ops, parameters, elements):
                     counts[around] += counts[scope]
         described: list[Scope] = []
+        kept = {} if memory is None else self._kept(records, inside, memory)
+        told = worth_a_word(memory)
         for scope, id in self._ids.items():
             kind, name, like = _called(scope)
             inner = ops[scope], parameters[scope], elements[scope]
             folds = scope.body if isinstance(scope, Iteration) else _folds(*inner)
+            size = kept.get(scope, 0)
+            if size and told:
+                folds += f", {short_bytes(size)}"
             label, parent = scope.label, self.id(scope.parent)
             described.append(
-                Scope(id=id, kind=kind, name=name, like=like, label=label, full="", parent=parent, folds=folds, op=None)
+                Scope(
+                    id=id,
+                    kind=kind,
+                    name=name,
+                    like=like,
+                    label=label,
+                    full="",
+                    parent=parent,
+                    folds=folds,
+                    op=None,
+                    bytes=size,
+                )
             )
         return described
+
+    def _kept(self, records: list[Record], inside: dict[int, CoreScope], memory: MemoryUse) -> dict[CoreScope, int]:
+        """The bytes that the ops in each scope keep together: a storage of several ops counts once."""
+        homes: dict[int, dict[CoreScope, None]] = {}
+        for record in records:
+            home = inside.get(record.id)
+            scope = home if isinstance(home, Iteration) else record.scope
+            if scope is not None:
+                for number in memory.numbers_of(record.id):
+                    homes.setdefault(number, {})[scope] = None
+        sizes = dict.fromkeys(self._ids, 0)
+        for number, (first, *others) in homes.items():
+            size = memory.storages[number].size
+            sizes[first] += size
+            met = set(outwards(first)) if others else set()
+            for scope in others:  # where it meets another keeper on its way outwards, the storage would count twice
+                sizes[scope] += size
+                for one in outwards(scope):
+                    if one in met:
+                        sizes[one] -= size
+                        break
+                    met.add(one)
+        for scope in reversed(self._ids):  # inner before outer
+            if scope.parent is not None:
+                sizes[scope.parent] += sizes[scope]
+        return sizes
 
     def formulas(self) -> dict[str, str]:
         """The MathML of every module's formula, by its LaTeX."""

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.graph.memory import byte_text
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, RowCall, Value
 from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.widgets.describe import op_text
-from nbgrad.widgets.description.format import byte_text, counted, shape_text
+from nbgrad.widgets.description.format import counted, shape_text
 from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
 from nbgrad.widgets.description.schema import (
     Description,

@@ -20,6 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 import nbgrad
 from nbgrad.core.backend.allocator import keep_freed
 from nbgrad.core.engine.torch_origins import known_origin
+from tests.kept_counter import counted
 from tests.models.package import Program
 from tests.models.result import EQUAL, Result
 
@@ -150,6 +151,8 @@ def _recorded(program: Program, plain: Run, result: Result, picture: Path | None
     faults = [f"{name} is replaced in torch" for name in changed(before, patchable())]
     faults += absent(graph, net, trained=loss is None)
     faults += [f"{one.kind}: {one.text[:300]}" for one in graph.findings()]
+    if not program.trains:
+        faults += miscounted(graph, _needed(program))
     run = _facts(net, loss)
     del net, loss, rest
     if run.ended().alive > plain.alive:
@@ -166,6 +169,22 @@ def _recorded(program: Program, plain: Run, result: Result, picture: Path | None
         except Exception as error:
             faults.append(f"no picture: {one_line(error)}")
     return "; ".join(faults) or "equal"
+
+
+def _needed(program: Program) -> int:
+    """The bytes that torch keeps for the backward of the program, besides its parameters."""
+    seed()
+    net, loss_of = program.run()
+    return counted(lambda: loss_of(net), net.parameters())
+
+
+def miscounted(graph: nbgrad.AutogradGraph, needed: int) -> list[str]:
+    """The difference between the bytes that the graph says its ops keep, and those ``needed``."""
+    memory = graph.memory
+    said = memory.total - memory.aside
+    if said == needed or (said < needed and not memory.whole):
+        return []
+    return [f"the graph says that {said:,} bytes are kept for the backward, and torch keeps {needed:,}"]
 
 
 def absent(graph: nbgrad.AutogradGraph, net: torch.nn.Module, *, trained: bool) -> list[str]:

@@ -24,11 +24,11 @@ import nbgrad
 from nbgrad.core.compilation import compiled
 from nbgrad.core.engine.state import current
 from nbgrad.core.graph.listener import Listener
-from nbgrad.core.recorder import backwards, calls, foreseen, functions, nodes, switches
+from nbgrad.core.recorder import backwards, calls, foreseen, functions, kept, nodes, switches
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.render.text import text
 
-RECORDER = (calls, nodes, functions, backwards, foreseen, switches)
+RECORDER = (calls, nodes, functions, backwards, foreseen, kept, switches)
 
 DRAWING = ("nbgrad.widgets.describe", "nbgrad.widgets.findings.collect", "nbgrad.widgets.render.text")
 CLOSING = ("_settle", "name_variables", "_numbers", "_changed", "raised", "check_cycle", "_make_paths")
@@ -47,7 +47,7 @@ GUARDS = frozenset(
         *("Quiet.__init__", "_Thread.__init__", "_Torch.__init__", "_settle", "_replace", "_change_answers"),
         *("Patch.put_back", "_place", "Regions.unwatch", "Regions.pass_for_torchs_no_more", "_function", "asked"),
         # These have one line.
-        *("returned", "ask_no_more", "_leave"),
+        *("returned", "ask_no_more", "_leave", "_unmuted"),
         "tensors_in",  # the guard of a result calls it
     }
 )

@@ -66,6 +66,7 @@ class Sketch:
             "norms": [],
             "past": "",
             "bars": None,
+            "bytes": 0,
         }
         self.nodes.append(node)
         return node["id"]
@@ -130,6 +131,8 @@ class Sketch:
             "problems": [],
             "history": {"frames": [], "loss": None, "charts": [], "differences": []},
             "hidden": {"reductions": [], "nodes": []},
+            "memory": None,
+            "living": [],
             "ranking": {"columns": [], "rows": [], "parents": {}, "note": ""},
         }
 

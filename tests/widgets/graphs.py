@@ -208,5 +208,14 @@ def changed() -> Description:
 def frame(name: str, label: str, parent: str | None = None, folds: str = "", like: str | None = None) -> Scope:
     """A scope with the id ``name``; ``like`` says what it shares with others like it, if that is not the label."""
     return Scope(
-        id=name, kind="part", name=label, like=like or label, label=label, full="", parent=parent, folds=folds, op=None
+        id=name,
+        kind="part",
+        name=label,
+        like=like or label,
+        label=label,
+        full="",
+        parent=parent,
+        folds=folds,
+        op=None,
+        bytes=0,
     )

@@ -101,30 +101,41 @@ def test_what_an_op_saved_is_what_its_node_holds() -> None:
         held = {}
         for result in results:
             record, saved = graph.record(result), result.grad_fn.saved
-            held[record.id] = sum(one.nbytes for one in saved if isinstance(one, torch.Tensor))
+            held[record.id] = sum(one.nbytes for one in saved if isinstance(one, torch.Tensor) and one is not w.data)
         told = {f"n{at}": held[record.id] for at, record in enumerate(graph.records) if record.id in held}
         described = describe(graph)
+    assert sorted(told.values()) == [0, 0, 8, 8, 16]
     for node in described["nodes"]:
         if node["id"] in told:
             text = detail(node, "saved for the backward")
-            assert text.endswith(f"{told[node['id']]} B") or (
-                told[node["id"]] == 0 and (text == "nothing" or text.startswith("no tensor, only "))
+            assert text.partition(";")[0].endswith(f"{told[node['id']]} B") or (
+                told[node["id"]] == 0 and text == "nothing"
             ), text
 
 
-def test_memory_of_unknown_size_is_not_called_at_least_nothing() -> None:
+def test_the_bytes_of_what_only_the_kernel_makes_are_known() -> None:
     with nbgrad.AutogradGraph() as graph:
         functional.max_pool2d(nbgrad.ones(1, 1, 4, 4, requires_grad=True), 2).sum().backward()
     (pool,) = [node for node in describe(graph)["nodes"] if "max_pool2d" in node["label"][0]]
-    told = "indices, input_shape, of a size that the picture does not know"
-    assert detail(pool, "saved for the backward") == told
+    assert detail(pool, "saved for the backward") == "indices: 32 B"
+
+
+def test_torchs_dropout_keeps_its_mask() -> None:
+    x = torch.ones(128, 128, requires_grad=True)
+    with nbgrad.record(view="none") as graph:
+        torch.nn.functional.dropout(x * 1, 0.5).sum().backward()
+    told = detail(node(describe(graph), "dropout"), "saved for the backward")
+    assert told.endswith(("16 KiB", "64 KiB"))  # torch keeps the mask as bools, or already divided
 
 
 def test_what_an_op_keeps_twice_is_counted_once() -> None:
     with nbgrad.AutogradGraph() as graph:
         x = nbgrad.tensor([1.0, 2.0, 3.0], requires_grad=True)
-        (x * x).sum().backward()
-    assert detail(node(describe(graph), "mul"), "saved for the backward") == "b, a: 12 B"
+        y = x + 1
+        (y * y * x).sum().backward()
+    first, second = [one for one in describe(graph)["nodes"] if one["op"] == "mul"]
+    assert detail(first, "saved for the backward") == "b, a: 12 B"
+    assert detail(second, "saved for the backward") == "a: 12 B; b: no bytes, because a leaf exists anyway"
 
 
 def test_what_an_op_that_raised_was_given_says_what_it_is() -> None:
@@ -165,7 +176,7 @@ def test_an_index_is_told_as_it_was_written(pick: Callable[..., Any], told: str)
         pick(nbgrad.ones(2, 4, requires_grad=True)).sum().backward()
     picked = node(describe(graph), "getitem")
     assert detail(picked, "index") == told
-    assert detail(picked, "saved for the backward") == "no tensor, only x_shape, index"
+    assert detail(picked, "saved for the backward") == "nothing"
 
 
 def test_complex_numbers_are_written_out_as_others_are() -> None:
@@ -225,7 +236,7 @@ def test_the_reduction_is_a_fact_of_its_edge() -> None:
 
 def test_scopes_are_boxes_around_their_ops() -> None:
     described = describe(biased())
-    assert described["scopes"] == [graphs.frame("s0", "layer", folds="2 ops")]
+    assert described["scopes"] == [{**graphs.frame("s0", "layer", folds="2 ops"), "bytes": 32}]  # x, which matmul keeps
     inside = [node["label"][0] for node in described["nodes"] if node["scope"] == "s0"]
     assert inside == ["matmul", "y = add"]
 

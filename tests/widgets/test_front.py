@@ -454,7 +454,7 @@ def test_overlays_and_findings_light_up(opened: Any) -> None:
     details(tab).get_by_role("button", name=re.compile("NaN begins")).click()
     expect(details(tab).locator("h3")).to_have_text("log")
     choice = tab.get_by_test_id("nbgrad-overlay")
-    for key in ("gradient", "saved", "ratio"):
+    for key in ("gradient", "ratio"):
         choice.select_option(key)
         expect(tab.get_by_test_id("nbgrad-scale")).to_be_visible()
         assert tab.locator(".nbg-levelled").count() > 0

@@ -25,7 +25,7 @@ SECTIONS: dict[str, Section] = {
         "`make lab` or `nbgrad lab` opens the copies without them.",
         ("lessons/*",),
     ),
-    "questions": Section("Troubleshooting by question", "", ("debugging", "doctor")),
+    "questions": Section("Troubleshooting by question", "", ("debugging", "doctor", "memory")),
     "how_to": Section(
         "How-to",
         "One task a page.",

@@ -6,6 +6,7 @@ The ``.grad`` of leaves is written after the last rule has run: a rule that rais
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ from nbgrad.core.engine import backward_errors
 from nbgrad.core.engine.broadcast import Reduction, reduction, sum_to
 from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.ended import note_retained
+from nbgrad.core.engine.kept import kept_below
 from nbgrad.core.engine.node import (
     REDUCERS,
     Deferred,
@@ -231,6 +233,8 @@ class Walk:
                 observer.on_backward_inputs(list(self.wanted), self.create_graph)
             if observer.began_badly():
                 observer.on_bad_loss(_saved_below([origin for origin, _ in roots]))
+            if observer.wants_kept():
+                observer.on_kept(partial(kept_below, [origin for origin, _ in roots]))
         if self.wanted is not None:
             self.useful = _leading_to(self.wanted, reachable([origin for origin, _ in roots]))
         below_autograd(self._go, roots)

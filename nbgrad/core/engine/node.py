@@ -282,6 +282,10 @@ class Deferred:
         """Restore the saved values of ``node``, and return them."""
         raise NotImplementedError
 
+    def held(self) -> list[tuple[str, Any]]:
+        """List what it holds until then, each object with the name of the value it is for; nothing is restored."""
+        return []
+
 
 class Vertex:
     """Base of the origins: the facts about the gradient of one tensor.

@@ -1,10 +1,11 @@
 """``Observer``: the engine's notifications and questions to graphs, ``detect_anomaly``, clocks and checks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
+from nbgrad.core.engine.kept import Reading
 from nbgrad.core.engine.node import Node, OpInfo, Origin, raw_of
 from nbgrad.core.engine.place import Place
 
@@ -152,6 +153,13 @@ class Observer:
 
     def on_bad_loss(self, saved: Any) -> None:
         """That backward: ``saved(seq)`` gives what the op ``seq`` has saved, as pairs of a name and a tensor."""
+
+    def wants_kept(self) -> bool:
+        """Whether it asks what the nodes keep for the backward that has just begun: to find that out takes time."""
+        return False
+
+    def on_kept(self, read: Callable[[], Reading]) -> None:
+        """Get the answer from ``read``; called only if it asked."""
 
     def on_backward_inputs(self, origins: list[Origin], create_graph: bool) -> None:
         """The backward that has just begun gives gradients to the tensors of ``origins`` alone: the user named them.

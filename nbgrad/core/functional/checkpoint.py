@@ -140,6 +140,11 @@ class Segment:
             return Switch()
         return Switch(observers=(*unpacking(observers), _Forgets(self)))  # dropped values need not be packed
 
+    @property
+    def given(self) -> list[torch.Tensor]:
+        """The data of the tensors among the arguments."""
+        return [tensor for tensor, _ in self._versions]
+
     def saved(self, node: Node, index: int) -> Any:
         """Hand over the values that the second run saved for ``node``, the op number ``index`` of the segment."""
         short = index >= self._ran_to  # too few ops ran again: a backward ran before the first run was complete
@@ -237,6 +242,10 @@ class _Later(Deferred):
             node.versions = [None] * len(saved)  # unpacked values have versions of their own
         node.saved = saved
         return saved
+
+    def held(self) -> list[tuple[str, Any]]:
+        """The arguments of the function, for the second run."""
+        return [("checkpoint", self._segment.given)]
 
 
 class _HandedOver(Deferred):

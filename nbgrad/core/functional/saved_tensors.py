@@ -86,6 +86,10 @@ class _PackedValues(Deferred):
         with Switch(observers=()):
             return tuple([self._packing.unpacked(value) for value in self._values])
 
+    def held(self) -> list[tuple[str, Any]]:
+        """The packed objects, and the values that are not packed."""
+        return [("packed", one.packed if isinstance(one, _PackedValue) else one) for one in self._values]
+
 
 def values_of(node: Node) -> tuple[Any, ...]:
     """The values that ``node`` had saved; called in a backward that has come to it."""

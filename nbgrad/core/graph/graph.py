@@ -18,6 +18,7 @@ import torch
 from nbgrad.core.backend.function_mode import muted
 from nbgrad.core.engine import pacing
 from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
+from nbgrad.core.engine.kept import kept_below
 from nbgrad.core.engine.place import running_cell
 from nbgrad.core.engine.state import State, current, live, set_state
 from nbgrad.core.engine.tensor_data import check_device, words_of
@@ -31,8 +32,10 @@ from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.guarded_listener import GuardedListener
 from nbgrad.core.graph.history import FRAMES, History
+from nbgrad.core.graph.kept_storages import KeptStorages
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder
 from nbgrad.core.graph.losses import BackwardLoss
+from nbgrad.core.graph.memory import MemoryUse
 from nbgrad.core.graph.names import called, title_models
 from nbgrad.core.graph.optimizers import Update
 from nbgrad.core.graph.pace import COST, Pace
@@ -46,6 +49,7 @@ from nbgrad.core.graph.stats import Stats, summarise_all
 from nbgrad.core.graph.thinned import KEPT, whole
 from nbgrad.core.graph.unreached import Paths, Unreached, named_tensors
 from nbgrad.core.no_gc import uncollected
+from nbgrad.core.recorder.kept import kept_below as kept_by_torch
 from nbgrad.core.recorder.switches import follow, follows, unfollow, unfollow_to
 from nbgrad.core.suggestions import nearest
 
@@ -139,6 +143,8 @@ class AutogradGraph(Queries):
         self._failed: list[Record] = []  # the nodes that the failed backward reached, once the graph is closed
         self.left_out = 0
         self.survey: Any = None
+        self._kept: KeptStorages | None = None
+        self._optimizer_bytes = 0
         self._ended: History | None = None  # the complete backwards, once a failed one is shown
         self.ending: Ending | None = None
         self._complete: FrameRecorder | Frame | None = None  # the last complete backward, while a failed one is shown
@@ -291,12 +297,24 @@ class AutogradGraph(Queries):
         numbers = self._numbers([*passed, *failed], frame)
         self._records = self._taken(passed, frame, *numbers)
         self._failed = self._taken(failed, None if failure is None else failure.frame, *numbers)
+        self._settle_memory(namespace)
         notes.settled = {record.id: record.statistics for record in (*self._failed, *self._records)}
         notes.frame = frame
         self.listener.leave_past(numbers[0])
         self._paths = self._make_paths()
         notes.things = self.listener.things([*passed, *failed])
         self.listener.let_go()
+
+    def _settle_memory(self, namespace: dict[str, Any]) -> None:
+        """Note what the ops keep for the backward, and what the optimizers hold. An error leaves the rest as it is."""
+        try:
+            self._optimizer_bytes = self.listener.training.state_bytes()
+            if self.backwards:
+                self._kept = self.listener.kept.of(self.backwards, self._records)
+            else:
+                self._kept = self._read_kept(namespace, [one.id for one in self._records if one.kind == "op"])
+        except Exception as fault:
+            self._fail(fault, "what a backward needs")
 
     def _taken(
         self, passed: list[Passed], frame: Frame | None, values: dict[int, Stats], changed: dict[int, Since]
@@ -367,6 +385,51 @@ class AutogradGraph(Queries):
     def update(self) -> Update | None:
         """How far the last measured update of an optimizer moved each parameter; None before the first."""
         return self.listener.updates.last
+
+    @property
+    def memory(self) -> MemoryUse:
+        """The bytes that the ops of the last backward kept for it, by storage; before a backward, what they keep now.
+
+        Raises:
+            RuntimeError: it is not known, because no backward with the same ops was read.
+        """
+        found = self.known_memory()
+        if found is None:
+            raise RuntimeError(
+                f"{self.name!r} does not know what its ops kept for the last backward: the backward has other ops than "
+                "those that were read, or no op is left"
+            )
+        return found
+
+    def known_memory(self, records: list[Record] | None = None) -> MemoryUse | None:
+        """The same; None if it is not known. The caller may have the ``records`` of the graph already."""
+        shown = self.records if records is None else records
+        kept = self._kept_storages(shown)
+        return None if kept is None else MemoryUse(shown, kept, self._state_bytes(), self._forward_seconds())
+
+    def _state_bytes(self) -> int:
+        return self._optimizer_bytes if self.closed else self.listener.training.state_bytes()
+
+    def _forward_seconds(self) -> dict[int, float]:
+        """By id of the record of an op, how long its forward took; empty without a clock."""
+        return {}
+
+    def _kept_storages(self, records: list[Record]) -> KeptStorages | None:
+        """The storages that the ops of the last backward kept; None if that is not known."""
+        if self.closed:
+            return self._kept
+        if self.backwards:
+            return self.listener.kept.of(self.backwards, records)
+        return self._read_kept(self.in_sight(), [record.id for record in records if record.kind == "op"])
+
+    @muted
+    def _read_kept(self, namespace: dict[str, Any], ops: list[int]) -> KeptStorages | None:
+        """Read what the nodes of these ``ops`` keep, which no backward has reached, where a variable leads there."""
+        made = [one.grad_fn for one in namespace.values() if isinstance(one, torch.Tensor) and one.grad_fn is not None]
+        nodes = [ran.thing() for id in ops if (ran := self.listener.ops.get(id)) is not None]
+        own = [node for node in nodes if node is not None and node.plan is not None]
+        reading = kept_by_torch(made, kept_below(own))
+        return self.listener.facts_of_kept(reading, 0, ops) if reading.ops else None
 
     @property
     def since(self) -> dict[int, Since]:

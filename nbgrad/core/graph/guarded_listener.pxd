@@ -3,6 +3,7 @@ from nbgrad.core.graph.listener cimport Listener
 
 cdef class GuardedListener(Listener):
     cdef public object fault
+    cdef public object kept
 
     cpdef object on_record(self, Node node, tuple args, object out)
     cpdef object on_torch_record(self, Node node, tuple args, object out)

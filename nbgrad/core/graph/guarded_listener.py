@@ -4,16 +4,18 @@ Each notification runs the listener's own method, and remembers the first error 
 that this notification would have brought are missing then. It is compiled, because every op makes notifications.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.faults import Fault
+from nbgrad.core.engine.kept import Reading
 from nbgrad.core.engine.node import Node, OpInfo, Origin
 from nbgrad.core.engine.observer import Cut
-from nbgrad.core.graph.listener import Listener
+from nbgrad.core.graph.kept_storages import KeptRecorder, KeptStorages, taken
+from nbgrad.core.graph.listener import Listener, reached_from
 from nbgrad.core.tensor.tensor import Tensor
 
 
@@ -27,6 +29,7 @@ class GuardedListener(Listener):
     def forget(self) -> None:
         """Begin with nothing."""
         self.fault: Fault | None = None
+        self.kept = KeptRecorder()
         Listener.forget(self)
 
     def on_fault(self, error: Exception, doing: str) -> bool:
@@ -159,6 +162,31 @@ class GuardedListener(Listener):
             Listener.on_bad_loss(self, saved)
         except Exception as error:
             self.on_fault(error, "a loss that is not finite")
+
+    def wants_kept(self) -> bool:
+        """In a loop, for some backwards."""
+        try:
+            if self.closed or self.running is None:
+                return False
+            return self.kept.wants(self._latest - self._at_last, self.running.roots, (self.ops, self.outer))
+        except Exception as error:
+            self.on_fault(error, "what a backward needs")
+            return False
+
+    def on_kept(self, read: Callable[[], Reading]) -> None:
+        """Keep the facts of what the nodes keep."""
+        try:
+            if not self.closed and self.running is not None:
+                reached = reached_from(self.running.roots, self.ops)
+                self.kept.take(self.facts_of_kept(read(), self.backwards + 1, reached))
+        except Exception as error:
+            self.on_fault(error, "what a backward needs")
+
+    def facts_of_kept(self, reading: Reading, number: int, reached: Iterable[int]) -> KeptStorages:
+        """The facts of ``reading``, taken as the backward ``number`` began, which reaches these ops; 0 if none did."""
+        given = [known() for known, _ in self.constants.copy().values()]
+        given += [one.thing() for one in self.outer.copy().values() if one.kind == "constant" and one.thing is not None]
+        return taken(reading, number, self.ops.copy(), reached, given)
 
     def on_backward_inputs(self, origins: list[Origin], create_graph: bool) -> None:
         try:

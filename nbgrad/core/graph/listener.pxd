@@ -82,4 +82,4 @@ cdef bint _uses_another(tuple args, tuple results) except -1
 cdef object _numbers(Node node, RawTensor out)
 
 @cython.locals(ran=Ran, found=set, waiting=list)
-cdef set _reached(object roots, dict ops)
+cpdef set reached_from(object roots, dict ops)

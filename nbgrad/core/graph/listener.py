@@ -297,7 +297,7 @@ class Listener(Observer):
     def _sweep(self) -> None:
         """Drop the facts of ops whose results are gone, but for fresh ones and those that the last backward reached."""
         notes, known = self.notes, self.ops.copy()  # other threads may ask, and record
-        shown = _reached(notes.roots, known)
+        shown = reached_from(notes.roots, known)
         fresh = self.before_last if len(known) < _FRESH + 4 * len(shown) else maxsize
         ops: dict[int, Ran] = {}
         for id, ran in known.items():
@@ -500,7 +500,7 @@ class Listener(Observer):
 
     def _search(self, started: tuple[int, ...], before: "FrameRecorder | None") -> None:
         """The loss is not finite: find out whether the last step has spoiled the parameters, or ask for the forward."""
-        ids = _reached(started, self.ops)
+        ids = reached_from(started, self.ops)
         used = {one for id in ids for one in self.ops[id].sources if type(one) is int}
         what = spoiled(self.outer, used)
         if what is None:
@@ -524,7 +524,7 @@ class Listener(Observer):
         frame = user_frame()
         self.name_variables({**frame.f_globals, **(local_names(frame) if in_a_function(frame) else {})})
         ops = self.ops
-        run = {id: ops[id] for id in sorted(_reached(self.running.roots, ops))}
+        run = {id: ops[id] for id in sorted(reached_from(self.running.roots, ops))}
         held = {id: data for known, id in self.constants.copy().values() if (data := known()) is not None}
         values = self.notes.values
         replay = Replay(run, self.outer, held, values.raw, saved, self.notes.names)
@@ -688,7 +688,7 @@ class Listener(Observer):
         if waiting:
             ops = self.ops
             used: set[Any] = set()
-            for id in _reached(started, ops):
+            for id in reached_from(started, ops):
                 used.update(ops[id].sources)
             wanted += [made for id in used & waiting.keys() if (made := waiting[id]()) is not None]
         if wanted:
@@ -822,13 +822,13 @@ class Listener(Observer):
         """The same, but of more than ``most`` ops only the first and the last ones; and how many are left out."""
         ops, outer, constants, last = self.there()
         if self.backwards:
-            shown = [(id, ops[id]) for id in sorted(_reached(last if roots is None else roots, ops))]
+            shown = [(id, ops[id]) for id in sorted(reached_from(last if roots is None else roots, ops))]
         else:
             failed = self.failure is not None and self.failure.seq > self._latest  # nothing ran after it
-            needed = _reached(self.failure.ids if self.failure and failed else (), ops)
+            needed = reached_from(self.failure.ids if self.failure and failed else (), ops)
             shown = [(id, ran) for id, ran in ops.items() if id in needed or ran.thing() is not None]
             if not shown and (last_read := max(self.uses.reads(), default=0)):  # a loss made by item() has no tensor
-                needed = _reached((last_read,), ops)
+                needed = reached_from((last_read,), ops)
                 shown = [(id, ran) for id, ran in ops.items() if id in needed]
         all_of_them = len(shown)
         if most is not None:
@@ -887,7 +887,7 @@ def _numbers(node: Node, out: Any) -> Any:
     return node.saved if node.tapped else numbers_of(out)
 
 
-def _reached(roots: Iterable[int], ops: dict[int, Ran]) -> set[int]:
+def reached_from(roots: Iterable[int], ops: dict[int, Ran]) -> set[int]:
     """The members of ``ops`` that made ``roots``, and all ops from which these were computed."""
     waiting = [root for root in roots if root in ops]
     found = set(waiting)

@@ -147,6 +147,9 @@ class TimedGraph(AutogradGraph):
         """By id of the record of an op or a leaf, how long it took."""
         return self.listener.times
 
+    def _forward_seconds(self) -> dict[int, float]:
+        return {id: one.forward for id, one in self.times.items() if one.forward is not None}
+
     def slowest(self, by: By = "call") -> Slowest:
         """A table of what took the time, the slowest first: printed, it shows forward, backward and share of each.
 

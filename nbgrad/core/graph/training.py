@@ -11,6 +11,7 @@ from weakref import ref
 
 import torch
 
+from nbgrad.core.engine.kept import storages_of, tensors_in
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.torch_origins import known_id
@@ -300,6 +301,12 @@ class TrainingRecorder:
         """Keep the optimizers alive, while the graph is open, that hold a tensor ``reached``, by Python's ``id()``."""
         held = [one for log in self.logs.values() if (one := log.known()) is not None]
         self._alive = {id(one): one for one in held if any(id(param) in reached for param in params_of(one))}
+
+    def state_bytes(self) -> int:
+        """The bytes of what the optimizers hold besides the parameters, such as momenta."""
+        held = [one.state for log in self.logs.values() if (one := log.known()) is not None]
+        tensors = [tensor for state in held for tensor in tensors_in(list(state.values()))]
+        return sum({storage: size for one in tensors for storage, size in storages_of(raw_of(one))}.values())
 
     def settle(self) -> None:
         """Remember what the optimizers hold."""

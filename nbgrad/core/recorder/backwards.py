@@ -7,6 +7,7 @@ by no call that nbgrad has seen. A backward whose nodes are known before it runs
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from nbgrad.core.engine.state import State
 from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of, owner_of
 from nbgrad.core.recorder.foreseen import TAPS, Foreseen, NodeHook, Share, position_in, sum_of
 from nbgrad.core.recorder.functions import unlisted
+from nbgrad.core.recorder.kept import kept_below
 from nbgrad.core.recorder.node_clock import NodeClock
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, named, origin_in
 from nbgrad.core.recorder.refusals import explain_failure, refused, saved_by
@@ -630,6 +632,8 @@ def _begun(walk: TorchBackward, state: State, roots: Any, args: Any) -> Any:
             observer.on_backward_inputs(named(args[3]), bool(args[2]))
         if observer.began_badly():
             observer.on_bad_loss(saved_by([_edge(root)[0] for root in roots]))
+        if observer.wants_kept():
+            observer.on_kept(partial(kept_below, [_edge(root)[0] for root in roots]))
     return begun
 
 

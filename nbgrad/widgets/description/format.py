@@ -28,15 +28,6 @@ def counted(many: int, what: str) -> str:
     return f"{many:,} {what}{'' if many == 1 else 'es' if what.endswith('s') else 's'}"
 
 
-def byte_text(size: int) -> str:
-    """A number of bytes: 512 B, 4 KiB, 1.5 MiB."""
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024  # type: ignore[assignment]  # a fraction from here on
-    return f"{size:.4g} GiB"
-
-
 def lines_of(node: Node) -> list[str]:
     """The lines of a node as text. In the first line ``about`` follows the name."""
     head, *lines = node["label"]

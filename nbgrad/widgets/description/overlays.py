@@ -6,11 +6,12 @@ from math import isfinite, log10
 
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.memory import byte_text
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.slowest import Times
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.description.code import codes
-from nbgrad.widgets.description.format import byte_text, duration, number
+from nbgrad.widgets.description.format import duration, number
 from nbgrad.widgets.description.rank_overlays import buckets_of, rank_details, spreads_of
 from nbgrad.widgets.description.saved_values import Saved
 from nbgrad.widgets.description.schema import Detail, Overlay
@@ -42,7 +43,7 @@ def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved
         scaled("gradient", "gradient norm (log)", norms, number, levels),
         scaled("ratio", f"gradient to weight{missing} (log)", ratios, number, levels),
         scaled("update", f"update to weight{_after(graph)} (log)", updates, number, levels),
-        scaled("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
+        scaled("saved", "bytes kept for the backward (log)", sizes, lambda size: byte_text(int(size)), levels),
         scaled("time", f"{clock(records)}, forward and backward (log)", seconds, duration, levels),
         scaled("spread", "spread of gradients over ranks (log)", spreads_of(graph), number, levels),
         classes("bucket", "bucket", buckets_of(graph), levels),

@@ -3,8 +3,9 @@
 from math import isfinite
 
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.memory import byte_text
 from nbgrad.core.graph.ranks import RankedBucket, RankedParameter, Ranks, numbers_text
-from nbgrad.widgets.description.format import byte_text, duration, number
+from nbgrad.widgets.description.format import duration, number
 from nbgrad.widgets.description.schema import Detail
 
 MANY = 8

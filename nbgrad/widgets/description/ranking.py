@@ -9,8 +9,9 @@ from math import isnan, prod
 from nbgrad.core.engine.state import Scope, outwards
 from nbgrad.core.graph.custom_overlay import path_of
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.memory import byte_text
 from nbgrad.core.graph.record import Record
-from nbgrad.widgets.description.format import byte_text, counted, duration, number
+from nbgrad.widgets.description.format import counted, duration, number
 from nbgrad.widgets.description.loops import Iteration
 from nbgrad.widgets.description.overlays import clock, times_of
 from nbgrad.widgets.description.saved_values import Saved

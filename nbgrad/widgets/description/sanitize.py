@@ -3,7 +3,17 @@
 It has two parts: the input of graphviz is cleaned first, and the details are written while graphviz works.
 """
 
-from nbgrad.widgets.description.schema import Description, Detail, Edge, Formula, Node, OpText, Reduction, Step
+from nbgrad.widgets.description.schema import (
+    Description,
+    Detail,
+    Edge,
+    Formula,
+    MemoryTimeline,
+    Node,
+    OpText,
+    Reduction,
+    Step,
+)
 from nbgrad.widgets.description.text_metrics import clean, clip, clip_middle
 
 LINE = 44
@@ -56,6 +66,7 @@ def clipped(description: Description) -> Description:
             for verdict in description["verdicts"]
         ],
         "problems": [{**problem, "text": clip(problem["text"], _WORDS)} for problem in description["problems"]],
+        "memory": _memory(description["memory"]),
         "checked": [clip(line, _WORDS) for line in description["checked"]],
         "hidden": {
             "reductions": [
@@ -89,6 +100,12 @@ def clipped(description: Description) -> Description:
             ],
         },
     }
+
+
+def _memory(memory: MemoryTimeline | None) -> MemoryTimeline | None:
+    if memory is None:
+        return None
+    return {**memory, "text": clip(memory["text"], _WORDS), "ops": [clip(op, _TERM) for op in memory["ops"]]}
 
 
 def with_clipped_details(description: Description) -> Description:

@@ -150,6 +150,7 @@ class Node(TypedDict):
     norms: list[str]  # the norm of its gradient in each frame; empty where there are too many to be written out
     past: str  # these norms as levels, a letter for each frame, from "A", the smallest of all, to "Z"; "-" for none
     bars: Bars | None  # a small chart of the nodes inside, if this is a folded node
+    bytes: int  # the bytes that it keeps for the backward; a storage that several nodes keep counts for each of them
 
 
 def plain_node(name: str, kind: Kind, label: list[str], details: list[Detail]) -> Node:
@@ -157,7 +158,7 @@ def plain_node(name: str, kind: Kind, label: list[str], details: list[Detail]) -
     return Node(
         id=name, kind=kind, root=False, label=label, numbers=[], full="", about="", row=None, rule=None, scope=None,
         op=None, variable="", details=details, value=None, gradient=None, badges=[], levels={}, holds=[], calls=None,
-        norms=[], past="", bars=None,
+        norms=[], past="", bars=None, bytes=0,
     )  # fmt: skip
 
 
@@ -211,12 +212,14 @@ class Scope(TypedDict):
     parent: str | None
     folds: str  # the line under the label when it is folded: "4 ops, 2 parameters (330)"
     op: str | None  # the only op drawn in it, whose box names it in place of a frame; None if there are more
+    bytes: int  # the bytes that the ops in it keep for the backward together: a storage of several counts once
 
 
 def plain_scope(id: str, name: str, parent: str | None, folds: str) -> Scope:
     """A part of a picture that is no call of a module, with the label ``name``."""
     return Scope(
-        id=id, kind="part", name=name, like=name, label=name, full="", parent=parent, folds=folds, op=None
+        id=id, kind="part", name=name, like=name, label=name, full="", parent=parent, folds=folds, op=None,
+        bytes=0,
     )  # fmt: skip
 
 
@@ -313,6 +316,25 @@ class History(TypedDict):
     loss: Chart | None  # of what the backwards started from, if it is one number
     charts: list[Chart]  # of the gradient norms, and of what the steps changed if that was measured
     differences: list[Difference]
+
+
+class MemoryTimeline(TypedDict):
+    """The bytes that live while each op runs. If there are many ops, a column stands for several: for the largest."""
+
+    text: str  # "723 KiB kept for the backward; at most 1.5 MiB live at once, at the backward of linear"
+    line: Annotated[str, PYTHON_ONLY]  # the totals as bars of text
+    parts: list[str]  # "parameters", "activations", ...
+    ops: list[str]  # by column, the name of the op: those of the forward, and then those of the backward
+    sizes: list[list[int]]  # by part, the bytes of each column
+    forward: int  # how many columns are of the forward
+    peak: int  # the column with the most bytes
+
+
+class KeptBytes(TypedDict):
+    """The storages that nodes keep for the backward."""
+
+    sizes: list[int]  # their bytes
+    nodes: dict[str, list[int]]  # by node, the places of its storages in this list
 
 
 class HiddenReduction(TypedDict):
@@ -412,9 +434,12 @@ class Description(TypedDict):
     checked: list[str]  # what was looked at and is sound, a line for each check; then what could not be judged
     history: History
     hidden: Hidden
+    memory: MemoryTimeline | None  # where it is worth a word
+    living: list[str]  # the node of each column of this
     ranking: Ranking
     questions: NotRequired[list[Question]]  # what the reader may still answer
     unknown: Annotated[NotRequired[list[str]], PYTHON_ONLY]  # the nodes whose gradient the reader does not see yet
+    kept: Annotated[NotRequired[KeptBytes], PYTHON_ONLY]
     beside: Annotated[NotRequired[dict[str, str]], PYTHON_ONLY]  # by node: the node beside which it stands
 
 
@@ -424,7 +449,7 @@ def plain_description(version: int, name: str, summary: str) -> Description:
     return Description(
         version=version, name=name, summary=summary, notes=[], stopped=False, nodes=[], edges=[], scopes=[], ops={},
         formulas={}, steps=[], overlays=[], colour="", copies={}, twins={}, verdicts=[], problems=[], checked=[],
-        history=history, hidden=Hidden(reductions=[], nodes=[]),
+        history=history, hidden=Hidden(reductions=[], nodes=[]), memory=None, living=[],
         ranking=Ranking(columns=[], rows=[], parents={}, note=""),
     )  # fmt: skip
 

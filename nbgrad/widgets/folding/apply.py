@@ -9,9 +9,11 @@ modules that the reader unfolded, are kept.
 from collections import Counter, defaultdict
 from itertools import groupby
 
+from nbgrad.core.graph.memory import byte_text
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import counted, lines_of
 from nbgrad.widgets.description.ids import folded_id
+from nbgrad.widgets.description.living_bytes import bytes_level
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.repeats import Run
 from nbgrad.widgets.description.sanitize import LINE
@@ -22,6 +24,7 @@ from nbgrad.widgets.description.schema import (
     Edge,
     Given,
     History,
+    KeptBytes,
     Node,
     Reduction,
     Scope,
@@ -100,6 +103,7 @@ def fold(graph: Outline, folding: Folding) -> Outline:
     note = _fold_note([scope for home in members for scope in held[home]], len(where))
     drawn: Description = {
         **description,
+        "living": [where.get(node, node) for node in description["living"]],
         "hidden": hidden_by(graph.tree, where, {edge["id"] for edge in merged}),
         "beside": {where.get(one, one): where.get(by, by) for one, by in description.get("beside", {}).items()},
         "notes": [*description["notes"], note],
@@ -160,6 +164,7 @@ def _stand_ins(
         elif edge["reduction"] is not None:
             inner[source].append(edge["reduction"])
     last = {inside[-1]["id"]: home for home, inside in members.items()}
+    sizes = [node["bytes"] for node in description["nodes"]]
     classed = {overlay["key"] for overlay in description["overlays"] if overlay["classes"]}
     nodes: list[Node] = []
     for node in description["nodes"]:
@@ -169,6 +174,7 @@ def _stand_ins(
             id = folded_id(home)
             levels = _levels(members[home], classed)
             folded = _folded_node(held[home], members[home], inner[id], cycles.get(home), levels)
+            folded = _with_bytes(folded, members[home], description.get("kept"), sizes)
             nodes.append(_with_result(folded, members[home], leaving[id]))
     return nodes
 
@@ -185,6 +191,21 @@ def _with_result(node: Node, inside: list[Node], leaving: set[str]) -> Node:
         return node
     (result,) = (one for one in inside if one["id"] in leaving)
     return {**node, "label": [*node["label"], *result["label"][1:2]], "rule": result["rule"]}
+
+
+def _with_bytes(node: Node, inside: list[Node], kept: KeptBytes | None, sizes: list[int]) -> Node:
+    """A folded node with the bytes that the nodes ``inside`` keep together: a storage of several counts once.
+
+    ``sizes`` are those of all nodes, between which lies the scale of the colours.
+    """
+    if kept is None:
+        return node
+    size = sum([kept["sizes"][at] for at in {at for one in inside for at in kept["nodes"].get(one["id"], ())}])
+    if not size:
+        return node
+    details: list[Detail] = [*node["details"], {"term": "Kept for the backward", "text": byte_text(size)}]
+    levels = {**node["levels"], "saved": bytes_level(size, sizes)} if "saved" in node["levels"] else node["levels"]
+    return {**node, "bytes": size, "details": details, "levels": levels}
 
 
 def _levels(inside: list[Node], classed: set[str]) -> dict[str, float]:

@@ -174,7 +174,9 @@ def _header(rows: list[str], picture: Picture, width: float, moment: Moment | No
             rows.append(_text(shown[0] + (" …" if shown[1] else ""), (_MARGIN, y), 12, role))
             y += _ROW
         return y - 4
-    for line in wrap(description["summary"], 12, width):
+    memory = description["memory"]
+    about = description["summary"] if memory is None else f"{description['summary']}; {memory['text']}"
+    for line in wrap(about, 12, width):
         rows.append(_text(line, (_MARGIN, y), 12, "muted"))
         y += _ROW
     for text, role in _sentences(description):

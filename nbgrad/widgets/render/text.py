@@ -32,6 +32,9 @@ def text(graph: Description | Outline, *, rows: int = ROWS) -> str:
     description, tree = outline.description, outline.tree
     nodes = description["nodes"]
     lines = [f"{clip(description['name'], 120)}: {clip(description['summary'], 500)}"]
+    if (memory := description["memory"]) is not None:
+        lines.append(f"Memory: {clip(memory['text'], 500)}")
+        lines += [f"Memory: {memory['line']} (forward, then backward)"] if memory["line"] else []
     lines += [f"Note: {clip(note, 500)}" for note in description["notes"]]
     lines += _findings(description)
     taken: defaultdict[str, list[Edge]] = defaultdict(list)

@@ -12,7 +12,15 @@ from functools import cache
 from operator import sub
 from typing import Any, get_args, get_type_hints
 
-from nbgrad.widgets.description.schema import PYTHON_ONLY, Description, Layout, Picture, Scope, Verdict
+from nbgrad.widgets.description.schema import (
+    PYTHON_ONLY,
+    Description,
+    Layout,
+    MemoryTimeline,
+    Picture,
+    Scope,
+    Verdict,
+)
 
 
 def sent(picture: Picture) -> Picture:
@@ -20,6 +28,8 @@ def sent(picture: Picture) -> Picture:
     layout, turned = ({**one, "texts": {}} if one else None for one in (picture["layout"], picture["turned"]))
     description: Any = _public(picture["description"], Description)
     description["scopes"] = [_public(scope, Scope) for scope in description["scopes"]]
+    if (memory := description["memory"]) is not None:
+        description["memory"] = _public(memory, MemoryTimeline)
     description["verdicts"] = [_public(one, Verdict) for one in description["verdicts"]]
     first = picture["first"] and sent(picture["first"])
     return {**picture, "description": description, "layout": layout, "turned": turned, "first": first}  # type: ignore[typeddict-item]  # the layout is there

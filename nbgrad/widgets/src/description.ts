@@ -94,6 +94,7 @@ export interface Node {
   norms: string[];
   past: string;
   bars: Bars | null;
+  bytes: number;
 }
 
 export interface Reduction {
@@ -128,6 +129,7 @@ export interface Scope {
   parent: string | null;
   folds: string;
   op: string | null;
+  bytes: number;
 }
 
 export interface Given {
@@ -202,6 +204,20 @@ export interface History {
   loss: Chart | null;
   charts: Chart[];
   differences: Difference[];
+}
+
+export interface MemoryTimeline {
+  text: string;
+  parts: string[];
+  ops: string[];
+  sizes: number[][];
+  forward: number;
+  peak: number;
+}
+
+export interface KeptBytes {
+  sizes: number[];
+  nodes: Record<string, number[]>;
 }
 
 export interface HiddenReduction {
@@ -283,6 +299,8 @@ export interface Description {
   checked: string[];
   history: History;
   hidden: Hidden;
+  memory: MemoryTimeline | null;
+  living: string[];
   ranking: Ranking;
   questions?: Question[];
 }

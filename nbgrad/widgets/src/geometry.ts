@@ -141,7 +141,7 @@ function standIn(id: string, scope: Scope, inside: GraphNode[], overlays: Overla
   return {
     id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds], numbers: [], full: scope.full, about: "", row: null, rule: null,
     scope: scope.parent, op: null, variable: "", details: [{ term: "Folded", text: scope.folds }], value: null, gradient: null,
-    badges: inside.flatMap((node) => node.badges), levels, holds: [scope.id], calls: scope.kind, norms: [], past: most(inside.map((node) => node.past)), bars: null,
+    badges: inside.flatMap((node) => node.badges), levels, holds: [scope.id], calls: scope.kind, norms: [], past: most(inside.map((node) => node.past)), bars: null, bytes: scope.bytes,
   };
 }
 

@@ -54,10 +54,11 @@ export class Keys {
 
   #tool(key: string): boolean {
     const { view } = this;
-    const { steps, history } = view.scene.description;
+    const { steps, history, memory } = view.scene.description;
     if (key === "Escape") view.leave();
     else if (key === "s" && steps.length) view.steps();
     else if (key === "h" && history.frames.length) view.past();
+    else if (key === "m" && memory?.ops.length) view.memory();
     else if (key === "t") view.showTable();
     else return false;
     return true;

@@ -18,6 +18,7 @@ export interface Tools {
   findings(): void;
   steps(): void;
   past(): void;
+  memory(): void;
   showTable(): void;
   turn(): void;
   scale(factor: number): void;
@@ -28,8 +29,8 @@ const plain = (text: string): string => text.replace(/\s+/g, " ");
 
 /** The title, then the findings and the notes: an error in red, a finding in its colour, the rest in grey. */
 export function headerOf(description: Description, go: (node: string) => void): HTMLElement {
-  const { name, summary, notes, stopped, problems, verdicts } = description;
-  const words = html("div", { class: "nbg-words" }, html("strong", {}, name), html("span", {}, summary));
+  const { name, summary, memory, notes, stopped, problems, verdicts } = description;
+  const words = html("div", { class: "nbg-words" }, html("strong", {}, name), html("span", {}, memory ? `${summary}; ${memory.text}` : summary));
   const error = stopped ? notes[0] : undefined;
   if (error) words.append(html("span", { class: "nbg-note nbg-error", role: "alert", testid: "error" }, error));
   const found = [...problems, ...verdicts.filter((one) => one.kind !== "sound")].find(({ text }) => !plain(error ?? "").includes(plain(text)));
@@ -56,6 +57,7 @@ export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
   const panels = html("span", { class: "nbg-set", role: "group", label: "Panels" },
     button("▶ Steps", "Walk through the backward, rule by rule (S)", "steps", tools.steps),
     button("", "The backwards in the history (H)", "history", tools.past),
+    button("Memory", "The bytes that live through forward and backward (M)", "memory", tools.memory),
     button("", "List the broadcast reductions", "reductions", tools.reductions),
     button("", "Findings, and what was checked", "findings", tools.findings),
   );
@@ -91,6 +93,7 @@ export function count(bar: HTMLElement, description: Description): void {
   bar.querySelector<HTMLElement>(".nbg-group")!.hidden = !edges.some((edge) => edge.gradient);
   tool("steps", steps.length);
   tool("history", history.frames.length, `History (${history.frames.length})`);
+  tool("memory", description.memory?.ops.length);
   tool("reductions", true, `${reductions.some((one) => one.warning) ? "⚠ " : ""}Σ Reductions (${sums})`);
   flag(tool("findings", true, `Findings (${wrong(description)})`), "alert", wrong(description) > 0);
   for (const group of bar.querySelectorAll(".nbg-group, .nbg-set")) {

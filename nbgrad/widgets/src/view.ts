@@ -9,6 +9,7 @@ import { attribute, button, flag, html, listen, svg } from "./dom";
 import { between, matches, reach } from "./find";
 import { folded } from "./geometry";
 import { type Keyed, Keys } from "./keys";
+import { Memory } from "./memory";
 import { Minimap } from "./minimap";
 import { nodeOf, original, remember, within } from "./model";
 import { ASKED, GONE, Inquiry, type Kernel } from "./numbers";
@@ -44,6 +45,7 @@ export class View implements Touched, Keyed, Tools {
   readonly #map: Minimap;
   readonly #player: Player;
   readonly #timeline: Timeline;
+  readonly #memory = new Memory((node) => this.node(node), () => this.#press());
   readonly #bar: HTMLElement;
   readonly #keys: Keys;
   readonly #room: Room;
@@ -87,7 +89,7 @@ export class View implements Touched, Keyed, Tools {
     this.#bar = toolbarOf(this, base.turned !== null || kernel !== null);
     this.#return.className = "nbg-return";
     this.#return.hidden = true;
-    this.root.append(headerOf(description, this.#go), this.#bar, ...(this.whatIf ? [this.whatIf.banner] : []), body, this.#status, this.#player.root, this.#timeline.root, legendOf(description));
+    this.root.append(headerOf(description, this.#go), this.#bar, ...(this.whatIf ? [this.whatIf.banner] : []), body, this.#status, this.#player.root, this.#timeline.root, this.#memory.root, legendOf(description));
     this.#about();
     this.#camera = new Camera(
       this.#stage,
@@ -106,7 +108,7 @@ export class View implements Touched, Keyed, Tools {
     this.#map = new Minimap(this.#camera);
     body.append(this.#map.root);
     this.#draw();
-    this.#keys = new Keys(this, [this.#player, this.#timeline, this.#map]);
+    this.#keys = new Keys(this, [this.#player, this.#timeline, this.#memory, this.#map]);
     this.#listen();
     this.#press();
     this.#room = new Room(this.root, body, () => this.scene.size, () => {
@@ -182,6 +184,7 @@ export class View implements Touched, Keyed, Tools {
     this.root.querySelector(".nbg-legend")?.replaceWith(legendOf(this.scene.description));
     this.overlay(this.#overlaid);
     this.#timeline.replace(this.scene.description.history);
+    this.#memory.replace(this.scene.description);
     this.whatIf?.paint();
     this.answers.paint();
   }
@@ -383,7 +386,7 @@ export class View implements Touched, Keyed, Tools {
   #press(): void {
     const by = this.#panel.hidden ? undefined : this.#tool?.dataset["testid"];
     press(this.#bar, {
-      steps: this.#player.shown, history: this.#timeline.shown, "as-table": this.#table.shown,
+      steps: this.#player.shown, history: this.#timeline.shown, memory: this.#memory.shown, "as-table": this.#table.shown,
       reductions: by === "nbgrad-reductions", findings: by === "nbgrad-findings",
     });
   }
@@ -527,6 +530,11 @@ export class View implements Touched, Keyed, Tools {
     this.whatIf?.reset();
     if (this.#player.shown) this.#player.open(false);
     this.#timeline.open(!this.#timeline.shown);
+    this.#press();
+  };
+
+  memory = (): void => {
+    this.#memory.open(!this.#memory.shown);
     this.#press();
   };
 
