@@ -46,6 +46,8 @@ QUESTIONS: dict[str, Question] = {
     "pace": lambda graph: graph.pace.rests,
     "recorded": lambda graph: graph.recorded,
     "unseen": lambda graph: Evidence(graph).unseen(),
+    "known_memory": lambda graph: str(graph.known_memory()),
+    "memory": lambda graph: graph.memory.total,
     "left_out": lambda graph: Evidence(graph).left_out(),
     "modules": lambda graph: dict(graph.modules),
     "nothing_ran": lambda graph: Evidence(graph).nothing_ran(),

@@ -1,5 +1,7 @@
 """Facts of a graph for the findings of its picture, in addition to the facts that users can read."""
 
+from functools import cached_property
+
 import torch
 
 from nbgrad.core.dispatch.function import FunctionPlan
@@ -18,6 +20,8 @@ from nbgrad.core.graph.unreached import Paths, Unstepped
 class Evidence:
     """Facts about the last backward of a graph and the ops since then. Each is computed on request.
 
+    Those of an open graph are of the moment of the first question.
+
     Args:
         graph: the graph, which may be open and continue to record.
     """
@@ -25,6 +29,7 @@ class Evidence:
     def __init__(self, graph: AutogradGraph) -> None:
         self._graph = graph
 
+    @cached_property
     def _paths(self) -> Paths:
         return self._graph._known_paths()
 
@@ -37,27 +42,27 @@ class Evidence:
 
     def reached(self) -> set[int]:
         """The ids of the records to which the last backward gave a gradient."""
-        return self._paths().reached
+        return self._paths.reached
 
     def frozen(self) -> list[tuple[str, int]]:
         """The frozen parameters that an optimizer holds, by name, with how many it holds in all."""
-        return self._paths().frozen()
+        return self._paths.frozen()
 
     def restless(self) -> list[tuple[str, Place]]:
         """The frozen batch norms whose running statistics change, each with the line that calls it first."""
-        return self._paths().restless()
+        return self._paths.restless()
 
     def unused(self) -> list[tuple[int, str, Place]]:
         """The numbers that were computed for the last backward, which nothing uses or reads."""
-        return self._paths().unused()
+        return self._paths.unused()
 
     def rebound(self) -> list[tuple[int, str, Cut]]:
         """The leaves of a loop that a line computes new values of, and never changes."""
-        return self._paths().rebound()
+        return self._paths.rebound()
 
     def function_call(self, id: int) -> FunctionCall | None:
         """The call of a ``Function`` of the user's, while the results of the op live."""
-        ran = self._paths().ops.get(id)
+        ran = self._paths.ops.get(id)
         node = None if ran is None else ran.thing()
         if node is None or not isinstance(node.plan, FunctionPlan):
             return None if node is None else CALLS.get(node)
@@ -65,19 +70,19 @@ class Evidence:
 
     def severed(self) -> list[tuple[int, int, Cut]]:
         """The states of a recurrence that are cut off before each next one."""
-        return self._paths().severed()
+        return self._paths.severed()
 
     def behind(self, id: int) -> tuple[Cut, ...]:
         """The ends of the paths from which a constant was computed."""
-        return self._paths().behind(id)
+        return self._paths.behind(id)
 
     def learns_beside(self, cut: Cut) -> bool:
         """Whether what was cut off there got a gradient along another path in the last backward."""
-        return self._paths().learns_beside(cut)
+        return self._paths.learns_beside(cut)
 
     def by_hand(self) -> dict[int, ByHand]:
         """The changes inside ``no_grad`` by the program itself, by the ids of the leaves."""
-        return self._paths().by_hand()
+        return self._paths.by_hand()
 
     def training(self) -> TrainingRecorder:
         """The calls of optimizers, schedulers and clipping."""
@@ -89,7 +94,7 @@ class Evidence:
 
     def living(self) -> dict[int, int]:
         """For each earlier backward, but for the last two, how many of its ops still live, by its number."""
-        return self._paths().living()
+        return self._paths.living()
 
     def unseen(self) -> set[int]:
         """The ids of the ops that no graph recorded: their values and constants are not known."""
@@ -97,11 +102,11 @@ class Evidence:
 
     def nothing_ran(self) -> bool:
         """Whether no op in the graph ran on a tensor that needs a gradient; ops whose results are gone count too."""
-        return self._paths().empty
+        return self._paths.empty
 
     def no_backward(self) -> bool:
         """Whether no backward has run or was refused."""
-        return not self._paths().begun
+        return not self._paths.begun
 
     def left_out(self) -> dict[str, bool]:
         """The first ops of torch's own that ran before any op was recorded, each with whether gradients were on."""
@@ -115,26 +120,26 @@ class Evidence:
     def began_at_leaf(self) -> bool:
         """Whether the last backward began at a leaf: no op made the leaf, so the backward reached nothing else."""
         roots = self._graph._notes.roots
-        return bool(roots) and self._paths().reached == set(roots)
+        return bool(roots) and self._paths.reached == set(roots)
 
     def idle_step(self) -> tuple[str, str] | None:
         """The message about an optimizer step, around the last backward, that changed nothing; and the remedy.
 
         None if there was none, or if a leaf that this backward reached has changed since.
         """
-        return self._paths().idle_step()
+        return self._paths.idle_step()
 
     def unstepped(self) -> list[Unstepped]:
         """Optimizers that clear gradients in a loop without a step, with parameters that the last backward reached."""
-        return self._paths().unstepped()
+        return self._paths.unstepped()
 
     def untouched(self) -> list[Unstepped]:
         """Optimizers that were never called although a loop of backwards reached their parameters."""
-        return self._paths().untouched()
+        return self._paths.untouched()
 
     def rate(self) -> tuple[str, float] | None:
         """The largest learning rate of parameters that the last backward reached, and its optimizer; if known."""
-        return self._paths().holders().rate()
+        return self._paths.holders().rate()
 
     def first_bad(self) -> FirstBad | None:
         """Where the first NaN or Inf of the program began, if a loss was not finite; None if that is not known."""
@@ -146,4 +151,4 @@ class Evidence:
 
         All others that hold one have a record, whose ``value`` counts them.
         """
-        return self._paths().spoiled({record.id for record in self._graph.records})
+        return self._paths.spoiled({record.id for record in self._graph.records})

@@ -310,7 +310,7 @@ class AutogradGraph(Queries):
         try:
             self._optimizer_bytes = self.listener.training.state_bytes()
             if self.backwards:
-                self._kept = self.listener.kept.of(self.backwards, self._records)
+                self._kept = self.listener.kept.of(self.recorded, self._records)
             else:
                 self._kept = self._read_kept(namespace, [one.id for one in self._records if one.kind == "op"])
         except Exception as fault:
@@ -419,7 +419,7 @@ class AutogradGraph(Queries):
         if self.closed:
             return self._kept
         if self.backwards:
-            return self.listener.kept.of(self.backwards, records)
+            return self.listener.kept.of(self.recorded, records)
         return self._read_kept(self.in_sight(), [record.id for record in records if record.kind == "op"])
 
     @muted
