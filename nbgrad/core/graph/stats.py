@@ -265,7 +265,7 @@ def _summarise_large(data: torch.Tensor, exact: bool) -> "_Reading[list[Stats]]"
 
 
 def _own_precision(dtype: torch.dtype) -> torch.dtype:
-    """The type in which numbers of ``dtype`` are added: float32, or a wider one of theirs; float64 for whole numbers."""
+    """The type in which numbers of ``dtype`` are added: at least float32, and float64 for whole numbers."""
     if not (dtype.is_floating_point or dtype.is_complex):
         return torch.float64
     return torch.promote_types(dtype.to_real(), torch.float32)
@@ -469,7 +469,7 @@ def _sampled_histogram(data: torch.Tensor, spread: _Spread) -> "_Reading[tuple[i
 
 
 def _without_ends(counts: list[int]) -> tuple[int, ...]:
-    """The counts without two bins: that of the highest number, which belongs to the last one, and that of NaN and Inf."""
+    """The counts without two bins: the one of the highest number, which belongs to the last, and the one of NaN."""
     return (*counts[: _BINS - 1], counts[_BINS - 1] + counts[_BINS])
 
 
