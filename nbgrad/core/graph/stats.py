@@ -321,8 +321,8 @@ def _rows_of(data: torch.Tensor) -> Iterator[torch.Tensor]:
     return (_real(piece).reshape(1, -1) for piece in pieces(data))
 
 
-def _sample(data: torch.Tensor) -> torch.Tensor:
-    """``SAMPLE`` of the numbers of a large tensor; in the sign of their imaginary part they may differ from them.
+def sample(data: torch.Tensor) -> torch.Tensor:
+    """``SAMPLE`` of the numbers of a large tensor, or of complex numbers their conjugates.
 
     They are always the same ones: runs of numbers, one from each part of the tensor, each at another place in its part.
     So they are no multiples of the length of a row, which would all lie in one column.
@@ -451,7 +451,7 @@ def _sampled_histogram(data: torch.Tensor, spread: _Spread) -> "_Reading[tuple[i
     if low is None or high is None:
         return None
     dtype = _own_precision(data.dtype)
-    row = _real(_sample(data)).to(dtype)
+    row = _real(sample(data)).to(dtype)
     most = torch.finfo(dtype).max / _BINS
     if not (high == low or 1 / most < high - low < most):
         (counts,) = yield from _histograms([row[None]], SAMPLE, [spread], data.device)
