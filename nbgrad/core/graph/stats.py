@@ -244,7 +244,8 @@ def _summarise_large(data: torch.Tensor, exact: bool) -> "_Reading[list[Stats]]"
         lows.append(piece.amin())  # torch.aminmax takes longer than both
         highs.append(piece.amax())
         totals.append(piece.sum())
-    told = yield (*(torch.stack(ends) for ends in (lows, highs, totals)), _joined(lengths))
+    parts = (lows, highs, totals) if len(lows) == 1 else [[torch.stack(part)] for part in (lows, highs, totals)]
+    told = yield (*[part for (part,) in parts], _joined(lengths))
     least, most = told[0].amin().item(), told[1].amax().item()
     total, length = told[2].sum(dtype=torch.float64).item(), told[3].item()
     if math.isfinite(least) and math.isfinite(most):
