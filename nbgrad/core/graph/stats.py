@@ -115,7 +115,7 @@ def summarise_all(tensors: dict[int, torch.Tensor], *, exact: bool = False) -> d
         if data.numel() <= SAMPLE:
             alike.setdefault((data.shape, data.dtype, data.device), []).append(key)
         else:
-            same.setdefault(_numbers_of(data), []).append(key)
+            same.setdefault(numbers_of(data), []).append(key)
     found: dict[int, Stats] = {}
     waiting: list[tuple[list[int], _Reading[list[Stats]]]] = []
     numbers = 0
@@ -154,7 +154,7 @@ def _one_by_one(tensors: dict[int, torch.Tensor], same: dict[Any, list[int]], ex
         yield [first], data.numel(), _summarise_large(data, exact)
 
 
-def _numbers_of(data: torch.Tensor) -> Any:
+def numbers_of(data: torch.Tensor) -> Any:
     """What two tensors share if their numbers are the same ones, perhaps in another order; else the tensor's own id."""
     if not _is_dense(data):
         return id(data)
@@ -557,7 +557,7 @@ def _norms(tensors: dict[Any, torch.Tensor]) -> Iterator[tuple[Any, Norm]]:
     same: dict[Any, torch.Tensor] = {}
     for key, data in tensors.items():
         if data.numel() > (_SHORT if data.is_cpu else piece_of(data)) and (data.is_cpu or _is_copied(data)):
-            numbers = _numbers_of(data)
+            numbers = numbers_of(data)
             if numbers not in same:
                 same[numbers] = _norm(data, _own_precision(data.dtype))
             found[key] = same[numbers]
