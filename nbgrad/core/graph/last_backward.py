@@ -407,10 +407,11 @@ class Kept:
 
     def _told(self, data: torch.Tensor) -> Stats:
         """The statistics of ``data``, which often is a view of the gradient that came before."""
-        numbers = numbers_of(data), data._version
-        if self._read is None or self._read[0] != numbers:
-            self._read = (numbers, data, summarise(data))  # with the tensor: else other numbers might get its place
-        return replace(self._read[2], shape=tuple(data.shape))
+        numbers, read = (numbers_of(data), data._version), self._read
+        if read is None or read[0] != numbers:
+            read = (numbers, data, summarise(data))  # with the tensor: else other numbers might get its place
+            self._read = read if data.nbytes <= AT_HAND else None
+        return replace(read[2], shape=tuple(data.shape))
 
     def _known(self) -> Lengths:
         """The norms of the gradients that are not kept."""

@@ -155,7 +155,7 @@ def _one_by_one(tensors: dict[int, torch.Tensor], same: dict[Any, list[int]], ex
 
 
 def numbers_of(data: torch.Tensor) -> Any:
-    """What two tensors share if their numbers are the same ones, perhaps in another order; else the tensor's own id."""
+    """A key that two tensors share if their numbers are the same ones, perhaps in another order."""
     if not _is_dense(data):
         return id(data)
     return data.data_ptr(), data.numel(), data.dtype, data.device, data.is_conj(), data.is_neg()

@@ -115,7 +115,7 @@ def _knows(module: Any, one: Any) -> bool:
 
 
 class _Contents:
-    """What stands in the plain containers of modules, each of which is looked through once."""
+    """The contents of the plain containers of modules, each of which is looked through once."""
 
     def __init__(self) -> None:
         self._known: dict[
