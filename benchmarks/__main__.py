@@ -14,7 +14,20 @@ from typing import Any
 
 import torch
 
-from benchmarks import cells, chains, distributed, imports, kernels, memory, mlp, networks, programs, view, watching  # noqa: F401  # they add cases
+from benchmarks import (  # noqa: F401  # they add cases
+    cells,
+    chains,
+    distributed,
+    imports,
+    kernels,
+    memory,
+    mlp,
+    networks,
+    pacing,
+    programs,
+    view,
+    watching,
+)
 from benchmarks.case import CASES, Case
 from benchmarks.report import Report, device_name
 

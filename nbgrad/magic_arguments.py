@@ -38,7 +38,7 @@ def takes_options(function: Any) -> Any:
         function
     )
     for one in reversed(TABLE):
-        function = argument(flag(one), default=SUPPRESS, help=_help(one), **_form(one))(function)
+        function = argument(flag(one), default=SUPPRESS, help=_help(one).replace("%", "%%"), **_form(one))(function)
     function = magic_arguments()(function)
     function.parser.allow_abbrev = False  # an abbreviation may fit a second option in a later version
     return function

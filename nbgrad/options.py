@@ -16,6 +16,7 @@ from nbgrad.core.engine.tensor_data import check_device
 from nbgrad.core.graph.answers import ALL, names_of
 from nbgrad.core.graph.finding import KINDS
 from nbgrad.core.graph.history import FRAMES, HistoryRecorder
+from nbgrad.core.graph.pace import COST
 from nbgrad.core.graph.ranks import check_group
 from nbgrad.core.graph.silence import ERRORS, silenced_kinds
 from nbgrad.core.suggestions import nearest
@@ -40,6 +41,22 @@ _CONFIGURED = _Configured()
 
 configured: dict[str, Any] = {}
 """The defaults that the user has set with ``%config Autograd``, by the name of the option."""
+
+
+WHOLE = ("time", "ranks", "anomaly", "strict_broadcast")
+"""The options that have to see every op, so that each step of a loop is recorded."""
+
+
+def share(written: str | float) -> float:
+    """A share as a number: 0.05 of "5%" or "0.05"; raise a ValueError if it is none between 0 and 1."""
+    text = str(written).strip()
+    try:
+        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        found = -1.0
+    if isinstance(written, bool) or not 0 < found <= 1:
+        raise ValueError(f"cost={written!r}: it has to be a share of the time of a loop, such as 5% or 0.05")
+    return found
 
 
 def known_device(name: str) -> None:
@@ -166,16 +183,37 @@ class Options:
         bare=ALL,
         check=names_of,
     )
-    time: bool = option(False, "measure how long each op and its rules take, and show it", "--time")
+    every: int | None = option(
+        None,
+        "record the first two steps of a training loop, then one of so many; default: as many as --cost allows",
+        "--every 10",
+        least=1,
+        suggestions=("1", "10", "100"),
+    )
+    cost: str | float = option(
+        f"{COST:.0%}",
+        "let recording add this share of the time of a training loop",
+        "--cost 2%",
+        suggestions=("2%", "5%", "20%"),
+        check=share,
+    )
+    time: bool = option(
+        False, "measure how long each op takes, forward and backward, and show it; it records every step", "--time"
+    )
     stages: bool = option(False, "print how long each stage takes until the picture is there", "--stages")
     ranks: bool = option(
         False,
-        "compare the gradients of the processes that DistributedDataParallel averages; rank 0 shows it",
+        "compare the gradients of the processes that DistributedDataParallel averages; rank 0 shows it; it "
+        "records every step",
         "--ranks",
         check=check_group,
     )
-    anomaly: bool = option(False, "stop at the first op that makes a NaN or an Inf, and say why", "--anomaly")
-    strict_broadcast: bool = option(False, "stop at an op that would stretch a tensor", "--strict-broadcast")
+    anomaly: bool = option(
+        False, "stop at the first op that makes a NaN or an Inf, and say why; it records every step", "--anomaly"
+    )
+    strict_broadcast: bool = option(
+        False, "stop at an op that would stretch a tensor; it records every step", "--strict-broadcast"
+    )
     silence: str | Sequence[str] | None = option(
         None,
         "leave out findings of these kinds; graph.checkup() counts them",
@@ -192,10 +230,19 @@ class Options:
     )
 
     def __post_init__(self) -> None:
+        given = {one.name for one in TABLE if getattr(self, one.name) is not _CONFIGURED}
         for one in TABLE:
-            if getattr(self, one.name) is _CONFIGURED:
+            if one.name not in given:
                 setattr(self, one.name, configured.get(one.name, one.metadata["default"]))
             check(one, getattr(self, one.name))
+        whole = next((name for name in WHOLE if name in given and getattr(self, name)), None)
+        if whole is not None and "every" in given and self.every not in (None, 1):
+            raise ValueError(f"every={self.every}: with {whole} each step is recorded, so leave one of the two out")
+
+    def paced(self) -> dict[str, Any]:
+        """Which steps of a loop are recorded, as arguments of ``AutogradGraph``."""
+        whole = any(getattr(self, name) for name in WHOLE)
+        return {"every": 1 if whole else self.every, "cost": share(self.cost)}
 
 
 TABLE: tuple[Field[Any], ...] = fields(Options)

@@ -12,17 +12,21 @@ import torch
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
+from nbgrad.core.engine import pacing
 from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
 from nbgrad.core.engine.node import record_id
 from nbgrad.core.engine.observer import Observer
+from nbgrad.core.engine.pacing import pacers
 from nbgrad.core.engine.state import current, set_state
 from nbgrad.core.engine.torch_origins import origin_of
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.pace import Pace
+from nbgrad.core.graph.rest import Rest
 from nbgrad.core.graph.stats import norms, read
 from nbgrad.core.recorder.switches import follow, unfollow
 from nbgrad.core.tensor.broadcast_check import warn_here
 from nbgrad.nn.module.module import Module
-from nbgrad.options import Options, check_known
+from nbgrad.options import Options, check_known, share
 from nbgrad.widgets import marimo_output
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.format import number
@@ -38,7 +42,7 @@ Model = Module | torch.nn.Module
 
 _watches: "WeakKeyDictionary[Model, Watch]" = WeakKeyDictionary()
 
-_OPTIONS = ("name", "depth", "nodes", "direction", "history", "budget", "silence")
+_OPTIONS = ("name", "depth", "nodes", "direction", "history", "budget", "silence", "cost")
 """The options of ``nbgrad.record`` that a picture can have if it is drawn again and again."""
 
 _TOLD = 0.12
@@ -49,19 +53,20 @@ _SHARE = 20
 
 
 class Watch(Observer):
-    """A view that shows the last backward through ``model``, from the cell it is made in until ``close``.
+    """A view that shows the last recorded backward through ``model``, from the cell it is made in until ``close``.
 
-    Every cell is recorded in one graph. The picture is drawn again in place after a backward, but not more often than
-    asked for, and never for more than a twentieth of the time. A line above it says the step, its loss and the norm of
-    the gradients as they come, up to eight times a second and for no more than another twentieth. When a cell ends,
-    the picture shows the last backward. If an op or a backward of the model raised the error that ended the cell, the
-    picture shows this error too, until the next backward through the model. The watch also ends when the model is
-    deleted, or when another watch of the model begins.
+    Every cell is recorded in one graph: the first steps of a loop, then as many as ``cost`` allows. The picture is
+    drawn again in place after a backward, but not more often than asked for, and never for more than a twentieth of the
+    time. A line above it says the step, its loss and the norm of the gradients as they come, up to eight times a second
+    and for no more than another twentieth. When a cell ends, the picture shows the last backward. If an op or a
+    backward of the model raised the error that ended the cell, the picture shows this error too, until the next
+    backward through the model. The watch also ends when the model is deleted, or when another watch of the model
+    begins.
 
     Args:
         model: only backwards that reach a parameter of it are shown.
         every: the least number of seconds between two pictures.
-        options: ``name``, ``depth``, ``nodes``, ``direction``, ``history``, ``budget``, ``silence`` as in
+        options: ``name``, ``depth``, ``nodes``, ``direction``, ``history``, ``budget``, ``silence``, ``cost`` as in
             ``nbgrad.record``.
 
     Attributes:
@@ -86,6 +91,8 @@ class Watch(Observer):
         self.graph = AutogradGraph(
             wanted.name, budget=wanted.budget << 20, history=wanted.history, silence=wanted.silence
         )
+        self._rest = _TellingRest(self)
+        self.graph.pace = Pace(self._rest, None, share(wanted.cost))
         self._model = ref(model)
         self._every = every
         self._shell: Any = shell
@@ -167,11 +174,17 @@ class Watch(Observer):
             set_state(state.replaced(observers=(*state.observers, self.graph.listener, self)))
         if not self._follows:
             self._follows = follow()
+        self._rest.begin(self._follows)
+        if self.graph.pace not in pacers():
+            pacing.add(self.graph.pace)
 
     def _unfollow(self) -> None:
-        if self._follows:
+        pacing.remove(self.graph.pace)
+        rests = self._rest.rests
+        self._rest.end()  # the next cell is recorded from its beginning on
+        if self._follows and not rests:
             unfollow(self._follows)
-            self._follows = 0
+        self._follows = 0
 
     def _end(self, result: Any) -> None:
         self._guarded(lambda: self._cell_ended(result))
@@ -220,12 +233,15 @@ class Watch(Observer):
         if self.graph.closed:
             return
         self._waiting = True
-        now = perf_counter()
-        self._unsaid = now < self._next_line
+        self.passed()
+        if perf_counter() >= self._next:
+            self._guarded(lambda: self._draw(tensors_in_sight(user_frame())))
+
+    def passed(self) -> None:
+        """A backward has ended, recorded or not."""
+        self._unsaid = perf_counter() < self._next_line
         if not self._unsaid:
             self._say()
-        if now >= self._next:
-            self._guarded(lambda: self._draw(tensors_in_sight(user_frame())))
 
     def _say(self) -> None:
         """Say how the training goes; less often for a model whose gradients take long to measure."""
@@ -237,11 +253,10 @@ class Watch(Observer):
 
     def _line(self) -> str:
         """How the training goes: the number of the backward, its loss, and the norm of all gradients together."""
-        notes, model = self.graph.listener.notes, self._model()
+        model, loss = self._model(), self.graph.pace.losses.last()
         said = [f"backward {self.graph.backwards:,}"]
-        loss = notes.values.raw(notes.roots[0]) if len(notes.roots) == 1 else None
-        if loss is not None and loss.numel() == 1 and not loss.is_complex():
-            said.append(f"loss {number(loss.item())}")
+        if loss is not None:
+            said.append(f"loss {number(loss)}")
         held = [] if model is None else [one.grad for one in model.parameters()]
         found = read(norms({at: one.data for at, one in enumerate(held) if one is not None}))
         if found:
@@ -290,6 +305,21 @@ class Watch(Observer):
         self._shows_error = False
         end = perf_counter()
         self._next = end + max(self._every, _SHARE * (end - begin))
+
+
+class _TellingRest(Rest):
+    """Tells the reader how the training goes, also between recorded steps."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__(watch.graph.listener, (watch.graph.listener, watch))
+        self._watch = ref(watch)
+
+    def passed(self) -> None:
+        """A backward has ended that was not recorded."""
+        super().passed()
+        watch = self._watch()
+        if watch is not None:
+            watch.passed()
 
 
 def _learned(model: Model) -> set[int]:

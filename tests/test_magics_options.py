@@ -77,16 +77,18 @@ def opened(captured: Any) -> str:
 # Each option, in a cell and in Python.
 
 
-def both(shell: InteractiveShell, option: str) -> list[tuple[ExecutionResult, Any, nbgrad.AutogradGraph | None]]:
+def both(
+    shell: InteractiveShell, option: str, net: str = NET
+) -> list[tuple[ExecutionResult, Any, nbgrad.AutogradGraph | None]]:
     """The effects of an option, given as in a cell: first in a cell, then as an argument of ``record``."""
     word, *value = shlex.split(option)
     name = word.removeprefix("--").removeprefix("no-").replace("-", "_")
     field = next(field for field in TABLE if field.name == name)
     given = not word.startswith("--no-") if not value else int(value[0]) if "least" in field.metadata else value[0]
     shell.user_ns.pop("graph", None)
-    first = run(shell, f"%%autograd {option}\n{NET}")
+    first = run(shell, f"%%autograd {option}\n{net}")
     magic = shell.magics_manager.registry["AutogradMagics"].last
-    indented = NET.replace("\n", "\n    ")
+    indented = net.replace("\n", "\n    ")
     second = run(shell, f"import nbgrad\nwith nbgrad.record({field.name}={given!r}) as graph:\n    {indented}")
     return [(*first, magic and magic.graph), (*second, shell.user_ns.get("graph"))]
 
@@ -138,6 +140,19 @@ def test_history(shell: InteractiveShell) -> None:
     for option, numbers in (("--history 2", [1, 3]), ("--history 0", []), ("--history 64", [1, 2, 3])):
         for _, _, graph in both(shell, option):
             assert [frame.number for frame in graph.history] == numbers
+
+
+def test_every(shell: InteractiveShell) -> None:
+    for option, numbers in (("--every 5", [1, 2, 3, 6, 7, 11, 12]), ("--every 1", list(range(1, 13)))):
+        for _, _, graph in both(shell, option, NET.replace("range(3)", "range(12)") + "    net.zero_grad()\n"):
+            found = [frame.number for frame in graph.history]
+            assert found in (numbers, numbers[:-1])  # a cell says how many rounds there are, a text for exec() does not
+
+
+def test_cost(shell: InteractiveShell) -> None:
+    for option, cost in (("--cost 2%", 0.02), ("--cost 0.5", 0.5)):
+        for _, _, graph in both(shell, option):
+            assert graph.pace.cost == cost
 
 
 def test_watch(shell: InteractiveShell) -> None:

@@ -16,6 +16,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 import nbgrad
 from nbgrad.core.engine.state import State, current
 from nbgrad.watching import Watch
+from tests.recorder.test_pace import Clock, different, torchs
 from tools.unpacking import unpacked
 
 NET = "import nbgrad\nnet = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 3), nbgrad.nn.Tanh(), nbgrad.nn.Linear(3, 1))"
@@ -55,6 +56,28 @@ def test_the_view_changes_in_place_and_shows_the_last_backward(shell: Interactiv
     assert "the last of 10" in shown(live)["summary"]
     assert [node["label"][0] for node in shown(live)["nodes"]][-1] == "loss = mean"
     assert len(live.graph.history) == 10
+
+
+def test_a_long_loop_is_paced(shell: InteractiveShell, live: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, clock = torchs(), Clock(plain=1.0, more=0.5)
+    clock.now = time.perf_counter()
+    monkeypatch.setattr("nbgrad.core.graph.pace.perf_counter", clock)
+    shell.user_ns.update(clock=clock, live=live)
+    run(shell, "optimizer = nbgrad.optim.SGD(net.parameters(), lr=0.1)")
+    steps = f"optimizer.zero_grad()\n{STEP}\noptimizer.step()\nclock.passes(live.graph)"
+    loop = "for _ in range(200):\n    " + steps.replace("\n", "\n    ")
+    said: list[str] = []
+    monkeypatch.setattr(live.view, "say", said.append)
+    run(shell, loop)
+    assert (live.graph.backwards, live.graph.frame.number) == (200, 200)
+    assert 10 < live.graph.recorded < 30
+    assert different(before) == set()
+    assert "backward 200 from loss, the last recorded of 200" in shown(live)["summary"]
+    assert said[-1].startswith("backward 200, loss ")
+    run(shell, loop)
+    assert live.graph.frame.number == live.graph.backwards == 400
+    live.close()
+    assert different(before) == set()
 
 
 def failed(live: Watch) -> list[dict[str, Any]]:

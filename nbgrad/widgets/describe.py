@@ -31,6 +31,7 @@ from nbgrad.widgets.description.overlay_kinds import AddedOverlays
 from nbgrad.widgets.description.overlays import OWN, measured, overlays
 from nbgrad.widgets.description.questions import question
 from nbgrad.widgets.description.rank_overlays import rank_notes
+from nbgrad.widgets.description.ranking import ranking
 from nbgrad.widgets.description.saved_values import saved_by
 from nbgrad.widgets.description.schema import (
     Badge,
@@ -89,7 +90,7 @@ def outline(graph: AutogradGraph) -> Outline:
     # The error that ended the graph comes first. If an op raised it, ``with_failure`` puts it first, further below.
     said = survey.problems if failure is not None or survey.ended is None else [survey.ended, *survey.problems]
     wrong = _problems(said, ids)
-    history = past(frames, records, ids)
+    history = past(frames, records, ids, graph.losses if graph.recorded < graph.backwards else ())
     most = WRITTEN_IN_BOX if len(records) <= LOOK else FEW
     nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
     for record, more in zip(records, measured(graph, records), strict=True):
@@ -139,6 +140,7 @@ def outline(graph: AutogradGraph) -> Outline:
         "problems": wrong,
         "checked": survey.checkup.lines,
         "history": history.history,
+        "ranking": ranking(graph, records, ids, lambda record: inside.get(record.id, record.scope), scopes.id, saved),
     }
     if ending is not None and failure is not None and survey.ended is not None:
         described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)
@@ -307,7 +309,7 @@ def _value(record: Record, most: int) -> list[str]:
 
 def _gradient(record: Record, gradient: Stats, most: int) -> str:
     """The line of the gradient: up to ``most`` numbers, or the norm. A ``.grad`` that differs is added."""
-    held = None if record.since is None else record.since.grad
+    held = None if record.since is None else record.since.grad or record.since.later
     whose = " of all results" if record.several else ""
     values = gradient.array
     few = held is None and values is not None and 1 < values.size <= most and values.dtype.kind in "fiubc"
@@ -396,11 +398,23 @@ def _summary(graph: AutogradGraph, records: list[Record], described: Description
         record.name or (record.op.name if record.op is not None else record.kind) for record in records if record.root
     ]
     parts += [f"{count:,} of the ops from {cell}" for cell, count in _earlier(records).items()]
-    last = f", the last of {graph.backwards:,}" if graph.backwards > 1 else ""
     if roots:
-        return f"{', '.join(parts)}; backward from {', '.join(roots)}{last}"
+        return f"{', '.join(parts)}; backward {_number(graph)}from {', '.join(roots)}{_of_all(graph)}"
     forward = records and graph.ending is None and not graph.backwards
     return ", ".join(parts) + ("; forward only" if forward else "")
+
+
+def _number(graph: AutogradGraph) -> str:
+    """The number of the backward that is drawn, where some were not recorded."""
+    frame = graph.frame
+    return "" if frame is None or graph.recorded == graph.backwards else f"{frame.number:,} "
+
+
+def _of_all(graph: AutogradGraph) -> str:
+    """How many backwards there were."""
+    if graph.recorded < graph.backwards:
+        return f", the last recorded of {graph.backwards:,} ({graph.recorded:,} were recorded)"
+    return f", the last of {graph.backwards:,}" if graph.backwards > 1 else ""
 
 
 def _earlier(records: list[Record]) -> dict[str, int]:
@@ -415,6 +429,12 @@ _TITLE = 16
 def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
     """The sentences below the picture: what is missing in it, and why."""
     notes = [] if graph.fault is None else [f"{graph.fault}."]
+    unseen = sum(record.id in Evidence(graph).unseen() for record in records)
+    if unseen and graph.recorded < graph.backwards:
+        notes.append(
+            f"{counted(unseen, 'op')} of this backward ran between recorded steps, so their values and constant inputs "
+            "are not known: --every 1 records each step."
+        )
     if unread := Evidence(graph).unread():
         kinds = " and ".join(unread)
         notes.append(f"The ops on {kinds} are shown without values: nbgrad reads the values of plain tensors only.")
@@ -434,7 +454,8 @@ def _left_out(survey: Survey) -> list[str]:
 
 def _state(graph: AutogradGraph, records: list[Record]) -> list[str]:
     """How far the graph came, where that is not the end of a backward."""
-    shown = f"The gradients are those of backward {graph.backwards:,}, the last complete one."
+    frame, kind = graph.frame, "recorded" if graph.recorded < graph.backwards else "complete"
+    shown = f"The gradients are those of backward {0 if frame is None else frame.number:,}, the last {kind} one."
     if not records:
         shown = _empty(graph)
     elif graph.ending is None:

@@ -53,7 +53,7 @@ Cause = Literal[
 ]
 """The kinds of faults, in the words of the benchmark."""
 
-Host = Literal["whole", "loop", "step", "two cells", "function"]
+Host = Literal["whole", "loop", "paced", "step", "two cells", "function"]
 """The part that is recorded: the whole program, its loop, one of its steps, one step in two cells (the forward; the
 rest), or a function that contains the program and returns the graph of its loop."""
 
@@ -125,7 +125,7 @@ class Program:
         match host:
             case "whole":
                 return [(f"{self.setup}\n{loop}", True)]
-            case "loop":
+            case "loop" | "paced":
                 return [(self.setup, False), (loop, True)]
             case "step":
                 return [(self.setup, False), (f"step = 0\n{self.forward}\n{self.update}", True)]

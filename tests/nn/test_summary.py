@@ -1,5 +1,8 @@
 """The table of a model's parts: what it says, and that it leaves the model as it was."""
 
+import re
+import time
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -121,3 +124,184 @@ def test_a_lazy_model_is_counted_as_it_will_be_and_stays_lazy():
     assert torch.equal(torch.get_rng_state(), state)
     assert isinstance(model[0].weight, nn.UninitializedParameter)
     assert isinstance(model[2], nn.LazyBatchNorm1d)
+
+
+# Modules of torch's.
+
+
+class Attention(torch.nn.Module):
+    """A model with a product of its own, a branch, a shared layer and a layer that is not called."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(10, 8)
+        self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+        self.norm = torch.nn.BatchNorm1d(8)
+        self.drop = torch.nn.Dropout(0.5)
+        self.head = torch.nn.Linear(8, 3)
+        self.unused = torch.nn.Linear(2, 2)
+
+    def forward(self, words, scale):
+        x = self.embedding(words)
+        x = x + self.attention(x, x, x, need_weights=False)[0]
+        x = self.drop(self.norm(x.transpose(1, 2))).transpose(1, 2)
+        return self.head(x) @ scale, self.head(x.mean(1))
+
+
+def saved_by_torch(model, *args):
+    """The bytes that torch keeps for the backward of one forward, without parameters and buffers."""
+    known = {one.untyped_storage()._cdata: one for one in (*model.parameters(), *model.buffers())}
+    seen = dict(known)
+
+    def pack(tensor):
+        seen.setdefault(tensor.untyped_storage()._cdata, tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = model(*args)
+    del result
+    return sum(one.untyped_storage().nbytes() for key, one in seen.items() if key not in known)
+
+
+def test_torchs_modules_have_the_same_table():
+    theirs = torch.nn.Sequential(
+        torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Sequential(torch.nn.Linear(8, 3, bias=True))
+    )
+    theirs[2].requires_grad_(False)
+    for given in ((2, 4), torch.ones(2, 4), nbgrad.ones(2, 4), {"input": torch.ones(2, 4)}):
+        assert str(summary(theirs, given)) == TABLE
+    assert str(summary(theirs, torch.ones(2, 4, device="meta"))) == TABLE
+    assert str(summary(from_torch(theirs), (2, 4))) == TABLE
+
+
+def test_a_torch_model_has_the_operations_and_bytes_that_torch_counts():
+    model, words, scale = Attention(), torch.arange(10).view(2, 5), torch.ones(3, 4)
+    table = summary(model, (words, scale))
+    with FlopCounterMode(display=False) as counter:
+        model(words, scale)
+    lines = {line.path: line for line in table.lines}
+    products = 2 * (2 * 2 * 2 * 5 * 5 * 4)  # two in attention, which torch leaves out on a CPU
+    assert table.flops == counter.get_total_flops() + products
+    assert table.saved == saved_by_torch(model, words, scale)
+    assert lines[""].shapes == [(2, 5, 4), (2, 3)]
+    assert lines["head"].flops == 2 * (10 + 2) * 8 * 3
+    assert lines[""].flops - sum(lines[path].flops for path in ("attention", "head")) == 2 * 10 * 3 * 4
+    assert lines["attention"].flops >= 2 * (4 * 10 * 8 * 8)
+    assert lines["unused"].shapes == []
+    assert lines["unused"].parameters == 6
+    assert lines["drop"].saved > 0
+    assert table.parameters == sum(one.numel() for one in model.parameters())
+    assert lines["attention.out_proj"].kind == "NonDynamicallyQuantizableLinear"
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_a_torch_model_stays_as_it_was(on):
+    model = Attention().train(on)
+    given = (torch.arange(10).view(2, 5), torch.ones(3, 4))
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    state = torch.get_rng_state()
+    with nbgrad.record(view="none") as graph, torch.no_grad():
+        table = summary(model, given, time=True)
+    assert graph.records == []
+    assert table.saved > 0
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert all(not one._forward_hooks and not one._forward_pre_hooks for one in model.modules())
+
+
+def test_a_lazy_torch_model_is_counted_as_it_will_be_and_stays_lazy():
+    model = torch.nn.Sequential(torch.nn.LazyLinear(4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    built = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    assert summary(model, torch.ones(5, 3)).parameters == summary(built, torch.ones(5, 3)).parameters
+    assert isinstance(model[0].weight, torch.nn.UninitializedParameter)
+
+
+def test_a_weight_that_a_hook_computes_is_no_obstacle():
+    with pytest.warns(FutureWarning):
+        model = torch.nn.utils.weight_norm(torch.nn.Linear(4, 3))
+    assert summary(model, (2, 4)).flops == 2 * 2 * 4 * 3
+    parametrized = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 3))
+    assert summary(parametrized, (2, 4)).flops == 2 * 2 * 4 * 3
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_scripted_module_counts_for_the_one_around_it():
+    part = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 3))
+    scripted = torch.jit.script(part)
+    whole, around = summary(scripted, (2, 4)), summary(torch.nn.Sequential(scripted, torch.nn.ReLU()), (2, 4))
+    flops = 2 * 2 * (4 * 8 + 8 * 3)
+    assert [(line.path, line.kind) for line in whole.lines] == [("", "Sequential"), ("0", "Linear"), ("1", "Linear")]
+    assert whole.lines[0].shapes == around.lines[0].shapes == [(2, 3)]
+    assert whole.flops == around.flops == flops
+    assert whole.parameters == 4 * 8 + 8 + 8 * 3 + 3
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_sparse_gradient_and_a_compiled_wrapper_are_no_obstacles():
+    model = torch.nn.Sequential(torch.nn.Embedding(10, 4, sparse=True), torch.nn.Linear(4, 2))
+    words = torch.arange(4)
+    assert summary(model, words).saved == saved_by_torch(model, words)
+    assert str(summary(torch.compile(torch.nn.Linear(4, 3)), (2, 4))) == str(summary(torch.nn.Linear(4, 3), (2, 4)))
+
+
+def test_recurrent_layers_of_torchs():
+    assert summary(torch.nn.LSTM(4, 8, 2), (5, 2, 4)).flops == 2 * 5 * 2 * 32 * (4 + 8 + 8 + 8)
+    assert summary(torch.nn.GRU(4, 8), (5, 2, 4)).flops == 2 * 5 * 2 * 24 * (4 + 8)
+
+
+def test_a_wrong_input_of_a_torch_model_is_named_at_the_module():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Sequential(torch.nn.Linear(3, 2)))
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as caught:
+        summary(model, (2, 4))
+    assert caught.value.__notes__ == ["It was raised in the module 1.0 (Linear)."]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (torch.relu, r"summary\(\) takes a module of nbgrad.nn or torch.nn, not builtin_function_or_method"),
+        (torch.ones(2), r"summary\(\) takes a module of nbgrad.nn or torch.nn, not torch.Tensor"),
+        (torch.nn.ReLU, r"summary\(\) takes a module, not its class: make one with ReLU\(\.\.\.\)"),
+        (nn.ReLU, r"summary\(\) takes a module, not its class: make one with ReLU\(\.\.\.\)"),
+    ],
+)
+def test_what_is_no_module_is_refused(given, message):
+    with pytest.raises(TypeError, match=message):
+        summary(given, (2, 4))
+
+
+# Times.
+
+
+class Slow(torch.nn.Module):
+    def forward(self, x):
+        time.sleep(0.02)
+        return x
+
+
+class OwnSlow(nn.Module):
+    def forward(self, x):
+        time.sleep(0.02)
+        return x
+
+
+@pytest.mark.parametrize("kind", ["torch", "nbgrad"])
+def test_the_time_of_each_module(kind):
+    space, slow = (torch.nn, Slow) if kind == "torch" else (nn, OwnSlow)
+    model = space.Sequential(space.Linear(4, 4), space.Sequential(slow(), slow()), slow())
+    table = summary(model, (2, 4), time=True)
+    lines = {line.path: line for line in table.lines}
+    assert 0.02 <= lines["1.0"].seconds < 0.04
+    assert 0.04 <= lines["1"].seconds < 0.06
+    assert lines["1"].seconds == pytest.approx(lines["1.0"].seconds + lines["1.1"].seconds, rel=0.05)
+    assert 0 < lines["0"].seconds < 0.02
+    assert 0.06 <= table.seconds == lines[""].seconds < 0.09
+    assert str(table).splitlines()[0].endswith("saved     time")
+    assert re.search(r"saved for the backward, \d[\d.]* ms$", str(table))
+
+
+def test_without_a_wish_and_on_meta_there_is_no_time():
+    model = torch.nn.Linear(4, 4)
+    assert summary(model, (2, 4)).seconds is None
+    assert summary(model, torch.ones(2, 4, device="meta"), time=True).seconds is None

@@ -130,6 +130,7 @@ class Sketch:
             "problems": [],
             "history": {"frames": [], "loss": None, "charts": [], "differences": []},
             "hidden": {"reductions": [], "nodes": []},
+            "ranking": {"columns": [], "rows": [], "parents": {}, "note": ""},
         }
 
 

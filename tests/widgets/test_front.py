@@ -489,7 +489,9 @@ def test_what_took_long_is_an_overlay_and_a_line(opened: Any) -> None:
     tab.get_by_test_id("nbgrad-overlay").select_option(label="colour: time, forward and backward (log)")
     expect(tab.locator(".nbg-levelled")).to_have_count(3)
     node(tab, "exp").click()
-    expect(details(tab).locator("dl")).to_contain_text(re.compile(r"time ?forward [\d.e+]+ .?s, backward [\d.e+]+ .?s"))
+    expect(details(tab).locator("dl")).to_contain_text(
+        re.compile(r"time ?forward [\d.e+]+ .?s, backward [\d.e+]+ .?s; [\d.]+% of all")
+    )
     screenshot(tab, "view_time")
     tab.get_by_test_id("nbgrad-scope").dblclick()
     expect(tab.locator(".nbg-folded.nbg-levelled")).to_have_count(1)

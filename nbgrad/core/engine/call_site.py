@@ -67,7 +67,7 @@ def tensors_in_sight(frame: FrameType, modules: bool = False) -> dict[str, Any]:
 
     Local variables hide global ones. The best name of each tensor comes first: see ``in_order``.
     """
-    known = {**frame.f_globals, **_variables(frame)}
+    known = {**frame.f_globals, **variables_of(frame)}
     return in_order(known, loops_of(frame), modules=modules)
 
 
@@ -79,7 +79,7 @@ def local_names(frame: FrameType) -> dict[str, Any]:
     loops = loops_of(frame)
     return {
         name: value
-        for name, value in in_order(_variables(frame), loops, 1).items()
+        for name, value in in_order(variables_of(frame), loops, 1).items()
         if "[" not in name and (name not in loops or not (value.requires_grad and value.is_leaf))
     }
 
@@ -102,7 +102,7 @@ def variable_name(wanted: Callable[[Any], bool]) -> str | None:
 def variable(name: str) -> Any:
     """The object that the user's running code calls ``name``; None if there is none."""
     frame = user_frame()
-    found = _variables(frame).get(name)
+    found = variables_of(frame).get(name)
     return frame.f_globals.get(name) if found is None else found
 
 
@@ -120,12 +120,12 @@ def names_in_frames() -> list[tuple[str, Any]]:
     """
     innermost = user_frame()
     found: list[tuple[str, Any]] = []
-    for frame in reversed(_user_frames(innermost)):
-        found += in_order(_variables(frame), loops_of(frame)).items()
+    for frame in reversed(user_frames(innermost)):
+        found += in_order(variables_of(frame), loops_of(frame)).items()
     return [*found, *in_order(innermost.f_globals).items()]
 
 
-def _user_frames(frame: FrameType | None) -> list[FrameType]:
+def user_frames(frame: FrameType | None) -> list[FrameType]:
     """The frames of the user's code that run, from the innermost one up to that of the cell or the script."""
     found: list[FrameType] = []
     while frame is not None:
@@ -140,7 +140,7 @@ def _user_frames(frame: FrameType | None) -> list[FrameType]:
     return found
 
 
-def _variables(frame: FrameType) -> dict[str, Any]:
+def variables_of(frame: FrameType) -> dict[str, Any]:
     """The variables of ``frame``, of which no snapshot stays.
 
     Before Python 3.13 the interpreter makes a snapshot of a function's variables, and keeps it until the function

@@ -16,7 +16,7 @@ from nbgrad.core.backend.below_autograd import is_own
 from nbgrad.core.backend.function_mode import put_back, take_off
 from nbgrad.core.engine.call_site import NOT_THE_USERS, in_library, user_place
 from nbgrad.core.engine.faults import taken
-from nbgrad.core.engine.state import Scope, State, Switch, current, set_state
+from nbgrad.core.engine.state import Scope, State, Switch, current, outwards, set_state
 
 
 class Kind:
@@ -174,6 +174,12 @@ def _entered(placed: "_Placed", outer: Scope | None, own: bool) -> ModuleScope:
         known = outer.place if outer is not None else None
         scope.place = known if known is not None else user_place()
     return scope
+
+
+def outermost_module(scope: Scope | None) -> Any:
+    """The model in whose call an op ran; None if there is none, or it is gone."""
+    modules = [one.module() for one in outwards(scope) if isinstance(one, ModuleScope)]
+    return modules[-1] if modules else None
 
 
 def retitle(scope: ModuleScope, title: str) -> None:

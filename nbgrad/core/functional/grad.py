@@ -8,6 +8,8 @@ import torch
 from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.engine.backward import Inputs, Roots, backward as accumulate, gradients
 from nbgrad.core.engine.node import Leaf
+from nbgrad.core.engine.pacing import backward_ended, pacers
+from nbgrad.core.engine.state import current
 from nbgrad.core.functional.gradient_edge import GradientEdge, held, several
 from nbgrad.core.ops.shape.joining import stack
 from nbgrad.core.tensor.filled import entered_leaves, fillings
@@ -38,6 +40,13 @@ def backward(
     roots = _roots(ends, seeds, create_graph=create_graph)
     retain = create_graph if retain_graph is None else retain_graph
     accumulate(roots, None if inputs is None else _accumulating(inputs), retain_graph=retain, create_graph=create_graph)
+    _ended(ends, accumulates=True)
+
+
+def _ended(ends: Sequence[Any], *, accumulates: bool) -> None:
+    """Notify the pacers of a backward from ``ends``, unless it ran inside another one."""
+    if pacers() and current().walking is None:
+        backward_ended(tuple([getattr(one, "_data", None) for one in ends]), accumulates)
 
 
 def grad(
@@ -95,6 +104,7 @@ def grad(
     roots = _roots(ends, seeds, create_graph=create_graph)
     origins = [tensor.origin for tensor in wanted]
     found = gradients(roots, origins, retain_graph=retain, create_graph=create_graph)
+    _ended(ends, accumulates=False)
     results: list[Tensor | None] = []
     for position, (tensor, origin) in enumerate(zip(wanted, origins, strict=True)):
         gradient = found.get(origin)

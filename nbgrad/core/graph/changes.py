@@ -187,11 +187,13 @@ class Since(NamedTuple):
         what: an optimizer's step or an in-place op that has changed its values; None if no such change was seen.
         place: the line of that, in words.
         grad: its ``.grad``, if that is not the gradient of the last backward: the sum of several, or clipped.
+        later: its ``.grad``, if it comes from later backwards, which were not recorded.
     """
 
     what: str | None
     place: str | None
     grad: Stats | None
+    later: Stats | None = None
 
     @property
     def stepped(self) -> bool:
@@ -199,12 +201,15 @@ class Since(NamedTuple):
         return self.what is not None and self.what.endswith(".step()")
 
 
-def since(leaves: "Iterable[tuple[int, ref[Any] | None, Stats | None]]", changes: Changes) -> dict[int, Since]:
+def since(
+    leaves: "Iterable[tuple[int, ref[Any] | None, Stats | None]]", changes: Changes, later: bool = False
+) -> dict[int, Since]:
     """The changes of those ``leaves`` that have changed, by id.
 
     Args:
         leaves: the id of each, the tensor, and the gradient that the last backward brought it.
         changes: the in-place changes.
+        later: whether backwards followed that were not recorded.
     """
     there = [
         (id, tensor, gradient) for id, held, gradient in leaves if held is not None and (tensor := held()) is not None
@@ -220,7 +225,7 @@ def since(leaves: "Iterable[tuple[int, ref[Any] | None, Stats | None]]", changes
         grad = _other(held.get(id), sizes.get(id, 0.0), gradient)
         if change is not None or grad is not None:
             what, place = (None, None) if change is None else (change[0], str(change[1]))
-            found[id] = Since(what, place, grad)
+            found[id] = Since(what, place, *((None, grad) if later else (grad, None)))
     return found
 
 

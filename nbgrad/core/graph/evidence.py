@@ -91,6 +91,10 @@ class Evidence:
         """For each earlier backward, but for the last two, how many of its ops still live, by its number."""
         return self._paths().living()
 
+    def unseen(self) -> set[int]:
+        """The ids of the ops that no graph recorded: their values and constants are not known."""
+        return self._graph._notes.remade
+
     def nothing_ran(self) -> bool:
         """Whether no op in the graph ran on a tensor that needs a gradient; ops whose results are gone count too."""
         return self._paths().empty

@@ -36,7 +36,8 @@ class FirstBad(NamedTuple):
     Attributes:
         number: the backward in which it began, from 1.
         phase: "forward"; "backward"; "step": the gradients were finite, and the step made it; "data": an input held it;
-            "start": a parameter held it before the first backward.
+            "start": a parameter held it before the first backward; "unrecorded": it began before this backward, in one
+            that was not recorded.
         what: "NaN" or "Inf".
         op: the name of the op; None if it is not known.
         name: the name of the input of a rule, or of a tensor that held it.

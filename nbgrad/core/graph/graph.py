@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from nbgrad.core.backend.function_mode import muted
+from nbgrad.core.engine import pacing
 from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
 from nbgrad.core.engine.place import running_cell
 from nbgrad.core.engine.state import State, current, live, set_state
@@ -31,12 +32,15 @@ from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.guarded_listener import GuardedListener
 from nbgrad.core.graph.history import FRAMES, History
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder
+from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.graph.names import called, title_models
 from nbgrad.core.graph.optimizers import Update
+from nbgrad.core.graph.pace import COST, Pace
 from nbgrad.core.graph.queries import Queries
 from nbgrad.core.graph.ranks import RankRecorder, Ranks, check_group
 from nbgrad.core.graph.record import Failure, Record, number_of
 from nbgrad.core.graph.renderer import registered_renderer
+from nbgrad.core.graph.rest import Rest
 from nbgrad.core.graph.silence import silenced_kinds
 from nbgrad.core.graph.stats import Stats, summarise_all
 from nbgrad.core.graph.thinned import KEPT, whole
@@ -74,6 +78,9 @@ class AutogradGraph(Queries):
         ranks: compare the gradients of the processes of a group, which ``DistributedDataParallel`` averages. Every
             process has to open such a graph.
         silence: the kinds of findings that are left out, as "vanishing, frozen" or a list; ``checkup`` counts them.
+        every: record the first two steps of a training loop, and then one of so many. None: the first steps, and then
+            as many as ``cost`` allows. The last step is recorded too, where the loop says which one it is.
+        cost: the share of the time of a loop that recording may add, if ``every`` is None.
 
     Raises:
         RuntimeError: ``device`` is a CUDA device, and there is none; there is no process group for ``ranks``; or the
@@ -90,6 +97,7 @@ class AutogradGraph(Queries):
         overlays: the numbers that ``overlay`` added, by name.
         modules: the names of the variables that held modules.
         rank_recorder: keeps what this process measures for ``ranks``; None where ranks are not compared.
+        pace: decides which steps of a loop are recorded, and has the losses of all.
         listener: the observer that the engine notifies. It is a separate object of a compiled class, because calls of
             its methods have to be fast. A class written in Python may override the methods of the graph itself. From
             CPython 3.12 on, a call of a method that may be overridden takes as long as the work of a short method.
@@ -108,6 +116,8 @@ class AutogradGraph(Queries):
         ask: "str | Iterable[str] | bool | None" = None,
         ranks: bool = False,
         silence: "str | Iterable[str] | None" = None,
+        every: int | None = 1,
+        cost: float = COST,
     ) -> None:
         check_group(ranks)
         self.silence = silenced_kinds(silence)
@@ -117,6 +127,8 @@ class AutogradGraph(Queries):
         self.device = None if device is None else check_device(device)
         self._paths: Paths | None = None
         self._before: State | None = None
+        self._rest = Rest(self.listener, (self.listener,))
+        self.pace = Pace(self._rest, every, cost)
         self._follows = 0  # the number of the thread in which torch is followed; 0 for none
         self._followed = 0  # how many graphs followed torch there before
         self.rank_recorder = RankRecorder(self.name) if ranks else None
@@ -149,8 +161,11 @@ class AutogradGraph(Queries):
                 state.replaced(observers=(*state.observers, *ours), device=self.device or state.device, outer=state)
             )
             self._follow(followed)
+            self._rest.begin(self._follows)
+            pacing.add(self.pace)
         except BaseException:
             set_state(state)
+            pacing.remove(self.pace)
             self._follows = 0
             unfollow_to(followed)
             raise
@@ -184,8 +199,14 @@ class AutogradGraph(Queries):
     def leave(self) -> None:
         """Stop recording; the recorded graph stays as it is until ``close``."""
         # A notebook may close a cell's graph in another context than the cell's, where it is not active.
-        if self._before is not None and self.listener in current().observers:
+        state = current()
+        rests = self._rest.rests
+        if self._before is not None and (self.listener in state.observers or (rests and self._rest.is_here(state))):
             set_state(self._before)
+        pacing.remove(self.pace)
+        self._rest.end()
+        if rests:
+            self._follows = 0
         if self._follows:
             try:
                 unfollow(self._follows)
@@ -338,7 +359,9 @@ class AutogradGraph(Queries):
         """
         if self._ended is not None:
             return self._ended
-        return self.listener.history.frames(self.backwards, self._notes.roots, self.records, self._titles)
+        frame = self._notes.frame
+        number = 0 if frame is None else frame.number
+        return self.listener.history.frames(number, self._notes.roots, self.records, self._titles)
 
     @property
     def update(self) -> Update | None:
@@ -355,8 +378,18 @@ class AutogradGraph(Queries):
 
     @property
     def backwards(self) -> int:
-        """How many backwards ran inside the graph."""
+        """How many backwards ran inside the graph, recorded or not."""
+        return self.listener.number
+
+    @property
+    def recorded(self) -> int:
+        """How many of them were recorded: see ``every`` and ``cost``."""
         return self.listener.backwards
+
+    @property
+    def losses(self) -> list[BackwardLoss]:
+        """The losses of all backwards that the program has called, also of those that were not recorded."""
+        return self.pace.losses.losses()
 
     @property
     def records(self) -> list[Record]:
@@ -397,7 +430,8 @@ class AutogradGraph(Queries):
             for id, fact, _ in passed
             if isinstance(fact, Outer)
         ]
-        return since(leaves, self.listener.changes)
+        later = frame is not None and frame.number < self.backwards
+        return since(leaves, self.listener.changes, later)
 
     def _take_out(self, ids: set[int], edges: set[tuple[int, int]]) -> None:
         notes = self._notes

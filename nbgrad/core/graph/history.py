@@ -203,6 +203,9 @@ class HistoryRecorder:
     Args:
         limit: how many frames there are at most; 0 for none.
 
+    Attributes:
+        skipped: how many backwards were not recorded: they count neither for the dense beginning nor for a stride.
+
     Raises:
         ValueError: there is no room for a first and a last one.
     """
@@ -213,11 +216,12 @@ class HistoryRecorder:
                 f"history={limit}: it must be 0, or at least 2, because the first and the last frame are always kept"
             )
         self.limit = limit
+        self.skipped = 0
         self._kept: list[_StoredFrame] = []
 
     def wants(self, number: int) -> bool:
         """Whether the ``number``-th backward becomes a frame."""
-        return self.limit > 0 and (number - 1) % self._stride(number) == 0
+        return self.limit > 0 and (number - self.skipped - 1) % self._stride(number) == 0
 
     def ask_again(self, number: int) -> int:
         """The first backward after the ``number``-th that may become a frame: none in between does."""
@@ -225,11 +229,12 @@ class HistoryRecorder:
 
     def measures_step(self, number: int) -> bool:
         """Whether the step after the ``number``-th backward, which becomes a frame, is measured."""
-        return number <= AT_FIRST or self._is_one_of(STEPS, number)
+        return number - self.skipped <= AT_FIRST or self._is_one_of(STEPS, number)
 
     def _stride(self, number: int) -> int:
         """The number of backwards, around the ``number``-th, of which one is a frame."""
-        return 1 if 2 * number <= self.limit else 1 << (number // max(2, self.limit // 12)).bit_length() - 1
+        turn = number - self.skipped
+        return 1 if 2 * turn <= self.limit else 1 << (turn // max(2, self.limit // 12)).bit_length() - 1
 
     def add(
         self,
@@ -268,7 +273,7 @@ class HistoryRecorder:
 
     def _is_one_of(self, many: int, number: int) -> bool:
         """Whether the ``number``-th backward is picked, if one frame of every ``many`` is picked."""
-        return (number - 1) % (many * self._stride(number)) == 0
+        return (number - self.skipped - 1) % (many * self._stride(number)) == 0
 
     def learned_until(self, id: int) -> int | None:
         """The last backward that may have given the leaf ``id`` a gradient, if all before it did, and none after it.

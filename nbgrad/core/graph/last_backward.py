@@ -396,6 +396,21 @@ class Kept:
         for id, norm in found.items():
             self._known().add(id, GRADIENT, 0, tensors[id].shape, norm)
 
+    def secure(self) -> None:
+        """Keep small gradients of leaves as copies, and the norms of the others: the program may change them."""
+        large: dict[int, torch.Tensor] = {}
+        for shelf in (self._small, self._large):
+            for at, (seq, position, data, version, receiver, leaf) in enumerate(shelf):
+                if not leaf or data._version != version:
+                    continue
+                if shelf is self._small:
+                    copy = data.clone()
+                    shelf[at] = (seq, position, copy, copy._version, receiver, leaf)
+                else:
+                    large[seq if position == GRADIENT else receiver] = data
+        self.keep_norms(large, {})
+        self._index = None
+
     def _keep_norm(self, id: int, position: int, data: torch.Tensor, receiver: int, shape: tuple[int, ...]) -> None:
         """Keep the norm of ``data``, which stand for a tensor of ``shape``, or all statistics."""
         if self._early and data.is_cpu and data.numel() > SAMPLE and data.shape == shape and countable(data):
@@ -624,6 +639,10 @@ class FrameRecorder:
             self._kept.keep_norms(_pairs(self._leaves), self._norms)
         self._leaves, self._norms = [], {}
         self._kept.drop_before()
+
+    def secure(self) -> None:
+        """Keep the gradients of the leaves, though backwards that are not recorded may add to them in place."""
+        self._kept.secure()
 
     def give_way(self) -> Kept:
         """Another backward begins, and becomes the last one. Return the tensors: it takes their room if it needs it."""

@@ -25,6 +25,7 @@ cdef class Listener(Observer):
     cdef public long long before_last
     cdef public long long _latest
     cdef public Py_ssize_t backwards
+    cdef public Py_ssize_t unrecorded
     cdef public dict before
     cdef public object failure
     cdef public object first_bad

@@ -19,7 +19,7 @@ from nbgrad.core.engine.ended import note as note_ended
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
 from nbgrad.core.engine.observer import Cut, Observer
 from nbgrad.core.engine.place import Place, running_cell
-from nbgrad.core.engine.scope import ModuleScope
+from nbgrad.core.engine.scope import outermost_module
 from nbgrad.core.engine.state import Scope, current, outwards, recording
 from nbgrad.core.engine.tensor_data import words_of
 from nbgrad.core.engine.torch_origins import known_id, shape_of
@@ -56,7 +56,6 @@ _FRESH = 2048
 which a path ends. They are dropped once the graph has this many ops plus four times those of the last backward. There
 must be a limit, because some programs have no backward."""
 
-
 _HELD = 4
 """The leaves and models of this many different losses are kept alive: a GAN has two."""
 
@@ -74,6 +73,8 @@ class Listener(Observer):
         history: the largest number of backwards whose gradient norms are kept.
 
     Attributes:
+        backwards: how many backwards were recorded. All that is kept of a loop counts these alone: its recorded steps
+            are whole, so they are as a loop of their own. ``unrecorded`` is the number of the others.
         closed: whether it listens no more: a task that began inside the graph may outlive it.
         first_bad: where the first NaN or Inf of the program began; None if no loss was bad, or if it is not known.
         before_last: the id of the newest op at the end of the last backward but one.
@@ -104,7 +105,7 @@ class Listener(Observer):
         # The last op so far, the last op when the last backward ended, and the last op when the one before it ended.
         self._latest = self._at_last = self.before_last = 0
         self.running: FrameRecorder | None = None
-        self.backwards = 0
+        self.backwards = self.unrecorded = 0
         self.failure: Failure | None = None
         self.updates = UpdateRecorder(self._budget if self.watch else 0)
         self.training = TrainingRecorder()
@@ -191,6 +192,8 @@ class Listener(Observer):
 
     def _keep_value(self, node: Node, out: torch.Tensor | None) -> None:
         """Keep the value of an op of torch's if it is small; or note that values of its kind are not kept."""
+        if out is None and self.unrecorded:  # it may have run between recorded steps
+            self.notes.remade.add(node.seq)
         nested = -1 in node.shape or (out is not None and out.is_nested)
         if nested or (out is not None and type(out) not in _PLAIN):
             self.unread["nested tensors" if nested else type(out).__name__] = None
@@ -467,7 +470,17 @@ class Listener(Observer):
 
     def backward_begun(self) -> tuple[int, str] | None:
         """The number of the backward that begins now, and the name of the graph."""
-        return None if self.closed else (self.backwards + 1, self.name)
+        return None if self.closed else (self.number + 1, self.name)
+
+    @property
+    def number(self) -> int:
+        """How many backwards have ended, recorded or not: the number of the last one."""
+        return self.backwards + self.unrecorded
+
+    def rested(self) -> None:
+        """A backward has ended that was not recorded."""
+        self.unrecorded += 1
+        self.history.skipped = self.updates.skipped = self.unrecorded
 
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:
         """Start a frame, and learn the names of a function's local variables while they exist."""
@@ -492,8 +505,10 @@ class Listener(Observer):
         what = spoiled(self.outer, used)
         if what is None:
             self._bad_loss = True
-        elif before is not None:
-            self.first_bad = in_backward(self.backwards, before, self.ops, what)
+        elif before is not None:  # if backwards passed since then that were not recorded, it is not known in which
+            here = before.number == self.number
+            unseen = FirstBad(self.number, "unrecorded", what)
+            self.first_bad = in_backward(self.number, before, self.ops, what) if here else unseen
         else:
             self.first_bad = FirstBad(1, "start", what)
 
@@ -513,7 +528,7 @@ class Listener(Observer):
         held = {id: data for known, id in self.constants.copy().values() if (data := known()) is not None}
         values = self.notes.values
         replay = Replay(run, self.outer, held, values.raw, saved, self.notes.names)
-        self.first_bad = replay.first(self.backwards + 1)
+        self.first_bad = replay.first(self.number + 1)
 
     def on_backward_inputs(self, origins: list[Origin], create_graph: bool) -> None:
         """Remember which tensors were to get a gradient: for all others nothing is missing."""
@@ -616,7 +631,8 @@ class Listener(Observer):
         """The frame is complete and becomes the last one."""
         if self.running is None:
             return
-        ended, before, number = self.running, self.notes.frame, self.backwards + 1
+        ended, before, turn = self.running, self.notes.frame, self.backwards + 1
+        number = turn + self.unrecorded
         if self.before:
             self._take_over([], ended.roots)  # a checkpoint has run more ops inside of the backward
         if self.watch:
@@ -626,16 +642,15 @@ class Listener(Observer):
         self.notes.frame, self.running, ended.outer = ended, ended.outer, None
         self.uses.reached, self.uses.asked = ended.arrived, ended.asked
         self.before_last, self._at_last = self._at_last, self._latest
-        self.backwards = number
-        self.changes.backwards = number
+        self.backwards = self.changes.backwards = turn
         note_ended(number, self.name, user_place(), ended.arrived)
-        frame = number >= self._ask and self.history.wants(number)
+        frame = turn >= self._ask and self.history.wants(number)
         self.training.backward_ended(self._latest)
         self.updates.backward_ended(number, frame and self.history.measures_step(number))
         if frame:
             self.history.add(number, ended, self.passed(), self.notes)
-        if number >= self._ask:
-            self._ask = self.history.ask_again(number)
+        if turn >= self._ask:
+            self._ask = self.history.ask_again(number) - self.unrecorded
         ended.end(number, before, self.watch)
 
     def _hold(self, ended: FrameRecorder) -> None:
@@ -654,7 +669,7 @@ class Listener(Observer):
         models: list[Any] = []
         if sum([raw_of(one).nbytes for one in leaves if not raw_of(one).is_sparse]) <= self._budget:
             scopes = dict.fromkeys([scope for _, _, scope in self.passed(ended.roots)])
-            models = [module for scope in scopes if (module := _outermost_module(scope)) is not None]
+            models = [module for scope in scopes if (module := outermost_module(scope)) is not None]
         else:
             leaves = []
         self._held[key] = leaves, models
@@ -855,12 +870,6 @@ class Listener(Observer):
 def _alive(fact: Outer) -> Any:
     """The tensor of a leaf, if it still exists."""
     return None if fact.thing is None else fact.thing()
-
-
-def _outermost_module(scope: Scope | None) -> Any:
-    """The model in whose call an op ran; None if there is none, or it is gone."""
-    modules = [one.module() for one in outwards(scope) if isinstance(one, ModuleScope)]
-    return modules[-1] if modules else None
 
 
 def _uses_another(args: tuple[Any, ...], results: tuple[Any, ...]) -> bool:

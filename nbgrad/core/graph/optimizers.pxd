@@ -4,6 +4,7 @@ cimport cython
 cdef class UpdateRecorder:
     cdef public object last
     cdef public list waiting
+    cdef public Py_ssize_t skipped
     cdef object _budget
     cdef set _seen
     cdef dict _before

@@ -52,6 +52,7 @@ class UpdateRecorder:
 
     Attributes:
         last: the last update that was measured; None if there was none.
+        skipped: how many backwards were not recorded.
         waiting: the numbers of the backwards that wait for a step. They stay here after it until another backward
             ends.
     """
@@ -59,6 +60,7 @@ class UpdateRecorder:
     def __init__(self, budget: int) -> None:
         self.last: Update | None = None
         self.waiting: list[int] = []
+        self.skipped = 0
         self._budget = budget
         self._seen: set[int] = set()  # parameters measured for ``waiting``: of several groups or optimizers
         self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # the data that change, and a copy
@@ -98,7 +100,7 @@ class UpdateRecorder:
         known = {id: data_of(param) for id, param in unseen.items() if id not in self._seen}
         found = {id: data for id, data in known.items() if data is not None}
         size = sum(min(data.numel(), SAMPLE) * data.itemsize for data in found.values())
-        picked = size <= LARGE or evaluates or any(number % RARELY == 1 for number in self.waiting)
+        picked = size <= LARGE or evaluates or any((number - self.skipped) % RARELY == 1 for number in self.waiting)
         if picked and size <= self._budget:
             self._before = {id: (data, _copied(data)) for id, data in found.items()}
         else:  # the backwards that wait get no measurement of these

@@ -15,6 +15,7 @@ from torch.utils.hooks import RemovableHandle
 
 from nbgrad.core.backend.function_mode import is_heard, mute, traced, unmute
 from nbgrad.core.engine.broadcast import reduction, sum_to
+from nbgrad.core.engine.clock import CLOCKS
 from nbgrad.core.engine.ended import note_retained
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Leaf, Node, Origin, Vertex, next_seq
@@ -23,6 +24,7 @@ from nbgrad.core.engine.state import State
 from nbgrad.core.engine.torch_origins import KEY, kind_of, known_origin, leaf_of, node_of, origin_of, owner_of
 from nbgrad.core.recorder.foreseen import TAPS, Foreseen, NodeHook, Share, position_in, sum_of
 from nbgrad.core.recorder.functions import unlisted
+from nbgrad.core.recorder.node_clock import NodeClock
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, named, origin_in
 from nbgrad.core.recorder.refusals import explain_failure, refused, saved_by
 
@@ -567,6 +569,8 @@ def recorded(
     if begun is None:
         return run(roots, *args, **kwargs)
     observer: Observer
+    if CLOCKS:
+        run = _clocked(walk, run)
     try:
         foreseen = None if args[3] else _tried(walk, _foreseen, walk, begun)
         if foreseen is None:
@@ -583,6 +587,22 @@ def recorded(
         observer.on_backward_end()
     note_retained(bool(args[1]))
     return result
+
+
+def _clocked(walk: TorchBackward, run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run``, torch's backward, with hooks on its nodes that tell the clocks among the observers how long they run."""
+    observers: tuple[Any, ...] = walk.observers
+    clocks: list[Any] = [one for one in observers if one in CLOCKS]
+
+    def timed(roots: Any, *args: Any, **kwargs: Any) -> Any:
+        clock = NodeClock(clocks)
+        try:
+            _tried(walk, clock.begin, list(dict.fromkeys(_edge(root)[0] for root in roots)))
+            return run(roots, *args, **kwargs)
+        finally:
+            clock.end()
+
+    return timed if clocks else run
 
 
 def _tried(walk: TorchBackward, run: Callable[..., Any], *args: Any) -> Any:

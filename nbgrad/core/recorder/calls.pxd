@@ -14,6 +14,7 @@ cdef int _PLAIN
 cdef int _INNER
 cdef int _CUT
 cdef set _left
+cdef set _clocks
 
 cdef int _INSIDE
 cdef int _RETURNS
@@ -33,6 +34,11 @@ cdef bint _any_learns(tuple args, object kwargs) except -1
 cdef bint _learns(tuple args, object kwargs, bint heard) except -1
 @cython.locals(observer=Observer, observers=tuple, node=Node)
 cdef object _recorded(Called known, tuple given, object named, object function, tuple args, object kwargs, State state, bint heard)
+@cython.locals(observer=Observer)
+cdef object _tell_error(tuple observers, Node node, tuple inputs, object error, bint heard)
+cdef object _start(tuple observers, bint again)
+cdef object _stop(tuple observers)
+cdef object _tell_clocks(tuple observers, bint begins, bint again)
 cdef object _disown(Node node, object result)
 @cython.locals(op=OpInfo, settings=dict)
 cdef tuple _called(Called known, Node node, tuple args, object kwargs, State state)

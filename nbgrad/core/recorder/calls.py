@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils._device import DeviceContext
 
 from nbgrad.core.backend.function_mode import is_heard, mute, take_off, traced, unmute
+from nbgrad.core.engine.clock import CLOCKS
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Node, OpInfo, Output, next_seq
 from nbgrad.core.engine.observer import Observer, torch_followers
@@ -43,6 +44,7 @@ NESTED = torch.nested._internal.nested_tensor.NestedTensor
 left: set[int] = set()
 """The threads on whose stack our mode still lies, because another thread has closed their last graph."""
 _left = left  # compiled to a set of C's
+_clocks: set[Any] = CLOCKS  # the same
 
 
 def _torch_function(
@@ -267,16 +269,13 @@ def _recorded(
         unmute(guard)
     if inputs is None:  # where its result is used, torch's own node says what it was
         return function(*args, **kwargs) if kwargs else function(*args)
+    _start(observers, given is not args)
     try:
         result = function(*args, **kwargs) if kwargs else function(*args)
     except Exception as error:
-        guard = mute(heard)
-        try:
-            for observer in observers:
-                observer.on_error(node.op, inputs, error)
-        finally:
-            unmute(guard)
+        _tell_error(observers, node, inputs, error, heard)
         raise
+    _stop(observers)
     guard = mute(heard)
     try:
         _tell(known, node, inputs, given[0] if known.assigns else result, state, observers)
@@ -287,6 +286,44 @@ def _recorded(
     finally:
         unmute(guard)
     return result
+
+
+def _tell_error(
+    observers: tuple[Observer, ...], node: Node, inputs: tuple[Any, ...], error: Exception, heard: bool
+) -> None:
+    """Notify the observers of the ``error`` that torch's function raised."""
+    guard = mute(heard)
+    observer: Observer
+    try:
+        for observer in observers:
+            observer.on_error(node.op, inputs, error)
+    finally:
+        unmute(guard)
+
+
+def _start(observers: tuple[Any, ...], again: bool) -> None:
+    """Tell the clocks, if there are any, that torch's function begins: nothing of ours runs until it has ended."""
+    if _clocks:
+        _tell_clocks(observers, True, again)
+
+
+def _stop(observers: tuple[Any, ...]) -> None:
+    """Tell them that it has ended."""
+    if _clocks:
+        _tell_clocks(observers, False, False)
+
+
+def _tell_clocks(observers: tuple[Any, ...], begins: bool, again: bool) -> None:
+    try:
+        for observer in observers:
+            if observer in _clocks:
+                if begins:
+                    observer.on_run(again)
+                else:
+                    observer.on_ran()
+    except Exception as error:
+        if not taken(observers, error, "the time of an op"):
+            raise
 
 
 def _disown(node: Node, result: Any) -> None:

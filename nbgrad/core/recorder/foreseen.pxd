@@ -38,7 +38,7 @@ cdef class Share:
 cdef class NodeHook:
     cdef public object table
 
-    cdef object take_off(self)
+    cpdef object take_off(self)
 
 @cython.no_gc
 @cython.final

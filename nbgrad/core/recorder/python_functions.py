@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.backend.function_mode import put_back, recorder, take_off
+from nbgrad.core.backend.function_mode import mute, put_back, recorder, take_off, unmute
 from nbgrad.core.compilation import compiled
+from nbgrad.core.engine.clock import CLOCKS
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.state import current
 from nbgrad.core.recorder.functions import ASKS, OP, Called, called
@@ -151,6 +152,13 @@ def _note(frame: Any, code: Any) -> None:
         running.args += tuple(values[function.rest])
     running.kwargs = {name: values[name] for name in function.more}
     RUNNING[thread] = running
+    if CLOCKS:
+        guard = mute()
+        try:
+            for clock in CLOCKS.intersection(current().observers):
+                clock.on_begin(running.args)
+        finally:
+            unmute(guard)
 
 
 def where(up: int) -> int:

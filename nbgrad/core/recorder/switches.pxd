@@ -13,6 +13,7 @@ cdef dict _inside
 cdef class _Torch:
     cdef public object lock
     cdef public list open
+    cdef public list resting
 
 
 @cython.locals(tensor=Tensor)

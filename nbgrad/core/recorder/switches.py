@@ -23,6 +23,7 @@ from nbgrad.core.backend.function_mode import mute, place, put_back, recorder, t
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Node
 from nbgrad.core.engine.observer import Observer, torch_followers
+from nbgrad.core.engine.pacing import backward_ended, pacers, step_begun, step_ended
 from nbgrad.core.engine.scope import called, forget_paths
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
@@ -69,6 +70,7 @@ class _Thread(local):
     Attributes:
         end: tells when the thread ends.
         walk: the backward of torch's that runs.
+        runs: whether one runs whose end the pacers wait for.
         depth: the answer of ``take_off``, which a compiled region called; 0 outside of such a region.
         functions: torch's state of modes and subclasses before the first graph; None while no graph is open.
     """
@@ -76,6 +78,7 @@ class _Thread(local):
     def __init__(self) -> None:
         self.end = _ThreadEnd()
         self.walk: TorchBackward | None = None
+        self.runs = False
         self.depth = 0
         self.functions: Any = None
 
@@ -95,14 +98,17 @@ class _Torch:
     Attributes:
         open: the id of the thread of each graph that records. Only this says which threads record: it changes in one
             step, which no interrupt divides.
+        resting: the id of the thread of each graph that rests. While there is one, backwards and the steps of
+            optimizers are noticed: of torch's functions, only the one that runs its engine is replaced.
         lock: held while something is replaced or put back.
     """
 
-    __slots__ = ("lock", "open")
+    __slots__ = ("lock", "open", "resting")
 
     def __init__(self) -> None:
         self.lock = RLock()  # threads may open graphs at the same time
         self.open: list[int] = []
+        self.resting: list[int] = []
 
 
 _torch = _Torch()
@@ -112,6 +118,7 @@ def _forked() -> None:
     """In a new process no other thread holds the lock, and no other thread records."""
     _torch.lock = RLock()
     _torch.open = [thread for thread in _torch.open if thread == get_ident()]
+    _torch.resting = [thread for thread in _torch.resting if thread == get_ident()]
     for thread in list(_stepping):
         if thread != get_ident():
             del _stepping[thread]
@@ -162,6 +169,30 @@ def unfollow(thread: int) -> None:
             if thread != get_ident() and thread not in _torch.open:
                 left.add(thread)  # its own next call of torch takes our mode off its stack
     unfollow_to(follows())
+
+
+def rest(thread: int) -> None:
+    """Undo one ``follow`` of that thread, but go on notifying the pacers: see ``pacing``."""
+    with _torch.lock:
+        _torch.resting.append(thread)
+    unfollow(thread)
+
+
+def follow_again() -> int:
+    """Undo ``rest`` in this thread, and return what ``follow`` returns."""
+    thread = follow()
+    stop_resting(thread)
+    return thread
+
+
+def stop_resting(thread: int) -> None:
+    """Notify the pacers of one graph of that thread no more."""
+    with _torch.lock:
+        if thread in _torch.resting:
+            _torch.resting.remove(thread)
+        if not _torch.resting and recorder.mode is None:
+            _BACKWARD.put_back()
+            _unhook()
 
 
 def unfollow_to(count: int) -> None:
@@ -242,9 +273,14 @@ def _restore() -> None:
     _put_back()
     _regions.unwatch()
     _captures.unwatch()
+    if not _torch.resting:
+        _unhook()
+    recorder.mode = None
+
+
+def _unhook() -> None:
     _OPTIMIZERS._global_optimizer_pre_hooks.pop(_KEY, None)
     _OPTIMIZERS._global_optimizer_post_hooks.pop(_KEY, None)
-    recorder.mode = None
 
 
 def _replace() -> None:
@@ -258,7 +294,8 @@ def _replace() -> None:
 def _put_back() -> None:
     """Put torch's own there."""
     for patch in _PATCHES:
-        patch.put_back()
+        if patch is not _BACKWARD or not _torch.resting:
+            patch.put_back()
     _regions.pass_for_torchs_no_more()
     _change_answers({ours: own for own, ours in ANSWERS.items()})
 
@@ -285,7 +322,16 @@ def _backward_patch(run: Callable[..., Any]) -> Any:
     def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
         if _BACKWARD.ours is not made:
             return run(t_outputs, *args, **kwargs)
-        return _run_backward(run, t_outputs, args, kwargs)
+        if not pacers() or _thread.runs:
+            return _run_backward(run, t_outputs, args, kwargs)
+        _thread.runs = True
+        try:
+            result = _run_backward(run, t_outputs, args, kwargs)
+        finally:
+            _thread.runs = False
+        if torch._C._functorch.maybe_current_level() is None:
+            backward_ended(t_outputs, bool(kwargs.get("accumulate_grad")))
+        return result
 
     made = traceless(run_backward, run)
     return made
@@ -396,6 +442,7 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
     A step with a closure runs the user's code, which is recorded.
     """
     _stepped()  # the last one may have raised
+    step_begun()
     observers = torch_followers(current().observers)
     if not observers:
         return
@@ -442,6 +489,7 @@ def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
     finally:
         unmute(guard)
     _stepped()
+    step_ended()
 
 
 def _stepped() -> None:

@@ -19,6 +19,7 @@ from nbgrad.core.engine import backward_errors
 from nbgrad.core.engine.backward import Inputs, backward
 from nbgrad.core.engine.call_site import user_frame, variable_name
 from nbgrad.core.engine.node import Hooks, Leaf, Node, Origin, Output, TensorBase, add, check_alike, raw_of
+from nbgrad.core.engine.pacing import backward_ended, pacers
 from nbgrad.core.engine.source_text import replaced_text, replacement
 from nbgrad.core.engine.state import current, tell_changed, tell_detached, tell_read
 from nbgrad.core.engine.tensor_data import Contents, check_device, check_differentiable, dtype_name, owned, told
@@ -202,6 +203,8 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
         roots = [(self.origin, unheard(seed, self, gradient, create_graph=create_graph))]
         retain = create_graph if retain_graph is None else retain_graph
         backward(roots, entered_leaves(inputs), retain_graph=retain, create_graph=create_graph)
+        if pacers() and current().walking is None:
+            backward_ended((self._data,), accumulates=True)
 
     def accumulate(self, gradient: Any, taken: set[int] | None, *, create_graph: bool) -> None:
         """Add ``gradient`` to ``.grad``; the engine calls it once per backward.

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from nbgrad.core.graph.plugins import OVERLAY_KINDS
 from nbgrad.widgets.description.outline import Outline, Rests
 from nbgrad.widgets.description.overlay_kinds import KIND
+from nbgrad.widgets.description.ranking import TELLING
 from nbgrad.widgets.description.schema import Description, Detail, Edge, History, Node, Question
 
 UNKNOWN = "?"
@@ -34,6 +35,10 @@ def concealed(outline: Outline, nodes: Collection[str], asked: list[Question], n
         "overlays": [one for one in known["overlays"] if not _tells(one["key"])],
         "verdicts": [],
         "checked": [],
+        "ranking": {
+            **known["ranking"],
+            "columns": [one for one in known["ranking"]["columns"] if one["key"] not in TELLING],
+        },
         "history": History(frames=[], loss=None, charts=[], differences=[]),
         "questions": asked,
         "unknown": [node["id"] for node in known["nodes"] if node["id"] in nodes],

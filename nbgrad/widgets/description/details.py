@@ -105,6 +105,9 @@ def _since(since: Since | None) -> list[Detail]:
     )
     if since.grad is not None:
         found.append(Detail(term=".grad", text=f"{amount(since.grad, FEW)}: {told}", role="gradient"))
+    if since.later is not None:
+        told = "it comes from later backwards, which were not recorded"
+        found.append(Detail(term=".grad", text=f"{amount(since.later, FEW)}: {told}", role="gradient"))
     return found
 
 

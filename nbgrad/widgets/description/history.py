@@ -1,12 +1,13 @@
 """The history of a graph as plain data: backwards that a picture scrubs through, draws as curves and compares."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame, HistoryRecord
+from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Chart, Curve, Difference, Frame, History, Overlay
@@ -32,6 +33,9 @@ _GUIDED = (
     "slow."
 )
 
+_POINTS = 256
+"""At most this many losses are drawn."""
+
 NONE: History = {"frames": [], "loss": None, "charts": [], "differences": []}
 
 Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -55,8 +59,13 @@ def frames_of(graph: AutogradGraph, records: list[Record]) -> list[HistoryFrame]
     return frames
 
 
-def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str]) -> Past:
-    """The numbers of ``frames`` for ``records``, the records of the last frame."""
+def past(
+    frames: list[HistoryFrame], records: list[Record], ids: dict[int, str], losses: Sequence[BackwardLoss] = ()
+) -> Past:
+    """The numbers of ``frames`` for ``records``, the records of the last frame.
+
+    ``losses``: those of all backwards, if some of these were not recorded.
+    """
     if not frames:
         return Past(NONE, {}, {}, [])
     structures = _structures(frames)
@@ -79,7 +88,7 @@ def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str])
             Frame(number=frame.number, title=str(frame), value=_value(frame), structure=structure)
             for frame, structure in zip(frames, structures, strict=True)
         ],
-        loss=_loss(frames, [ids[record.id] for record in records if record.root]),
+        loss=_loss(_losses(frames, losses), [ids[record.id] for record in records if record.root]),
         charts=charts,
         differences=_differences(frames, structures),
     )
@@ -90,14 +99,28 @@ def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str])
     return Past(history, norms, {records[at].id: letters[place] for place, at in enumerate(inner)}, [overlay])
 
 
-def _loss(frames: list[HistoryFrame], roots: list[str]) -> Chart | None:
+def _losses(frames: list[HistoryFrame], losses: Sequence[BackwardLoss]) -> tuple[list[int], list[float | None]]:
+    """The losses to draw, and the numbers of their backwards: none if each frame has one.
+
+    Of ``losses``, those that began at the line of the last frame are drawn, or some of them.
+    """
+    last = next((one for one in losses if one.number == frames[-1].number), None)
+    if last is None:
+        return [], [frame.loss for frame in frames]
+    known = [one for one in losses if one.place.same(last.place)]
+    picked = [known[at] for at in np.unique(np.linspace(0, len(known) - 1, _POINTS).round().astype(int)).tolist()]
+    return [one.number for one in picked], [one.value for one in picked]
+
+
+def _loss(known: tuple[list[int], list[float | None]], roots: list[str]) -> Chart | None:
     """The curve of the losses: on a logarithmic scale where they are all above zero and far apart."""
-    losses = np.array([np.nan if frame.loss is None else frame.loss for frame in frames])
+    numbers, values = known
+    losses = np.array([np.nan if value is None else value for value in values])
     finite = np.where(np.isfinite(losses), losses, np.nan)
-    known = finite[np.isfinite(finite)]
-    if known.size < 2 or len(roots) != 1:
+    there = finite[np.isfinite(finite)]
+    if there.size < 2 or len(roots) != 1:
         return None
-    low, high = float(known.min()), float(known.max())
+    low, high = float(there.min()), float(there.max())
     far = 0 < 10 * low < high
     # The difference of two halves is finite, even if that of the two numbers is not.
     scaled, (first, last) = (np.log10(finite), np.log10([low, high])) if far else (finite / 2, (low / 2, high / 2))
@@ -106,6 +129,7 @@ def _loss(frames: list[HistoryFrame], roots: list[str]) -> Chart | None:
         node=roots[0],
         label="loss",
         heights=[None if np.isnan(one) else round(100 * one) for one in heights.tolist()],
+        numbers=numbers,
         text=_course(losses.tolist()),
     )
     text = f"The number that each backward started from: from {number(low)} to {number(high)}{' (log)' if far else ''}."
@@ -217,7 +241,9 @@ def _chart(title: str, about: str, scale: _Scale, labels: list[tuple[str, str]],
         high=number(scale.high),
         guide=None if scale.guide is None else round(100 * float(scale.at(np.array(scale.guide)))),
         curves=[
-            Curve(node=node, label=label, heights=scale.heights(at), text=_course(scale.table[:, at].tolist()))
+            Curve(
+                node=node, label=label, heights=scale.heights(at), numbers=[], text=_course(scale.table[:, at].tolist())
+            )
             for at, (node, label) in enumerate(labels)
         ],
     )

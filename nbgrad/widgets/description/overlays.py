@@ -7,6 +7,7 @@ from math import isfinite, log10, prod
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
+from nbgrad.core.graph.slowest import Times
 from nbgrad.core.graph.stats import SAMPLE
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.description.code import codes
@@ -36,13 +37,14 @@ def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved
     step, known = graph.update, {record.id for record in records}
     updates = {} if step is None else {id: ratio for id, ratio in step.ratios.items() if id in known}
     missing = "" if updates else "; no step was measured"
+    seconds = {id: one.seconds for id, one in times_of(graph).items()}
     sizes = {id: float(kept.size) for id, kept in saved.items() if kept.size}
     found = [
         scaled("gradient", "gradient norm (log)", norms, number, levels),
         scaled("ratio", f"gradient to weight{missing} (log)", ratios, number, levels),
         scaled("update", f"update to weight{_after(graph)} (log)", updates, number, levels),
         scaled("saved", "bytes saved for backward (log)", sizes, lambda size: byte_text(int(size)), levels),
-        scaled("time", f"{clock(records)}, forward and backward (log)", _sums(graph), duration, levels),
+        scaled("time", f"{clock(records)}, forward and backward (log)", seconds, duration, levels),
         scaled("spread", "spread of gradients over ranks (log)", spreads_of(graph), number, levels),
         classes("bucket", "bucket", buckets_of(graph), levels),
         classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
@@ -58,7 +60,8 @@ def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved
 def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
     """The other measurements of each record, and its name in the code, for the inspector."""
     ratios = {} if graph.update is None else graph.update.ratios
-    times = graph.times if isinstance(graph, TimedGraph) else {}
+    times = times_of(graph)
+    whole = sum([one.seconds for one in times.values()]) or 1.0
     ranks = rank_details(graph)
     own, code = graph.overlays.values(), codes(graph, records)
     found: list[list[Detail]] = []
@@ -77,25 +80,26 @@ def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
             found[-1].append(Detail(term="step", text=text, role="gradient"))
         if (took := times.get(record.id)) is not None:
             parts = [f"{part} {duration(seconds)}" for part, seconds in took._asdict().items() if seconds is not None]
-            found[-1].append(Detail(term=clock([record]), text=", ".join(parts)))
+            text = f"{', '.join(parts)}; {took.seconds / whole:.1%} of all"
+            found[-1].append(Detail(term=clock([record]), text=text))
     return found
 
 
 def clock(records: list[Record]) -> str:
-    """The name of the measured time: it is measured on the CPU, and a GPU finishes its ops later."""
-    return "time" if all(record.device.type == "cpu" for record in records) else "time on the CPU"
+    """The name of the measured time. Of a device with a queue of its own that is not CUDA, the CPU's part is known."""
+    return "time" if all(record.device.type in ("cpu", "cuda") for record in records) else "time on the CPU"
 
 
-def _sums(graph: AutogradGraph) -> dict[int, float]:
-    """The time of the op of each record and of its rules, in seconds, by record."""
-    times = graph.times if isinstance(graph, TimedGraph) else {}
-    return {id: (one.forward or 0.0) + (one.backward or 0.0) for id, one in times.items()}
+def times_of(graph: AutogradGraph) -> dict[int, Times]:
+    """The times of each record, if they were measured."""
+    return graph.times if isinstance(graph, TimedGraph) else {}
 
 
 def _after(graph: AutogradGraph) -> str:
     """After which backward the step was measured, if that was not the last one."""
     step = graph.update
-    return "" if step is None or step.number == graph.backwards else f" after backward {step.number}"
+    last = graph.frame
+    return "" if step is None or (last is not None and step.number == last.number) else f" after backward {step.number}"
 
 
 def scaled(

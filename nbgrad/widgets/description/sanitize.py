@@ -9,7 +9,7 @@ from nbgrad.widgets.description.text_metrics import clean, clip, clip_middle
 LINE = 44
 """How many letters a line in a box has at most."""
 
-_LINES, _MARK, _SCOPE, _TERM, _TEXT, _WORDS = 5, 72, 56, 80, 20_000, 600
+_LINES, _MARK, _SCOPE, _TERM, _NAME, _TEXT, _WORDS = 5, 72, 56, 80, 120, 20_000, 600
 
 
 def clipped(description: Description) -> Description:
@@ -71,6 +71,10 @@ def clipped(description: Description) -> Description:
                 {**one, "label": clip(one["label"], _WORDS), "words": clip(one["words"], _TERM)}
                 for one in description["hidden"]["nodes"]
             ],
+        },
+        "ranking": {
+            **description["ranking"],
+            "rows": [{**one, "name": clip_middle(one["name"], _NAME)} for one in description["ranking"]["rows"]],
         },
         "history": {
             **description["history"],

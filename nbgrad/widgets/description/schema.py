@@ -284,6 +284,7 @@ class Curve(TypedDict):
     node: str
     label: str
     heights: list[int | None]  # in percent, on a scale that all curves of a chart share; mostly it is logarithmic
+    numbers: list[int]  # of the backwards of the heights; empty if each frame has one
     text: str  # what it did: "0.12 to 0.003, 40 times smaller"
 
 
@@ -342,6 +343,33 @@ class Hidden(TypedDict):
     nodes: list[HiddenNode]
 
 
+class Ranked(TypedDict):
+    """An op or a tensor that learns, drawn or inside a folded node."""
+
+    node: str
+    name: str  # with the path of its module: "layers.0.linear1.weight"
+    kind: Kind
+    scope: str | None  # id of the innermost scope
+
+
+class RankingColumn(TypedDict):
+    """One number of each."""
+
+    key: str  # "gradient", "update", "size", "time", "forward", "backward" or "saved"
+    title: str
+    cells: list[str]  # of each row, as text; empty if it has no such number
+    order: list[int]  # the rows that have one, the largest first
+
+
+class Ranking(TypedDict):
+    """The numbers by which the table can be sorted."""
+
+    columns: list[RankingColumn]
+    rows: list[Ranked]
+    parents: dict[str, str]  # of each scope that a row is in, the one around it
+    note: str  # which rows are left out; empty if none is
+
+
 class Problem(TypedDict):
     """Something that the reader must know of, and where it is drawn, if it is."""
 
@@ -385,6 +413,7 @@ class Description(TypedDict):
     checked: list[str]  # what was looked at and is sound, a line for each check; then what could not be judged
     history: History
     hidden: Hidden
+    ranking: Ranking
     questions: NotRequired[list[Question]]  # what the reader may still answer
     unknown: Annotated[NotRequired[list[str]], PYTHON_ONLY]  # the nodes whose gradient the reader does not see yet
     beside: Annotated[NotRequired[dict[str, str]], PYTHON_ONLY]  # by node: the node beside which it stands
@@ -397,6 +426,7 @@ def plain_description(version: int, name: str, summary: str) -> Description:
         version=version, name=name, summary=summary, notes=[], stopped=False, nodes=[], edges=[], scopes=[], ops={},
         formulas={}, steps=[], overlays=[], colour="", copies={}, twins={}, verdicts=[], problems=[], checked=[],
         history=history, hidden=Hidden(reductions=[], nodes=[]),
+        ranking=Ranking(columns=[], rows=[], parents={}, note=""),
     )  # fmt: skip
 
 

@@ -49,6 +49,7 @@ def beginnings(case: Examination) -> list[Finding]:
             frames,
             records,
             first,
+            case.graph.losses,
         )
         at = divergence.held(frames, records) or learned[0]
         found = [(at, text), *[(record, text) for record, text in found if record not in learned]]

@@ -65,7 +65,7 @@ def _slips(case: Examination) -> Iterator[tuple[str, str, LoopCall]]:
     if not case.graph.backwards:
         return
     scaled = any(call.kind == "unscale" for call in calls)
-    last = case.graph.backwards
+    last = case.graph.recorded
     for number, group in groupby(case.training.recent, key=lambda call: call.backwards):
         if number >= last - 1:  # what the loop does now: a fault may have been mended
             yield from _clips(list(group), number, now=number == last)

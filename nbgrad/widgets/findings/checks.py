@@ -194,14 +194,15 @@ def _order(case: Examination) -> Looked:
     recent = list(training.recent)
     if not recent:
         return "", "no optimizer, no scheduler and no clipping was called"
-    before = [call.kind for call in recent if call.backwards == graph.backwards - 1]
-    after = [call.kind for call in recent if call.backwards == graph.backwards]
-    last = max((at for at, kind in enumerate(before) if kind in ("step", "schedule")), default=-1)
+    before = [call.kind for call in recent if call.backwards == graph.recorded - 1]
+    after = [call.kind for call in recent if call.backwards == graph.recorded]
+    begin = max((at for at, kind in enumerate(before) if kind in ("step", "schedule")), default=-1)
     end = max((at for at, kind in enumerate(after) if kind in ("step", "schedule")), default=len(after) - 1)
-    names = [_CALLS.get(kind, kind) for kind in before[last + 1 :]]
+    names = [_CALLS.get(kind, kind) for kind in before[begin + 1 :]]
     names = [*names, "backward", *(_CALLS.get(kind, kind) for kind in after[: end + 1])]
+    last = 0 if graph.frame is None else graph.frame.number
     names = [name for at, name in enumerate(names) if at == 0 or name != names[at - 1]]
-    return f"{', '.join(names)}, around backward {graph.backwards:,}", ""
+    return f"{', '.join(names)}, around backward {last:,}", ""
 
 
 def _steps(case: Examination) -> Looked:
@@ -315,7 +316,7 @@ def _modes(case: Examination) -> Looked:
 
 
 def _memory(case: Examination) -> Looked:
-    earlier = case.graph.backwards - 2
+    earlier = case.graph.recorded - 2
     if earlier < calls._ROUNDS:
         return "", f"{counted(case.graph.backwards, 'backward')} only: it takes {calls._ROUNDS + 2}"
     if case.training.evaluates:

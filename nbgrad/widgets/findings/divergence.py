@@ -8,6 +8,7 @@ from math import isfinite
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.history import HistoryFrame
+from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import counted, number
@@ -34,12 +35,19 @@ CHECK = "assert torch.isfinite(x).all()"
 CLEAN = f"Clean the data, and check them before the model: {CHECK}"
 """The advice for data that hold a NaN or an Inf."""
 
+ALL = "%%autograd --every 1"
+"""The option that records the steps of a loop that a graph lets pass."""
+
 STOP = "nbgrad.detect_anomaly(), or %%autograd --anomaly, stops at the op that made it."
 """The advice that finds the op of an earlier backward."""
 
 
 def spoiled(
-    bad: Sequence[Record], frames: Sequence[HistoryFrame], records: list[Record], known: FirstBad | None = None
+    bad: Sequence[Record],
+    frames: Sequence[HistoryFrame],
+    records: list[Record],
+    known: FirstBad | None = None,
+    losses: Sequence[BackwardLoss] = (),
 ) -> tuple[str, str | None]:
     """The text about the backward since which the parameters in ``bad`` are not finite; and the remedy.
 
@@ -48,11 +56,18 @@ def spoiled(
         frames: the history, at least two.
         records: what the last backward ran through, as the last frame has it.
         known: where it began, if the graph has found that out while it recorded.
+        losses: those of all backwards.
     """
     first, *others = bad
     what = "NaN" if any(record.value is not None and record.value.nan for record in bad) else "Inf"
     more = f" and {counted(len(others), 'other')}" if others else ""
     where = f"{what} is in {_called(first)}{more}"
+    if known is not None and known.phase == "unrecorded":
+        lost = next((one for one in losses if one.value is not None and not isfinite(one.value)), None)
+        since = f"one of the backwards between {frames[0].number:,} and {known.number + 1:,}, which"
+        if lost is not None and lost.number <= known.number:
+            since = f"backward {lost.number:,} at {lost.place}, whose loss was {number(lost.value or 0.0)}. It"
+        return f"{where} since {since} was not recorded: {ALL} records each one. {STOP}", ALL
     if known is not None and known.phase != "step" and known.op is not None:
         loss = next((frame.loss for frame in frames if frame.number == known.number), None)
         whose = "" if loss is None else f", whose loss was {number(loss)}"

@@ -193,8 +193,8 @@ def _moving(graph: AutogradGraph, records: list[Record], frames: list[HistoryFra
     """
     others = any(record.since is not None and record.since.what is not None for record in records)
     idle = {id for id, _ in graph.unheld()} if others else set[int]()
-    step = graph.update
-    stepped = step is not None and step.number == graph.backwards and any(step.ratios.values())
+    step, last = graph.update, graph.frame
+    stepped = step is not None and last is not None and step.number == last.number and any(step.ratios.values())
     past = [frame for frame in frames[:-1] if alike(frame, frames[-1])]
     moving, rising = set[int](), set[int]()
     for at, record in enumerate(records):

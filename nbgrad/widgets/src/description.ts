@@ -179,6 +179,7 @@ export interface Curve {
   node: string;
   label: string;
   heights: (number | null)[];
+  numbers: number[];
   text: string;
 }
 
@@ -225,6 +226,27 @@ export interface Hidden {
   nodes: HiddenNode[];
 }
 
+export interface Ranked {
+  node: string;
+  name: string;
+  kind: Kind;
+  scope: string | null;
+}
+
+export interface RankingColumn {
+  key: string;
+  title: string;
+  cells: string[];
+  order: number[];
+}
+
+export interface Ranking {
+  columns: RankingColumn[];
+  rows: Ranked[];
+  parents: Record<string, string>;
+  note: string;
+}
+
 export interface Problem {
   kind: "nan" | "unreached" | "inplace" | "failed" | "warning";
   text: string;
@@ -262,6 +284,7 @@ export interface Description {
   checked: string[];
   history: History;
   hidden: Hidden;
+  ranking: Ranking;
   questions?: Question[];
 }
 

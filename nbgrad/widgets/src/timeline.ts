@@ -76,8 +76,15 @@ export class Timeline {
   /** Where a frame stands in the charts: by the number of its backward, for not every one is remembered. */
   #x(frame: number): number {
     const { frames } = this.#history;
-    const [first, last] = [frames[0]?.number ?? 0, frames[frames.length - 1]?.number ?? 1];
-    return (((frames[frame]?.number ?? first) - first) / Math.max(1, last - first)) * WIDTH;
+    return this.#place(frames[frame]?.number ?? frames[0]?.number ?? 0);
+  }
+
+  /** Where a backward stands. The last one may come after the last frame. */
+  #place(backward: number): number {
+    const { frames, loss } = this.#history;
+    const ends = [frames[0], frames[frames.length - 1]].map((frame) => frame?.number ?? 0) as [number, number];
+    const last = Math.max(ends[1], ...(loss?.curves[0]?.numbers ?? []));
+    return ((backward - ends[0]) / Math.max(1, last - ends[0])) * WIDTH;
   }
 
   #at(): void {
@@ -99,7 +106,7 @@ export class Timeline {
     const chart = charts[Number(this.#chart.value)];
     if (!chart) return;
     this.#cursors.length = 0;
-    const ends = html("div", { class: "nbg-ends", "aria-hidden": "true" }, html("span", {}, String(frames[0]?.number ?? "")), html("span", {}, `backward ${frames[frames.length - 1]?.number ?? ""}`));
+    const ends = html("div", { class: "nbg-ends", "aria-hidden": "true" }, html("span", {}, String(frames[0]?.number ?? "")), html("span", {}, `backward ${Math.max(frames[frames.length - 1]?.number ?? 0, ...(loss?.curves[0]?.numbers ?? []))}`));
     this.#strip.replaceChildren(...(loss ? [this.#curves(loss, LOSS, "loss")] : []), this.#curves(chart, HEIGHT, "curves"), ends, this.#chart, html("small", {}, chart.text));
     this.#mark();
   }
@@ -114,7 +121,8 @@ export class Timeline {
       let pen = "M";
       const d = curve.heights.map((height, frame) => {
         if (height === null) return (pen = "M"), "";
-        const part = `${pen}${this.#x(frame).toFixed(1)} ${100 - height}`;
+        const x = curve.numbers.length ? this.#place(curve.numbers[frame] ?? 0) : this.#x(frame);
+        const part = `${pen}${x.toFixed(1)} ${100 - height}`;
         pen = "L";
         return `${part}h0`; // a point between two gaps is seen too
       });

@@ -4,7 +4,7 @@ import type { ZoomTransform } from "d3-zoom";
 import { Answers } from "./answers";
 import { Camera, READABLE } from "./camera";
 import { copied } from "./clipboard";
-import type { Box, Picture, Step } from "./description";
+import type { Box, Picture, Ranked, Step } from "./description";
 import { attribute, button, flag, html, listen, svg } from "./dom";
 import { between, matches, reach } from "./find";
 import { folded } from "./geometry";
@@ -17,7 +17,7 @@ import type { Place } from "./permalink";
 import { Player, stepPanel } from "./player";
 import { Room } from "./room";
 import { Scene, type Touched } from "./scene";
-import { tableOf } from "./table";
+import { homeOf, Table } from "./table";
 import { isThumbnail, thumbnailKey, thumbnails } from "./thumbnails";
 import { differencePanel, Timeline } from "./timeline";
 import { type Runner, WhatIf } from "./what_if";
@@ -48,7 +48,7 @@ export class View implements Touched, Keyed, Tools {
   readonly #keys: Keys;
   readonly #room: Room;
   readonly #closed: Set<string>;
-  #table: HTMLElement;
+  readonly #table: Table;
   #legendScale: HTMLElement | null = null;
   begun = (): void => {}; // called when the view is seen for the first time
   changed = (): void => {}; // called when the link to the shown place changes
@@ -59,7 +59,7 @@ export class View implements Touched, Keyed, Tools {
   readonly #return = button("↩ Back", "Back to where you were", "return", () => this.#goBack());
   #tool: HTMLElement | null = null; // that opened the panel
   #overlaid = "";
-  #sought = ""; // the search whose match is in a module that will be unfolded
+  #sought = (): void => {}; // goes on to what is in a module that will be unfolded: the match of a search, or a row of the table
   #asked: string[] = []; // the modules that the kernel was asked to fold or unfold
   #hinting = 0;
   #waiting = 0; // the timer before the picture moves: the box may be clicked once more
@@ -78,8 +78,12 @@ export class View implements Touched, Keyed, Tools {
     this.#overlaid = description.colour;
     this.#player = new Player([], (step, at) => this.#step(step, at));
     this.#timeline = new Timeline((frame, other) => this.#at(frame, other), (node) => this.node(node));
-    this.#table = html("div", { hidden: "" });
-    const body = html("div", { class: "nbg-body" }, this.#stage, this.#return, this.#hint, this.#panel, this.#table);
+    this.#table = new Table((id, ranked) => {
+      this.#table.open(false);
+      if (ranked) this.#reach(ranked);
+      else this.node(id);
+    });
+    const body = html("div", { class: "nbg-body" }, this.#stage, this.#return, this.#hint, this.#panel, this.#table.root);
     this.#bar = toolbarOf(this, base.turned !== null || kernel !== null);
     this.#return.className = "nbg-return";
     this.#return.hidden = true;
@@ -174,13 +178,7 @@ export class View implements Touched, Keyed, Tools {
     if (byKeys) this.scene.go(this.scene.heir(old));
     else if (held !== document.activeElement) this.refocus(this.#stage);
     this.#player.replace(this.scene.description.steps);
-    const table = tableOf(this.scene.description, (id) => {
-      this.#table.hidden = true;
-      this.node(id);
-    });
-    table.hidden = this.#table.hidden;
-    this.#table.replaceWith(table);
-    this.#table = table;
+    this.#table.replace(this.scene.description);
     this.root.querySelector(".nbg-legend")?.replaceWith(legendOf(this.scene.description));
     this.overlay(this.#overlaid);
     this.#timeline.replace(this.scene.description.history);
@@ -385,7 +383,7 @@ export class View implements Touched, Keyed, Tools {
   #press(): void {
     const by = this.#panel.hidden ? undefined : this.#tool?.dataset["testid"];
     press(this.#bar, {
-      steps: this.#player.shown, history: this.#timeline.shown, "as-table": !this.#table.hidden,
+      steps: this.#player.shown, history: this.#timeline.shown, "as-table": this.#table.shown,
       reductions: by === "nbgrad-reductions", findings: by === "nbgrad-findings",
     });
   }
@@ -459,17 +457,31 @@ export class View implements Touched, Keyed, Tools {
     if (!holds.length || matches({ ...this.scene.description, hidden: { nodes: [], reductions: [] } }, query)[0].includes(id)) return false;
     const here = !!(this.#whole ?? this.base.layout.scopes[holds[0] ?? ""]);
     if (!here && (!this.kernel || this.kernel.gone)) return false;
-    this.#sought = query;
+    this.#sought = () => this.search(query, true);
     this.toggle(holds);
     if (here) this.#seek();
     return true;
   }
 
-  /** Go on to the node that was searched, in a module that is unfolded now. */
+  /** Go on to the node that was searched or ranked, in a module that is unfolded now. */
   #seek(): void {
-    const query = this.#sought;
-    this.#sought = "";
-    if (query) this.search(query, true);
+    const go = this.#sought;
+    this.#sought = () => {};
+    go();
+  }
+
+  /** Go to a node; the folded modules that it is in are unfolded one after the other. `last`: the one that was unfolded before. */
+  #reach(ranked: Ranked, last = ""): void {
+    const { description } = this.scene;
+    if (this.scene.node(ranked.node)) return this.node(ranked.node);
+    const box = homeOf(description, ranked.scope);
+    if (!box) return this.#say(`${ranked.name} is not drawn in this picture.`);
+    const here = !!(this.#whole ?? this.base.layout.scopes[box.holds[0] ?? ""]);
+    const holds = box.holds.join();
+    if (holds === last || (!here && (!this.kernel || this.kernel.gone))) return this.node(box.id);
+    this.#sought = () => this.#reach(ranked, holds);
+    this.toggle(box.holds);
+    if (here) this.#seek();
   }
 
   reductions = (): void => this.#list(reductionsPanel);
@@ -491,10 +503,10 @@ export class View implements Touched, Keyed, Tools {
     this.#press();
   };
   showTable = (): void => {
-    this.#table.hidden = !this.#table.hidden;
+    this.#table.open(!this.#table.shown);
     this.#press();
-    if (this.#table.hidden) this.refocus();
-    else this.#table.focus({ preventScroll: true });
+    if (this.#table.shown) this.#table.root.focus({ preventScroll: true });
+    else this.refocus();
   };
   scale = (factor: number): void => this.#camera.scale(factor);
   fit = (): void => {
@@ -597,7 +609,7 @@ export class View implements Touched, Keyed, Tools {
   #leavePanel(): void {
     const inside = document.activeElement?.closest(".nbg-panel, .nbg-table");
     const back = this.chosen ?? this.#tool;
-    this.#table.hidden = true;
+    this.#table.open(false);
     this.#press();
     this.#close();
     if (inside) this.refocus(back);

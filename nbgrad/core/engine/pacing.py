@@ -1,0 +1,72 @@
+"""The two events that pace a graph: a backward has ended, and an optimizer has stepped.
+
+A graph need not record every step of a loop. While it rests, no observer is notified of anything: it learns of these
+two events alone, so a step in between takes as long as without a graph.
+"""
+
+from contextvars import ContextVar, Token
+from typing import Any
+
+import torch
+
+from nbgrad.core.backend.function_mode import mute, traced, unmute
+
+
+class Pacer:
+    """Is notified of the events of a training loop. Every method may be overridden, and does nothing by default."""
+
+    __slots__ = ()
+
+    def backward_ended(self, roots: tuple[torch.Tensor, ...], accumulates: bool) -> None:
+        """A backward from ``roots`` has ended. ``accumulates``: whether it has added to the ``.grad`` of leaves."""
+
+    def step_begun(self) -> None:
+        """The step of an optimizer begins; a step with a closure runs backwards itself."""
+
+    def step_ended(self) -> None:
+        """It has ended."""
+
+
+_PACERS: ContextVar[tuple[Pacer, ...]] = ContextVar("nbgrad_pacers", default=())
+pacers = _PACERS.get
+
+
+def add(pacer: Pacer) -> Token[tuple[Pacer, ...]]:
+    """Notify ``pacer`` of the events of this thread or task, until ``remove``."""
+    return _PACERS.set((*pacers(), pacer))
+
+
+def remove(pacer: Pacer) -> None:
+    """Notify ``pacer`` no more."""
+    _PACERS.set(tuple([one for one in pacers() if one is not pacer]))
+
+
+def backward_ended(roots: tuple[Any, ...], accumulates: bool) -> None:
+    """Notify all of a backward that no other one has called."""
+    for one in pacers():
+        one.backward_ended(roots, accumulates)
+
+
+def step_begun() -> None:
+    """Notify all of a step that begins."""
+    for one in pacers():
+        one.step_begun()
+
+
+def step_ended() -> None:
+    """Notify all of a step that has ended."""
+    for one in pacers():
+        one.step_ended()
+
+
+def number_in(tensor: Any) -> float | torch.Tensor | None:
+    """The number in ``tensor``, if it has one; a tensor of its own where reading it would be to wait for a device."""
+    if traced():
+        return None
+    guard = mute()
+    try:
+        if type(tensor) is not torch.Tensor or tensor.numel() != 1 or not tensor.is_floating_point() or tensor.is_meta:
+            return None
+        return tensor.detach().item() if tensor.is_cpu else tensor.detach().reshape(())
+    finally:
+        unmute(guard)

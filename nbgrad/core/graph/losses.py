@@ -1,0 +1,150 @@
+"""The losses of all backwards of a graph, also of those that were not recorded."""
+
+from array import array
+from typing import Any, NamedTuple
+
+import torch
+
+from nbgrad.core.engine.pacing import number_in
+from nbgrad.core.engine.place import Place
+
+_READ = 64
+"""So many losses on a GPU are copied to the memory of the CPU at once, and read when they have arrived."""
+
+_KNOWN = 16
+"""After this many losses of a line, the next one can be a leap."""
+
+_LEAPS = 8
+"""A loss is a leap if it is so many times farther above the mean than the losses before it were from theirs."""
+
+_LINES = 16
+"""The losses of at most this many lines are told apart."""
+
+_NONE = 1 << 15
+"""Is added to the number of the line of a backward that began from no single real number."""
+
+
+class BackwardLoss(NamedTuple):
+    """The loss of one backward.
+
+    Attributes:
+        number: of the backward, from 1.
+        value: the number it began from; None if it was no single real number.
+        place: the line that called it.
+    """
+
+    number: int
+    value: float | None
+    place: Place
+
+
+class _Level:
+    """How high the losses of a line are lately, and how far they are from that."""
+
+    __slots__ = ("around", "bad", "count", "mean")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = self.around = 0.0
+        self.bad = False
+
+    def leaps(self, value: float) -> bool:
+        """Whether ``value`` is far above the losses before it, or the first that is not finite."""
+        if not -torch.inf < value < torch.inf:
+            first, self.bad = not self.bad, True
+            return first
+        far = value - self.mean
+        found = self.count >= _KNOWN and far > _LEAPS * self.around and far > abs(self.mean) / 2
+        self.count += 1
+        share = max(1 / self.count, 1 / 32)
+        self.around += share * (abs(far) - self.around) if self.count > 1 else 0.0
+        self.mean += share * far
+        return found
+
+
+class LossRecorder:
+    """Collects the losses as numbers: eight bytes each, and two for the line.
+
+    A loss on a GPU is copied later, many at once, and the program does not wait for it.
+    """
+
+    def __init__(self) -> None:
+        self._values = array("d")
+        self._lines = array("H")
+        self._places: list[Place] = []
+        self._known: dict[tuple[int, int], int] = {}
+        self._levels: list[_Level] = []
+        self._far: list[tuple[int, torch.Tensor]] = []
+        self._copies: list[tuple[list[int], torch.Tensor, Any]] = []
+
+    def note(self, roots: tuple[Any, ...], place: Place) -> bool:
+        """A backward from ``roots`` has ended. Return whether a loss leaps, as far as that is known by now."""
+        line = self._known.get(place.instruction)
+        if line is None:
+            line = len(self._places)
+            if line < _LINES:
+                self._known[place.instruction] = line
+                self._places.append(place)
+                self._levels.append(_Level())
+            else:
+                line = _LINES - 1
+        value = number_in(roots[0]) if len(roots) == 1 else None
+        self._lines.append(line if value is not None else line + _NONE)
+        self._values.append(value if isinstance(value, float) else torch.nan)
+        if isinstance(value, float):
+            return self._levels[line].leaps(value)
+        if value is None:
+            return False
+        self._far.append((len(self._values) - 1, value))
+        return self._copied() if len(self._far) >= _READ else False
+
+    def _copied(self) -> bool:
+        """Copy those on the device, and look at the copies that have arrived."""
+        places, held = [at for at, _ in self._far], [one for _, one in self._far]
+        self._far = []
+        for device in {one.device for one in held}:
+            some = [at for at, one in zip(places, held, strict=True) if one.device == device]
+            there = torch.stack([one.double() for one in held if one.device == device])
+            cuda = device.type == "cuda"
+            copy = torch.empty(len(some), dtype=torch.float64, pin_memory=cuda).copy_(there, non_blocking=cuda)
+            arrived = torch.cuda.Event() if cuda else None  # type: ignore[no-untyped-call]  # torch's
+            if arrived is not None:
+                arrived.record(torch.cuda.current_stream(device))
+            self._copies.append((some, copy, arrived))
+        return self._arrived(wait=False)
+
+    def _arrived(self, wait: bool) -> bool:
+        """Take over the copies that have arrived. Return whether one of the losses is a leap."""
+        found, waiting = False, []
+        for places, copy, arrived in self._copies:
+            if arrived is not None and not wait and not arrived.query():
+                waiting.append((places, copy, arrived))
+                continue
+            if arrived is not None:
+                arrived.synchronize()
+            for at, value in zip(places, copy.tolist(), strict=True):
+                self._values[at] = value
+                found = self._levels[self._lines[at]].leaps(value) or found
+        self._copies = waiting
+        return found
+
+    def read(self) -> None:
+        """Wait for all that are on a device."""
+        if self._far:
+            self._copied()
+        self._arrived(wait=True)
+
+    def last(self) -> float | None:
+        """The last loss; None if there is none, or if it was no single real number."""
+        if self._far:
+            return float(self._far[-1][1])
+        return self._values[-1] if self._values and self._lines[-1] < _NONE else None
+
+    def losses(self) -> list[BackwardLoss]:
+        """All of them, in order."""
+        self.read()
+        pairs = zip(self._values, self._lines, strict=True)
+        return [
+            BackwardLoss(at, value if line < _NONE else None, self._places[line % _NONE])
+            for at, (value, line) in enumerate(pairs, 1)
+        ]

@@ -1,0 +1,498 @@
+"""Paced recording: which steps of a loop are recorded, and what a graph knows of the others."""
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+import torch
+
+import nbgrad
+from nbgrad import AutogradGraph
+from nbgrad.core.engine import pacing
+
+_OPTIMIZERS: Any = import_module("torch.optim.optimizer")
+_SCHEDULERS: Any = import_module("torch.optim.lr_scheduler")
+
+
+class Loop:
+    """A model of one layer and its steps, in torch's dialect or ours."""
+
+    def __init__(self, ours: bool) -> None:
+        torch.manual_seed(0)
+        self.lib: Any = nbgrad if ours else torch
+        self.net = self.lib.nn.Linear(3, 1)
+        self.optimizer = self.lib.optim.SGD(self.net.parameters(), lr=0.01)
+        x = torch.randn(8, 3)
+        self.x, self.y = (nbgrad.tensor(x), nbgrad.tensor(x.sum(1, True))) if ours else (x, x.sum(1, True))
+
+    def loss(self) -> Any:
+        return ((self.net(self.x) - self.y) ** 2).mean()
+
+    def step(self, factor: float = 1.0) -> None:
+        self.optimizer.zero_grad()
+        loss = self.loss() * factor
+        loss.backward()
+        self.optimizer.step()
+
+
+@pytest.fixture(params=[False, True], ids=["torch", "ours"])
+def loop(request: pytest.FixtureRequest) -> Loop:
+    return Loop(request.param)
+
+
+def numbers(graph: AutogradGraph) -> list[int]:
+    """The numbers of the recorded backwards."""
+    return [frame.number for frame in graph.history]
+
+
+def torchs() -> dict[str, Any]:
+    """The functions and hooks of torch that a graph replaces or adds to."""
+    return {
+        "call": torch.nn.Module.__dict__["__call__"],
+        "zero_grad": _OPTIMIZERS.Optimizer.zero_grad,
+        "schedule": _SCHEDULERS.LRScheduler.step,
+        "ask": torch.nn.functional.has_torch_function,
+        "modes": torch._C._len_torch_function_stack(),
+        "register": torch.autograd.function._HookMixin.__dict__["_register_hook"],
+        "backward": torch.autograd._engine_run_backward,  # type: ignore[attr-defined]  # private
+        "pre": dict(_OPTIMIZERS._global_optimizer_pre_hooks),
+        "post": dict(_OPTIMIZERS._global_optimizer_post_hooks),
+    }
+
+
+def test_one_step_of_so_many_is_recorded_and_the_last(loop: Loop) -> None:
+    with AutogradGraph(every=10) as graph:
+        for _ in range(35):
+            loop.step()
+    assert numbers(graph) == [1, 2, 11, 21, 31, 35]
+    assert (graph.backwards, graph.recorded) == (35, 6)
+    assert graph.fault is None
+
+
+def test_the_numbers_are_those_of_the_same_loop_in_full() -> None:
+    found = []
+    for every in (1, 7):
+        loop = Loop(ours=False)
+        with AutogradGraph(every=every, history=100) as graph:
+            for _ in range(30):
+                loop.step()
+        found.append((graph, [one.value for one in graph.losses], loop.net.weight.detach().clone()))
+    (full, losses, weight), (paced, others, same) = found
+    assert torch.equal(weight, same)
+    assert losses == others
+    norms = {frame.number: [one.gradient for one in frame.records] for frame in full.history}
+    assert all([one.gradient for one in frame.records] == norms[frame.number] for frame in paced.history)
+
+
+def test_the_first_steps_are_recorded_and_then_as_many_as_the_cost_allows(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(plain=1.0, more=0.5)
+    monkeypatch.setattr("nbgrad.core.graph.pace.perf_counter", clock)
+    with AutogradGraph(every=None, cost=0.1) as graph:
+        for _ in range(1000):
+            clock.passes(graph)
+            loop.step()
+    assert numbers(graph)[:4] == [1, 2, 3, 4]
+    spent = 0.5 * graph.recorded / 1000
+    assert 0.08 < spent <= 0.1 + 4 * 0.5 / 1000
+
+
+class Clock:
+    """A clock on which a step takes so many seconds, and ``more`` if it is recorded."""
+
+    def __init__(self, plain: float, more: float) -> None:
+        self.plain, self.more, self.now = plain, more, 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def passes(self, graph: AutogradGraph) -> None:
+        self.now += self.plain if graph.pace.rests else self.plain + self.more
+
+
+def test_a_recording_that_costs_nothing_rests_only_to_be_measured(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(plain=1.0, more=0.01)
+    monkeypatch.setattr("nbgrad.core.graph.pace.perf_counter", clock)
+    with AutogradGraph(every=None) as graph:
+        for _ in range(500):
+            clock.passes(graph)
+            loop.step()
+    assert graph.recorded > 480
+
+
+def test_torchs_functions_are_its_own_between_recorded_steps() -> None:
+    before, loop = torchs(), Loop(ours=False)
+    with AutogradGraph(every=10) as graph:
+        for _ in range(15):
+            loop.step()
+        assert graph.pace.rests
+        assert different(before) == {"backward", "pre", "post"}
+        with pytest.raises(RuntimeError, match="must match the size"):
+            torch.ones(3) + torch.ones(4)
+        assert different(before) == {"backward", "pre", "post"}
+    assert different(before) == set()
+
+
+def different(before: dict[str, Any]) -> set[str]:
+    now = torchs()
+    return {name for name in before if before[name] is not now[name] and before[name] != now[name]}
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt()], ids=["error", "interrupt"])
+def test_an_error_between_recorded_steps_leaves_torch_as_it_was(loop: Loop, error: BaseException) -> None:
+    before = torchs()
+    graph = AutogradGraph(every=10)
+
+    def train() -> None:
+        with graph:
+            for at in range(15):
+                loop.step()
+                if at == 13:
+                    raise error
+
+    with pytest.raises(type(error)):
+        train()
+    assert different(before) == set()
+    assert pacing.pacers() == ()
+    assert (graph.backwards, graph.recorded) == (14, 3)
+    assert "backward 11, the last recorded one" in graph_text(graph)
+
+
+def graph_text(graph: AutogradGraph) -> str:
+    from nbgrad.widgets.describe import outline
+    from nbgrad.widgets.render.text import text
+
+    return text(outline(graph).description)
+
+
+def test_the_picture_says_which_backward_it_shows(loop: Loop) -> None:
+    with AutogradGraph(every=10) as graph:
+        steps = iter(range(18))
+        while next(steps, None) is not None:  # no line says how many there are
+            loop.step()
+    told = graph_text(graph)
+    assert "backward 11 from" in told
+    assert "the last recorded of 18 (3 were recorded)" in told
+    weight = next(one for one in graph.records if one.name == "weight")
+    assert weight.since is not None
+    assert weight.since.grad is None
+    assert weight.since.later is not None
+    assert weight.since.later.norm == pytest.approx(float(raw(loop.net.weight.grad).norm()))
+
+
+def raw(tensor: Any) -> torch.Tensor:
+    return tensor.data if isinstance(tensor, nbgrad.Tensor) else tensor
+
+
+def test_two_optimizers_that_take_turns_are_one_step(loop: Loop) -> None:
+    other = loop.lib.nn.Linear(3, 1)
+    second = loop.lib.optim.SGD(other.parameters(), lr=0.01)
+
+    def step() -> None:
+        loop.step()
+        second.zero_grad()
+        ((other(loop.x) - loop.net(loop.x)) ** 2).mean().backward()
+        second.step()
+
+    with AutogradGraph(every=5) as graph:
+        for _ in range(12):
+            step()
+    found = numbers(graph)
+    assert found == [1, 2, 3, 4, 11, 12, 21, 22, 23, 24]
+
+
+def test_accumulated_backwards_are_one_step(loop: Loop) -> None:
+    with AutogradGraph(every=4) as graph:
+        for _ in range(9):
+            loop.optimizer.zero_grad()
+            for _ in range(3):
+                (loop.loss() / 3).backward()
+            loop.optimizer.step()
+    assert numbers(graph) == [*range(1, 7), *range(13, 16), *range(25, 28)]
+    assert [one.kind for one in graph.findings()] == []
+
+
+def test_accumulation_by_the_number_of_the_round(loop: Loop) -> None:
+    with AutogradGraph(every=100) as graph:
+        for at in range(40):
+            (loop.loss() / 4).backward()
+            if at % 4 == 3:
+                loop.optimizer.step()
+                loop.optimizer.zero_grad()
+    assert numbers(graph) == [*range(1, 9), *range(37, 41)]
+
+
+def test_a_closure_is_a_part_of_the_step() -> None:
+    loop = Loop(ours=False)
+    optimizer = torch.optim.LBFGS(loop.net.parameters(), max_iter=4)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = loop.loss()
+        loss.backward()
+        return loss
+
+    with AutogradGraph(every=3) as graph:
+        ends = []
+        for _ in range(6):
+            optimizer.step(closure)
+            ends.append(graph.backwards)
+    first = set(range(1, ends[1] + 1))
+    fourth = set(range(ends[2] + 1, ends[3] + 1))
+    last = set(range(ends[4] + 1, ends[5] + 1))
+    assert set(numbers(graph)) == first | fourth | last
+
+
+def test_without_an_optimizer_two_backwards_are_recorded_together(loop: Loop) -> None:
+    w = loop.lib.ones(3, requires_grad=True)
+    with AutogradGraph(every=10) as graph:
+        for _ in range(25):
+            (w * w).sum().backward()
+            with loop.lib.no_grad():
+                w -= 0.1 * w.grad
+            w.grad = None
+    assert numbers(graph) == [1, 2, 3, 11, 12, 21, 22, 25]
+    assert graph.findings() == []
+
+
+def test_a_leap_of_the_loss_is_followed_by_recorded_steps(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(plain=1.0, more=0.5)
+    monkeypatch.setattr("nbgrad.core.graph.pace.perf_counter", clock)
+    with AutogradGraph(every=None, cost=0.05) as graph:
+        steps = iter(range(72))
+        while (at := next(steps, None)) is not None:
+            clock.passes(graph)
+            loop.step(1e4 if at == 65 else 1.0)
+    assert {67, 68, 69} <= set(numbers(graph))
+    assert not {64, 65, 66} & set(numbers(graph))
+
+
+def test_a_loss_that_was_not_finite_is_named_where_it_was_not_recorded(loop: Loop) -> None:
+    with AutogradGraph(every=20) as graph:
+        for at in range(50):
+            loop.step(float("nan") if at == 24 else 1.0)
+    (found,) = graph.findings()
+    assert found.kind == "nan"
+    assert "since backward 25 at" in found.text
+    assert "whose loss was nan. It was not recorded: %%autograd --every 1" in found.text
+
+
+def test_the_losses_of_all_backwards_are_known(loop: Loop) -> None:
+    expected = []
+    with AutogradGraph(every=10) as graph:
+        for _ in range(25):
+            expected.append(float(raw(loop.loss().detach())))
+            loop.step()
+    assert [one.number for one in graph.losses] == list(range(1, 26))
+    assert [one.value for one in graph.losses] == pytest.approx(expected)
+    assert {one.place.text for one in graph.losses} == {"loss.backward()"}
+
+
+def test_several_roots_have_no_loss() -> None:
+    w = torch.ones(2, requires_grad=True)
+    with AutogradGraph() as graph:
+        torch.autograd.backward([w.sum(), (w * w).sum()])
+        (w * w).backward(torch.ones(2))
+        (w.sum() * float("nan")).backward()
+    assert [one.value for one in graph.losses][:2] == [None, None]
+    assert graph.losses[2].value != graph.losses[2].value
+
+
+def plain(loop: Loop) -> None:
+    for _step in range(3, 40, 2):
+        loop.step()
+
+
+def enumerated(loop: Loop) -> None:
+    items = [0] * 23
+    for _at, _ in enumerate(items, 5):
+        loop.step()
+
+
+def nested(loop: Loop) -> None:
+    for _epoch in range(3):
+        for _batch in range(11):
+            loop.step()
+
+
+def inside(loop: Loop) -> None:
+    def train() -> None:
+        for _batch in range(9):
+            loop.step()
+
+    for _epoch in range(4):
+        train()
+
+
+def computed(loop: Loop) -> None:
+    epochs, data = 3, [0, 1, 2, 3, 4]
+    for _step in range(epochs * len(data)):
+        loop.step()
+
+
+LASTS = {plain: 19, enumerated: 23, nested: 33, inside: 36, computed: 15}
+"""Loops that say how often they run, each with the number of its last backward."""
+
+
+@pytest.mark.parametrize(("run", "last"), LASTS.items(), ids=[run.__name__ for run in LASTS])
+def test_the_last_step_is_foreseen(loop: Loop, run: Callable[[Loop], None], last: int) -> None:
+    with AutogradGraph(every=1000) as graph:
+        run(loop)
+    assert numbers(graph) == [1, 2, last]
+
+
+def test_the_last_batch_of_a_loader_is_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nbgrad.core.graph.pace._SHORT", 0.0)
+    loop = Loop(ours=False)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(loop.x), batch_size=2)
+    with AutogradGraph(every=1000) as graph:
+        for _epoch in range(3):
+            for _ in loader:
+                loop.step()
+    assert numbers(graph) == [1, 2, 12]
+
+
+def test_a_loop_that_says_nothing_is_not_guessed(loop: Loop) -> None:
+    with AutogradGraph(every=1000) as graph:
+        for _ in (one for one in range(20)):
+            loop.step()
+    assert numbers(graph) == [1, 2]
+
+
+def test_a_loop_with_a_while_around_it_is_not_guessed(loop: Loop) -> None:
+    with AutogradGraph(every=1000) as graph:
+        rounds = 0
+        while rounds < 2:
+            rounds += 1
+            for _step in range(5):
+                loop.step()
+    assert numbers(graph) == [1, 2]
+
+
+def test_inside_of_a_block_it_does_not_rest() -> None:
+    loop = Loop(ours=True)
+    with AutogradGraph(every=10) as graph, nbgrad.scope("block"):
+        for _ in range(12):
+            loop.step()
+    assert graph.recorded == 12
+
+
+def test_a_graph_inside_of_another_does_not_rest(loop: Loop) -> None:
+    with AutogradGraph() as outer, AutogradGraph(every=10) as graph:
+        for _ in range(12):
+            loop.step()
+    assert (graph.recorded, outer.recorded) == (12, 12)
+
+
+def test_a_graph_that_opens_while_another_rests(loop: Loop) -> None:
+    with AutogradGraph(every=10) as outer:
+        for _ in range(5):
+            loop.step()
+        assert outer.pace.rests
+        with AutogradGraph() as inner:
+            loop.step()
+        for _ in range(8):
+            loop.step()
+    assert (inner.backwards, inner.recorded) == (1, 1)
+    assert outer.backwards == 14
+    assert numbers(outer) == [1, 2, 5, 11, 14]
+
+
+def test_a_thread_of_its_own_is_not_counted() -> None:
+    loop, other = Loop(ours=False), Loop(ours=False)
+    before = torchs()
+    with AutogradGraph(every=10) as graph:
+        for _ in range(4):
+            loop.step()
+            thread = threading.Thread(target=other.step)
+            thread.start()
+            thread.join()
+    assert graph.backwards == 4
+    assert different(before) == set()
+
+
+def test_two_threads_that_rest(loop: Loop) -> None:
+    del loop
+    before, graphs = torchs(), list[AutogradGraph]()
+    start = threading.Barrier(2)
+
+    def train() -> None:
+        mine = Loop(ours=False)
+        with AutogradGraph(every=5) as graph:
+            start.wait()
+            for _ in range(21):
+                mine.step()
+        graphs.append(graph)
+
+    threads = [threading.Thread(target=train) for _ in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert [numbers(one) for one in graphs] == [[1, 2, 6, 11, 16, 21]] * 2
+    assert [one.fault for one in graphs] == [None, None]
+    assert different(before) == set()
+
+
+def test_a_generator_that_is_never_finished_leaves_torch_as_it_was() -> None:
+    before, loop = torchs(), Loop(ours=False)
+
+    def steps() -> Iterator[None]:
+        with AutogradGraph(every=10):
+            while True:
+                loop.step()
+                yield
+
+    generator = steps()
+    for _ in range(4):
+        next(generator)
+    del generator
+    gc.collect()
+    assert different(before) == set()
+
+
+def test_a_backward_through_an_unrecorded_stretch_says_so(loop: Loop) -> None:
+    with AutogradGraph(every=10) as graph:
+        steps = iter(range(10))
+        while next(steps, None) is not None:
+            early = loop.loss()
+            loop.step()
+        assert not graph.pace.rests
+        early.backward()
+    assert "ops of this backward ran between recorded steps" in graph_text(graph)
+
+
+@pytest.mark.parametrize("options", [{"every": 0}, {"every": "two"}, {"cost": "0%"}, {"cost": "half"}, {"cost": 2}])
+def test_an_option_that_cannot_be_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(options))}="):
+        nbgrad.record(**options)
+
+
+def test_options_that_see_every_op_record_every_step(loop: Loop) -> None:
+    for name in ("time", "anomaly", "strict_broadcast"):
+        with pytest.raises(ValueError, match=f"with {name} each step is recorded"):
+            nbgrad.record(every=10, **{name: True})
+        with nbgrad.record(view="none", cost="1%", **{name: True}) as graph:
+            for _ in range(12):
+                loop.step()
+        assert graph.recorded == 12
+
+
+def test_a_long_loop_keeps_its_memory(loop: Loop) -> None:
+    begin, found = living(), list[int]()
+    with AutogradGraph(every=3, history=8) as graph:
+        for _ in range(3):
+            for _ in range(2000):
+                loop.step()
+            found.append(living() - begin)
+    assert max(found[1:]) < 1.5 * found[0]
+    assert graph.backwards == 6000
+
+
+def living() -> int:
+    gc.collect()
+    return len(gc.get_objects())
