@@ -14,7 +14,20 @@ from typing import Any
 
 import torch
 
-from benchmarks import chains, distributed, imports, kernels, memory, mlp, networks, pacing, programs, view, watching  # noqa: F401  # they add cases
+from benchmarks import (  # noqa: F401  # they add cases
+    cells,
+    chains,
+    distributed,
+    imports,
+    kernels,
+    memory,
+    mlp,
+    networks,
+    pacing,
+    programs,
+    view,
+    watching,
+)
 from benchmarks.case import CASES, Case
 from benchmarks.report import Report, device_name
 
@@ -80,6 +93,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     tables = {case.name: case.title for case in CASES} | {
         "start": imports.TITLE,
         "memory": memory.TITLE,
+        "cell-memory": cells.TITLE,
         "kernels": kernels.TITLE,
         "view": view.TITLE,
         "distributed": distributed.TITLE,
@@ -123,7 +137,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def _is_usual(table: str, case: Case | None, device: str) -> bool:
     """Whether this table is made when the command names no table."""
     if device == "cuda":
-        return table not in ("start", "view", "distributed")  # these tables run no kernel on a GPU
+        return table not in ("start", "view", "distributed", "cell-memory")  # these tables run no kernel on a GPU
     return table != "kernels" if case is None else not case.large
 
 
@@ -141,6 +155,7 @@ def main(arguments: list[str]) -> int:
         {threads: in_processes(cases, threads, rounds, options.processes, device) for threads in numbers},
         starting=imports.times(rounds) if "start" in tables else {},
         peaks=memory.peaks(device) if "memory" in tables else {},
+        cell_peaks=cells.peaks() if "cell-memory" in tables else {},
         profiles=kernels.profiles(options.profiled, device) if "kernels" in tables else {},
         pictures=view.all_sent(rounds) if "view" in tables else {},
         together=distributed.steps(rounds) if "distributed" in tables else {},

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import distributed, imports, kernels, memory, view
+from benchmarks import cells, distributed, imports, kernels, memory, view
 from benchmarks.case import Case
 from benchmarks.timing import Spread, ratios, time_of
 
@@ -96,6 +96,7 @@ class Report:
         measured: by the number of threads and the name of a case, the times of each contender and who was absent.
         starting: the times of the parts of a program's start (benchmarks/imports.py).
         peaks: the memory of a step.
+        cell_peaks: the memory of a recorded step.
         profiles: what a call asks of the device.
         pictures: for each graph the time and the size of its picture.
         together: the steps of two processes, and how much of the sending their backwards hide.
@@ -109,6 +110,7 @@ class Report:
     peaks: memory.Peaks
     profiles: kernels.Profiles
     pictures: view.Pictures
+    cell_peaks: dict[str, cells.CellPeak] = field(default_factory=dict)
     together: dict[str, distributed.Measured] = field(default_factory=dict)
     device: str | None = None
 
@@ -132,6 +134,8 @@ class Report:
             ]
         if self.peaks:
             parts.append(memory.markdown(self.peaks))
+        if self.cell_peaks:
+            parts.append(cells.markdown(self.cell_peaks))
         if self.profiles:
             parts.append(kernels.markdown(self.profiles))
         if self.pictures:
@@ -149,6 +153,7 @@ class Report:
             "rounds": self.rounds,
             "device": self.device,
             "memory": {name: {who: one._asdict() for who, one in by.items()} for name, by in self.peaks.items()},
+            "cells": {name: one._asdict() for name, one in self.cell_peaks.items()},
             "kernels": {name: {who: one.kernels for who, one in by.items()} for name, by in self.profiles.items()},
             "distributed": {
                 name: {**compared("torch", one.times)["nbgrad"], "hidden": round(one.trace.hidden, 3)}

@@ -50,7 +50,7 @@ def tensor_html(tensor: Tensor) -> str:
     if tensor.numel() > _LARGE:
         SubElement(card, "div").text = f"{tensor.numel():,} elements, too many to look at each of them here"
         return _html(card)
-    shown = look(summarise(tensor.data))
+    shown = look(summarise(tensor.data, exact=True))
     if shown["levels"]:
         card.append(_heat_map(shown))
     elif shown["bars"]:

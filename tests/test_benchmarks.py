@@ -16,6 +16,7 @@ import nbgrad
 from benchmarks import (
     __main__ as command,
     case as cases,
+    cells as one_step,
     chains,
     imports,
     kernels,
@@ -106,6 +107,18 @@ def test_a_gpt_of_full_size_has_as_many_parameters_as_gpt_2_small() -> None:
     with torch.device("meta"):
         held = networks.gpt2(nbgrad).model.parameters()
     assert sum(one.numel() for one in held) == 124_439_808
+
+
+@pytest.mark.parametrize("make", [partial(one_step.encoder, 1, 2), partial(one_step.residual, 2, 32)])
+def test_a_recorded_cell_takes_the_same_step(make: Callable[[], one_step.Program]) -> None:
+    plain, recorded = (one_step.contender(make, recorded=recorded) for recorded in (False, True))
+    losses = [(float(plain.once()), float(recorded.once())) for _ in range(3)]
+    assert [one for one, _ in losses] == [one for _, one in losses]
+    assert len(set(losses)) == 3
+    found = one_step.peak(make())
+    assert found.plain < found.recorded < 2 * found.plain
+    table = one_step.markdown({"cell-resnet": one_step.CellPeak(2 << 20, 3 << 20)})
+    assert table.endswith("| cell-resnet | 2 MiB | 3 MiB | **1.50** |")
 
 
 def test_kernels_are_counted() -> None:

@@ -150,7 +150,7 @@ def shown(node: str, what: What, data: torch.Tensor) -> Numbers:
     table = _NumberTable(data.detach())
     cells = table.map().numpy()
     found = look(Stats(cells.shape, 0.0, raw=cells.tobytes(), dtype=cells.dtype.str))
-    found = {**look(summarise(data)), "columns": found["columns"], "levels": found["levels"]}
+    found = {**look(summarise(data, exact=True)), "columns": found["columns"], "levels": found["levels"]}
     high, wide = table.rows / cells.shape[0], table.columns / cells.shape[1]
     block = (
         f"each cell is the mean of {number(high)} x {number(wide)} numbers"

@@ -11,6 +11,8 @@ import torch
 import nbgrad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import FRAMES, HistoryRecorder, diff
+from nbgrad.widgets.describe import describe
+from tests.allocations import torch_blocks
 
 
 def step(model: nbgrad.nn.Module, x: nbgrad.Tensor) -> nbgrad.Tensor:
@@ -140,6 +142,26 @@ def test_the_steps_of_large_parameters_are_measured_less_often(monkeypatch: pyte
                 optimizer.step()
         found = [frame.number for frame in graph.history if any(one.update for one in frame.parameters)]
         assert [number for number in found if number <= 8 or number in measured] == measured
+
+
+def test_the_step_of_a_large_parameter_is_measured_on_a_sample() -> None:
+    torch.manual_seed(0)
+    w = torch.nn.Parameter(torch.randn(1000, 600).t())
+    optimizer = torch.optim.Adam([w], lr=0.1)
+    before = w.detach().clone()
+    with AutogradGraph() as graph:
+        (w * torch.linspace(-1, 2, 1000)).square().sum().backward()
+        blocks = torch_blocks(optimizer.step, least=w.nbytes)
+    wanted = float((w.detach() - before).norm() / before.norm())
+    assert graph.update is not None
+    (found,) = graph.update.ratios.values()
+    assert found == pytest.approx(wanted, rel=0.02)
+    with torch.no_grad():
+        w.copy_(before)
+    plain = torch.optim.Adam([w], lr=0.1)  # it makes its state in the first step, too
+    assert len(blocks) == len(torch_blocks(plain.step, least=w.nbytes)), "no copy of the parameter"
+    (step,) = [one["text"] for node in describe(graph)["nodes"] for one in node["details"] if one["term"] == "step"]
+    assert step.endswith("of its norm, of 65,536 of 600,000 numbers")
 
 
 def test_a_step_after_several_backwards_belongs_to_the_first_that_waits_for_one() -> None:

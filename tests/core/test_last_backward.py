@@ -464,3 +464,45 @@ def test_an_interrupt_at_any_instruction_leaves_whole_what_was_recorded_of_a_bac
         assert one.norms() == {seq: norm for seq, norm in want.items() if seq < 3}, hit
         assert one.number in (0, 1), hit
         one.frame()
+
+
+def large_step(create_graph: bool, library: Any) -> AutogradGraph:
+    """Gradients of results with 90,000 numbers, some of which are views of one another."""
+    torch.manual_seed(0)
+    start = torch.randn(300, 300)
+    w = library.tensor(start.tolist(), requires_grad=True)
+    with AutogradGraph() as graph:
+        x = (w * 2).t().reshape(30, 10, 300).sin()
+        loss = (x.exp() * w.reshape(30, 10, 300)).sum()
+        loss.backward(create_graph=create_graph)
+    return graph
+
+
+@pytest.mark.parametrize("library", [nbgrad, torch])
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_statistics_are_the_same_whether_taken_early_or_late(
+    library: Any, create_graph: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = large_step(create_graph, library).records
+    monkeypatch.setattr(last_backward, "AT_HAND", 0)
+    early = large_step(create_graph, library).records
+    assert [record.kind_or_op for record in early] == [record.kind_or_op for record in late]
+    for mine, theirs in zip(early, late, strict=True):
+        assert mine.gradient == theirs.gradient
+        assert [one.gradient for one in mine.inputs] == [one.gradient for one in theirs.inputs]
+    assert sum(record.gradient is not None and record.gradient.sample is not None for record in early) > 4
+
+
+def test_only_the_first_backward_takes_statistics_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(last_backward, "AT_HAND", 0)
+    w = torch.ones(300, 300, requires_grad=True)
+    with AutogradGraph() as graph:
+        for number in range(2):
+            middle = w * 2
+            (middle * middle).sum().backward()
+            (made,) = [record for record in graph.records if record.name == "middle"]
+            assert (graph.listener.notes.kept_gradient(made.id) is None) is (number == 0)
+            stats = made.gradient
+            assert stats is not None
+            assert (stats.low, stats.high, stats.sample) == (4.0, 4.0, 65_536)

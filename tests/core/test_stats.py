@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 
 from nbgrad.core.backend import chunks
 from nbgrad.core.graph import stats as stats_module
-from nbgrad.core.graph.stats import SMALL, Stats, norms, summarise, summarise_all
+from nbgrad.core.graph.stats import SAMPLE, SMALL, Stats, norms, summarise, summarise_all
+from tests.core.whole import check_finite, check_statistics
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64])
@@ -162,3 +164,153 @@ def test_the_norm_of_numbers_whose_squares_single_precision_does_not_have(size: 
     assert float(found[2]) == pytest.approx(float(data[0].real), rel=1e-5, abs=0)
     assert math.isnan(found[3])
     assert all(type(norm) is float for norm in found.values()), "where it is at hand"
+
+
+# Large tensors, whose histogram is one of a sample.
+
+MOST = (600, 350)
+assert MOST[0] * MOST[1] > SAMPLE
+
+LARGE = (
+    *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128),
+    *(torch.int64, torch.int8, torch.bool),
+)
+
+WINDOWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "contiguous": lambda data: data,
+    "transposed": lambda data: data.t(),
+    "channels last": lambda data: data.view(6, 100, 25, 14).to(memory_format=torch.channels_last),
+    "every second": lambda data: data[:, ::2],
+    "a window": lambda data: data[7:590, 3:341],
+    "expanded": lambda data: data[:300, :1, None].expand(-1, 4, 100),
+    "turned and expanded": lambda data: data.t()[None].expand(2, -1, -1),
+}
+
+
+def large(dtype: torch.dtype) -> torch.Tensor:
+    torch.manual_seed(0)
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    return (3 * torch.randn(*MOST, dtype=wide)).to(dtype)
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("dtype", LARGE, ids=str)
+def test_the_statistics_of_a_large_tensor(dtype: torch.dtype, window: str) -> None:
+    data = WINDOWS[window](large(dtype))
+    check_statistics(data)
+    if dtype.is_floating_point or dtype.is_complex:
+        check_finite(data)
+
+
+@pytest.mark.parametrize("dtype", [one for one in LARGE if one.is_floating_point or one.is_complex], ids=str)
+@pytest.mark.parametrize("bad", [[math.nan], [math.inf], [-math.inf, math.nan, math.inf]], ids=str)
+def test_nan_and_inf_in_a_large_tensor(dtype: torch.dtype, bad: list[float]) -> None:
+    data = large(dtype)
+    data[3, 5 : 5 + len(bad)] = torch.tensor(bad).to(dtype)
+    check_statistics(data)
+    check_statistics(torch.full_like(data, bad[0]))
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        *[(value, torch.float32) for value in (0.0, 1e38, 1e25, 1e-25, 1e-38, 1e-44, 1 / 3)],
+        *[(value, torch.float64) for value in (0.0, 1e300, 1e-300, 1e150, 1 / 3)],
+        *[(value, torch.bfloat16) for value in (0.0, 1e38, 1e-38)],
+        (1e30, torch.complex64),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("spread", [0, 1])
+def test_huge_and_tiny_numbers_in_a_large_tensor(value: float, dtype: torch.dtype, spread: int) -> None:
+    data = torch.full(MOST, value, dtype=dtype)
+    if spread:
+        data[::2] = -data[::2]
+    check_statistics(data)
+
+
+def test_the_norm_of_many_equal_numbers_in_single_precision() -> None:
+    """Where torch adds all of their squares in float32, the third digit is wrong."""
+    data = torch.full((1 << 22,), 1 / 3)
+    whole = 2048 * float(data[0])
+    assert abs(float(torch.linalg.vector_norm(data)) / whole - 1) > 1e-4
+    assert summarise(data).norm == pytest.approx(whole, rel=1e-6)
+    assert norms({0: data})[0] == pytest.approx(whole, rel=1e-6)
+
+
+def test_a_histogram_of_a_sample_says_so() -> None:
+    assert summarise(torch.arange(float(SAMPLE))).sample is None
+    stats = summarise(torch.arange(SAMPLE + 1.0))
+    assert stats.sample == SAMPLE
+    assert stats.counts is not None
+    assert sum(stats.counts) == SAMPLE
+    exact = summarise(torch.arange(SAMPLE + 1.0), exact=True)
+    assert exact == replace(stats, sample=None, counts=exact.counts)
+    assert exact.counts is not None
+    assert sum(exact.counts) == SAMPLE + 1
+
+
+@pytest.mark.parametrize("wide", [3, 16, 64, 255, 256, 257, 768, 1024, 4096, 50257])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_sample_takes_from_all_columns_and_rows_alike(wide: int, turned: bool) -> None:
+    """The numbers of each column differ from those of every other one."""
+    high = -(-(1 << 21) // wide)
+    columns = torch.arange(float(wide)).expand(high, wide).contiguous()
+    rows = torch.arange(float(high))[:, None].expand(high, wide).contiguous()
+    for data in (columns, rows):
+        found, exact = (summarise(data.t() if turned else data, exact=exact).counts for exact in (False, True))
+        assert found is not None
+        assert exact is not None
+        shares = np.array(found) / sum(found) - np.array(exact) / sum(exact)
+        assert abs(shares).max() < 0.005
+
+
+@pytest.mark.parametrize("count", [SAMPLE // 16, SAMPLE // 16 + 1, 3 * SAMPLE // 32, SAMPLE, 10**6, 10**9])
+def test_no_number_is_twice_in_a_sample(count: int) -> None:
+    picked = stats_module._runs(SAMPLE // 16, count, torch.device("cpu"))
+    assert len(set(picked.tolist())) == SAMPLE // 16
+    assert int(picked.min()) >= 0
+    assert int(picked.max()) < count
+
+
+def test_a_sample_follows_a_known_distribution() -> None:
+    torch.manual_seed(0)
+    data = torch.rand(3, 1 << 19)
+    counts = summarise(data).counts
+    assert counts is not None
+    assert max(counts) - min(counts) < 6 * math.sqrt(SAMPLE / 20), "each has a twentieth, but for chance"
+
+
+def test_the_sign_of_a_negative_view_is_in_its_histogram() -> None:
+    data = torch.view_as_complex(torch.rand(1 << 17, 2)).conj().imag
+    assert data.is_neg()
+    check_statistics(data)
+    assert summarise(data).high == float(data.max())
+
+
+def test_views_of_the_same_numbers_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[torch.Tensor] = []
+    real = stats_module._summarise_large
+    monkeypatch.setattr(stats_module, "_summarise_large", lambda data, exact: (read.append(data), real(data, exact))[1])
+    data = torch.randn(64, 4096)
+    views = [data, data.t(), data.view(-1), data.view(8, 8, 4096).transpose(0, 2), data[:, ::2], data.clone()]
+    found = summaries(views)
+    assert len(read) == 3, "the numbers, every second one, and a copy"
+    for view, stats in zip(views, found, strict=True):
+        assert stats == replace(summarise(view), shape=tuple(view.shape))
+    conjugate = torch.randn(1 << 17, dtype=torch.complex64)
+    assert summaries([conjugate, conjugate.conj()])[1].norm == pytest.approx(float(conjugate.norm()))
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", LARGE, ids=str)
+def test_the_statistics_of_a_large_tensor_on_a_gpu(dtype: torch.dtype) -> None:
+    data = large(dtype)
+    expected, found = summarise(data), summarise(data.cuda())
+    assert found.norm == pytest.approx(expected.norm)
+    assert found.mean == pytest.approx(expected.mean, abs=1e-6)
+    assert replace(found, norm=0.0, mean=0.0, counts=()) == replace(expected, norm=0.0, mean=0.0, counts=())
+    assert found.counts is not None
+    assert expected.counts is not None
+    assert abs(np.array(found.counts) - np.array(expected.counts)).max() <= 2, "a number at the end of a bin"
+    assert summarise(data.cuda(), exact=True).counts == summarise(data, exact=True).counts

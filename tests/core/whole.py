@@ -8,19 +8,29 @@ from nbgrad.core.graph import nonfinite, stats
 
 
 def check_statistics(data: torch.Tensor) -> None:
-    """Check the statistics that a graph shows."""
-    found = stats.summarise(data)
+    """Check the statistics that a graph shows, and those of which every number is counted."""
     whole = (data.abs() if data.is_complex() else data).double().reshape(-1)
     sound = whole[whole.isfinite()]
-    assert (found.nan, found.inf) == (int(whole.isnan().sum()), int(whole.isinf().sum()))
-    assert close(found.norm, float(whole.norm()))
-    if len(sound):
-        assert (found.low, found.high) == (float(sound.min()), float(sound.max()))
-        assert close(found.mean, float(sound.mean()), scale=float(sound.abs().max()))
-    else:
-        assert (found.low, found.high, found.mean, found.counts) == (None, None, None, None)
-    if found.counts is not None:
-        assert found.counts == tuple(torch.histc(sound, 20).int().tolist())
+    part = 1e-6 if data.dtype.itemsize < (16 if data.is_complex() else 8) else 1e-12
+    for exact in (False, True):
+        found = stats.summarise(data, exact=exact)
+        assert (found.nan, found.inf) == (int(whole.isnan().sum()), int(whole.isinf().sum()))
+        assert close(found.norm, float(whole.norm()), part=part)
+        if len(sound):
+            assert (found.low, found.high) == (float(sound.min()), float(sound.max()))
+            assert close(found.mean, float(sound.mean()), part=part, scale=float(sound.abs().max()))
+        else:
+            assert (found.low, found.high, found.mean, found.counts) == (None, None, None, None)
+        if found.counts is None:
+            continue
+        counts = torch.histc(sound, 20)
+        if exact or data.numel() <= stats.SAMPLE:
+            assert found.sample is None
+            assert found.counts == tuple(counts.int().tolist())
+        else:
+            assert found.sample == stats.SAMPLE
+            shares = torch.tensor(found.counts) / sum(found.counts)
+            assert (shares - counts / len(sound)).abs().max() < 0.02
 
 
 def check_finite(data: torch.Tensor) -> None:

@@ -88,8 +88,10 @@ def page(known: str) -> str:
         f"- Recorded: {equal} of {len(rows)} give the same bits as the plain run.\n"
         f"- Converted: {', '.join(f'{counts[kind]} {kind}' for kind in kinds if counts[kind])}.\n"
         + (
-            f"- A recorded training step takes {middle} times as long as a plain one (the median of all programs)."
-            * bool(times)
+            f"- Inside a graph, a training step takes {middle} times as long as a plain one (the median of all "
+            "programs). "
+            "To close the graph is not counted here. [Performance](performance.md#what-it-costs-you) counts it for "
+            "models of usual size." * bool(times)
         ),
         "## The columns",
         COLUMNS,

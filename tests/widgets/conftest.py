@@ -165,7 +165,7 @@ def undone(text: str, terms: int = 32) -> Reduction:
 
 LOOK: Look = {
     "facts": "mean 0.01, norm 0.2", "columns": 2, "levels": "AMYn", "cells": ["-1", "0", "1", "nan"],
-    "bars": [100, 50, 0, 4], "low": "-1", "high": "1",
+    "bars": [100, 50, 0, 4], "low": "-1", "high": "1", "sample": "",
 }  # fmt: skip
 
 MATHML = '<math xmlns="http://www.w3.org/1998/Math/MathML"><mrow><mi>a</mi><mo>⊙</mo><mi>b</mi></mrow></math>'

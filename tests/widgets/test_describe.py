@@ -382,6 +382,21 @@ def test_statistics_of_complex_numbers_say_that_they_are_those_of_magnitudes() -
     assert (found["many"]["low"], found["many"]["high"]) == ("magnitude 5", "5")
 
 
+def test_a_histogram_says_of_how_many_numbers_it_is() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        few = nbgrad.tensor(torch.arange(65_536.0), requires_grad=True)
+        many = nbgrad.tensor(torch.arange(1_000_000.0), requires_grad=True)
+        (few.sum() + many.sum()).backward()
+    found = {node["label"][0]: node["value"] for node in describe(graph)["nodes"]}
+    assert found["few"] is not None
+    assert found["few"]["bars"] == [100] * 20
+    assert found["few"]["sample"] == ""
+    assert found["many"] is not None
+    assert min(found["many"]["bars"]) > 98
+    assert found["many"]["sample"] == "65,536 of 1,000,000"
+    assert found["many"]["facts"].splitlines()[1] == "min 0, max 1e+06"
+
+
 def test_one_number_keeps_its_sign_and_a_few_are_written_out() -> None:
     with nbgrad.AutogradGraph() as graph:
         x, v = nbgrad.tensor(3.0, requires_grad=True), nbgrad.tensor([1.0, -2.0], requires_grad=True)

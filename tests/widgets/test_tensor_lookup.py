@@ -47,6 +47,20 @@ def test_a_leaf_that_has_not_changed_is_shown_whole() -> None:
     assert holdings.numbers("n0", "gradient")["rows"][0].startswith("     -2000")
 
 
+def test_the_histogram_of_a_tensor_that_is_looked_up_is_one_of_all_its_numbers() -> None:
+    data = torch.zeros(400, 600)
+    data[7, 300] = -1000.0  # a sample need not have it
+    w = nbgrad.tensor(data, requires_grad=True)
+    graph = closed(w)
+    found = Holdings(graph).numbers("n0", "value")["look"]
+    assert found is not None
+    assert (found["bars"], found["sample"]) == ([4, *[0] * 18, 100], "")
+    (drawn,) = [node["value"] for node in describe(graph)["nodes"] if node["label"][0] == "w"]
+    assert drawn is not None
+    assert drawn["sample"] == "65,536 of 240,000"
+    assert drawn["facts"] == found["facts"]
+
+
 @pytest.mark.parametrize("what", ["value", "gradient"])
 def test_numbers_that_have_changed_are_not_shown_as_those_of_the_picture(what: module.What) -> None:
     w = weight()

@@ -38,26 +38,24 @@ class Kind:
         self.ours = str(kind.__module__).startswith("nbgrad.")
         file = str(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
         self.installed = in_library(file) and not file.startswith(NOT_THE_USERS)
-        self._read()
-
-    def _read(self) -> None:
-        """Read the texts; those of a class that is gone stay as they were."""
-        kind = self._class()
-        if kind is not None:
-            self._formula = str(getattr(kind, "__formula__", None) or "")
-            told = cleandoc(str(vars(kind).get("__doc__") or "")).partition("\n")[0]
-            self._about = "\n".join(line for line in (told, self._formula) if line)
+        self._formula = ""
+        self._about = self.about
 
     @property
     def formula(self) -> str:
         """The formula of the module in LaTeX; empty if its class has none, as torch's classes."""
-        self._read()
+        kind = self._class()
+        if kind is not None:  # the text of a class that is gone stays as it was
+            self._formula = str(getattr(kind, "__formula__", None) or "")
         return self._formula
 
     @property
     def about(self) -> str:
         """The first line of the class's docstring, and its formula on the next line, if the class has them."""
-        self._read()
+        kind = self._class()
+        if kind is not None:
+            told = cleandoc(str(vars(kind).get("__doc__") or "")).partition("\n")[0]
+            self._about = "\n".join(line for line in (told, self.formula) if line)
         return self._about
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import linecache
+import re
 from collections.abc import Iterator
 from itertools import islice
 from types import CodeType, FrameType
@@ -199,6 +200,9 @@ def _cloned(part: ast.Subscript) -> str:
 _CALLED = ("backward", "step", "zero_grad", "retain_grad", "requires_grad_", "detach_")
 """Methods that are called for their effect: a statement that only names one has no effect."""
 
+_NAMED = re.compile(rf"\.\s*(?:{'|'.join(_CALLED)})\s*(?:[#;)\\]|$)", re.MULTILINE)
+"""Where such a name ends a statement, perhaps: only then the program is parsed."""
+
 
 class Uncalled(NamedTuple):
     """A statement that names a method and does not call it."""
@@ -214,7 +218,7 @@ class Uncalled(NamedTuple):
 def uncalled(text: str) -> Iterator[Uncalled]:
     """The statements of a program that name such a method and do not call it."""
     try:
-        tree = ast.parse(text)
+        tree = ast.parse(text if _NAMED.search(text) else "")
     except (SyntaxError, ValueError):
         return
     for node in ast.walk(tree):

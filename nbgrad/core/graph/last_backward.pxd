@@ -5,6 +5,7 @@ from nbgrad.core.graph.stats cimport held_by
 
 cdef long long _SMALL_BYTES
 cdef long long _OBJECT
+cdef long long _LEAST
 cdef Py_ssize_t _GRADIENT
 cdef Py_ssize_t _UNREDUCED
 
@@ -45,6 +46,9 @@ cdef class Kept:
     cdef long long _budget
     cdef long long _reserved
     cdef long long _room
+    cdef long long _spare
+    cdef bint _early
+    cdef object _read
     cdef set _counted
     cdef list _lone
     @cython.locals(shelf=list)

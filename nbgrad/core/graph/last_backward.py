@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from struct import Struct
 from typing import Any
@@ -11,12 +11,31 @@ import torch
 
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.node import raw_of
-from nbgrad.core.graph.stats import SMALL, Norm, Stats, countable, held_by, norms, summarise, summarise_all
+from nbgrad.core.graph.stats import (
+    SAMPLE,
+    SMALL,
+    Norm,
+    Stats,
+    countable,
+    held_by,
+    norms,
+    numbers_of,
+    summarise,
+    summarise_all,
+)
 
 VALUES = 2 << 20
 """The bytes of values of results that a graph keeps."""
 
+AT_HAND = 32 << 20
+"""The bytes of gradients of results that the first backward of a graph keeps for later, if they are on the CPU.
+
+The statistics of more large ones are taken as they arrive. A cell of one step takes them once, so it needs less memory
+and no more time; a loop would take them in every step, but only those of its last backward are read.
+"""
+
 _SMALL_BYTES = 8 * SMALL
+_LEAST = 2 * SAMPLE  # the bytes of the smallest tensors of more numbers, those of half precision
 
 _STRIDED = torch.strided
 
@@ -139,10 +158,11 @@ class Values:
 class Lengths:
     """The norms of the gradients whose tensors are not kept, packed: there may be a million of them.
 
-    Everything that is known of a norm is added in one step, which no interrupt divides.
+    Everything that is known of a norm is added in one step, which no interrupt divides. Of large gradients all
+    statistics may be known.
     """
 
-    __slots__ = ("_far", "_found", "_next", "_numbers", "_records", "_shapes", "_waiting")
+    __slots__ = ("_far", "_found", "_next", "_numbers", "_records", "_shapes", "_stats", "_waiting")
 
     def __init__(self) -> None:
         self._records = bytearray()  # of ``_RECORD``, one after the other
@@ -152,9 +172,18 @@ class Lengths:
         self._numbers: dict[tuple[int, ...], int] = {}  # of the shapes
         self._next = count().__next__
         self._found: dict[Any, int] | None = None
+        self._stats: dict[int, Stats] = {}  # by the place of the record of the norm
 
-    def add(self, id: int, position: int, receiver: int, shape: tuple[int, ...], norm: Norm) -> None:
-        """Remember ``norm``; the other arguments are those of ``Kept.keep``."""
+    def add(
+        self,
+        id: int,
+        position: int,
+        receiver: int,
+        shape: tuple[int, ...],
+        norm: Norm,
+        stats: Stats | None = None,
+    ) -> None:
+        """Remember ``norm``, and all ``stats`` if they are known; the other arguments are those of ``Kept.keep``."""
         self._found = None
         number = self._numbers.get(shape)
         if number is None:
@@ -162,6 +191,8 @@ class Lengths:
             self._shapes[number] = one = tuple(shape)
             self._numbers[one] = number
         if not isinstance(norm, torch.Tensor):
+            if stats is not None:  # first: statistics without a record are never read
+                self._stats[len(self._records)] = stats
             self._records.extend(_RECORD.pack(id, receiver, position, number, _HERE, norm))
             return
         self._waiting.append((id, receiver, position, number, norm))
@@ -209,18 +240,18 @@ class Lengths:
         _, _, _, shape, vector, number = _RECORD.unpack_from(self._records, place)
         return self._shapes[shape], number if vector == _HERE else self._far[vector][int(number)]
 
-    def _stats(self, place: int) -> Stats:
+    def _told(self, place: int) -> Stats:
         shape, norm = self._at(place)
-        return Stats(shape, float(norm))
+        return self._stats.get(place) or Stats(shape, float(norm))
 
     def get(self, key: Any, lone: list[int]) -> Stats | None:
         """The norm of ``key``; ``lone`` are the ids of tensors to which one rule leads, as in ``Kept.lone``."""
         place = self._places(lone).get(key)
-        return None if place is None else self._stats(place)
+        return None if place is None else self._told(place)
 
     def all(self, lone: list[int]) -> dict[Any, Stats]:
         """The statistics of all norms, by key."""
-        return {key: self._stats(place) for key, place in self._places(lone).items()}
+        return {key: self._told(place) for key, place in self._places(lone).items()}
 
     def norms(self, lone: list[int]) -> dict[int, Norm]:
         """The norms of the gradients of tensors, where they are."""
@@ -247,8 +278,8 @@ class Kept:
     """
 
     __slots__ = (
-        *("_asked", "_before", "_budget", "_counted", "_index", "_large", "_latest", "_lengths", "_lone", "_reserved"),
-        *("_room", "_size", "_small"),
+        *("_asked", "_before", "_budget", "_counted", "_early", "_index", "_large", "_latest", "_lengths", "_lone"),
+        *("_read", "_reserved", "_room", "_size", "_small", "_spare"),
     )
 
     def __init__(self, budget: int, before: "Kept | None" = None) -> None:
@@ -263,6 +294,9 @@ class Kept:
         self._size = 0  # of the latest
         self._budget = budget
         self._room = budget
+        self._early = before is None and budget > 0  # whether the statistics of large ones are taken as they arrive
+        self._spare = AT_HAND if self._early else budget
+        self._read: tuple[Any, torch.Tensor, Stats] | None = None  # the last of those, which may come as another view
         self._counted: set[int] | None = None  # the ids of the counted tensors, when each may count only once
         self._before: Kept | None = None
         self._reserved = 0  # the bytes of ``_before``
@@ -297,6 +331,11 @@ class Kept:
                     self._keep_norm(id, position, _elements(data), receiver, tuple(data.shape))
                     return
                 data = data.values() if data.layout is torch.jagged else data.to_dense()
+            if not leaf:
+                if size > _LEAST and size > self._spare and self._early and data.is_cpu and data.numel() > SAMPLE:
+                    self._keep_norm(id, position, data, receiver, data.shape)
+                    return
+                self._spare -= size
             if self._counted is None and size + _OBJECT <= self._room:
                 self._room -= size + _OBJECT
             elif not self._fits(data, size + _OBJECT):
@@ -373,9 +412,21 @@ class Kept:
         self._index = None
 
     def _keep_norm(self, id: int, position: int, data: torch.Tensor, receiver: int, shape: tuple[int, ...]) -> None:
-        """Keep the norm of ``data``, which stand for a tensor of ``shape``."""
+        """Keep the norm of ``data``, which stand for a tensor of ``shape``, or all statistics."""
+        if self._early and data.is_cpu and data.numel() > SAMPLE and data.shape == shape and countable(data):
+            stats = self._told(data)
+            self._known().add(id, position, receiver, shape, stats.norm, stats)
+            return
         for norm in norms({0: data}).values():
             self._known().add(id, position, receiver, shape, norm)
+
+    def _told(self, data: torch.Tensor) -> Stats:
+        """The statistics of ``data``, which often is a view of the gradient that came before."""
+        numbers, read = (numbers_of(data), data._version), self._read
+        if read is None or read[0] != numbers:
+            read = (numbers, data, summarise(data))  # with the tensor: else other numbers might get its place
+            self._read = read if data.nbytes <= AT_HAND else None
+        return replace(read[2], shape=tuple(data.shape))
 
     def _known(self) -> Lengths:
         """The norms of the gradients that are not kept."""
@@ -412,6 +463,7 @@ class Kept:
 
     def drop_before(self) -> None:
         """Drop the large tensors of the backward before, and use their room."""
+        self._read = None
         before, self._before = self._before, None  # first: after an interrupt there seems to be less room, never more
         if before is not None:
             before.shrink()

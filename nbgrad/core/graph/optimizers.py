@@ -10,7 +10,7 @@ import torch
 from nbgrad.core.engine.node import raw_of, record_id
 from nbgrad.core.engine.tensor_data import memory_of
 from nbgrad.core.engine.torch_origins import origin_of
-from nbgrad.core.graph.stats import data_of, norms, read
+from nbgrad.core.graph.stats import SAMPLE, data_of, norms, read, sample
 from nbgrad.core.graph.training import OptimizerLog, params_of
 from nbgrad.core.recorder.switches import OPTIMIZERS
 from nbgrad.core.tensor.tensor import Tensor
@@ -20,8 +20,8 @@ LOOP = 3
 
 
 LARGE = 8 << 20
-"""If an optimizer holds more bytes of parameters than that, its step is measured less often: a copy of the parameters
-and three norms take longer than the rest of a frame. With small batches they take almost as long as the step."""
+"""If the copies of an optimizer's parameters take more bytes than that, its step is measured less often: the copies and
+three norms take longer than the rest of a frame. With small batches they take almost as long as the step."""
 
 RARELY = 8
 """For large optimizers, only the steps after the 1st, 9th, 17th backward and so on are measured."""
@@ -33,7 +33,8 @@ class Update(NamedTuple):
     Attributes:
         number: of the backward, from 1.
         ratios: by id of a parameter's record, the norm of the change in units of the norm of the values before it;
-            parameters that were all zero, as biases may be at first, have none.
+            parameters that were all zero, as biases may be at first, have none. Of a large parameter, it is the one of
+            a sample of ``SAMPLE`` numbers.
     """
 
     number: int
@@ -43,8 +44,8 @@ class Update(NamedTuple):
 class UpdateRecorder:
     """Measures optimizer steps for some frames. Each of these frames waits for the first step that ends after it.
 
-    It copies the parameters for the time of such a step, if all of a group fit into a budget. Every step and backward
-    calls it, so it is compiled. If no frame waits, a call only reads an attribute.
+    It copies the parameters for the time of such a step, or a sample of each large one, if all of a group fit into a
+    budget. Every step and backward calls it, so it is compiled. If no frame waits, a call only reads an attribute.
 
     Args:
         budget: how many bytes it may copy.
@@ -98,10 +99,10 @@ class UpdateRecorder:
         unseen = {record_id(origin): param for origin, param in pairs if origin is not None}
         known = {id: data_of(param) for id, param in unseen.items() if id not in self._seen}
         found = {id: data for id, data in known.items() if data is not None}
-        size = sum(data.nbytes for data in found.values())
+        size = sum(min(data.numel(), SAMPLE) * data.itemsize for data in found.values())
         picked = size <= LARGE or evaluates or any((number - self.skipped) % RARELY == 1 for number in self.waiting)
         if picked and size <= self._budget:
-            self._before = {id: (data, data.clone()) for id, data in found.items()}
+            self._before = {id: (data, _copied(data)) for id, data in found.items()}
         else:  # the backwards that wait get no measurement of these
             self._seen |= found.keys()
 
@@ -114,7 +115,7 @@ class UpdateRecorder:
         if not self._before:
             return None
         before = {key: copy for key, (_, copy) in self._before.items()}
-        after = [data for data, _ in self._before.values()]
+        after = [data if data.numel() <= SAMPLE else sample(data) for data, _ in self._before.values()]
         self.drop()
         if not self.waiting:
             return None
@@ -126,6 +127,11 @@ class UpdateRecorder:
         self.last = Update(number, {**(known.ratios if known is not None and known.number == number else {}), **moved})
         self._seen |= before.keys()
         return self.last
+
+
+def _copied(data: torch.Tensor) -> torch.Tensor:
+    """A copy of the numbers of a parameter that are compared: of all, or of a sample of many."""
+    return data.clone() if data.numel() <= SAMPLE else sample(data)
 
 
 class Holders:

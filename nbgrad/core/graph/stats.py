@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,6 +21,22 @@ T = TypeVar("T")
 SMALL = FEW
 """Tensors with at most this many elements are kept to be shown; of larger ones only the statistics are kept."""
 
+SAMPLE = 1 << 16
+"""The histogram of a larger tensor is one of so many of its numbers: to sort all into bins takes longer than a norm."""
+
+_RUN = 16
+"""The numbers of a sample lie in runs of this length: 16 numbers in float32 are a line of the processor's cache."""
+
+_GOLDEN = 0.6180339887498949
+"""Multiples of the golden ratio, modulo 1, lie evenly between 0 and 1, and so do those of every n-th."""
+
+_ROW = 1024
+"""A norm is first taken of so many numbers: torch adds the squares of a row in its own precision, so that the norm of a
+million equal numbers in float32 would be wrong in the third digit."""
+
+_SHORT = 1 << 14
+"""The norms of tensors with at most so many numbers are taken together, and not row by row."""
+
 _BINS = 20
 
 _PIECES = 2
@@ -28,7 +45,7 @@ _PIECES = 2
 _MANY = 4096
 """The number of tensors whose norms are computed at a time."""
 
-_AT_ONCE = 1 << 15
+_AT_ONCE = 1 << 16
 """On a CPU the bins of this many numbers are found at a time: the temporary tensors fit into its second cache."""
 
 
@@ -39,8 +56,9 @@ class Stats:
     ``norm`` is the Euclidean norm. ``low``, ``high`` and ``mean`` are None for an empty tensor and where only the norm
     was kept. ``raw`` are the numbers of a small tensor as they lie in memory, of numpy's ``dtype``: a graph of
     thousands of ops has a million of them, and few are ever looked at. For a larger tensor ``counts`` is a histogram of
-    the finite values, in equal steps from ``low`` to ``high``. For complex numbers all fields but ``raw`` are those of
-    the ``magnitudes``.
+    the finite values, in equal steps from ``low`` to ``high``. If that is of a sample, ``sample`` is how many numbers
+    the sample has; everything else is of all numbers. For complex numbers all fields but ``raw`` are those of the
+    ``magnitudes``.
     """
 
     shape: tuple[int, ...]
@@ -54,6 +72,7 @@ class Stats:
     dtype: str = ""
     counts: tuple[int, ...] | None = None
     magnitudes: bool = False
+    sample: int | None = None
 
     @property
     def array(self) -> "np.ndarray[Any, Any] | None":
@@ -66,44 +85,91 @@ class Stats:
         return None if (array := self.array) is None else array.tolist()
 
     def __repr__(self) -> str:
-        shown = ("shape", "norm", "low", "high", "mean", "nan", "inf", "values", "counts", "magnitudes")
+        shown = ("shape", "norm", "low", "high", "mean", "nan", "inf", "values", "counts", "sample", "magnitudes")
         return f"Stats({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
-def summarise(data: torch.Tensor) -> Stats:
+def summarise(data: torch.Tensor, *, exact: bool = False) -> Stats:
     """The statistics of a tensor; NaN and Inf are counted and left out of ``low``, ``high`` and ``mean``.
 
     For complex numbers they are those of the magnitudes.
+
+    Args:
+        data: the tensor.
+        exact: whether the histogram is one of all numbers, and not of ``SAMPLE`` of them.
     """
-    return summarise_all({0: data})[0]
+    return summarise_all({0: data}, exact=exact)[0]
 
 
-def summarise_all(tensors: dict[int, torch.Tensor]) -> dict[int, Stats]:
+def summarise_all(tensors: dict[int, torch.Tensor], *, exact: bool = False) -> dict[int, Stats]:
     """The statistics of ``tensors`` by the same keys.
 
     When a graph of thousands of ops closes, there are twice as many tensors. Those of one shape and element type are
-    worked out together, in a tenth of the time. A large tensor is read in pieces. To read a number from a GPU is to
-    wait, so the numbers of many tensors are read at a time.
+    worked out together, in a tenth of the time. A large tensor is read in pieces, once: views of the same numbers, such
+    as a gradient in several shapes, share their statistics. To read a number from a GPU is to wait, so the numbers of
+    many tensors are read at a time.
     """
     alike: dict[Any, list[int]] = {}
+    same: dict[Any, list[int]] = {}
     for key, data in tensors.items():
-        alike.setdefault((data.shape, data.dtype, data.device), []).append(key)
+        if data.numel() <= SAMPLE:
+            alike.setdefault((data.shape, data.dtype, data.device), []).append(key)
+        else:
+            same.setdefault(numbers_of(data), []).append(key)
     found: dict[int, Stats] = {}
     waiting: list[tuple[list[int], _Reading[list[Stats]]]] = []
     numbers = 0
-    for (shape, _, device), keys in alike.items():
-        size, piece = shape.numel(), piece_of(tensors[keys[0]])
-        many = max(1, piece // max(1, size))
+    for keys, size, work in (*_in_rows(tensors, alike), *_one_by_one(tensors, same, exact)):
+        waiting.append((keys, work))
+        numbers += size
+        data = tensors[keys[0]]
+        if data.is_cpu or numbers >= _PIECES * piece_of(data):
+            found.update(_read_all(waiting))
+            waiting, numbers = [], 0
+    found.update(_read_all(waiting))
+    for keys in same.values():
+        for key in keys[1:]:
+            found[key] = replace(found[keys[0]], shape=tuple(tensors[key].shape))
+    return found
+
+
+_Works = Iterator[tuple[list[int], int, "_Reading[list[Stats]]"]]
+"""Computations of the statistics of the tensors with these keys, and how many numbers each reads."""
+
+
+def _in_rows(tensors: dict[int, torch.Tensor], alike: dict[Any, list[int]]) -> _Works:
+    """Those of tensors that are ``alike``, many at a time."""
+    for (shape, *_), keys in alike.items():
+        size = shape.numel()
+        many = max(1, piece_of(tensors[keys[0]]) // max(1, size))
         for start in range(0, len(keys), many):
             some = keys[start : start + many]
-            given = [tensors[key] for key in some]
-            waiting.append((some, _summarise_large(given[0].detach()) if size > piece else _summarise(given)))
-            numbers += size * len(some)
-            if device.type == "cpu" or numbers >= _PIECES * piece:
-                found.update(_read_all(waiting))
-                waiting, numbers = [], 0
-    found.update(_read_all(waiting))
-    return found
+            yield some, size * len(some), _summarise([tensors[key] for key in some])
+
+
+def _one_by_one(tensors: dict[int, torch.Tensor], same: dict[Any, list[int]], exact: bool) -> _Works:
+    """Those of large tensors; of several that have the ``same`` numbers, the first is read."""
+    for first, *_ in same.values():
+        data = tensors[first].detach()
+        yield [first], data.numel(), _summarise_large(data, exact)
+
+
+def numbers_of(data: torch.Tensor) -> Any:
+    """A key that two tensors share if their numbers are the same ones, perhaps in another order."""
+    if not _is_dense(data):
+        return id(data)
+    return data.data_ptr(), data.numel(), data.dtype, data.device, data.is_conj(), data.is_neg()
+
+
+def _is_dense(data: torch.Tensor) -> bool:
+    """Whether its numbers are all that lie between the first and the last one, in any order."""
+    return data.is_contiguous() or _in_order(data).is_contiguous()
+
+
+def _in_order(data: torch.Tensor) -> torch.Tensor:
+    """The same numbers in the order of their addresses, if there is one."""
+    strides = data.stride()
+    return data.permute(sorted(range(data.ndim), key=strides.__getitem__, reverse=True))
 
 
 _Reading = Generator[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...], T]
@@ -165,25 +231,129 @@ def _summarise(alike: list[torch.Tensor]) -> "_Reading[list[Stats]]":
     ]
 
 
-def _summarise_large(data: torch.Tensor) -> "_Reading[list[Stats]]":
-    """The statistics of one tensor, of which no copy is made: it is read twice, a piece at a time."""
-    lengths: list[float] = []
-    total = _NO_NUMBERS
-    room = torch.empty(piece_of(data), dtype=torch.float64, device=data.device)  # new memory takes longer than the rest
-    for real in _rows_of(data):
-        numbers = room[: real.numel()].view(real.shape).copy_(real)
-        (norms,) = yield (torch.linalg.vector_norm(numbers, dim=1),)
-        lengths += norms.tolist()
-        (spread,) = yield from _spread(real, numbers, lengths[-1:])
-        total = total.with_more(spread)
-    length = torch.linalg.vector_norm(torch.tensor(lengths, dtype=torch.float64)).item()
-    (counts,) = yield from _histograms(_rows_of(data), data.numel(), [total], data.device)
-    return [_stats(tuple(data.shape), length, total, None, counts, data.dtype.is_complex)]
+def _summarise_large(data: torch.Tensor, exact: bool) -> "_Reading[list[Stats]]":
+    """The statistics of one tensor, of which no copy is made: it is read once, a piece at a time."""
+    lengths, lows, highs, totals = (
+        list[torch.Tensor](),
+        list[torch.Tensor](),
+        list[torch.Tensor](),
+        list[torch.Tensor](),
+    )
+    for piece in _in_room(data, _own_precision(data.dtype)):
+        lengths += _lengths(piece)
+        lows.append(piece.amin())  # torch.aminmax takes longer than both
+        highs.append(piece.amax())
+        totals.append(piece.sum())
+    parts = (lows, highs, totals) if len(lows) == 1 else [[torch.stack(part)] for part in (lows, highs, totals)]
+    told = yield (*[part for (part,) in parts], _joined(lengths))
+    least, most = told[0].amin().item(), told[1].amax().item()
+    total, length = told[2].sum(dtype=torch.float64).item(), told[3].item()
+    if math.isfinite(least) and math.isfinite(most):
+        if not (_is_exact(length, data.numel()) or least == most == 0.0) or not math.isfinite(total):
+            length, total = yield from _wide_sums(data)
+        spread = _Spread(least, most, total, data.numel(), 0, 0)
+    else:
+        spread = _NO_NUMBERS
+        for piece in _in_room(data, torch.float64):
+            (more,) = yield from _spread(piece[None], piece[None], [math.nan])
+            spread = spread.with_more(more)
+    if exact:
+        (counts,) = yield from _histograms(_rows_of(data), data.numel(), [spread], data.device)
+    else:
+        counts = yield from _sampled_histogram(data, spread)
+    stats = _stats(tuple(data.shape), length, spread, None, counts, data.dtype.is_complex)
+    return [stats if exact else replace(stats, sample=SAMPLE)]
+
+
+def _own_precision(dtype: torch.dtype) -> torch.dtype:
+    """The type in which numbers of ``dtype`` are added: at least float32, and float64 for whole numbers."""
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return torch.float64
+    return torch.promote_types(dtype.to_real(), torch.float32)
+
+
+def _in_room(data: torch.Tensor, dtype: torch.dtype) -> Iterator[torch.Tensor]:
+    """The numbers of the statistics of a large tensor, a piece at a time, each as one row of this type.
+
+    Numbers of another type are converted in the same memory again and again: new memory takes longer than the rest.
+    """
+    room = torch.empty(0, dtype=dtype, device=data.device)
+    for piece in pieces(_in_order(data) if _is_dense(data) else data):
+        real = _real(piece)
+        if real.dtype == dtype and real.is_contiguous() and not real.is_neg():
+            yield real.view(-1)
+            continue
+        if room.numel() < real.numel():
+            room = torch.empty(max(real.numel(), piece_of(data)), dtype=dtype, device=data.device)
+        yield room[: real.numel()].view(real.shape).copy_(real).view(-1)
+
+
+def _lengths(row: torch.Tensor) -> list[torch.Tensor]:
+    """The norms of the parts of a row; ``_joined`` makes one of them."""
+    whole = row.numel() // _ROW * _ROW
+    parts = [torch.linalg.vector_norm(row[:whole].view(-1, _ROW), dim=1)] if whole else []
+    return parts if whole == row.numel() else [*parts, torch.linalg.vector_norm(row[whole:])[None]]
+
+
+def _joined(lengths: list[torch.Tensor]) -> torch.Tensor:
+    """The norm of a tensor from those of its parts."""
+    norm: torch.Tensor = torch.linalg.vector_norm(torch.cat(lengths), dtype=torch.float64)
+    return norm
+
+
+def _is_exact(length: float, numbers: int) -> bool:
+    """Whether ``length`` is the norm of so many numbers, although float32 has few digits of the smallest squares."""
+    return math.sqrt(numbers) * _LEAST <= length < math.inf
+
+
+_LEAST = 1e-18
+"""The square of a smaller number has fewer digits in float32 than others, or none."""
+
+
+def _wide_sums(data: torch.Tensor) -> "_Reading[tuple[float, float]]":
+    """The norm and the sum of a large tensor in float64."""
+    sums = [(torch.linalg.vector_norm(piece), piece.sum()) for piece in _in_room(data, torch.float64)]
+    (told,) = yield (torch.stack([torch.stack(column) for column in zip(*sums, strict=True)]),)
+    return torch.linalg.vector_norm(told[0]).item(), told[1].sum().item()
 
 
 def _rows_of(data: torch.Tensor) -> Iterator[torch.Tensor]:
     """The numbers of a large tensor, a piece at a time, each as one row."""
     return (_real(piece).reshape(1, -1) for piece in pieces(data))
+
+
+def sample(data: torch.Tensor) -> torch.Tensor:
+    """``SAMPLE`` of the numbers of a large tensor, or of complex numbers their conjugates.
+
+    They are always the same ones: runs of numbers, one from each part of the tensor, each at another place in its part.
+    So they are no multiples of the length of a row, which would all lie in one column.
+    """
+    negative = data.is_neg()
+    if data.is_conj():  # to pick numbers of such a view torch would first make all of them
+        data = data.conj()
+    if negative:
+        data = torch._neg_view(data)
+    runs = _runs(SAMPLE // _RUN, data.numel() // _RUN, data.device)
+    if _is_dense(data):
+        picked = _in_order(data).view(-1)[: data.numel() // _RUN * _RUN].view(-1, _RUN).index_select(0, runs)
+    else:
+        left = (runs[:, None] * _RUN + torch.arange(_RUN, device=data.device)).view(-1)
+        places, extent = torch.zeros_like(left), 1
+        for size, stride in zip(reversed(data.shape), reversed(data.stride()), strict=True):
+            places += left % size * stride
+            left //= size
+            extent += (size - 1) * stride
+        picked = data.as_strided((extent,), (1,)).index_select(0, places)
+    return picked.view(-1).neg() if negative else picked.view(-1)
+
+
+@lru_cache(maxsize=64)
+def _runs(picked: int, count: int, device: torch.device) -> torch.Tensor:
+    """The numbers of the runs of a sample, out of ``count``, no two alike."""
+    with torch.inference_mode(False):
+        part = torch.arange(picked, device=device)
+        first, end = part * count // picked, (part + 1) * count // picked
+        return first + ((part.double() * _GOLDEN).frac() * (end - first)).long()
 
 
 def _real(data: torch.Tensor) -> torch.Tensor:
@@ -260,8 +430,9 @@ def _histograms(
     ends = torch.tensor([(one.low or 0.0, one.high or 0.0) for one in spreads], dtype=torch.float64)
     scale = 1.0 if bool((_BINS * ends.diff()).isfinite().all()) else 0.5 / _BINS
     low, width = scale * ends[:, :1], (scale * ends).diff()
-    alike = (width == 0).to(width)  # equal numbers are put in the middle
-    low, width = torch.stack((low - alike, width + 2 * alike)).to(device, non_blocking=True)  # else it would wait
+    below = (width == 0) * (low.abs() / 256).clamp(1.0)  # equal numbers are put in the middle, however large they are
+    low, width = low - below, width + below * (_BINS / (_BINS / 2 + 0.5))
+    low, width = torch.stack((low, width)).to(device, non_blocking=True)  # else it would wait
     # Each row has two bins more: for the highest number, which belongs in the last bin, and for the numbers that are
     # not finite.
     first = torch.arange(0, rows * (_BINS + 2), _BINS + 2, dtype=torch.int32, device=device)[:, None]
@@ -270,9 +441,45 @@ def _histograms(
     _count(found, tables, size, (low, width, scale, first), sound)
     (counted,) = yield (found.view(rows, _BINS + 2),)
     return [
-        None if spread.low is None else (*counts[: _BINS - 1], counts[_BINS - 1] + counts[_BINS])
+        None if spread.low is None else _without_ends(counts)
         for counts, spread in zip(counted.tolist(), spreads, strict=True)
     ]
+
+
+def _sampled_histogram(data: torch.Tensor, spread: _Spread) -> "_Reading[tuple[int, ...] | None]":
+    """A histogram of the sample of a large tensor; for float32 in float32, which takes half as long."""
+    low, high = spread.low, spread.high
+    if low is None or high is None:
+        return None
+    dtype = _own_precision(data.dtype)
+    row = _real(sample(data)).to(dtype)
+    most = torch.finfo(dtype).max / _BINS
+    if not (high == low or 1 / most < high - low < most):
+        (counts,) = yield from _histograms([row[None]], SAMPLE, [spread], data.device)
+        return counts
+    unsound = ~row.isfinite() if spread.nan or spread.inf else None
+    row.sub_(low)
+    if high == low:
+        row.add_(_BINS // 2)  # equal numbers are put in the middle
+    else:
+        row.mul_(_BINS / (high - low))
+    if unsound is not None:
+        row.masked_fill_(unsound, _BINS + 1)
+    (counted,) = yield (_frequencies(row.int(), _BINS + 2),)
+    return _without_ends(counted.tolist())
+
+
+def _without_ends(counts: list[int]) -> tuple[int, ...]:
+    """The counts without two bins: the one of the highest number, which belongs to the last, and the one of NaN."""
+    return (*counts[: _BINS - 1], counts[_BINS - 1] + counts[_BINS])
+
+
+def _frequencies(places: torch.Tensor, bins: int) -> torch.Tensor:
+    """How often each number below ``bins`` is there; on a GPU without waiting for it, if torch allows that."""
+    # There bincount waits for the lowest and the highest number, and torch may refuse histc.
+    if places.is_cpu or torch.are_deterministic_algorithms_enabled():
+        return torch.bincount(places, minlength=bins)
+    return torch.histc(places, bins, 0, bins)
 
 
 def _count(found: torch.Tensor, tables: Iterable[torch.Tensor], size: int, scales: Any, sound: bool) -> None:
@@ -289,8 +496,6 @@ def _count(found: torch.Tensor, tables: Iterable[torch.Tensor], size: int, scale
     many = min(size, max(1, (_AT_ONCE if found.is_cpu else piece_of(found)) // len(first)))
     room = torch.empty(len(first), many, dtype=torch.float64, device=found.device)
     places = torch.empty_like(room, dtype=torch.int32)
-    # On a GPU bincount waits for the lowest and the highest number, and torch may refuse histc.
-    waits = found.is_cpu or torch.are_deterministic_algorithms_enabled()
     for numbers in tables:
         for part in torch.split(numbers, many, dim=1):
             scaled = room[:, : part.shape[1]].copy_(part)
@@ -300,10 +505,7 @@ def _count(found: torch.Tensor, tables: Iterable[torch.Tensor], size: int, scale
             if not sound:
                 scaled.masked_fill_(~part.isfinite(), _BINS + 1)
             place = places[:, : part.shape[1]].copy_(scaled).add_(first).reshape(-1)
-            if waits:
-                found += torch.bincount(place, minlength=len(found))
-            else:
-                found += torch.histc(place, len(found), 0, len(found))
+            found += _frequencies(place, len(found))
 
 
 def countable(data: torch.Tensor) -> bool:
@@ -352,9 +554,13 @@ def _norms(tensors: dict[Any, torch.Tensor]) -> Iterator[tuple[Any, Norm]]:
     wide: dict[Any, torch.Tensor] = {}
     narrow: dict[Any, torch.Tensor] = {}
     found: dict[Any, torch.Tensor] = {}
+    same: dict[Any, torch.Tensor] = {}
     for key, data in tensors.items():
-        if data.numel() > piece_of(data) and _is_copied(data):
-            found[key] = _norm(data, torch.promote_types(data.dtype, torch.float32))
+        if data.numel() > (_SHORT if data.is_cpu else piece_of(data)) and (data.is_cpu or _is_copied(data)):
+            numbers = numbers_of(data)
+            if numbers not in same:
+                same[numbers] = _norm(data, _own_precision(data.dtype))
+            found[key] = same[numbers]
         else:
             (narrow if data.dtype.itemsize < 4 else wide)[key] = data
     for group, dtype in ((wide, None), (narrow, torch.float32)):
@@ -364,10 +570,9 @@ def _norms(tensors: dict[Any, torch.Tensor]) -> Iterator[tuple[Any, Norm]]:
         if not norm.is_cpu:
             yield key, norm
             continue
-        number = norm.item()
-        if not 0.0 < number < math.inf:
-            data = tensors[key]
-            number = _norm(data, torch.promote_types(data.dtype, torch.float64)).item()
+        number, data = norm.item(), tensors[key]
+        if not _is_exact(number, data.numel()):
+            number = _norm(data, torch.float64).item()
         yield key, number
 
 
@@ -394,26 +599,8 @@ def _is_copied(data: torch.Tensor) -> bool:
 
 
 def _norm(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The norm in another element type, to which torch would convert all of the tensor at once."""
-    if data.is_cpu and data.is_contiguous() and data.numel() > piece_of(data):
-        return _norm_in_room(data, dtype)
-    lengths = [torch.linalg.vector_norm(piece, dtype=dtype) for piece in pieces(data)]
-    norm: torch.Tensor = lengths[0] if len(lengths) == 1 else torch.linalg.vector_norm(torch.stack(lengths))
-    return norm
-
-
-def _norm_in_room(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The same of a large tensor on the CPU, with one piece of memory for all its pieces.
-
-    If torch takes new memory for each piece, the result of each piece lies between two of them, and the memory of the
-    process grows by all of the tensor.
-    """
-    room = torch.empty(piece_of(data), dtype=dtype)
-    lengths = torch.empty(-(-data.numel() // len(room)), dtype=dtype.to_real())
-    for at, piece in enumerate(pieces(data)):
-        torch.linalg.vector_norm(room[: len(piece)].copy_(piece), out=lengths[at])
-    norm: torch.Tensor = torch.linalg.vector_norm(lengths)
-    return norm
+    """The norm of a large tensor in another element type, to which torch would convert all of it at once."""
+    return _joined([length for piece in _in_room(data.detach(), dtype) for length in _lengths(piece)])
 
 
 _COMPILED = compiled()

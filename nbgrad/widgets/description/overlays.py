@@ -2,13 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from math import isfinite, log10
+from math import isfinite, log10, prod
 
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.memory import byte_text
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.slowest import Times
+from nbgrad.core.graph.stats import SAMPLE
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.widgets.description.code import codes
 from nbgrad.widgets.description.format import duration, number
@@ -74,7 +75,9 @@ def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
         if record.id in ranks:
             found[-1].append(ranks[record.id])
         if (ratio := ratios.get(record.id)) is not None:
-            text = f"changed it by {number(ratio)} of its norm{_after(graph)}"
+            size = prod(record.shape)
+            part = f", of {SAMPLE:,} of {size:,} numbers" if size > SAMPLE else ""
+            text = f"changed it by {number(ratio)} of its norm{_after(graph)}{part}"
             found[-1].append(Detail(term="step", text=text, role="gradient"))
         if (took := times.get(record.id)) is not None:
             parts = [f"{part} {duration(seconds)}" for part, seconds in took._asdict().items() if seconds is not None]

@@ -75,6 +75,7 @@ class Look(TypedDict):
     bars: list[int]  # a histogram, in percent of its tallest bar
     low: str  # where the histogram begins, and where it ends
     high: str
+    sample: str  # how many of how many numbers the histogram is of; empty if it is of all
 
 
 class Numbers(TypedDict):

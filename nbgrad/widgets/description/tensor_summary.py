@@ -49,7 +49,16 @@ def look(stats: Stats) -> Look:
     values = stats.array
     if values is None or values.ndim == 0 or values.size == 0 or values.dtype.kind not in "fiubc":
         values = None
-    found: Look = {"facts": facts(stats), "columns": 0, "levels": "", "cells": [], "bars": [], "low": "", "high": ""}
+    found: Look = {
+        "facts": facts(stats),
+        "columns": 0,
+        "levels": "",
+        "cells": [],
+        "bars": [],
+        "low": "",
+        "high": "",
+        "sample": "",
+    }
     if values is not None:
         table = tiled(np.abs(values) if values.dtype.kind == "c" else values.astype(np.float64))
         found["columns"] = table.shape[1]
@@ -65,6 +74,8 @@ def look(stats: Stats) -> Look:
         found["low"], found["high"] = number(stats.low), number(stats.high)
         if stats.magnitudes:
             found["low"] = f"magnitude {found['low']}"
+        if stats.sample is not None:
+            found["sample"] = f"{stats.sample:,} of {prod(stats.shape):,}"
     return found
 
 

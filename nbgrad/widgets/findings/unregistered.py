@@ -42,16 +42,15 @@ class Found(NamedTuple):
 
 def plain(records: list[Record]) -> Iterator[tuple[Finding, set[int]]]:
     """The findings, one for each container, at its first box, and the ids of its parameters."""
-    held = optimized()
+    learning = optimized()
     told: dict[tuple[int, str], list[tuple[Record, Found, Any]]] = {}
-    for record, one, scope, inner in _used(records):
-        # The iterator is made twice on purpose: mostly its first module answers, and there may be thousands of modules.
-        if next(_around(scope, inner), None) is None or any(_knows(module, one) for module in _around(scope, inner)):
+    contents = _Contents()
+    for record, one, scope, inner in _used(records, contents):
+        # Few modules have plain containers. To look whether one knows another takes long, if it has thousands.
+        places = (where for module in _around(scope, inner) for held, where in contents.of(module) if held is one)
+        if (found := next(places, None)) is None or any(_knows(module, one) for module in _around(scope, inner)):
             continue
-        if all(id(parameter) in held or not parameter.requires_grad for parameter in _learned(one)):
-            continue
-        places = (where for module in _around(scope, inner) for where in _inside(module, one))
-        if (found := next(places, None)) is not None:
+        if any(id(parameter) not in learning and parameter.requires_grad for parameter in _learned(one)):
             told.setdefault((id(found.module), found.attribute), []).append((record, found, one))
     for group in told.values():
         (record, found, one), *others = group
@@ -72,7 +71,7 @@ def _learned(one: Any) -> list[Any]:
     return [one] if isinstance(one, _PARAMETERS) else list(one.parameters())
 
 
-def _used(records: list[Record]) -> Iterator[tuple[Record, Any, Scope, int]]:
+def _used(records: list[Record], contents: "_Contents") -> Iterator[tuple[Record, Any, Scope, int]]:
     """Each module that was called and each parameter that was used, with its first record and its scope.
 
     The last number says how many of the innermost modules of the scope to skip: a module is not around itself.
@@ -91,7 +90,7 @@ def _used(records: list[Record]) -> Iterator[tuple[Record, Any, Scope, int]]:
             continue
         seen.add(id(module))
         yield first, module, scope, 1
-        for one, _ in _contents(module):
+        for one, _ in contents.of(module):
             used = parameters.get(known_id(one) or 0) if isinstance(one, _PARAMETERS) else None
             if used is not None:
                 yield used, one, scope, 0
@@ -115,9 +114,20 @@ def _knows(module: Any, one: Any) -> bool:
     return any(known is one for known in module.modules())
 
 
-def _inside(module: Any, one: Any) -> Iterator[Found]:
-    """Where ``module`` has ``one`` in a container of Python's."""
-    return (where for held, where in _contents(module) if held is one)
+class _Contents:
+    """The contents of the plain containers of modules, each of which is looked through once."""
+
+    def __init__(self) -> None:
+        self._known: dict[
+            int, tuple[Any, list[tuple[Any, Found]]]
+        ] = {}  # with the module, so that its id stays its own
+
+    def of(self, module: Any) -> list[tuple[Any, Found]]:
+        """The modules and parameters in the plain containers of ``module``."""
+        known = self._known.get(id(module))
+        if known is None:
+            known = self._known[id(module)] = (module, list(_contents(module)))
+        return known[1]
 
 
 def _contents(module: Any) -> Iterator[tuple[Any, Found]]:

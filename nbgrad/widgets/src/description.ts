@@ -33,6 +33,7 @@ export interface Look {
   bars: number[];
   low: string;
   high: string;
+  sample: string;
 }
 
 export interface Numbers {

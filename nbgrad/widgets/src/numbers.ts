@@ -3,7 +3,7 @@
 import type { Answer } from "./answers";
 import type { Look, Numbers } from "./description";
 import { button, html } from "./dom";
-import { map } from "./tensor_plot";
+import { histogram, map } from "./tensor_plot";
 import type { Supposition } from "./what_if";
 
 /** The actions that need a kernel: unfold a module that is not in the picture, turn the picture, or look up all numbers of a tensor. */
@@ -43,7 +43,7 @@ export class Inquiry {
   }
 
   answer({ node, of, said, look, rows }: Numbers): void {
-    const parts: Node[] = look ? [map(look)] : [];
+    const parts: Node[] = look ? [map(look), ...(look.bars.length ? [histogram(look)] : [])] : [];
     parts.push(html("p", {}, said));
     if (rows.length) parts.push(html("pre", { class: "nbg-scroll", tabindex: 0 }, rows.join("\n")));
     this.#slots.get(node + of)?.replaceChildren(...parts);

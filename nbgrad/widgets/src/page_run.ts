@@ -141,7 +141,7 @@ function look(tensor: Tensor): Look {
   const { shape, data } = tensor;
   const sound = data.filter(Number.isFinite);
   const [low, high] = [Math.min(...sound), Math.max(...sound)];
-  const found: Look = { facts: "", columns: 0, levels: "", cells: [], bars: [], low: "", high: "" };
+  const found: Look = { facts: "", columns: 0, levels: "", cells: [], bars: [], low: "", high: "", sample: "" };
   if (!shape.length) return { ...found, facts: plain(tensor, data[0]!, 4) };
   const mean = sound.length ? `, mean ${written(sound.reduce((sum, x) => sum + x, 0) / sound.length)}` : "";
   const [nan, inf] = [data.filter((x) => x !== x).length, data.length - sound.length - data.filter((x) => x !== x).length];

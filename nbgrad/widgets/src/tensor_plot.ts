@@ -65,11 +65,14 @@ export function map(look: Look): Element {
   return drawing;
 }
 
-function histogram(look: Look): HTMLElement {
+export function histogram(look: Look): HTMLElement {
   const bars = svg("svg", {
     class: "nbg-bars", viewBox: `0 0 ${look.bars.length} 100`, preserveAspectRatio: "none", role: "img",
-    label: `histogram from ${look.low} to ${look.high}`, testid: "histogram",
+    label: `histogram from ${look.low} to ${look.high}${ofSample(look)}`, testid: "histogram",
   });
   look.bars.forEach((height, at) => bars.append(svg("rect", { x: at + 0.08, y: 100 - height, width: 0.84, height })));
-  return html("div", { class: "nbg-histogram" }, bars, html("div", {}, html("span", {}, look.low), html("span", {}, look.high)));
+  return html("div", { class: "nbg-histogram" }, bars, html("div", {}, html("span", {}, look.low), html("span", {}, ofSample(look).trim()), html("span", {}, look.high)));
 }
+
+/** That a histogram is not one of all numbers, if it is not. */
+export const ofSample = ({ sample }: Look): string => (sample ? ` of ${sample}` : "");

@@ -3,7 +3,7 @@
 import type { Box, Look, Node as GraphNode, Picture } from "./description";
 import { attribute, html, svg } from "./dom";
 import { type Drawing, spoken } from "./draw";
-import { colour } from "./tensor_plot";
+import { colour, ofSample } from "./tensor_plot";
 
 /** The pictures for the boxes, by the key in the menu beside the colours. */
 export const THUMBNAILS = { "@value": "values", "@gradient": "gradients" } as const;
@@ -63,7 +63,7 @@ function thumbnail(node: GraphNode, look: Look, key: string, box: Box, share: nu
   }
   if (!bars.length) return null;
   const d = bars.map((height, at) => (height ? `M${at} 100v${-height}h.86v${height}z` : "")).join("");
-  return [group(bars.length, 100, [svg("path", { d, class: "nbg-thumb-bars" })]), `drawn as a histogram from ${low} to ${high}`];
+  return [group(bars.length, 100, [svg("path", { d, class: "nbg-thumb-bars" })]), `drawn as a histogram from ${low} to ${high}${ofSample(look)}`];
 }
 
 /** Squares of one colour are one path, those that stand beside each other one rectangle. */
