@@ -129,11 +129,12 @@ def _loss(known: tuple[list[int], list[float | None]], roots: list[str]) -> Char
         node=roots[0],
         label="loss",
         heights=[None if np.isnan(one) else round(100 * one) for one in heights.tolist()],
-        numbers=numbers,
         text=_course(losses.tolist()),
     )
     text = f"The number that each backward started from: from {number(low)} to {number(high)}{' (log)' if far else ''}."
-    return Chart(title="loss", text=text, low=number(low), high=number(high), guide=None, curves=[curve])
+    return Chart(
+        title="loss", text=text, low=number(low), high=number(high), guide=None, numbers=numbers, curves=[curve]
+    )
 
 
 def _spread(learned: list[int], gradients: Table) -> list[int]:
@@ -240,10 +241,9 @@ def _chart(title: str, about: str, scale: _Scale, labels: list[tuple[str, str]],
         low=number(scale.low),
         high=number(scale.high),
         guide=None if scale.guide is None else round(100 * float(scale.at(np.array(scale.guide)))),
+        numbers=[],
         curves=[
-            Curve(
-                node=node, label=label, heights=scale.heights(at), numbers=[], text=_course(scale.table[:, at].tolist())
-            )
+            Curve(node=node, label=label, heights=scale.heights(at), text=_course(scale.table[:, at].tolist()))
             for at, (node, label) in enumerate(labels)
         ],
     )

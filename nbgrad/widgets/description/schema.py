@@ -287,7 +287,6 @@ class Curve(TypedDict):
     node: str
     label: str
     heights: list[int | None]  # in percent, on a scale that all curves of a chart share; mostly it is logarithmic
-    numbers: list[int]  # of the backwards of the heights; empty if each frame has one
     text: str  # what it did: "0.12 to 0.003, 40 times smaller"
 
 
@@ -299,6 +298,7 @@ class Chart(TypedDict):
     low: str  # the ends of the scale
     high: str
     guide: int | None  # the height of a straight line that the text explains
+    numbers: list[int]  # of the backwards of the heights; empty if each frame has one
     curves: list[Curve]
 
 

@@ -181,7 +181,6 @@ export interface Curve {
   node: string;
   label: string;
   heights: (number | null)[];
-  numbers: number[];
   text: string;
 }
 
@@ -191,6 +190,7 @@ export interface Chart {
   low: string;
   high: string;
   guide: number | null;
+  numbers: number[];
   curves: Curve[];
 }
 

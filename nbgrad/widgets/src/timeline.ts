@@ -83,7 +83,7 @@ export class Timeline {
   #place(backward: number): number {
     const { frames, loss } = this.#history;
     const ends = [frames[0], frames[frames.length - 1]].map((frame) => frame?.number ?? 0) as [number, number];
-    const last = Math.max(ends[1], ...(loss?.curves[0]?.numbers ?? []));
+    const last = Math.max(ends[1], ...(loss?.numbers ?? []));
     return ((backward - ends[0]) / Math.max(1, last - ends[0])) * WIDTH;
   }
 
@@ -106,7 +106,7 @@ export class Timeline {
     const chart = charts[Number(this.#chart.value)];
     if (!chart) return;
     this.#cursors.length = 0;
-    const ends = html("div", { class: "nbg-ends", "aria-hidden": "true" }, html("span", {}, String(frames[0]?.number ?? "")), html("span", {}, `backward ${Math.max(frames[frames.length - 1]?.number ?? 0, ...(loss?.curves[0]?.numbers ?? []))}`));
+    const ends = html("div", { class: "nbg-ends", "aria-hidden": "true" }, html("span", {}, String(frames[0]?.number ?? "")), html("span", {}, `backward ${Math.max(frames[frames.length - 1]?.number ?? 0, ...(loss?.numbers ?? []))}`));
     this.#strip.replaceChildren(...(loss ? [this.#curves(loss, LOSS, "loss")] : []), this.#curves(chart, HEIGHT, "curves"), ends, this.#chart, html("small", {}, chart.text));
     this.#mark();
   }
@@ -121,7 +121,7 @@ export class Timeline {
       let pen = "M";
       const d = curve.heights.map((height, frame) => {
         if (height === null) return (pen = "M"), "";
-        const x = curve.numbers.length ? this.#place(curve.numbers[frame] ?? 0) : this.#x(frame);
+        const x = chart.numbers.length ? this.#place(chart.numbers[frame] ?? 0) : this.#x(frame);
         const part = `${pen}${x.toFixed(1)} ${100 - height}`;
         pen = "L";
         return `${part}h0`; // a point between two gaps is seen too
