@@ -6,7 +6,6 @@ observer is notified. The graph then learns of backwards and of optimizers' step
 """
 
 from collections import deque
-from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -22,7 +21,10 @@ COST = 0.05
 FIRST = 4
 """So many steps are recorded first, whatever they cost."""
 
-_FREE = 0.02
+_SHARE = 0.6
+"""This part of the cost is for the recorded steps, and the rest for the beginning and the end of the graph."""
+
+_FREE = 0.01
 """So many seconds of a loop are recorded, whatever share of it that is: one does not notice it."""
 
 _THINNED = 1.2
@@ -30,6 +32,9 @@ _THINNED = 1.2
 
 _PLAIN = 2
 """So many steps in between are measured before the cost of a recorded one is known."""
+
+_AFTER = 8
+"""So many steps after a recorded one are slower than other plain ones: the memory lies elsewhere by then."""
 
 _STEADY = 64
 """After so many recorded steps without one in between, plain steps are measured again: they may take longer by now."""
@@ -154,6 +159,7 @@ class Pace(pacing.Pacer):
         last = self._foresight.is_last(self._steps, seconds)
         if self.rests:
             self._plain.append(seconds)
+            self._follow(seconds)
             if (last or self._is_wanted(now)) and self._rest.wake():
                 self._left = self._many()
                 self._leapt = False
@@ -171,6 +177,10 @@ class Pace(pacing.Pacer):
         together = 1 if self._optimizers else 2
         return max(together, _AFTER_LEAP) if self._leapt else together
 
+    def _usual(self) -> float:
+        """The seconds of a plain step: those of the faster ones, because the others may come after a recorded one."""
+        return sorted(self._plain)[len(self._plain) // 4]
+
     def _measure(self, seconds: float) -> None:
         """A recorded step took so many ``seconds``."""
         self._steady += 1
@@ -178,21 +188,31 @@ class Pace(pacing.Pacer):
             self._recorded.append(seconds)
             return
         self._settle()
-        more = max(seconds - median(self._plain), 0.0)
+        more = max(seconds - self._usual(), 0.0)
         self._spent += more
         self._more = more if not self._more else min(more, 4 * self._more)  # one may have been held up
         self._plan()
 
+    def _follow(self, seconds: float) -> None:
+        """A plain step took so many ``seconds``: what it took longer than others after a recorded one is its cost."""
+        if self._steps - self._last > _AFTER or self._recorded:
+            return
+        usual = self._usual()
+        more = min(max(seconds - usual, 0.0), usual / 2)
+        self._spent += more
+        self._due += (1 + 1 / (_SHARE * self.cost)) * more
+
     def _settle(self) -> None:
         """Add up how much the first recorded steps have cost, now that plain ones are known."""
         if self._recorded:
-            more = max(min(self._recorded) - median(self._plain), 0.0)  # the first ones also warm torch up
+            more = max(min(self._recorded) - self._usual(), 0.0)  # the first ones also warm torch up
             self._spent += more * len(self._recorded)
             self._more, self._recorded = more, []
 
     def _plan(self) -> None:
         """When the next recorded step fits into the cost: a share of the time that plain steps alone would take."""
-        self._due = self._began + self._spent + (self._spent + self._many() * self._more) / self.cost
+        due = (self._spent + self._many() * self._more) / (_SHARE * self.cost)
+        self._due = self._began + self._spent + due
 
     def _is_wanted(self, now: float) -> bool:
         """Whether the next step is to be recorded."""

@@ -466,6 +466,14 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
 
 
 def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001  # torch gives them
+    if current().observers:
+        _notify_of_step(optimizer)
+    _stepped()
+    step_ended()
+
+
+def _notify_of_step(optimizer: Any) -> None:
+    """Notify the observers that a step has ended."""
     observers = torch_followers(current().observers)
     guard = mute()
     try:
@@ -484,8 +492,6 @@ def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
             raise
     finally:
         unmute(guard)
-    _stepped()
-    step_ended()
 
 
 def _stepped() -> None:
