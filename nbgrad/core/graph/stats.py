@@ -253,16 +253,34 @@ def _summarise_large(data: torch.Tensor, exact: bool) -> "_Reading[list[Stats]]"
             length, total = yield from _wide_sums(data)
         spread = _Spread(least, most, total, data.numel(), 0, 0)
     else:
-        spread = _NO_NUMBERS
-        for piece in _in_room(data, torch.float64):
-            (more,) = yield from _spread(piece[None], piece[None], [math.nan])
-            spread = spread.with_more(more)
+        spread = yield from _spread_in_room(data)
     if exact:
         (counts,) = yield from _histograms(_rows_of(data), data.numel(), [spread], data.device)
     else:
         counts = yield from _sampled_histogram(data, spread)
     stats = _stats(tuple(data.shape), length, spread, None, counts, data.dtype.is_complex)
     return [stats if exact else replace(stats, sample=SAMPLE)]
+
+
+def _spread_in_room(data: torch.Tensor) -> "_Reading[_Spread]":
+    """The spread of a large tensor with numbers that are not finite: all pieces share the memory of the results."""
+    found = _NO_NUMBERS
+    room = torch.empty(piece_of(data), dtype=torch.float64, device=data.device)
+    mask = torch.empty_like(room, dtype=torch.bool)
+    for piece in _in_room(data, torch.float64):
+        there, marks = room[: piece.numel()], mask[: piece.numel()]
+        nan = torch.ne(piece, piece, out=marks).sum()
+        low = torch.nan_to_num(piece, torch.inf, torch.inf, torch.inf, out=there).amin()
+        bad = torch.eq(there, torch.inf, out=marks).sum()
+        high = torch.nan_to_num(piece, -torch.inf, -torch.inf, -torch.inf, out=there).amax()
+        total = torch.nan_to_num(piece, 0.0, 0.0, 0.0, out=there).sum()
+        told = yield nan, bad, low, high, total
+        nans, bads = int(told[0].item()), int(told[1].item())
+        least, most, added = [one.item() for one in told[2:]]
+        finite = piece.numel() - bads
+        ends = (least, most) if finite else (None, None)
+        found = found.with_more(_Spread(ends[0], ends[1], added, finite, nans, bads - nans))
+    return found
 
 
 def _own_precision(dtype: torch.dtype) -> torch.dtype:
