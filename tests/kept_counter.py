@@ -16,7 +16,10 @@ class _Packed:
 
 
 def counted(forward: Callable[[], Any], parameters: Iterable[torch.Tensor]) -> int:
-    """The bytes that the backward of what ``forward`` returns needs, each storage once, without ``parameters``."""
+    """The bytes that the backward of what ``forward`` returns needs, each storage once.
+
+    Without those of ``parameters`` and of other leaves that get a gradient: they live in any case.
+    """
     alive: WeakSet[_Packed] = WeakSet()
 
     def pack(tensor: torch.Tensor) -> _Packed:
@@ -29,4 +32,21 @@ def counted(forward: Callable[[], Any], parameters: Iterable[torch.Tensor]) -> i
         result = forward()
     sizes = {one.tensor.untyped_storage()._cdata: one.tensor.untyped_storage().nbytes() for one in alive}
     assert result is not None
+    owned |= {leaf.untyped_storage()._cdata for leaf in _leaves(result)}
     return sum([size for storage, size in sizes.items() if storage not in owned])
+
+
+def _leaves(result: Any) -> set[torch.Tensor]:
+    """The leaves that a backward from ``result`` would give a gradient."""
+    waiting: list[Any] = [one.grad_fn for one in (result if isinstance(result, tuple | list) else [result])]
+    seen: set[Any] = set()
+    found: set[torch.Tensor] = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.add(node.variable)
+        waiting += [one for one, _ in node.next_functions]
+    return found
