@@ -72,7 +72,7 @@ def test_a_long_loop_is_paced(shell: InteractiveShell, live: Watch, monkeypatch:
     assert (live.graph.backwards, live.graph.frame.number) == (200, 200)
     assert 10 < live.graph.recorded < 30
     assert different(before) == set()
-    assert "backward 200 from loss, the last recorded of 200" in shown(live)["summary"]
+    assert "backward from loss, the last of 200" in shown(live)["summary"]
     assert said[-1].startswith("backward 200, loss ")
     run(shell, loop)
     assert live.graph.frame.number == live.graph.backwards == 400

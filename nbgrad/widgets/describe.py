@@ -461,15 +461,18 @@ def _summary(graph: AutogradGraph, records: list[Record], described: Description
 
 
 def _number(graph: AutogradGraph) -> str:
-    """The number of the backward that is drawn, where some were not recorded."""
+    """The number of the backward that is drawn, where it is not the last one: later ones were not recorded.
+
+    How many were recorded depends on the speed of the machine, so it is not told here: saved outputs stay equal.
+    """
     frame = graph.frame
-    return "" if frame is None or graph.recorded == graph.backwards else f"{frame.number:,} "
+    return "" if frame is None or frame.number == graph.backwards else f"{frame.number:,} "
 
 
 def _of_all(graph: AutogradGraph) -> str:
     """How many backwards there were."""
-    if graph.recorded < graph.backwards:
-        return f", the last recorded of {graph.backwards:,} ({graph.recorded:,} were recorded)"
+    if _number(graph):
+        return f", the last recorded of {graph.backwards:,}"
     return f", the last of {graph.backwards:,}" if graph.backwards > 1 else ""
 
 
