@@ -14,7 +14,7 @@ from traitlets import Bool, Enum, Int, TraitError, TraitType, Unicode, validate
 from traitlets.config import Config, Configurable
 
 from nbgrad.core.suggestions import nearest
-from nbgrad.options import TABLE, check, configured, flag, optional
+from nbgrad.options import TABLE, check, check_together, configured, flag, optional
 
 MAGIC = "%%autograd"
 LISTED = "%autograd help lists the options."
@@ -90,6 +90,10 @@ def parsed(parser: Any, line: str) -> dict[str, Any]:
                 check(one, options[one.name])
             except (OSError, RuntimeError, ValueError) as error:
                 raise UsageError(f"{MAGIC}: {error}") from None
+    try:
+        check_together(options)
+    except ValueError as error:
+        raise UsageError(f"{MAGIC}: {error}") from None
     return options
 
 

@@ -5,7 +5,7 @@ settings, the completions and the signature of ``record`` are all derived from t
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -235,9 +235,7 @@ class Options:
             if one.name not in given:
                 setattr(self, one.name, configured.get(one.name, one.metadata["default"]))
             check(one, getattr(self, one.name))
-        whole = next((name for name in WHOLE if name in given and getattr(self, name)), None)
-        if whole is not None and "every" in given and self.every not in (None, 1):
-            raise ValueError(f"every={self.every}: with {whole} each step is recorded, so leave one of the two out")
+        check_together({name: getattr(self, name) for name in given})
 
     def paced(self) -> dict[str, Any]:
         """Which steps of a loop are recorded, as arguments of ``AutogradGraph``."""
@@ -273,6 +271,13 @@ def check(one: Field[Any], value: Any) -> None:
         raise ValueError(f"{one.name}={value!r}: it has to be {wanted}")
     if "check" in facts:
         facts["check"](value)
+
+
+def check_together(given: Mapping[str, Any]) -> None:
+    """Raise a ValueError if two of the options that were ``given`` contradict each other."""
+    whole, every = next((name for name in WHOLE if given.get(name)), None), given.get("every")
+    if whole is not None and every not in (None, 1):
+        raise ValueError(f"every={every}: with {whole} each step is recorded, so leave one of the two out")
 
 
 def optional(one: Field[Any]) -> bool:

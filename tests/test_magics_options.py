@@ -149,6 +149,11 @@ def test_every(shell: InteractiveShell) -> None:
             assert found in (numbers, numbers[:-1])  # a cell says how many rounds there are, a text for exec() does not
 
 
+def test_options_that_contradict_each_other_are_a_usage_error(shell: InteractiveShell) -> None:
+    with pytest.raises(UsageError, match="every=10: with time each step is recorded, so leave one of the two out"):
+        parsed(the_magics(shell).autograd.parser, "--every 10 --time")
+
+
 def test_cost(shell: InteractiveShell) -> None:
     for option, cost in (("--cost 2%", 0.02), ("--cost 0.5", 0.5)):
         for _, _, graph in both(shell, option):
