@@ -15,6 +15,7 @@ from nbgrad.core.engine.clock import Stopwatch, cuda_device, instant
 from nbgrad.core.engine.node import Node, raw_of
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import Switch, no_grad, restoring
+from nbgrad.core.graph.columns import columns
 from nbgrad.core.graph.slowest import time_text
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
@@ -101,13 +102,7 @@ class Summary:
             numbers = [f"{line.parameters:,}", _short(line.flops, 1000), _short(line.saved, 1024, "B")]
             numbers += [time_text(line.seconds or 0.0)] if timed else []
             rows.append([line.path or "(model)", line.kind, shapes, *numbers])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        texts = [
-            "  ".join(
-                cell.ljust(width) if at < 3 else cell.rjust(width) for at, (cell, width) in enumerate(cells)
-            ).rstrip()
-            for cells in ([*zip(row, widths, strict=True)] for row in rows)
-        ]
+        texts = columns(rows, left=range(3))
         rule = "-" * max(map(len, texts))
         totals = (
             f"parameters: {self.parameters:,}, of which {self.trainable:,} trainable and {self.frozen:,} frozen\n"

@@ -14,6 +14,8 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.history import HistoryFrame
+from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.graph.memory import MemoryUse
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import SMALL, Stats
@@ -24,7 +26,7 @@ from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.distinction import distinction
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
 from nbgrad.widgets.description.format import counted, shape_text
-from nbgrad.widgets.description.history import past
+from nbgrad.widgets.description.history import POINTS, past
 from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
 from nbgrad.widgets.description.living_bytes import kept_bytes, short_bytes, timeline, worth_a_word
 from nbgrad.widgets.description.loops import Iteration, iterations
@@ -93,7 +95,7 @@ def outline(graph: AutogradGraph) -> Outline:
     # The error that ended the graph comes first. If an op raised it, ``with_failure`` puts it first, further below.
     said = survey.problems if failure is not None or survey.ended is None else [survey.ended, *survey.problems]
     wrong = _problems(said, ids)
-    history = past(frames, records, ids, graph.losses if graph.recorded < graph.backwards else ())
+    history = past(frames, records, ids, _unrecorded_losses(graph, frames))
     most = WRITTEN_IN_BOX if len(records) <= LOOK else FEW
     nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
     for record, more in zip(records, measured(graph, records), strict=True):
@@ -458,6 +460,12 @@ def _summary(graph: AutogradGraph, records: list[Record], described: Description
         return f"{', '.join(parts)}; backward {_number(graph)}from {', '.join(roots)}{_of_all(graph)}"
     forward = records and graph.ending is None and not graph.backwards
     return ", ".join(parts) + ("; forward only" if forward else "")
+
+
+def _unrecorded_losses(graph: AutogradGraph, frames: list[HistoryFrame]) -> list[BackwardLoss]:
+    """The losses along the line of the last frame, where some backwards were not recorded."""
+    paced = frames and graph.recorded < graph.backwards
+    return graph.pace.losses.along(frames[-1].number, POINTS) if paced else []
 
 
 def _number(graph: AutogradGraph) -> str:

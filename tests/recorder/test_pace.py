@@ -292,6 +292,17 @@ def test_the_losses_of_all_backwards_are_known(loop: Loop) -> None:
     assert {one.place.text for one in graph.losses} == {"loss.backward()"}
 
 
+def test_some_losses_of_one_line_are_picked(loop: Loop) -> None:
+    with AutogradGraph() as graph:
+        for _ in range(9):
+            loop.step()
+            (loop.net(loop.x) ** 2).mean().backward()
+    losses = graph.pace.losses
+    assert losses.along(1, 100) == [one for one in graph.losses if one.number % 2]
+    assert [one.number for one in losses.along(18, 5)] == [2, 6, 10, 14, 18]
+    assert losses.along(19, 5) == []
+
+
 def test_several_roots_have_no_loss() -> None:
     w = torch.ones(2, requires_grad=True)
     with AutogradGraph() as graph:

@@ -3,6 +3,7 @@
 from array import array
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from nbgrad.core.engine.pacing import number_in
@@ -15,7 +16,7 @@ _KNOWN = 16
 """After this many losses of a line, the next one can be a leap."""
 
 _LEAPS = 8
-"""A loss is a leap if it is so many times farther above the mean than the losses before it were from theirs."""
+"""A loss leaps if it lies above the mean by this many times the mean distance of the losses before it."""
 
 _LINES = 16
 """The losses of at most this many lines are told apart."""
@@ -143,8 +144,16 @@ class LossRecorder:
     def losses(self) -> list[BackwardLoss]:
         """All of them, in order."""
         self.read()
-        pairs = zip(self._values, self._lines, strict=True)
-        return [
-            BackwardLoss(at, value if line < _NONE else None, self._places[line % _NONE])
-            for at, (value, line) in enumerate(pairs, 1)
-        ]
+        return list(map(self._loss, range(len(self._values))))
+
+    def along(self, number: int, most: int) -> list[BackwardLoss]:
+        """The losses of the line that called the backward ``number``: all, or ``most`` of them at equal distances."""
+        self.read()
+        lines = np.array(self._lines) % _NONE
+        places = np.flatnonzero(lines == lines[number - 1]) if 0 < number <= len(lines) else lines[:0]
+        picked = np.unique(np.linspace(0, len(places) - 1, most).round().astype(int)) if len(places) else places
+        return [self._loss(at) for at in places[picked].tolist()]
+
+    def _loss(self, at: int) -> BackwardLoss:
+        line = self._lines[at]
+        return BackwardLoss(at + 1, self._values[at] if line < _NONE else None, self._places[line % _NONE])

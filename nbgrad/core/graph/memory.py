@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope, outwards
+from nbgrad.core.graph.columns import columns
 from nbgrad.core.graph.kept_storages import KeptStorages, KeptValue, Storage
 from nbgrad.core.graph.record import Record
+from nbgrad.core.graph.stats import nbytes_of
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -53,7 +55,7 @@ class KeptTable(list[KeptRow]):
     def __str__(self) -> str:
         rows = [["bytes", "share", "op", "module", "line"]]
         rows += [[byte_text(one.size), f"{one.share:.1%}", one.op, one.module or "-", one.line or "-"] for one in self]
-        return table(rows, right=2)
+        return "\n".join(columns(rows, left=range(2, 5)))
 
 
 class LivingBytes(NamedTuple):
@@ -160,7 +162,7 @@ class Checkpoints(list[Checkpointed]):
             flops = "?" if one.flops_share is None else f"{one.flops_share:.1%}"
             time = ["?" if one.seconds_share is None else f"{one.seconds_share:.1%}"] if timed else []
             rows.append([byte_text(one.saves), f"{one.share:.1%}", flops, *time, one.module])
-        return table(rows, right=len(rows[0]) - 1)
+        return "\n".join(columns(rows, left=(len(rows[0]) - 1,)))
 
 
 class MemoryUse:
@@ -301,10 +303,7 @@ def _path(scope: Scope | None) -> str:
 
 
 def _bytes_of(record: Record) -> int:
-    count = record.dtype.itemsize
-    for length in record.shape:
-        count *= max(length, 0)
-    return count
+    return nbytes_of(tuple([max(length, 0) for length in record.shape]), record.dtype)
 
 
 def _base(id: int, made: dict[int, Record]) -> int:
@@ -418,15 +417,3 @@ def _add_gradients(
         spans[base] = max(size, _bytes_of(record)), min(first, begin), max(end, backward(record.id))
     for size, begin, end in spans.values():
         living.add(size, begin, end)
-
-
-def table(rows: list[list[str]], right: int) -> str:
-    """The ``rows`` in columns, of which the first ``right`` ones are aligned at their right ends."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if at < right else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )

@@ -260,11 +260,8 @@ class Foresight:
         if known.at is None:
             self._counted += 1
             return known.last and self._counted == (self._length or known.length) - 1
-        left, each, again = (
-            known.length - 1 - known.at,
-            1,
-            1,
-        )  # the rounds of a step: several where gradients are accumulated
+        left, again = known.length - 1 - known.at, 1
+        each = 1  # the rounds of a step: several where gradients are accumulated
         if before is not None and before[1].at is not None and steps > before[0]:
             each = max((known.at - before[1].at) // (steps - before[0]), 1)
             again = left // each // (2 if known.last else 1)

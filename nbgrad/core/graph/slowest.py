@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, get_args
 
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import outwards
+from nbgrad.core.graph.columns import columns
 from nbgrad.core.graph.custom_overlay import path_of
 from nbgrad.core.graph.record import Record
 
@@ -98,14 +99,7 @@ class Slowest:
             calls = [] if self.by == "call" else [f"{row.calls:,}"]
             numbers = [time_text(row.forward), time_text(row.backward), f"{row.share:.1%}"]
             table.append([*(words[column] for column in kept), *calls, *numbers])
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if at < len(kept) else cell.rjust(width)
-                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in table
-        ]
+        lines = columns(table, left=range(len(kept)))
         rest = self.rows[_SHOWN:]
         if rest:
             lines.append(f"... {len(rest):,} more")

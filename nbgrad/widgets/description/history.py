@@ -33,7 +33,7 @@ _GUIDED = (
     "slow."
 )
 
-_POINTS = 256
+POINTS = 256
 """At most this many losses are drawn."""
 
 NONE: History = {"frames": [], "loss": None, "charts": [], "differences": []}
@@ -64,7 +64,7 @@ def past(
 ) -> Past:
     """The numbers of ``frames`` for ``records``, the records of the last frame.
 
-    ``losses``: those of all backwards, if some of these were not recorded.
+    ``losses``: those to draw, if some backwards were not recorded; else the frames have all of them.
     """
     if not frames:
         return Past(NONE, {}, {}, [])
@@ -100,16 +100,10 @@ def past(
 
 
 def _losses(frames: list[HistoryFrame], losses: Sequence[BackwardLoss]) -> tuple[list[int], list[float | None]]:
-    """The losses to draw, and the numbers of their backwards: none if each frame has one.
-
-    Of ``losses``, those that began at the line of the last frame are drawn, or some of them.
-    """
-    last = next((one for one in losses if one.number == frames[-1].number), None)
-    if last is None:
+    """The losses to draw, and the numbers of their backwards: none if each frame has one."""
+    if not losses:
         return [], [frame.loss for frame in frames]
-    known = [one for one in losses if one.place.same(last.place)]
-    picked = [known[at] for at in np.unique(np.linspace(0, len(known) - 1, _POINTS).round().astype(int)).tolist()]
-    return [one.number for one in picked], [one.value for one in picked]
+    return [one.number for one in losses], [one.value for one in losses]
 
 
 def _loss(known: tuple[list[int], list[float | None]], roots: list[str]) -> Chart | None:
