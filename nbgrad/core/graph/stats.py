@@ -538,7 +538,7 @@ def _count(found: torch.Tensor, tables: Iterable[torch.Tensor], size: int, scale
         found: as many zeros as there are bins.
         tables: some of the numbers of every row each.
         size: how many numbers a row has.
-        scales: the lowest number of each row, the factor from its numbers to bins, the scale of both, and its first bin.
+        scales: the lowest number of each row, the factor from its numbers to bins, the scale of both, its first bin.
         sound: whether all numbers are finite.
     """
     low, factor, scale, first = scales
