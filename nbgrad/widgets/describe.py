@@ -54,6 +54,7 @@ from nbgrad.widgets.description.schema import (
 )
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
 from nbgrad.widgets.description.text_metrics import clip
+from nbgrad.widgets.description.totals import totals
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
 from nbgrad.widgets.optional_packages import loading
@@ -154,7 +155,7 @@ def outline(graph: AutogradGraph) -> Outline:
     }
     if ending is not None and failure is not None and survey.ended is not None:
         described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)
-    described["summary"] = _summary(graph, records, described, usual)
+    described |= {"summary": _summary(graph, records, described, usual), "totals": totals(graph, records, memory)}
     whole = Outline(described, rests | sums)
     if missing := graph.questions.unknown(records) if graph.backwards else []:
         whole = whole.noted(

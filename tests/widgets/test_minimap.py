@@ -135,7 +135,7 @@ ARROWS = """() => {
 }"""
 
 
-@pytest.mark.parametrize("size", [(1440, 790), (1220, 760)])
+@pytest.mark.parametrize("size", [(1180, 600), (1000, 560)])
 def test_a_map_covers_no_arrow_of_a_frame(opened: Any, size: tuple[int, int]) -> None:
     tab = opened(page(whole(NETWORKS["encoder of 4 layers"]()), "arrows"), size=size)
     expect(tab.get_by_test_id("nbgrad-minimap")).to_be_visible()

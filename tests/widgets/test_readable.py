@@ -100,14 +100,44 @@ def test_a_panel_that_a_tool_opens_has_the_focus(opened: Any) -> None:
     expect(tab.get_by_test_id("nbgrad-findings")).to_be_focused()
 
 
+FRAME = """() => {
+    const view = document.querySelector(".nbgrad");
+    return view.offsetHeight - view.querySelector(".nbg-body").offsetHeight;
+}"""
+"""How much of the height is around the picture."""
+
+
+@pytest.mark.parametrize("size", [(1171, 631), (790, 480), (390, 700), (683, 384)])  # the last: a laptop at 200 percent
+@pytest.mark.parametrize("name", ["MLP of 3", "ResNet-18", "broken"])
+def test_the_frame_takes_ninety_pixels_at_most(opened: Any, name: str, size: tuple[int, int]) -> None:
+    picture = lay_out(graphs.broken()) if name == "broken" else whole(NETWORKS[name]())
+    tab = opened(page(picture, name), size=size)
+    assert tab.evaluate(FRAME) <= 90
+    tab.get_by_test_id("nbgrad-overlay").select_option(index=1)
+    assert tab.evaluate(FRAME) <= 112, "with the scale of a colour"
+    stage = tab.locator(".nbg-stage").bounding_box()
+    assert stage["height"] >= 0.6 * size[1]
+    for text in tab.locator(".nbg-words strong, .nbg-tools button:visible").all():
+        box = text.bounding_box()
+        assert box["height"] <= 32, "no text is broken into two lines"
+
+
+def test_a_notice_is_one_line_until_it_is_asked_for(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.stopped()), "stopped"), size=(390, 700))
+    error, frame = tab.get_by_test_id("nbgrad-error"), tab.evaluate(FRAME)
+    assert error.bounding_box()["height"] < 24
+    assert error.get_attribute("title") == error.inner_text()
+    tab.get_by_test_id("nbgrad-notices").click()
+    assert error.evaluate("e => e.scrollHeight <= e.clientHeight && e.clientHeight > 40"), "all of it can be read"
+    assert tab.evaluate(FRAME) == frame, "it covers the picture and moves nothing"
+    error.click()
+    assert error.bounding_box()["height"] < 24
+
+
 @pytest.mark.parametrize("name", ["MLP of 3", "ResNet-18"])
-def test_on_a_phone_the_legend_leaves_room_for_the_picture(opened: Any, name: str) -> None:
+def test_on_a_phone_the_legend_is_behind_a_button(opened: Any, name: str) -> None:
     tab = opened(page(whole(NETWORKS[name]()), name), size=(390, 844))
-    legend, stage = (tab.locator(one).bounding_box() for one in (".nbg-legend", ".nbg-stage"))
-    assert legend is not None
-    assert stage is not None
-    assert legend["height"] <= 0.12 * 844
-    assert stage["height"] >= 0.5 * 844
+    tab.get_by_test_id("nbgrad-legend").click()
     for entry in tab.locator(".nbg-legend span:visible").all():
         box = entry.bounding_box()
         assert box is not None

@@ -22,7 +22,7 @@ import { homeOf, Table } from "./table";
 import { isThumbnail, thumbnailKey, thumbnails } from "./thumbnails";
 import { differencePanel, Timeline } from "./timeline";
 import { type Runner, WhatIf } from "./what_if";
-import { count, headerOf, legendOf, type Mode, press, rove, scaleOf, type Tools, toolbarOf } from "./toolbar";
+import { count, legendPanel, type Mode, noticesOf, press, rove, scaleOf, titleOf, type Tools, toolbarOf } from "./toolbar";
 
 const AGAIN = 280; // milliseconds in which a second click follows the first one
 
@@ -41,6 +41,7 @@ export class View implements Touched, Keyed, Tools {
   readonly #panel = html("aside", { class: "nbg-panel", testid: "details", label: "Details", tabindex: -1, hidden: "" });
   readonly #status = html("div", { class: "nbg-status", role: "status", hidden: "" });
   readonly #hint = html("div", { class: "nbg-hint", "aria-hidden": "true", testid: "hint" });
+  readonly #found = html("output", { class: "nbg-found", testid: "found" }); // how many a search found
   readonly #camera: Camera;
   readonly #map: Minimap;
   readonly #player: Player;
@@ -51,7 +52,9 @@ export class View implements Touched, Keyed, Tools {
   readonly #room: Room;
   readonly #closed: Set<string>;
   readonly #table: Table;
-  #legendScale: HTMLElement | null = null;
+  readonly #scale = html("footer", {});
+  #title: HTMLElement = html("div");
+  #notices: HTMLElement = html("div");
   begun = (): void => {}; // called when the view is seen for the first time
   changed = (): void => {}; // called when the link to the shown place changes
   scene!: Scene; // the base, folded as the reader chose here
@@ -75,7 +78,7 @@ export class View implements Touched, Keyed, Tools {
     this.#whole = picture.first && picture;
     const { description } = base;
     this.inquiry = new Inquiry(kernel);
-    this.whatIf = run && new WhatIf(run, () => this.scene, this.#panel, () => this.#room.measure());
+    this.whatIf = run && new WhatIf(run, () => this.scene, this.#panel);
     this.#closed = new Set(base.folded);
     this.#overlaid = description.colour;
     this.#player = new Player([], (step, at) => this.#step(step, at));
@@ -85,11 +88,14 @@ export class View implements Touched, Keyed, Tools {
       if (ranked) this.#reach(ranked);
       else this.node(id);
     });
-    const body = html("div", { class: "nbg-body" }, this.#stage, this.#return, this.#hint, this.#panel, this.#table.root);
+    const body = html("div", { class: "nbg-body" }, this.#stage, this.#return, this.#hint, this.#found, this.#panel, this.#table.root);
     this.#bar = toolbarOf(this, base.turned !== null || kernel !== null);
     this.#return.className = "nbg-return";
     this.#return.hidden = true;
-    this.root.append(headerOf(description, this.#go), this.#bar, ...(this.whatIf ? [this.whatIf.banner] : []), body, this.#status, this.#player.root, this.#timeline.root, this.#memory.root, legendOf(description));
+    this.root.append(
+      html("header", { class: "nbg-header" }, this.#title, ...(this.whatIf ? [this.whatIf.banner] : []), this.#status, this.#bar),
+      this.#notices, body, this.#player.root, this.#timeline.root, this.#memory.root, this.#scale,
+    );
     this.#about();
     this.#camera = new Camera(
       this.#stage,
@@ -132,7 +138,10 @@ export class View implements Touched, Keyed, Tools {
   #about(): void {
     const { description } = this.base;
     attribute(this.root, "aria-label", `${description.name}: ${description.summary}`);
-    this.root.querySelector(".nbg-header")?.replaceWith(headerOf(description, this.#go));
+    const [title, notices] = [titleOf(description), noticesOf(description, this.#go)];
+    this.#title.replaceWith(title);
+    this.#notices.replaceWith(notices);
+    [this.#title, this.#notices] = [title, notices];
     flag(this.root, "empty", !description.nodes.length);
     count(this.#bar, description);
   }
@@ -181,7 +190,6 @@ export class View implements Touched, Keyed, Tools {
     else if (held !== document.activeElement) this.refocus(this.#stage);
     this.#player.replace(this.scene.description.steps);
     this.#table.replace(this.scene.description);
-    this.root.querySelector(".nbg-legend")?.replaceWith(legendOf(this.scene.description));
     this.overlay(this.#overlaid);
     this.#timeline.replace(this.scene.description.history);
     this.#memory.replace(this.scene.description);
@@ -338,7 +346,7 @@ export class View implements Touched, Keyed, Tools {
   }
 
   #say(text: string): void {
-    this.#status.textContent = text;
+    this.#status.textContent = this.#status.title = text;
     this.#status.hidden = false;
   }
 
@@ -387,7 +395,7 @@ export class View implements Touched, Keyed, Tools {
     const by = this.#panel.hidden ? undefined : this.#tool?.dataset["testid"];
     press(this.#bar, {
       steps: this.#player.shown, history: this.#timeline.shown, memory: this.#memory.shown, "as-table": this.#table.shown,
-      reductions: by === "nbgrad-reductions", findings: by === "nbgrad-findings",
+      reductions: by === "nbgrad-reductions", findings: by === "nbgrad-findings", legend: by === "nbgrad-legend",
     });
   }
 
@@ -436,16 +444,15 @@ export class View implements Touched, Keyed, Tools {
   overlay(key: string): void {
     this.#overlaid = key;
     this.#bar.querySelector<HTMLSelectElement>("[data-testid=nbgrad-overlay]")!.value = key;
-    this.#legendScale?.remove();
-    this.#legendScale = isThumbnail(key) ? thumbnailKey(this.scene.description, key) : scaleOf(this.scene.description, key);
-    if (this.#legendScale) this.root.querySelector(".nbg-legend")?.prepend(this.#legendScale);
+    const scale = isThumbnail(key) ? thumbnailKey(this.scene.description, key) : scaleOf(this.scene.description, key);
+    this.#scale.replaceChildren(...(scale ? [scale] : []));
     this.scene.paint.overlay(isThumbnail(key) ? "" : key);
     thumbnails(this.scene.drawing, this.scene.picture, key);
   }
 
   search = (query: string, next: boolean): void => {
     const [found, said] = matches(this.scene.description, query);
-    this.root.querySelector("output")!.textContent = said;
+    this.#found.textContent = said;
     for (const [id, element] of this.scene.drawing.nodes) flag(element, "match", found.includes(id));
     const here = found.indexOf(this.chosen?.dataset["nodeId"] ?? "");
     if (!next) return this.reveal(this.scene.box(found[0] ?? ""));
@@ -489,6 +496,7 @@ export class View implements Touched, Keyed, Tools {
 
   reductions = (): void => this.#list(reductionsPanel);
   findings = (): void => this.#list(findingsPanel);
+  legend = (): void => this.#list(legendPanel);
 
   /** Open the list of a tool and give it the focus. When the list closes, the tool has the focus again. */
   #list(panel: typeof findingsPanel): void {
