@@ -155,14 +155,17 @@ def outline(graph: AutogradGraph) -> Outline:
     }
     if ending is not None and failure is not None and survey.ended is not None:
         described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)
-    described |= {"summary": _summary(graph, records, described, usual), "totals": totals(graph, records, memory)}
+    hidden = {ids[id] for id in graph.questions.hidden(records)}
+    described |= {
+        "summary": _summary(graph, records, described, usual, hidden),
+        "totals": totals(graph, records, memory),
+    }
     whole = Outline(described, rests | sums)
     if missing := graph.questions.unknown(records) if graph.backwards else []:
         whole = whole.noted(
             f"Nothing called {' or '.join(missing)} got a gradient of at most {SMALL:,} numbers, "
             "so the reader cannot be asked for it."
         )
-    hidden = {ids[id] for id in graph.questions.hidden(records)}
     if not hidden:
         return whole
     asked = [one for record in graph.questions.left(records) if (one := question(ids[record.id], record)) is not None]
@@ -444,10 +447,15 @@ def _add_badges(nodes: list[Node], wrong: list[Problem]) -> None:
             by_id[problem["node"]]["badges"].append(Badge(kind=problem["kind"], text=problem["text"]))
 
 
-def _summary(graph: AutogradGraph, records: list[Record], described: Description, usual: torch.dtype | None) -> str:
-    """How many ops, tensors and reductions are drawn, and where the last backward began. An op that raised counts."""
+def _summary(
+    graph: AutogradGraph, records: list[Record], described: Description, usual: torch.dtype | None, hidden: set[str]
+) -> str:
+    """How many ops, tensors and reductions are drawn, and where the last backward began. An op that raised counts.
+
+    The reductions of the nodes that are ``hidden`` would give away what the reader is asked for.
+    """
     ops = sum(node["kind"] in ("op", "failed") for node in described["nodes"])
-    reductions = sum(edge["reduction"] is not None for edge in described["edges"])
+    reductions = sum(edge["reduction"] is not None and edge["source"] not in hidden for edge in described["edges"])
     tensors = len(described["nodes"]) - ops
     parts = [counted(ops, "op"), counted(tensors, "tensor"), counted(reductions, "broadcast reduction")]
     if usual is not None:

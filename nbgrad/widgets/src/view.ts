@@ -60,6 +60,7 @@ export class View implements Touched, Keyed, Tools {
   scene!: Scene; // the base, folded as the reader chose here
   chosen: SVGGElement | null = null;
   #pathFrom: string | null = null;
+  #covered: [number, number] = [0, 0]; // how much of the stage the panel covers: at the right, and at the bottom
   #origin: ZoomTransform | null = null; // where the reader was before being led elsewhere
   readonly #return = button("↩ Back", "Back to where you were", "return", () => this.#goBack());
   #tool: HTMLElement | null = null; // that opened the panel
@@ -105,9 +106,9 @@ export class View implements Touched, Keyed, Tools {
         if (this.#origin && this.#camera.moving) this.#forget();
         attribute(this.scene.drawing.layer, "transform", to.toString());
         this.scene.titles.at(to.k);
-        const room = [this.#stage.clientWidth, this.#stage.clientHeight] as const;
-        this.scene.cull.look(to, ...room, moving);
-        this.#map.look(to, ...room, moving);
+        const [width, height, [right, bottom]] = [this.#stage.clientWidth, this.#stage.clientHeight, this.#covered];
+        this.scene.cull.look(to, width, height, moving);
+        this.#map.look(to, width && width - right, height && height - bottom, moving);
       },
       () => this.scene.light(this.#stage.querySelector<SVGGElement>(":is(.nbg-node, .nbg-mark, .nbg-edge):hover")),
     );
@@ -402,7 +403,9 @@ export class View implements Touched, Keyed, Tools {
   #lay(box?: Box): void {
     const { hidden, offsetWidth, offsetHeight } = this.#panel;
     const below = offsetWidth >= this.#stage.clientWidth; // in a narrow view
-    this.#camera.beside(hidden ? [0, 0] : below ? [0, offsetHeight] : [offsetWidth, 0], box);
+    this.#covered = hidden ? [0, 0] : below ? [0, offsetHeight] : [offsetWidth, 0];
+    this.#covered.forEach((size, at) => this.root.style.setProperty(at ? "--nbg-bottom" : "--nbg-right", `${size}px`));
+    this.#camera.beside(this.#covered, box);
   }
 
   #close(): void {
