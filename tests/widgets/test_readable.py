@@ -1,10 +1,14 @@
 """The view for readers who need high contrast, a keyboard or a screen reader, or who have a narrow window."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+import nbgrad
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import page
 from tests.lab.harness import screenshot
@@ -143,3 +147,42 @@ def test_on_a_phone_the_legend_is_behind_a_button(opened: Any, name: str) -> Non
         assert box is not None
         assert box["x"] + box["width"] <= 380, "nothing is cut off"
     screenshot(tab, f"view_phone_{name.replace(' ', '_')}")
+
+
+def two_losses() -> Description:
+    """A loop in which two backwards take turns, as those of a generator and a discriminator do."""
+    w, b = (nbgrad.tensor([2.0, 3.0], requires_grad=True) for _ in range(2))
+    with nbgrad.AutogradGraph("two losses") as graph:
+        for _ in range(6):
+            d_loss = (w * w).sum() + 10.0
+            d_loss.backward()
+            g_loss = (b * b).sum()
+            g_loss.backward()
+            with nbgrad.no_grad():
+                w -= 0.02 * w.grad
+                b -= 0.02 * b.grad
+    return describe(graph)
+
+
+def test_two_losses_are_two_curves_by_their_names() -> None:
+    chart = two_losses()["history"]["loss"]
+    assert chart is not None
+    first, second = chart["curves"]
+    assert (first["label"], second["label"]) == ("d_loss", "g_loss")
+    assert None not in first["heights"][:-1], "it goes on where only the other one has a number"
+    assert first["heights"][:-1] == sorted(first["heights"][:-1], reverse=True)
+    assert first["node"] == ""
+    assert second["node"] != ""
+
+
+@pytest.mark.parametrize("size", [(1171, 631), (790, 480), (390, 700)])
+def test_the_history_is_a_strip_whose_names_do_not_touch(opened: Any, size: tuple[int, int]) -> None:
+    for described in (two_losses(), graphs.trained(12, 2)):
+        tab = opened(page(lay_out(described), "history"), size=size)
+        tab.get_by_test_id("nbgrad-history").click()
+        for chart in tab.locator(".nbg-timeline .nbg-chart").all():
+            assert chart.bounding_box()["height"] <= 60
+            names = [one.bounding_box() for one in chart.locator(".nbg-names span").all()]
+            assert len(names) == min(5, chart.locator(".nbg-curve").count())
+            for above, below in pairwise(names):
+                assert above["y"] + 11 <= below["y"] + 0.5
