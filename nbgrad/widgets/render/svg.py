@@ -179,11 +179,13 @@ def _header(rows: list[str], picture: Picture, width: float, moment: Moment | No
     for line in wrap(about, 12, width):
         rows.append(_text(line, (_MARGIN, y), 12, "muted"))
         y += _ROW
-    for text, role in _sentences(description):
-        for index, line in enumerate(row for part in text.split("\n") for row in wrap(part, 12, width - 16)):
+    marks = marks_of(description)
+    indent = 12.0 + 8 * any(len(mark) > 1 for mark in marks.values())
+    for text, role, finding in _sentences(description):
+        for index, line in enumerate(row for part in text.split("\n") for row in wrap(part, 12, width - 4 - indent)):
             if index == 0:
-                rows.append(_text("!", (_MARGIN + 2, y), 12, role, bold=True))
-            rows.append(_text(line, (_MARGIN + 12, y), 12, role))
+                rows.append(_text(marks.get(finding, "!"), (_MARGIN + 2, y), 12, role, bold=True))
+            rows.append(_text(line, (_MARGIN + indent, y), 12, role))
             y += _ROW
     return y - 4
 
@@ -192,17 +194,27 @@ _ERRORS = ("nan", "failed", "inplace")
 """The kinds of findings that are drawn as errors."""
 
 
-def _sentences(description: Description) -> Iterator[tuple[str, str]]:
-    """The error that ended the cell, the findings and the notes, each with the name of its ink."""
+def _sentences(description: Description) -> Iterator[tuple[str, str, str]]:
+    """The error that ended the cell, the findings and the notes: each with the name of its ink, and its finding."""
     notes, found = description["notes"], told(description)
     error = "".join(notes[:1]) if description["stopped"] else ""
     if error:
-        yield error, "alarm"
+        yield error, "alarm", next((one.text for one in found if one.text in error), "")
     for one in found[:LISTED]:
         if one.text not in error:  # the error has said it
-            yield f"Finding: {one.text}", "alarm" if one.kind in _ERRORS else "note"
-    yield from [(line, "note") for line in unlisted(found)]
-    yield from [(note, "note") for note in notes[bool(error) :]]
+            yield f"Finding: {one.text}", "alarm" if one.kind in _ERRORS else "note", one.text
+    yield from [(line, "note", "") for line in unlisted(found)]
+    yield from [(note, "note", "") for note in notes[bool(error) :]]
+
+
+def marks_of(description: Description) -> dict[str, str]:
+    """The mark of each finding that is told above the graph and stands at a box: no pointer tells which is which.
+
+    A single one has the mark of all other sentences, "!"; several are numbered.
+    """
+    at_boxes = {badge["text"] for node in description["nodes"] for badge in node["badges"]}
+    marked = [finding for _, _, finding in _sentences(description) if finding in at_boxes]
+    return {finding: str(at) if len(marked) > 1 else "!" for at, finding in enumerate(marked, 1)}
 
 
 def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
@@ -303,8 +315,10 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
         yield "</g>"
     for scope in framed:
         yield from _scope_label(scope, layout["scopes"][scope["id"]], layout["texts"][scope["id"]])
+    marks = marks_of(description)
     for node in sorted(description["nodes"], key=lambda one: one["row"] is not None):  # over the box that they are in
-        yield from _node(node, layout["nodes"][node["id"]], layout["texts"].get(node["id"]), description["colour"])
+        box, rule = layout["nodes"][node["id"]], layout["texts"].get(node["id"])
+        yield from _node(node, box, rule, description["colour"], marks)
     for edge in description["edges"]:
         if edge["reduction"] is not None:
             box = layout["marks"][edge["id"]]
@@ -332,7 +346,7 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
         then: Node = {**node, "rule": rule, "bars": node["bars"] if known else None, "badges": []}
         box = layout["nodes"][node["id"]]
         yield f'<g opacity="{1 if node["id"] in moment.computed else _PALE}">'
-        yield from _node(then, box, layout["texts"].get(node["id"]), "")
+        yield from _node(then, box, layout["texts"].get(node["id"]), "", {})
         if node["id"] in moment.current:
             colour = EDGES["value" if moment.forward else "back"][0]
             x, y, width, height = map(_n, (box["x"] - 3, box["y"] - 3, box["width"] + 6, box["height"] + 6))
@@ -362,8 +376,16 @@ def _scope_label(scope: Scope, box: Box, wide: float) -> Iterator[str]:
     yield _text(scope["label"], (box["x"] + 10, box["y"] + 16), SCOPE_SIZE, "muted", bold=True)
 
 
-def _node(node: Node, box: Box, rule: float | None, colour: str) -> Iterator[str]:
-    """A node; the line of its gradient is ``rule`` pixels wide after its sign. ``colour`` is the key of the overlay."""
+def _node(node: Node, box: Box, rule: float | None, colour: str, marks: dict[str, str]) -> Iterator[str]:
+    """A node.
+
+    Args:
+        node: what to draw.
+        box: where.
+        rule: how many pixels the line of its gradient is wide after its sign.
+        colour: the key of the overlay.
+        marks: of the findings.
+    """
     kind = node["kind"]
     bars = "" if node["bars"] is None else f"; bars: {node['bars']['text']}"
     title = f"{lines_of(node)[0]} ({FOLDED['loop'] if loops_over(node) else LEGEND[kind]}){bars}"
@@ -389,7 +411,8 @@ def _node(node: Node, box: Box, rule: float | None, colour: str) -> Iterator[str
         x = box["x"] + box["width"] - 4 - 17 * position
         yield f'{_title(badge["text"])}<circle class="nbgs-failed" cx="{_n(x)}" cy="{_n(box["y"])}" r="8" '
         yield f'fill="{PAINTS["failed"].fill}" stroke="{PAINTS["failed"].stroke}"/>'
-        yield _text("!", (x, box["y"] + 4), 11, "alarm", anchor="middle", bold=True)
+        mark = marks.get(badge["text"], "!")
+        yield _text(mark, (x, box["y"] + 4), 11 if len(mark) == 1 else 9, "alarm", anchor="middle", bold=True)
     yield "</g>"
 
 
