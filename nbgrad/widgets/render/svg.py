@@ -4,6 +4,7 @@ Colours are presentation attributes, for renderers that know no style sheet; a m
 id, script or link in it, so any number of these can stand in one page, and a drawing depends on the picture alone.
 """
 
+import base64
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -35,7 +36,7 @@ from nbgrad.widgets.optional_packages import PartError, loading, needs
 from nbgrad.widgets.render.palette import BARS, EDGES, FOLDED, HOTTEST, INKS, MEANING, PAINTS, SIGNS, heat
 from nbgrad.widgets.render.png import smaller
 
-PNG_WIDTH = 1200
+PNG_WIDTH = 1000
 _PNG_HEIGHT = 4000  # rendering time grows with the area
 _LEGIBLE = 3.5  # pixels
 
@@ -111,6 +112,16 @@ def svg(picture: Picture, moment: Moment | None = None) -> str:
     return "\n".join([head, f"<style>{style}</style>", card, *rows, "</svg>", ""])
 
 
+def holding(drawing: str, data: bytes) -> str:
+    """A drawing that holds its picture, as ``packed`` writes it: where a script runs, it makes the drawing live."""
+    start, end = drawing.rsplit("</svg>", 1)
+    return f'{start}<metadata class="{HELD}">{base64.b64encode(data).decode()}</metadata></svg>{end}'
+
+
+HELD = "nbgrad-picture"
+"""The class by which the script knows what a drawing holds; a page has a script element of that class."""
+
+
 @stage("render")
 def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
     """Render an SVG as ``rendered`` does, to a PNG of fewer bytes."""
@@ -140,7 +151,7 @@ def rendered(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
                 "apt-get install fonts-dejavu-core   (or save it as .svg)"
             )
         return resvg_py.svg_to_bytes(
-            svg_string=drawing, width=max(1, int(shown_width * zoom)), dpi=96, style_sheet=style
+            svg_string=drawing, width=max(1, int(shown_width * zoom + 1e-6)), dpi=96, style_sheet=style
         )
 
 
