@@ -111,5 +111,107 @@
     };
   }
 
-  window.firstLook = { look };
+  // --- what collides -----------------------------------------------------------------------------------------------
+
+  const short = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
+
+  /** Whether two texts touch: a part of one is on the other, or beside it without a gap. */
+  function touch(a, b) {
+    const [across, down] = [Math.min(a.right, b.right) - Math.max(a.left, b.left), Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top)];
+    const low = Math.min(a.height, b.height);
+    return (across > 1.5 && down > 0.3 * low) || (across > -1 && down > 0.6 * low);
+  }
+
+  /** Whether a text stands on a box by more than its edge. */
+  const on = (text, box) => Math.min(text.right, box.right) - Math.max(text.left, box.left) > 2 && Math.min(text.bottom, box.bottom) - Math.max(text.top, box.top) > 0.3 * Math.min(text.height, box.height);
+
+  const holds = (outer, inner) => inner.left >= outer.left - 2 && inner.right <= outer.right + 2 && inner.top >= outer.top - 2 && inner.bottom <= outer.bottom + 2;
+
+  /** The collisions inside the drawing: text on text, text on a box that it does not belong to, text out of its own box. */
+  function inDrawing() {
+    const stage = stageOf().getBoundingClientRect();
+    const texts = drawn().filter(({ element }) => element.tagName === "text").map((one) => ({ ...one, group: one.element.closest(".nbg-node, .nbg-mark, .nbg-scope-name, .nbg-edge") }));
+    const shapes = [...document.querySelectorAll(".nbg-stage :is(.nbg-node, .nbg-mark)")].filter(seen).map((group) => {
+      const shape = group.querySelector(".nbg-shape");
+      return shape && { group, rect: shape.getBoundingClientRect() };
+    }).filter((one) => one && overlap(one.rect, stage));
+    const shapeOf = new Map(shapes.map(({ group, rect }) => [group, rect]));
+    const found = [];
+    texts.forEach((one, at) => {
+      for (const other of texts.slice(at + 1)) if (touch(one.rect, other.rect)) found.push(`“${short(one.text)}” on “${short(other.text)}”`);
+      const own = shapeOf.get(one.group);
+      for (const { group, rect } of shapes)
+        if (group !== one.group && on(one.rect, rect) && !(own && holds(rect, own))) found.push(`“${short(one.text)}” on the box “${short(group.querySelector("text")?.textContent ?? "")}”`);
+      const { left, right } = one.rect;
+      if (own && !one.element.closest(".nbg-badge") && (left < own.left - 2 || right > own.right + 2)) found.push(`“${short(one.text)}” out of its box`);
+    });
+    return found;
+  }
+
+  /** The visible part of a rectangle of an element. */
+  function clipped(rect, element) {
+    let { left, top, right, bottom } = rect;
+    for (let one = element; one && one !== document.documentElement; one = one.parentElement) {
+      if (one !== element && one === document.body) break;
+      if (getComputedStyle(one).overflow === "visible" && one.id !== "scroller") continue;
+      const around = one.getBoundingClientRect();
+      [left, top, right, bottom] = [Math.max(left, around.left), Math.max(top, around.top), Math.min(right, around.right), Math.min(bottom, around.bottom)];
+    }
+    return { left, top, right, bottom, width: right - left, height: bottom - top };
+  }
+
+  /** The texts around the drawing: each line of each text, and each field with its text. */
+  function written() {
+    const view = document.querySelector(".nbgrad");
+    const found = [];
+    const add = (element, rect, text, of) => {
+      const part = clipped(rect, element);
+      if (part.width > 3 && part.height > 3) found.push({ element, rect: part, text, of });
+    };
+    const walker = document.createTreeWalker(view, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      const element = node.parentElement;
+      if (!node.data.trim() || stageOf().contains(element) || element.closest("option, title, style, math, svg.nbg-stage") || !seen(element)) continue;
+      const range = document.createRange();
+      range.selectNodeContents(node);
+      for (const rect of range.getClientRects()) add(element, rect, node.data.trim(), node);
+    }
+    for (const field of view.querySelectorAll("select, input:not([type=range])"))
+      if (seen(field)) add(field, field.getBoundingClientRect(), field.value || field.placeholder || "", field);
+    return found;
+  }
+
+  /** The collisions around the drawing: text on text, text under another part, text that is cut. */
+  function inFrame() {
+    const [texts, found] = [written(), []];
+    const related = (a, b) => a.contains(b) || b.contains(a);
+    const covers = texts.map(({ element, rect }) => {
+      const top = document.elementFromPoint((rect.left + rect.right) / 2, (rect.top + rect.bottom) / 2);
+      return !top || related(top, element) ? null : top;
+    });
+    texts.forEach((one, at) => {
+      const cover = covers[at];
+      if (cover) found.push(`“${short(one.text)}” under ${cover.closest("[class^=nbg-]")?.classList[0] ?? cover.tagName}`);
+      texts.slice(at + 1).forEach((other, by) => {
+        if (other.of === one.of || related(one.element, other.element) || cover || covers[at + 1 + by]) return;
+        if (touch(one.rect, other.rect) && overlap(one.rect, other.rect) > 4) found.push(`“${short(one.text)}” on “${short(other.text)}”`);
+      });
+    });
+    for (const field of document.querySelectorAll(".nbgrad select")) {
+      if (!seen(field)) continue;
+      const style = getComputedStyle(field);
+      const paint = new OffscreenCanvas(1, 1).getContext("2d");
+      paint.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
+      const text = field.selectedOptions[0]?.textContent ?? "";
+      const room = field.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - (style.appearance === "none" ? 0 : 14); // the arrow
+      if (paint.measureText(text).width > room + 1) found.push(`“${short(text)}” is cut`);
+    }
+    for (const tool of document.querySelectorAll(".nbgrad button"))
+      if (seen(tool) && tool.scrollWidth > tool.clientWidth + 1 && getComputedStyle(tool).overflow !== "visible" && !tool.title) found.push(`“${short(tool.textContent)}” is cut`);
+    return found;
+  }
+
+  const collisions = () => [...new Set([...inDrawing(), ...inFrame()])];
+
+  window.firstLook = { look, collisions };
 })();

@@ -73,12 +73,12 @@ def linear_regression() -> None:
     b = torch.zeros((), requires_grad=True)
     # %%
     for _ in range(5):
+        w.grad = b.grad = None
         loss = ((x * w + b - y) ** 2).mean()
         loss.backward()
         with torch.no_grad():
             w -= 0.1 * w.grad
             b -= 0.1 * b.grad
-            w.grad = b.grad = None
 
 
 @cell

@@ -1,5 +1,6 @@
 """The tester of the first look is tested: it sees what is wrong in a page that is made to be wrong."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from benchmarks import first_look
-from benchmarks.first_look import SIZES, Look, markdown, summary
+from benchmarks.first_look import SIZES, Examiner, Look, markdown, summary
+from benchmarks.live_page import Notebook, Window
+from benchmarks.look_states import ZOOMS
 from tests.widgets import cells
 
 SCRIPT = (Path(first_look.__file__).parent / "first_look.js").read_text(encoding="utf-8")
@@ -32,7 +35,9 @@ def figures(browser: Browser) -> Any:
     def of(drawing: str, over: str = "") -> dict[str, Any]:
         tab.set_content(PAGE.format(drawing=drawing, over=over))
         tab.evaluate(SCRIPT)
-        found: dict[str, Any] = tab.evaluate("() => window.firstLook.look()")
+        found: dict[str, Any] = tab.evaluate(
+            "() => ({ ...window.firstLook.look(), collisions: window.firstLook.collisions() })"
+        )
         return found
 
     yield of
@@ -80,18 +85,71 @@ def test_white_is_what_no_box_and_no_edge_covers(figures: Any) -> None:
     assert figures(edge)["white"] == pytest.approx(0.5, abs=0.02), "the hull of its corner is a triangle"
 
 
+def words(x: int, y: int, text: str) -> str:
+    return f'<text x="{x}" y="{y}" style="font: 12px Arial">{text}</text>'
+
+
+def label(x: int, y: int, text: str) -> str:
+    return f'<g class="nbg-scope-name">{words(x, y, text)}</g>'
+
+
+@pytest.mark.browser
+def test_texts_that_collide_in_the_drawing_are_named(figures: Any) -> None:
+    two = box(10, 10, "one") + box(200, 10, "two")
+    assert figures(two)["collisions"] == []
+    on_text = figures(two + label(25, 32, "title"))["collisions"]
+    assert sorted(on_text) == ["“one” on “title”", "“title” on the box “one”"]
+    assert figures(two + label(60, 50, "title"))["collisions"] == ["“title” on the box “one”"]
+    assert figures(two + label(10, 80, "title"))["collisions"] == [], "below the box"
+    beside = box(10, 10, "value 1.137").replace("</g>", words(10 + 5 + 62, 30, "∇ -3.656") + "</g>")
+    assert figures(beside)["collisions"] == ["“value 1.137” on “∇ -3.656”", "“∇ -3.656” out of its box"]
+    assert figures(box(10, 10, "far wider than it is", width=60))["collisions"] == [
+        "“far wider than it is” out of its box"
+    ]
+    row = box(20, 40, "row", width=60, height=15).replace('y="60"', 'y="51"').replace("nbg-node", "nbg-node nbg-row")
+    assert figures(box(10, 10, "whole") + row)["collisions"] == [], "a row stands in its box"
+    covered = figures(box(10, 20, "head") + row.replace('y="40"', 'y="30"').replace('y="51"', 'y="41"'))["collisions"]
+    assert covered, "a row covers the text of its box"
+    hidden = label(25, 32, "title").replace("font:", "visibility: hidden; font:")
+    assert figures(two + hidden)["collisions"] == []
+
+
+@pytest.mark.browser
+def test_texts_that_collide_around_the_drawing_are_named(figures: Any) -> None:
+    at = "position: absolute; font: 12px Arial; top: 100px; left: {}px"
+    apart = f'<div style="{at.format(10)}">details</div><div style="{at.format(90)}">value</div>'
+    assert figures("", apart)["collisions"] == []
+    close = f'<div style="{at.format(10)}">details</div><div style="{at.format(30)}">value</div>'
+    assert figures("", close)["collisions"] != []
+    under = f'<div class="nbg-minimap" style="{at.format(0)}; width: 80px; height: 20px; background: red"></div>'
+    assert figures("", apart + under)["collisions"] == ["“details” under nbg-minimap"]
+    cut = "<select style='width: 60px'><option>colour: gradient norm</option></select>"
+    assert figures("", f'<div style="{at.format(10)}">{cut}</div>')["collisions"] == ["“colour: gradient norm” is cut"]
+    whole = cut.replace("60px", "200px")
+    assert figures("", f'<div style="{at.format(10)}">{whole}</div>')["collisions"] == []
+
+
 def look(**facts: Any) -> Look:
     right: dict[str, Any] = {"boxes": 20, "whole": 20, "wordless": 0, "letters": 9.5, "white": 0.3, "bare": 0.4}
     right |= {"frame": 80, "view": 600, "stage": (1000, 520), "kernel": 0.1, "first": 0.1, "drawn": 0.2}
+    right |= {"collisions": {"opening": [], "fit": []}, "zooms": {"fit": (9.0, 0)}}
     return Look("net", "790x480", **{**right, **facts})
 
 
 def test_the_summary_counts_what_is_right() -> None:
-    bad = Look("net", "390x700", 20, 3, 1, 4.0, 0.9, 0.9, 200, 600, (388, 400), 1.0, 0.1, 0.5)
+    bad = look(whole=3, wordless=1, letters=4.0, white=0.9, frame=200, kernel=1.0, zooms={"fit": (4.0, 2)})
+    bad = replace(bad, size="390x700", stage=(388, 400), collisions={"opening": ["a"], "fit": ["b", "c"]})
     said = summary([look(), bad])
-    assert said.startswith("1 of 2 pictures whole, 1 with letters of 9 pixels or more in every box, 1 of 2 with more")
+    assert said == (
+        "1 of 2 pictures whole, 1 with letters of 9 pixels or more in every box, 1 of 2 with more than 12 boxes are "
+        "less than 45 % white, 1 with a frame of at most 90 pixels, 1 without a collision at first, 1 of 2 without "
+        "one in any state, 0 with errors of scripts."
+    )
     line = markdown([look(), bad]).splitlines()[2]
-    assert line == "| net | 3 of 20 (390x700) | 1 | 4.0 | 90 % | 200 | 388x400 1000x520 | 1.00 + 0.50 |"
+    assert line == (
+        "| net | 3 of 20 (390x700) | 1 | 4.0 | 90 % | 200 | 1000x520, 388x400 | 1.00 + 0.20 | 4.0, 2 "
+        "| opening 1, fit 2 |"
+    )
 
 
 def test_the_two_halves_have_everything_once() -> None:
@@ -105,9 +163,9 @@ def test_the_two_halves_have_everything_once() -> None:
 @pytest.mark.browser
 def test_a_page_asks_its_kernel_and_gets_another_picture(browser: Browser, shell: Any) -> None:
     (network,) = [one for one in first_look.networks() if one.name == "vae"]
-    kernel, seconds = first_look.Notebook(shell).run(network)
+    kernel, seconds = Notebook(shell).run(network.text.before, network.text.recorded)
     assert seconds > 0
-    window = first_look.Window(browser, SIZES[0])
+    window = Window(browser, SIZES[0])
     with window.opened(kernel) as page:
         before, (first, drawn) = page.look(), page.times()
         assert 0 < first <= drawn < 60_000
@@ -120,9 +178,30 @@ def test_a_page_asks_its_kernel_and_gets_another_picture(browser: Browser, shell
     kernel.close()
 
 
+@pytest.mark.browser
+@pytest.mark.rotated(4)
+def test_a_picture_is_brought_into_every_state(browser: Browser, shell: Any, tmp_path: Path) -> None:
+    (network,) = [one for one in first_look.networks() if one.name == "linear regression"]
+    windows = {size: Window(browser, size) for size in SIZES[:1]}
+    examiner = Examiner(Notebook(shell), windows, every=True, shots=tmp_path)
+    (found,) = examiner.looks(network)
+    assert {"opening", "panel steps", "step 2", "panel history", "panel as-table", "fit"} <= found.collisions.keys()
+    assert {"details of the loss", "details of a parameter", "search", "what if"} <= found.collisions.keys()
+    assert [state for state in found.collisions if state.startswith("a")] == [
+        "asked",
+        "answer 1",
+        "answer 2",
+        "answered",
+    ]
+    assert set(found.zooms) == {"fit", *ZOOMS}
+    sizes = [found.zooms[state][0] for state in ("zoom 0.5", "zoom 0.7", "fit", "zoom 1.4", "zoom 2", "zoom 3.8")]
+    assert sizes == sorted(sizes)
+    assert len(list(tmp_path.iterdir())) == len(found.collisions)
+    assert found.errors == []
+
+
 def test_a_program_that_cannot_run_is_no_picture(shell: Any) -> None:
-    broken = first_look.Network("broken", cells.Source("import torch", "1 / 0"))
-    with pytest.raises(RuntimeError, match="broken has no live view"):
-        first_look.Notebook(shell).run(broken)
+    with pytest.raises(RuntimeError, match="There is no live view"):
+        Notebook(shell).run("import torch", "1 / 0")
     with pytest.raises(ModuleNotFoundError):
-        first_look.Notebook(shell).run(broken._replace(text=cells.Source("import nothing_like_it", "")))
+        Notebook(shell).run("import nothing_like_it", "")
