@@ -19,7 +19,7 @@ DETAILS = {
 """By the name of the state: what is clicked."""
 
 NUMBER = "0.70312"
-"""What a number is changed to: as long as numbers usually are."""
+"""A number as long as numbers usually are; one of a leaf is changed to it."""
 
 # Each tool that opens or closes something, by its test id.
 TOOLS = """() => [...document.querySelectorAll(".nbgrad > :not(.nbg-body) button")]
