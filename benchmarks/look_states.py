@@ -25,11 +25,12 @@ NUMBER = "0.70312"
 TOOLS = """() => [...document.querySelectorAll(".nbgrad > :not(.nbg-body) button")]
     .filter((one) => one.checkVisibility({ visibilityProperty: true }))
     .filter((one) => ["aria-pressed", "aria-expanded", "aria-haspopup"].some((name) => one.hasAttribute(name)))
-    .map((one) => one.dataset.testid).filter(Boolean)"""
+    .map((one) => one.dataset.testid?.replace("nbgrad-", "")).filter(Boolean)"""
 
-# Click an element, whether or not it is in sight. Return whether it exists.
+# Click the first element that is drawn, whether or not it is in sight. Return whether there is one.
 CLICK = """selector => {
-    const one = document.querySelector(selector);
+    const all = [...document.querySelectorAll(selector)];
+    const one = all.find((one) => one.checkVisibility({ visibilityProperty: true }));
     one?.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, detail: 1 }));
     return !!one;
 }"""
@@ -57,10 +58,17 @@ def tool(name: str) -> str:
 
 
 def click(page: Opened, selector: str) -> bool:
-    """Click there. Return whether it exists."""
+    """Click there. Return whether there is anything to click."""
     found: bool = page.tab.evaluate(CLICK, selector)
     page.settle()
+    page.tab.wait_for_selector(".nbg-through", state="detached")  # the panel of a box that may be clicked once more
     return found
+
+
+def use(page: Opened, name: str) -> None:
+    """Click a tool, which must be there."""
+    if not click(page, tool(name)):
+        raise RuntimeError(f"The picture has no tool {name}.")
 
 
 def close(page: Opened) -> None:
@@ -77,9 +85,9 @@ def states(page: Opened) -> Iterator[str]:
     """
     yield "opening"
     for name in page.tab.evaluate(TOOLS):
-        click(page, tool(name))
-        yield f"panel {name.removeprefix('nbgrad-')}"
-        if name == "nbgrad-steps":
+        use(page, name)
+        yield f"panel {name}"
+        if name == "steps":
             yield from _steps(page)
         close(page)
     for name, selector in DETAILS.items():
@@ -88,14 +96,14 @@ def states(page: Opened) -> Iterator[str]:
             close(page)
     yield from _searched(page)
     yield from _coloured(page)
-    click(page, tool("fit"))
+    use(page, "fit")
     yield "fit"
     for name, (way, times) in ZOOMS.items():
-        click(page, tool("fit"))
+        use(page, "fit")
         for _ in range(times):
-            click(page, tool(way))
+            use(page, way)
         yield name
-    click(page, tool("fit"))
+    use(page, "fit")
     yield from _supposed(page)
 
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 from benchmarks import first_look
 from benchmarks.first_look import SIZES, Examiner, Look, markdown, summary
 from benchmarks.live_page import Notebook, Window
-from benchmarks.look_states import ZOOMS
+from benchmarks.look_states import ZOOMS, states
 from tests.widgets import cells
 
 SCRIPT = (Path(first_look.__file__).parent / "first_look.js").read_text(encoding="utf-8")
@@ -176,6 +176,23 @@ def test_a_page_asks_its_kernel_and_gets_another_picture(browser: Browser, shell
         assert page.errors == []
     window.close()
     kernel.close()
+
+
+@pytest.mark.browser
+@pytest.mark.rotated(4)
+def test_a_tool_is_open_in_its_state(browser: Browser, shell: Any) -> None:
+    (network,) = [one for one in first_look.networks() if one.name == "own engine mlp"]
+    kernel, _ = Notebook(shell).run(network.text.before, network.text.recorded)
+    window, opened = Window(browser, SIZES[0]), dict[str, list[str]]()
+    pressed = "() => [...document.querySelectorAll('[aria-pressed=true]')].map((one) => one.dataset.testid)"
+    with window.opened(kernel) as page:
+        for state in states(page):
+            opened[state] = page.tab.evaluate(pressed)
+    window.close()
+    for name in ("steps", "history", "memory"):
+        assert opened[f"panel {name}"] == [f"nbgrad-{name}"]
+    assert opened["step 3"] == ["nbgrad-steps"]
+    assert opened["opening"] == opened["fit"] == opened["zoom 2"] == []
 
 
 @pytest.mark.browser
