@@ -16,8 +16,8 @@
   /** The boxes of the drawing. Rows belong to their box. */
   const boxes = () =>
     [...document.querySelectorAll(".nbg-stage .nbg-node:not(.nbg-row)")].map((element) => {
-      const shape = element.querySelector(".nbg-shape") ?? element;
-      return { element, id: element.dataset.nodeId, shown: seen(element), rect: shape.getBoundingClientRect() };
+      const shape = [...element.querySelectorAll(".nbg-shape")].find(seen) ?? element;
+      return { element, shown: seen(element), rect: shape.getBoundingClientRect() };
     });
 
   /** The pixels of a letter's em on the screen. */
@@ -132,7 +132,7 @@
     const stage = stageOf().getBoundingClientRect();
     const texts = drawn().filter(({ element }) => element.tagName === "text").map((one) => ({ ...one, group: one.element.closest(".nbg-node, .nbg-mark, .nbg-scope-name, .nbg-edge") }));
     const shapes = [...document.querySelectorAll(".nbg-stage :is(.nbg-node, .nbg-mark)")].filter(seen).map((group) => {
-      const shape = group.querySelector(".nbg-shape");
+      const shape = [...group.querySelectorAll(".nbg-shape")].find(seen);
       return shape && { group, rect: shape.getBoundingClientRect() };
     }).filter((one) => one && overlap(one.rect, stage));
     const shapeOf = new Map(shapes.map(({ group, rect }) => [group, rect]));

@@ -139,43 +139,38 @@ KEPT = ("boxes", "whole", "wordless", "letters", "white", "bare", "frame", "view
 
 
 class Examiner:
-    """Opens the networks in windows of several sizes.
+    """Opens the networks in windows of one size.
 
     Args:
         notebook: in which their cells run.
-        windows: by their sizes.
+        window: for the pages.
         every: whether to bring each picture into every state.
         shots: a folder for a screenshot of each state.
     """
 
-    def __init__(self, notebook: Notebook, windows: dict[Size, Window], *, every: bool, shots: Path | None) -> None:
-        self._notebook, self._windows = notebook, windows
+    def __init__(self, notebook: Notebook, window: Window, *, every: bool, shots: Path | None) -> None:
+        self._notebook, self._window = notebook, window
         self._every, self._shots = every, shots
 
-    def looks(self, network: Network) -> Iterator[Look]:
-        """The look at this network in each window."""
-        self._run(network)  # the first run imports modules and fills caches
-        kernel, seconds = self._run(network)
-        found = [self._look(network.name, size, kernel, seconds) for size in self._windows]
-        kernel.close()
-        if self._every:
-            kernel, _ = self._run(network, "--ask")
-            for look, size in zip(found, self._windows, strict=True):
-                with self._windows[size].opened(kernel) as page:
-                    self._note(look, page, asked(page, kernel, self._notebook.shell.user_ns))
-            kernel.close()
-        yield from found
-
-    def _run(self, network: Network, options: str = "") -> tuple[Kernel, float]:
+    def run(self, network: Network, options: str = "") -> tuple[Kernel, float]:
+        """Run the cells of a network; return its view and the seconds that it took."""
         return self._notebook.run(network.text.before, network.text.recorded, options)
 
-    def _look(self, name: str, size: Size, kernel: Kernel, seconds: float) -> Look:
-        with self._windows[size].opened(kernel) as page:
+    def look(self, network: Network) -> Look:
+        """The look at this network."""
+        kernel, seconds = self.run(network)
+        with self._window.opened(kernel) as page:
             first, drawn = page.times()
             kept: dict[str, Any] = {key: value for key, value in page.look().items() if key in KEPT}
             kept |= {"kernel": seconds, "first": first / 1000, "drawn": drawn / 1000}
-            look = Look(name, str(size), errors=page.errors, **kept)
+            look = Look(network.name, str(self._window.size), errors=page.errors, **kept)
             self._note(look, page, states(page) if self._every else iter(["opening"]))
+        kernel.close()
+        if self._every:
+            kernel, _ = self.run(network, "--ask")
+            with self._window.opened(kernel) as page:
+                self._note(look, page, asked(page, kernel, self._notebook.shell.user_ns))
+            kernel.close()
         return look
 
     def _note(self, look: Look, page: Opened, names: Iterator[str]) -> None:
@@ -199,13 +194,14 @@ def looks(
     nbgrad.load_ipython_extension(shell)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_FLAGS)
-        windows = {size: Window(browser, size) for size in sizes}
-        examiner = Examiner(Notebook(shell), windows, every=every, shots=shots)
-        for network in chosen:
-            if network.package and not _installed(network.package):
-                print(f"{network.name}: skipped, {network.package} is not installed", file=sys.stderr)
-            else:
-                yield from examiner.looks(network)
+        notebook, known = Notebook(shell), set[str]()
+        for size in sizes:  # the outer loop: a session has one window
+            examiner = Examiner(notebook, Window(browser, size), every=every, shots=shots)
+            for network in chosen:
+                if network.name not in known:
+                    examiner.run(network)  # the first run imports modules and fills caches
+                    known.add(network.name)
+                yield examiner.look(network)
         browser.close()
 
 
@@ -260,6 +256,7 @@ COLUMNS: dict[str, Callable[[list[Look]], str]] = {
     "without a word": lambda some: str(max(look.wordless for look in some)),
     "smallest letters": lambda some: f"{min(look.letters for look in some):.1f}",
     "white": lambda some: f"{100 * max(look.white for look in some):.0f} %",
+    "white, or only a frame": lambda some: f"{100 * max(look.bare for look in some):.0f} %",
     "frame": lambda some: f"{max(look.frame for look in some):.0f}",
     "stage": lambda some: ", ".join(f"{look.stage[0]:.0f}x{look.stage[1]:.0f}" for look in some),
     "seconds, kernel + browser": _times,
@@ -288,7 +285,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--shots", type=Path, help="a folder for screenshots")
     parser.add_argument("--output", type=Path, default=Path("build"), help="a folder for first_look.md and .json")
     options = parser.parse_args(arguments)
-    chosen = [one for one in half(options.half) if not options.only or any(name in one.name for name in options.only)]
+    wanted = [one for one in half(options.half) if not options.only or any(name in one.name for name in options.only)]
+    chosen = [one for one in wanted if not one.package or _installed(one.package)]
+    for one in wanted:
+        if one not in chosen:
+            print(f"{one.name}: skipped, {one.package} is not installed", file=sys.stderr)
     sizes = [size for size in SIZES if not options.size or str(size) in options.size]
     for folder in filter(None, (options.shots, options.output)):
         folder.mkdir(parents=True, exist_ok=True)

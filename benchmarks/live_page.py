@@ -25,7 +25,11 @@ HERE = Path(__file__).parent
 HOST = "http://first-look.test/"
 
 QUIET = 150
-"""So many milliseconds after the last change, a picture is complete."""
+"""So many milliseconds after the last change, nothing else comes of a click."""
+
+OPENING = 700
+"""So many milliseconds after the last change, a picture that was opened is complete: it may ask for another layout when
+its stage has kept its size for a while."""
 
 
 class Size(NamedTuple):
@@ -139,7 +143,11 @@ class Notebook:
 
 
 class Window:
-    """A browser's window of one size, in which pictures are opened one after the other."""
+    """A browser's window of one size, in which pictures are opened one after the other.
+
+    Attributes:
+        size: of the part in which outputs scroll, and of the window.
+    """
 
     def __init__(self, browser: Browser, size: Size) -> None:
         width, height = size.window
@@ -147,7 +155,7 @@ class Window:
         self._context = browser.new_context(viewport=viewport, device_scale_factor=1, reduced_motion="reduce")
         self._context.set_default_timeout(120_000)
         self._context.route(f"{HOST}**", lambda route: route.fulfill(path=HERE / "first_look.html"))
-        self._size = size
+        self.size = size
 
     @contextmanager
     def opened(self, kernel: Kernel) -> Iterator["Opened"]:
@@ -156,10 +164,10 @@ class Window:
         errors: list[str] = []
         tab.on("pageerror", lambda error: errors.append(str(error)))
         tab.expose_function("kernel", kernel.answer)
-        tab.goto(f"{HOST}?{self._size.width}&{self._size.height}")
+        tab.goto(f"{HOST}?{self.size.width}&{self.size.height}")
         tab.locator(".nbg-node, .nbg-empty").first.wait_for(state="attached", timeout=300_000)
         page = Opened(tab, errors)
-        page.settle()
+        page.settle(OPENING)
         tab.evaluate((HERE / "first_look.js").read_text(encoding="utf-8"))
         yield page
         tab.close()
@@ -175,9 +183,9 @@ class Opened(NamedTuple):
     tab: Page
     errors: list[str]
 
-    def settle(self) -> None:
-        """Wait until nothing changes any more."""
-        self.tab.wait_for_function("quiet => window.host.rests(quiet)", arg=QUIET, timeout=300_000)
+    def settle(self, quiet: int = QUIET) -> None:
+        """Wait until nothing has changed for so many milliseconds."""
+        self.tab.wait_for_function("quiet => window.host.rests(quiet)", arg=quiet, timeout=300_000)
 
     def times(self) -> tuple[float, float]:
         """The milliseconds from the call of the view until its first box is drawn, and until its last change."""

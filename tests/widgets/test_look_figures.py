@@ -147,7 +147,7 @@ def test_the_summary_counts_what_is_right() -> None:
     )
     line = markdown([look(), bad]).splitlines()[2]
     assert line == (
-        "| net | 3 of 20 (390x700) | 1 | 4.0 | 90 % | 200 | 1000x520, 388x400 | 1.00 + 0.20 | 4.0, 2 "
+        "| net | 3 of 20 (390x700) | 1 | 4.0 | 90 % | 40 % | 200 | 1000x520, 388x400 | 1.00 + 0.20 | 4.0, 2 "
         "| opening 1, fit 2 |"
     )
 
@@ -199,9 +199,9 @@ def test_a_tool_is_open_in_its_state(browser: Browser, shell: Any) -> None:
 @pytest.mark.rotated(4)
 def test_a_picture_is_brought_into_every_state(browser: Browser, shell: Any, tmp_path: Path) -> None:
     (network,) = [one for one in first_look.networks() if one.name == "linear regression"]
-    windows = {size: Window(browser, size) for size in SIZES[:1]}
-    examiner = Examiner(Notebook(shell), windows, every=True, shots=tmp_path)
-    (found,) = examiner.looks(network)
+    window = Window(browser, SIZES[0])
+    found = Examiner(Notebook(shell), window, every=True, shots=tmp_path).look(network)
+    window.close()
     assert {"opening", "panel steps", "step 2", "panel history", "panel as-table", "fit"} <= found.collisions.keys()
     assert {"details of the loss", "details of a parameter", "search", "what if"} <= found.collisions.keys()
     assert [state for state in found.collisions if state.startswith("a")] == [
