@@ -23,6 +23,8 @@ from nbgrad.widgets.layout.positions import positions
 
 WHOLE = 1200
 """How many nodes may be drawn in a file that has no kernel to ask: its front end folds by itself."""
+UNFOLDABLE = 200
+"""How many nodes may be drawn in a saved notebook, where the kernel lays them out before its next cell."""
 _NAMED = 3
 """At most this many modules are named in a note."""
 _PATIENCE = 4
@@ -215,6 +217,36 @@ def whole(
     looked = _first(graph, seconds, direction, folding, drawn, on)
     picture = _in_both(picture, parts, seconds, first if closed else direction, on, formed=looked is None)
     return {**picture, "folded": closed, "first": looked}
+
+
+@stage("place")
+def unfoldable(graph: Outline, picture: Picture, folding: Folding | None) -> Picture:
+    """Lay out again, for a saved notebook, what ``picture`` folds: it unfolds without a kernel.
+
+    Args:
+        graph: all of it.
+        picture: what is drawn of it.
+        folding: what is folded there; None for what a first look folds.
+
+    Returns:
+        Up to UNFOLDABLE nodes with their layout, and ``picture`` as what is seen first; ``picture`` alone if no more
+        can be laid out.
+    """
+    alone: Picture = {**picture, "turned": None}
+    on = Stage(*picture["stage"])
+    folding = folding or first_look(graph, direction=picture["direction"], on=on)
+    if not folding.closed:
+        return alone
+    shown = len(picture["description"]["nodes"])
+    every = necessary(graph, UNFOLDABLE).with_loops(graph, folding)
+    try:
+        found, parts = _lay_out(graph, UNFOLDABLE, SECONDS, picture["direction"], every, on)
+    except EngineError:
+        return alone
+    if len(found["description"]["nodes"]) <= shown:
+        return alone
+    closed = sorted(scope for scope in folding.closed if parts.tree.sizes[scope] > 1)
+    return {**found, "folded": closed, "opens": picture["opens"], "first": alone}
 
 
 def _first(

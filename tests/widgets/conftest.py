@@ -111,6 +111,7 @@ class Sketch:
             "version": 2,
             "name": self.name,
             "summary": f"{ops} ops, {len(self.nodes) - ops} tensors; backward from loss",
+            "totals": "",
             "notes": list(notes),
             "stopped": False,
             "nodes": self.nodes,

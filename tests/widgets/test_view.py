@@ -123,10 +123,11 @@ def test_in_a_kernel_the_still_picture_gets_its_png_in_its_own_place(tmp_path: P
     subprocess.run(
         [sys.executable, "-m", "jupyter", "nbconvert", *options], cwd=tmp_path, check=True, capture_output=True
     )
-    still, live = nbformat.read(tmp_path / "small.ipynb", as_version=4).cells[0].outputs
+    still, live, script = nbformat.read(tmp_path / "small.ipynb", as_version=4).cells[0].outputs
     assert still.data.keys() == {"image/svg+xml", "image/png", "text/plain"}
     assert base64.b64decode(still.data["image/png"]).startswith(b"\x89PNG")
     assert WIDGET in live.data
+    assert script.data.keys() == {"text/html"}, "the first picture of a kernel"
 
 
 def test_without_graphviz_the_table_is_shown(

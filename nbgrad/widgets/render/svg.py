@@ -4,6 +4,7 @@ Colours are presentation attributes, for renderers that know no style sheet; a m
 id, script or link in it, so any number of these can stand in one page, and a drawing depends on the picture alone.
 """
 
+import base64
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -36,7 +37,7 @@ from nbgrad.widgets.optional_packages import PartError, loading, needs
 from nbgrad.widgets.render.palette import BARS, EDGES, FOLDED, HOTTEST, INKS, MEANING, PAINTS, SIGNS, heat
 from nbgrad.widgets.render.png import smaller
 
-PNG_WIDTH = 1200
+PNG_WIDTH = 1000
 _PNG_HEIGHT = 4000  # rendering time grows with the area
 _LEGIBLE = 3.5  # pixels
 
@@ -112,6 +113,16 @@ def svg(picture: Picture, moment: Moment | None = None) -> str:
     return "\n".join([head, f"<style>{style}</style>", card, *rows, "</svg>", ""])
 
 
+def holding(drawing: str, data: bytes) -> str:
+    """A drawing that holds its picture, as ``packed`` writes it: where a script runs, it makes the drawing live."""
+    start, end = drawing.rsplit("</svg>", 1)
+    return f'{start}<metadata class="{HELD}">{base64.b64encode(data).decode()}</metadata></svg>{end}'
+
+
+HELD = "nbgrad-picture"
+"""The class by which the script knows what a drawing holds; a page has a script element of that class."""
+
+
 @stage("render")
 def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
     """Render an SVG as ``rendered`` does, to a PNG of fewer bytes."""
@@ -141,7 +152,7 @@ def rendered(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
                 "apt-get install fonts-dejavu-core   (or save it as .svg)"
             )
         return resvg_py.svg_to_bytes(
-            svg_string=drawing, width=max(1, int(shown_width * zoom)), dpi=96, style_sheet=style
+            svg_string=drawing, width=max(1, int(shown_width * zoom + 1e-6)), dpi=96, style_sheet=style
         )
 
 
@@ -180,11 +191,13 @@ def _header(rows: list[str], picture: Picture, width: float, moment: Moment | No
     for line in wrap(about, 12, width):
         rows.append(_text(line, (_MARGIN, y), 12, "muted"))
         y += _ROW
-    for text, role in _sentences(description):
-        for index, line in enumerate(row for part in text.split("\n") for row in wrap(part, 12, width - 16)):
+    marks = marks_of(description)
+    indent = 12.0 + 8 * any(len(mark) > 1 for mark in marks.values())
+    for text, role, finding in _sentences(description):
+        for index, line in enumerate(row for part in text.split("\n") for row in wrap(part, 12, width - 4 - indent)):
             if index == 0:
-                rows.append(_text("!", (_MARGIN + 2, y), 12, role, bold=True))
-            rows.append(_text(line, (_MARGIN + 12, y), 12, role))
+                rows.append(_text(marks.get(finding, "!"), (_MARGIN + 2, y), 12, role, bold=True))
+            rows.append(_text(line, (_MARGIN + indent, y), 12, role))
             y += _ROW
     return y - 4
 
@@ -193,17 +206,27 @@ _ERRORS = ("nan", "failed", "inplace")
 """The kinds of findings that are drawn as errors."""
 
 
-def _sentences(description: Description) -> Iterator[tuple[str, str]]:
-    """The error that ended the cell, the findings and the notes, each with the name of its ink."""
+def _sentences(description: Description) -> Iterator[tuple[str, str, str]]:
+    """The error that ended the cell, the findings and the notes: each with the name of its ink, and its finding."""
     notes, found = description["notes"], told(description)
     error = "".join(notes[:1]) if description["stopped"] else ""
     if error:
-        yield error, "alarm"
+        yield error, "alarm", next((one.text for one in found if one.text in error), "")
     for one in found[:LISTED]:
         if one.text not in error:  # the error has said it
-            yield f"Finding: {one.text}", "alarm" if one.kind in _ERRORS else "note"
-    yield from [(line, "note") for line in unlisted(found)]
-    yield from [(note, "note") for note in notes[bool(error) :]]
+            yield f"Finding: {one.text}", "alarm" if one.kind in _ERRORS else "note", one.text
+    yield from [(line, "note", "") for line in unlisted(found)]
+    yield from [(note, "note", "") for note in notes[bool(error) :]]
+
+
+def marks_of(description: Description) -> dict[str, str]:
+    """The mark of each finding that is told above the graph and stands at a box: no pointer tells which is which.
+
+    A single one has the mark of all other sentences, "!"; several are numbered.
+    """
+    at_boxes = {badge["text"] for node in description["nodes"] for badge in node["badges"]}
+    marked = [finding for _, _, finding in _sentences(description) if finding in at_boxes]
+    return {finding: str(at) if len(marked) > 1 else "!" for at, finding in enumerate(marked, 1)}
 
 
 def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
@@ -305,8 +328,9 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
         yield "</g>"
     for scope in framed:
         yield from _scope_label(scope, layout["scopes"][scope["id"]], layout["texts"][scope["id"]])
+    marks = marks_of(description)
     for node in _shown(picture):
-        yield from _node(node, layout, description["colour"])
+        yield from _node(node, layout, description["colour"], marks)
     for edge in description["edges"]:
         if edge["reduction"] is not None and edge["source"] not in hidden:
             box = layout["marks"][edge["id"]]
@@ -335,7 +359,7 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
         then: Node = {**node, "rule": rule, "bars": node["bars"] if known else None, "badges": []}
         box = layout["nodes"][node["id"]]
         yield f'<g opacity="{1 if node["id"] in moment.computed else _PALE}">'
-        yield from _node(then, layout, "")
+        yield from _node(then, layout, "", {})
         if node["id"] in moment.current:
             colour = EDGES["value" if moment.forward else "back"][0]
             x, y, width, height = map(_n, (box["x"] - 3, box["y"] - 3, box["width"] + 6, box["height"] + 6))
@@ -377,8 +401,15 @@ def _shown(picture: Picture) -> list[Node]:
     return sorted(nodes, key=lambda one: one["row"] is not None)
 
 
-def _node(node: Node, layout: Layout, colour: str) -> Iterator[str]:
-    """A node in the form of its box. ``colour`` is the key of the overlay."""
+def _node(node: Node, layout: Layout, colour: str, marks: dict[str, str]) -> Iterator[str]:
+    """A node in the form of its box.
+
+    Args:
+        node: what to draw.
+        layout: where, and in which form.
+        colour: the key of the overlay.
+        marks: of the findings.
+    """
     kind, box, rule = node["kind"], layout["nodes"][node["id"]], layout["texts"].get(node["id"])
     form = layout["forms"].get(node["id"], "card")
     bars = "" if node["bars"] is None else f"; bars: {node['bars']['text']}"
@@ -405,7 +436,8 @@ def _node(node: Node, layout: Layout, colour: str) -> Iterator[str]:
         x = box["x"] + box["width"] - 4 - 17 * position
         yield f'{_title(badge["text"])}<circle class="nbgs-failed" cx="{_n(x)}" cy="{_n(box["y"])}" r="8" '
         yield f'fill="{PAINTS["failed"].fill}" stroke="{PAINTS["failed"].stroke}"/>'
-        yield _text("!", (x, box["y"] + 4), 11, "alarm", anchor="middle", bold=True)
+        mark = marks.get(badge["text"], "!")
+        yield _text(mark, (x, box["y"] + 4), 11 if len(mark) == 1 else 9, "alarm", anchor="middle", bold=True)
     yield "</g>"
 
 

@@ -285,6 +285,7 @@ export interface Description {
   version: number;
   name: string;
   summary: string;
+  totals: string;
   notes: string[];
   stopped: boolean;
   nodes: Node[];
