@@ -8,6 +8,7 @@ from nbgrad.widgets.layout.dot import dot_source
 from nbgrad.widgets.layout.graphviz_wasm import LayoutTimeout, run_graphviz
 from nbgrad.widgets.layout.parts import Direction, PictureParts
 from nbgrad.widgets.layout.positions import positions
+from nbgrad.widgets.layout.spread import spread
 
 _TURNED = 120
 """With more nodes than this there is no second layout, although its letters might be larger."""
@@ -53,6 +54,14 @@ class Search:
 
     def best(self, *, turns: bool) -> tuple[Layout, Direction]:
         """The layout, and its direction; another one than the first only if the picture may be turned."""
+        found, direction = self._best(turns=turns)
+        return self._spread(found), direction
+
+    def _spread(self, layout: Layout) -> Layout:
+        """A layout that uses the stage."""
+        return spread(self._parts, layout, self._on) if self._many > _FEW and self._on.fits(layout) else layout
+
+    def _best(self, *, turns: bool) -> tuple[Layout, Direction]:
         here = self._direction
         self.level = self._finest(here)
         found = self._at(self.level, here)
@@ -69,7 +78,8 @@ class Search:
     def turned(self, direction: Direction) -> Layout | None:
         """The finest layout in the other direction; None if graphviz takes too long for it."""
         other: Direction = "TB" if direction == "LR" else "LR"
-        return self._at(self._finest(other), other)
+        found = self._at(self._finest(other), other)
+        return None if found is None else self._spread(found)
 
     def _well(self, layout: Layout) -> bool:
         """Whether a layout is as good as it can be."""
