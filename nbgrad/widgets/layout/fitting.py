@@ -17,7 +17,7 @@ BETTER = 1.1
 _COVERED = 0.55
 """A picture of more than ``_FEW`` boxes should cover at least this part of the stage."""
 _FEW = 12
-_SOME = 400
+SOME = 400
 """With more boxes than this there is no second layout of a picture for which there is no room."""
 _LEAST = 1500.0
 """The least area that a box takes with the space around it, in pixels: more boxes than have room are not tried."""
@@ -47,7 +47,7 @@ class Search:
         self._many = len(parts.placed["nodes"])
         crowded = self._many * _LEAST > on.width * on.height * (LETTERS / READ) ** 2
         # Where there is no room for all, names alone are seen larger than cards.
-        self._levels = forms if not crowded else [forms[0], *forms[1:][-1:]] if self._many <= _SOME else forms[:1]
+        self._levels = forms if not crowded else [forms[0], *forms[1:][-1:]] if self._many <= SOME else forms[:1]
         self._known: dict[tuple[int, Direction], Layout | None] = {(0, direction): layout}
         self.short = len(self._levels) // 2
         self.level = 0
@@ -118,17 +118,19 @@ class Search:
             self._known[level, direction] = None
             with suppress(LayoutTimeout):
                 parts = self._parts.formed(self._levels[level])
-                self._known[level, direction] = placed(parts, direction, self._seconds, self._on)
+                self._known[level, direction] = placed(
+                    parts, direction, self._seconds, self._on, last=level == len(self._levels) - 1
+                )
         return self._known[level, direction]
 
 
-def placed(parts: PictureParts, direction: Direction, seconds: float, on: Stage) -> Layout:
+def placed(parts: PictureParts, direction: Direction, seconds: float, on: Stage, *, last: bool) -> Layout:
     """Find a place for everything that will be drawn.
 
     Raises:
         EngineError: graphviz fails; LayoutTimeout if it was stopped after ``seconds``.
     """
-    return positions(parts, direction, answered(question(parts, direction), seconds), on)
+    return positions(parts, direction, answered(question(parts, direction), seconds), on, last=last)
 
 
 def question(parts: PictureParts, direction: Direction) -> str:
