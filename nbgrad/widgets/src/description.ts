@@ -9,7 +9,7 @@ export type Opens = "graph" | "steps" | "flow";
 export interface Detail {
   term: string;
   text: string;
-  role?: "code" | "results" | "gradient";
+  role?: "code" | "results" | "gradient" | "parts" | "source";
 }
 
 export interface Formula {
@@ -96,6 +96,7 @@ export interface Node {
   past: string;
   bars: Bars | null;
   bytes: number;
+  line: number;
 }
 
 export interface Reduction {

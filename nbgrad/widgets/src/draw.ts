@@ -135,7 +135,7 @@ function nodeGroup(node: GraphNode, whole: Box): SVGGElement {
   });
   const folded = node.kind === "folded";
   if (folded) attribute(group, "aria-expanded", "false");
-  group.append(svg("title", {}, `${linesOf(node)[0]} (${meaning(node)})`), ...shape(node, box));
+  group.append(...shape(node, box));
   if (node.root) {
     const [x, y] = [box.x + 15, box.y + 14];
     group.append(svg("polygon", { class: "nbg-sign", points: `${x - 5},${y + 4} ${x},${y - 5} ${x + 5},${y + 4}` }));

@@ -13,7 +13,7 @@ export type Mode = "forward" | "backward" | "both";
 export interface Tools {
   mode(mode: Mode): void;
   colour(key: string): void;
-  search(query: string, next: boolean): void;
+  search(query: string, by: number): void;
   reductions(): void;
   findings(): void;
   steps(): void;
@@ -157,9 +157,9 @@ function colours(tools: Tools): HTMLElement {
 
 function search(tools: Tools): HTMLElement {
   const field = html("input", {
-    type: "search", placeholder: "Search", title: "Search by name, op, shape or module; Enter goes to the next", label: "Search", testid: "search", spellcheck: "false",
+    type: "search", placeholder: "Search", title: "Search by name, op, shape, module or line (/); Enter and the arrow keys go through what is found", label: "Search", testid: "search", spellcheck: "false",
   });
-  listen(field, "input", () => tools.search(field.value, false));
+  listen(field, "input", () => tools.search(field.value, 0));
   return html("span", { class: "nbg-search" }, field);
 }
 
