@@ -126,7 +126,7 @@ export function count(bar: HTMLElement, description: Description): void {
 }
 
 /** A word that a narrow view leaves out; it is still read aloud. */
-const word = (text: string): HTMLElement => html("span", { class: "nbg-word" }, text);
+export const word = (text: string): HTMLElement => html("span", { class: "nbg-word" }, text);
 
 /** Offer a choice of these; the present choice stays if it is among them. */
 export function offer(choice: HTMLSelectElement, options: (readonly [string | number, string])[]): void {
