@@ -44,9 +44,9 @@ class Detail(TypedDict):
 
     term: str
     text: str  # may have several lines; to be shown preformatted when it has
-    role: NotRequired[Literal["code", "results", "gradient"]]
+    role: NotRequired[Literal["code", "results", "gradient", "parts", "source"]]
     # code: it names the tensor in the user's code; results: the op has several results; gradient: it tells how large a
-    # gradient is
+    # gradient is; parts: what is in a folded node; source: the line that called the op
 
 
 class Formula(TypedDict):
@@ -155,6 +155,7 @@ class Node(TypedDict):
     past: str  # these norms as levels, a letter for each frame, from "A", the smallest of all, to "Z"; "-" for none
     bars: Bars | None  # a small chart of the nodes inside, if this is a folded node
     bytes: int  # the bytes that it keeps for the backward; a storage that several nodes keep counts for each of them
+    line: int  # of an op: the line of the cell, or of the file, that most ops were called from; 0 for the others
 
 
 def plain_node(name: str, kind: Kind, label: list[str], details: list[Detail]) -> Node:
@@ -162,7 +163,7 @@ def plain_node(name: str, kind: Kind, label: list[str], details: list[Detail]) -
     return Node(
         id=name, kind=kind, root=False, label=label, numbers=[], full="", about="", row=None, rule=None, scope=None,
         op=None, variable="", details=details, value=None, gradient=None, badges=[], levels={}, holds=[], calls=None,
-        norms=[], past="", bars=None, bytes=0,
+        norms=[], past="", bars=None, bytes=0, line=0,
     )  # fmt: skip
 
 

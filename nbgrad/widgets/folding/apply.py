@@ -216,9 +216,14 @@ def _with_bytes(node: Node, inside: list[Node], kept: KeptBytes | None, sizes: l
     size = sum([kept["sizes"][at] for at in {at for one in inside for at in kept["nodes"].get(one["id"], ())}])
     if not size:
         return node
-    details: list[Detail] = [*node["details"], {"term": "Kept for the backward", "text": byte_text(size)}]
+    details: list[Detail] = [*node["details"], _part("Kept for the backward", byte_text(size))]
     levels = {**node["levels"], "saved": bytes_level(size, sizes)} if "saved" in node["levels"] else node["levels"]
     return {**node, "bytes": size, "details": details, "levels": levels}
+
+
+def _part(term: str, text: str) -> Detail:
+    """A row of the details that says what is in a folded node."""
+    return Detail(term=term, text=text, role="parts")
 
 
 def _levels(inside: list[Node], classed: set[str]) -> dict[str, float]:
@@ -243,8 +248,8 @@ def _folded_node(
     ops = [node for node in inside if node["kind"] == "op"]
     counts = Counter(node["op"] or node["label"][0] for node in ops)
     details: list[Detail] = [
-        {"term": "Folded", "text": f"{counted(len(ops), 'op')}, {counted(len(inside) - len(ops), 'tensor')}"},
-        {"term": "Ops", "text": "\n".join(f"{name} × {count}" for name, count in counts.most_common(40))},
+        _part("Folded", f"{counted(len(ops), 'op')}, {counted(len(inside) - len(ops), 'tensor')}"),
+        _part("Ops", "\n".join(f"{name} × {count}" for name, count in counts.most_common(40))),
     ]
     if own := [one for one in inside if one["kind"] == "parameter" and one["rule"] is not None]:
         rows = [f"{one['label'][0]} {' '.join(one['label'][1:2])} {one['rule']}" for one in own]
@@ -273,9 +278,9 @@ def _folded_node(
         if len(branches) > 1:
             times = Counter([scope["variant"] for scope in scopes])
             text = "\n".join([f"{branches[one]} × {count:,}" for one, count in times.most_common()])
-        details.insert(0, {"term": "Each of them", "text": text})
+        details.insert(0, _part("Each of them", text))
         if loop:
-            details.insert(1, {"term": "Iterations", "text": _iterations(scopes, inside)})
+            details.insert(1, _part("Iterations", _iterations(scopes, inside)))
     past = "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True)))
     return {
         **plain_node(folded_id(scopes[0]["id"]), "folded", label, details),
