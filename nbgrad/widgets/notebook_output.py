@@ -14,6 +14,7 @@ from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets import saved_script
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Opens, Picture
+from nbgrad.widgets.description.stage import Session
 from nbgrad.widgets.folding.apply import NODES, asked
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.optional_packages import needs, reason
@@ -145,14 +146,15 @@ def show(
     outline = Outline.of(graph)
     folding, limit = asked(outline, depth, nodes)
     try:
-        picture: Picture = {**lay_out(outline, limit=limit, direction=direction, folding=folding), "opens": opens}
+        laid_out = lay_out(outline, limit=limit, direction=direction, folding=folding, on=Session.stage)
+        picture: Picture = {**laid_out, "opens": opens}
         again = _can_send_again()
         still = _without_png(outline, picture, _LISTED if again else ROWS)
     except Exception as error:  # whatever is raised, the table is shown
         display({"text/plain": f"{text(outline)}\n\n{reason(error)}"}, raw=True)
         return
     handle = display(still if again else _encoded(_with_png(still)), raw=True, display_id=True)
-    widget = _live(outline, picture, folding, holdings, limit)
+    widget = _live(outline, picture, folding, holdings, limit, direction)
     # The view, for which a reader waits, is sent first; what takes longest is for later readers.
     if again and handle is not None:
         sys.stdout.flush()  # in a kernel this sends all messages: their thread gets no turn while the PNG is made
@@ -163,7 +165,12 @@ def show(
 
 
 def _live(
-    outline: Outline, picture: Picture, folding: Folding | None, holdings: Holdings | None, limit: int = NODES
+    outline: Outline,
+    picture: Picture,
+    folding: Folding | None,
+    holdings: Holdings | None,
+    limit: int = NODES,
+    direction: Wanted = "auto",
 ) -> "GraphView | None":
     """Display the view that takes the place of the still picture; where it fails the still picture stays."""
     try:
@@ -171,7 +178,7 @@ def _live(
         from nbgrad.widgets.view import GraphView
 
         with needs("anywidget", "a live view", "anywidget ipywidgets"):
-            widget = GraphView(outline, picture, folding, holdings, limit)
+            widget = GraphView(outline, picture, folding, holdings, limit, direction)
             widget._held = False
             live = widget._repr_mimebundle_()
     except Exception as error:

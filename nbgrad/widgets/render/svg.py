@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import lines_of
-from nbgrad.widgets.description.schema import Box, Description, Edge, Layout, Node, Picture, Scope
+from nbgrad.widgets.description.schema import Box, Description, Edge, Form, Layout, Node, Picture, Scope
 from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, WIDER, gradient_width, text_width, wrap
 from nbgrad.widgets.description.told import LISTED, told, unlisted
 from nbgrad.widgets.layout.card import (
@@ -27,6 +27,7 @@ from nbgrad.widgets.layout.card import (
     PAD_X,
     PAD_Y,
     ROW_HEIGHT,
+    TIGHT_Y,
     Card,
     bar_height,
 )
@@ -315,6 +316,7 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
     if moment is not None:
         yield from _graph_then(picture, moment)
         return
+    hidden = _hidden(picture)
     framed = [scope for scope in description["scopes"] if scope["id"] in layout["scopes"]]
     for scope in framed:
         yield _rect(layout["scopes"][scope["id"]], 8, "scope")
@@ -327,11 +329,10 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
     for scope in framed:
         yield from _scope_label(scope, layout["scopes"][scope["id"]], layout["texts"][scope["id"]])
     marks = marks_of(description)
-    for node in sorted(description["nodes"], key=lambda one: one["row"] is not None):  # over the box that they are in
-        box, rule = layout["nodes"][node["id"]], layout["texts"].get(node["id"])
-        yield from _node(node, box, rule, description["colour"], marks)
+    for node in _shown(picture):
+        yield from _node(node, layout, description["colour"], marks)
     for edge in description["edges"]:
-        if edge["reduction"] is not None:
+        if edge["reduction"] is not None and edge["source"] not in hidden:
             box = layout["marks"][edge["id"]]
             yield f"<g>{_title(edge_title(edge))}{_rect(box, box['height'] / 2, 'mark')}"
             yield _text(mark_text(edge), (_middle(box), box["y"] + 12.5), MARK_SIZE, "ink", anchor="middle")
@@ -349,7 +350,8 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
         taken = edge["target"] in moment.computed
         lines = _lines(edge, layout) if came or edge["gradient"] is None else _lines(edge, layout)[:2]
         yield f'<g opacity="{1 if taken else _PALE}">{"".join(lines)}</g>'
-    for node in sorted(description["nodes"], key=lambda one: one["row"] is not None):
+    hidden = _hidden(picture)
+    for node in _shown(picture):
         known = node["id"] in moment.reached
         rule = node["rule"]
         if rule is not None and not known:  # padded to the length of the gradient, so that it stands at the same place
@@ -357,7 +359,7 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
         then: Node = {**node, "rule": rule, "bars": node["bars"] if known else None, "badges": []}
         box = layout["nodes"][node["id"]]
         yield f'<g opacity="{1 if node["id"] in moment.computed else _PALE}">'
-        yield from _node(then, box, layout["texts"].get(node["id"]), "", {})
+        yield from _node(then, layout, "", {})
         if node["id"] in moment.current:
             colour = EDGES["value" if moment.forward else "back"][0]
             x, y, width, height = map(_n, (box["x"] - 3, box["y"] - 3, box["width"] + 6, box["height"] + 6))
@@ -365,7 +367,7 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
             yield 'stroke-width="3"/>'
         yield "</g>"
     for edge in description["edges"]:
-        if edge["reduction"] is not None and edge["id"] in moment.back:
+        if edge["reduction"] is not None and edge["id"] in moment.back and edge["source"] not in hidden:
             box = layout["marks"][edge["id"]]
             yield _rect(box, box["height"] / 2, "mark")
             yield _text(mark_text(edge), (_middle(box), box["y"] + 12.5), MARK_SIZE, "ink", anchor="middle")
@@ -387,17 +389,29 @@ def _scope_label(scope: Scope, box: Box, wide: float) -> Iterator[str]:
     yield _text(scope["label"], (box["x"] + 10, box["y"] + 16), SCOPE_SIZE, "muted", bold=True)
 
 
-def _node(node: Node, box: Box, rule: float | None, colour: str, marks: dict[str, str]) -> Iterator[str]:
-    """A node.
+def _hidden(picture: Picture) -> set[str]:
+    """The rows of the boxes that are no cards: they are not drawn."""
+    return {node["id"] for node in picture["description"]["nodes"] if node["row"] in picture["layout"]["forms"]}
+
+
+def _shown(picture: Picture) -> list[Node]:
+    """The nodes that are drawn: boxes, and then the rows, which lie over the box that they are in."""
+    hidden = _hidden(picture)
+    nodes = [node for node in picture["description"]["nodes"] if node["id"] not in hidden]
+    return sorted(nodes, key=lambda one: one["row"] is not None)
+
+
+def _node(node: Node, layout: Layout, colour: str, marks: dict[str, str]) -> Iterator[str]:
+    """A node in the form of its box.
 
     Args:
         node: what to draw.
-        box: where.
-        rule: how many pixels the line of its gradient is wide after its sign.
+        layout: where, and in which form.
         colour: the key of the overlay.
         marks: of the findings.
     """
-    kind = node["kind"]
+    kind, box, rule = node["kind"], layout["nodes"][node["id"]], layout["texts"].get(node["id"])
+    form = layout["forms"].get(node["id"], "card")
     bars = "" if node["bars"] is None else f"; bars: {node['bars']['text']}"
     title = f"{lines_of(node)[0]} ({FOLDED['loop'] if loops_over(node) else LEGEND[kind]}){bars}"
     yield f"<g>{_title(title)}"
@@ -415,8 +429,8 @@ def _node(node: Node, box: Box, rule: float | None, colour: str, marks: dict[str
         shapes = [_filled(one, "nbgs-plain", PAINTS["card"].fill) for one in shapes]
     yield from shapes
     if node["root"]:
-        yield _marker(box["x"] + 15, box["y"] + 14)
-    card = _card(node, box, rule)
+        yield _marker(box["x"] + 15, box["y"] + (14 if form != "name" else 14 - PAD_Y + TIGHT_Y))
+    card = _card(node, box, rule, form)
     yield from card if level is None else map(_bare, card)
     for position, badge in enumerate(node["badges"][:3]):
         x = box["x"] + box["width"] - 4 - 17 * position
@@ -427,12 +441,15 @@ def _node(node: Node, box: Box, rule: float | None, colour: str, marks: dict[str
     yield "</g>"
 
 
-def _card(node: Node, box: Box, rule: float | None) -> Iterator[str]:
-    """The texts of a node: from the left side on, the gradient at the right side."""
-    card, row = Card.of(node), node["row"] is not None
+def _card(node: Node, box: Box, rule: float | None, form: Form) -> Iterator[str]:
+    """The texts of a node: from the left side on, the gradient at the right side.
+
+    The line of the gradient is ``rule`` pixels wide after its sign.
+    """
+    card, row = Card.of(node, form), node["row"] is not None
     round_ends = node["kind"] in ("leaf", "input") and not row
     left, right = box["x"] + PAD_X + 4 * round_ends, box["x"] + box["width"] - PAD_X - 4 * round_ends
-    y = box["y"] + (12 if row else PAD_Y + HEAD_SIZE)
+    y = box["y"] + (12 if row else (TIGHT_Y if form == "name" else PAD_Y) + HEAD_SIZE)
     tail = (
         f'<tspan dx="6" class="nbgs-muted" fill="{INKS["muted"][0]}" font-size="{_n(LINE_SIZE)}" '
         f'font-weight="normal">{escape(card.tail)}</tspan>'
@@ -442,7 +459,7 @@ def _card(node: Node, box: Box, rule: float | None) -> Iterator[str]:
     bold = node["kind"] in ("op", "folded", "failed")
     head = _text(card.head, (left + 16 * node["root"], y), LINE_SIZE if row else HEAD_SIZE, "ink", bold=bold)
     yield head.removesuffix("</text>") + f"{tail}</text>"
-    if node["bars"] is not None:
+    if node["bars"] is not None and form != "name":
         yield _bars(node["bars"]["heights"], right, y + card.charted * (HEAD_HEIGHT - 1))
     y += (ROW_HEIGHT if row else HEAD_HEIGHT) - 1
     for line in card.lines:
