@@ -154,12 +154,8 @@ function nodeGroup(node: GraphNode, whole: Box, by = 1): SVGGElement {
   });
   const folded = node.kind === "folded";
   if (folded) attribute(group, "aria-expanded", "false");
-<<<<<<< HEAD
   group.append(...shape(node, box));
-=======
-  group.append(svg("title", {}, `${linesOf(node)[0]} (${meaning(node)})`), ...shape(node, box));
   const texts = card(node, natural(box, by));
->>>>>>> main
   if (node.root) {
     const [x, y] = [box.x + 15, box.y + 14];
     texts.push(svg("polygon", { class: "nbg-sign", points: `${x - 5},${y + 4} ${x},${y - 5} ${x + 5},${y + 4}` }));

@@ -4,11 +4,8 @@ import type { ZoomTransform } from "d3-zoom";
 import { Answers } from "./answers";
 import { Camera } from "./camera";
 import { copied } from "./clipboard";
-<<<<<<< HEAD
 import { CodeLines } from "./code_lines";
-=======
 import { LEGIBLE } from "./constants";
->>>>>>> main
 import type { Box, Picture, Ranked, Step } from "./description";
 import { attribute, button, flag, html, listen, svg } from "./dom";
 import { between, matches, reach } from "./find";
@@ -336,7 +333,8 @@ export class View implements Touched, Keyed, Tools {
     const [first] = holds;
     if (first === undefined) return;
     const run = holds.length > 1;
-    if (this.#leaveFirst() && run) return this.#redraw(holds, true); // the whole picture has a folded box for each call of this run
+    // The whole picture has a folded box for each call of a run, and no frame to fold around a module of one box.
+    if (this.#leaveFirst() && (run || !this.base.layout.scopes[first])) return this.#redraw(holds, true);
     if (this.base.layout.scopes[first]) {
       const open = this.#closed.has(first);
       for (const scope of [first, this.base.description.twins[first] ?? first]) open ? this.#closed.delete(scope) : this.#closed.add(scope);
