@@ -208,7 +208,8 @@ class _Columns:
 
     def column(self, y: float) -> int:
         """The number of the column that contains a point that was ``y`` below the top."""
-        return next(at for at, end in enumerate(self.ends) if y < end)
+        # A control point of a curve may be outside of the picture.
+        return next((at for at, end in enumerate(self.ends) if y < end), self.many - 1)
 
     def rough(self) -> Layout:
         """The old layout with the width of these columns, and the height that they have at least."""

@@ -154,7 +154,7 @@ function nodeGroup(node: GraphNode, whole: Box, by = 1): SVGGElement {
   });
   const folded = node.kind === "folded";
   if (folded) attribute(group, "aria-expanded", "false");
-  group.append(svg("title", {}, `${linesOf(node)[0]} (${meaning(node)})`), ...shape(node, box));
+  group.append(...shape(node, box));
   const texts = card(node, natural(box, by));
   if (node.root) {
     const [x, y] = [box.x + 15, box.y + 14];
