@@ -22,6 +22,7 @@ _TWINS = 3  # up to this many equal modules are opened together; if there are mo
 _SEVERAL = 40  # more iterations than this are not drawn beside each other where their box is unfolded
 _ENDS = 3  # then the first three and the last three are drawn
 _RAISED = ("failed", "inplace")  # the kinds of problems of ops that raised
+_TRIED = 4  # foldings at most, if none is seen whole with letters that can be read
 _GAIN = 0.8  # a folding has to make the picture smaller by at least this factor
 
 
@@ -125,18 +126,18 @@ def _tells(graph: Outline, folding: Folding) -> bool:
 
 
 def foldings(graph: Outline, limit: int, on: Stage) -> Iterator[Folding]:
-    """The folding of a first look, and then coarser ones, each of which makes the picture clearly smaller."""
+    """The folding of a first look, and then a few coarser ones, each of which leaves clearly fewer nodes."""
     first = first_folding(graph, limit, on)
     yield first
-    sized = [(over, folding) for folding, _, over in _sized(graph, limit, on)]
-    least = min([over for over, folding in sized if folding.closed == first.closed], default=inf)
-    tried = {first}
-    for over, folding in sorted(sized, key=lambda one: -one[0]):
-        if over < least * _GAIN and folding.closed and _only_module(graph) not in folding.closed:
+    count, whole, tried = _counting(graph), _only_module(graph), 1
+    left = count(homes(graph, first))
+    sized = [(nodes, folding) for folding, nodes, _ in _sized(graph, limit, on) if whole not in folding.closed]
+    for nodes, folding in sorted(sized, key=lambda one: -one[0]):
+        if nodes <= left * _GAIN and tried < _TRIED:
             found = _showing(graph, folding, limit)
-            if found not in tried:
-                tried.add(found)
-                least = over
+            nodes = count(homes(graph, found))
+            if nodes <= left * _GAIN:
+                left, tried = nodes, tried + 1
                 yield found
 
 
