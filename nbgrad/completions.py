@@ -20,7 +20,12 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
         return {"completions": []}
     found = [word for word in _possible(magic, before) if word.startswith(words[-1])]
     skipped = len(words[-1]) - len(context.token)  # IPython's token may begin later than this word
-    return {"completions": [SimpleCompletion(word[skipped:]) for word in found], "suppress": bool(found)}
+    return {
+        "completions": [
+            SimpleCompletion(word[skipped:], type="option" if word.startswith("-") else "value") for word in found
+        ],
+        "suppress": bool(found),
+    }
 
 
 def _possible(magic: str, before: list[str]) -> list[str]:

@@ -453,7 +453,9 @@ def test_completion_of_commands_options_and_values() -> None:
 def test_numbers_are_completed_with_numbers_that_can_be(shell: InteractiveShell, one: Any) -> None:
     line = f"%%autograd {flag(one)} "
     with provisionalcompleter():
-        offered = [found.text for found in shell.Completer.completions(line, len(line))]
+        found = list(shell.Completer.completions(line, len(line)))
+    assert {one.type for one in found} == {"value"}, "a notebook shows it beside each of them"
+    offered = [one.text for one in found]
     assert offered == sorted(completed(line)), "no names of Python's"
     for text in offered:
         assert parsed(AutogradMagics.autograd.parser, f"{flag(one)} {text}").keys() == {one.name}

@@ -1,13 +1,16 @@
 """``describe``: from a recorded graph to the plain description that every rendering draws."""
 
+import re
 from collections import Counter
 from functools import cache
 from itertools import takewhile
+from operator import itemgetter
 
 import torch
 
 from nbgrad.core.dispatch.formula import symbols
 from nbgrad.core.dispatch.table import Op
+from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope as CoreScope, outwards
 from nbgrad.core.engine.tensor_data import dtype_name
@@ -15,7 +18,6 @@ from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
-from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.graph.memory import MemoryUse
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import SMALL, Stats
@@ -26,7 +28,7 @@ from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.distinction import distinction
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
 from nbgrad.widgets.description.format import counted, shape_text
-from nbgrad.widgets.description.history import POINTS, past
+from nbgrad.widgets.description.history import POINTS, Losses, past
 from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
 from nbgrad.widgets.description.layers import layer_parts, layered
 from nbgrad.widgets.description.living_bytes import kept_bytes, short_bytes, timeline, worth_a_word
@@ -57,6 +59,7 @@ from nbgrad.widgets.description.schema import (
 from nbgrad.widgets.description.sections import sectioned
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
 from nbgrad.widgets.description.text_metrics import clip
+from nbgrad.widgets.description.totals import totals
 from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
@@ -99,7 +102,7 @@ def outline(graph: AutogradGraph) -> Outline:
     # The error that ended the graph comes first. If an op raised it, ``with_failure`` puts it first, further below.
     said = survey.problems if failure is not None or survey.ended is None else [survey.ended, *survey.problems]
     wrong = _problems(said, ids)
-    history = past(frames, records, ids, _unrecorded_losses(graph, frames))
+    history = past(frames, records, ids, _losses(graph, frames))
     most = WRITTEN_IN_BOX if len(records) <= LOOK else FEW
     nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
     for record, more in zip(records, measured(graph, records), strict=True):
@@ -158,14 +161,17 @@ def outline(graph: AutogradGraph) -> Outline:
     }
     if ending is not None and failure is not None and survey.ended is not None:
         described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)
-    described["summary"] = _summary(graph, records, described, usual)
+    hidden = {ids[id] for id in graph.questions.hidden(records)}
+    described |= {
+        "summary": _summary(graph, records, described, usual, hidden),
+        "totals": totals(graph, records, memory),
+    }
     whole = _grouped(described, records, ids, rests | sums, told=worth_a_word(memory))
     if missing := graph.questions.unknown(records) if graph.backwards else []:
         whole = whole.noted(
             f"Nothing called {' or '.join(missing)} got a gradient of at most {SMALL:,} numbers, "
             "so the reader cannot be asked for it."
         )
-    hidden = {ids[id] for id in graph.questions.hidden(records)}
     if not hidden:
         return whole
     asked = [one for record in graph.questions.left(records) if (one := question(ids[record.id], record)) is not None]
@@ -459,10 +465,15 @@ def _add_badges(nodes: list[Node], wrong: list[Problem]) -> None:
             by_id[problem["node"]]["badges"].append(Badge(kind=problem["kind"], text=problem["text"]))
 
 
-def _summary(graph: AutogradGraph, records: list[Record], described: Description, usual: torch.dtype | None) -> str:
-    """How many ops, tensors and reductions are drawn, and where the last backward began. An op that raised counts."""
+def _summary(
+    graph: AutogradGraph, records: list[Record], described: Description, usual: torch.dtype | None, hidden: set[str]
+) -> str:
+    """How many ops, tensors and reductions are drawn, and where the last backward began. An op that raised counts.
+
+    The reductions of the nodes that are ``hidden`` would give away what the reader is asked for.
+    """
     ops = sum(node["kind"] in ("op", "failed") for node in described["nodes"])
-    reductions = sum(edge["reduction"] is not None for edge in described["edges"])
+    reductions = sum(edge["reduction"] is not None and edge["source"] not in hidden for edge in described["edges"])
     tensors = len(described["nodes"]) - ops
     parts = [counted(ops, "op"), counted(tensors, "tensor"), counted(reductions, "broadcast reduction")]
     if usual is not None:
@@ -478,10 +489,27 @@ def _summary(graph: AutogradGraph, records: list[Record], described: Description
     return ", ".join(parts) + ("; forward only" if forward else "")
 
 
-def _unrecorded_losses(graph: AutogradGraph, frames: list[HistoryFrame]) -> list[BackwardLoss]:
-    """The losses along the line of the last frame, where some backwards were not recorded."""
-    paced = frames and graph.recorded < graph.backwards
-    return graph.pace.losses.along(frames[-1].number, POINTS) if paced else []
+def _losses(graph: AutogradGraph, frames: list[HistoryFrame]) -> Losses:
+    """The losses to draw, by the names that their lines have for them: those of the frames, or all of these lines."""
+    known, paced = {one.number: one for one in graph.losses}, graph.recorded < graph.backwards
+    lines: dict[object, list[HistoryFrame]] = {}
+    for frame in frames:
+        place = known[frame.number].place if frame.number in known else None
+        lines.setdefault(place and place.instruction, []).append(frame)
+    found: dict[str, list[tuple[int, float | None]]] = {}
+    for some in lines.values():
+        first = known.get(some[0].number)
+        name = "loss" if first is None or len(lines) == 1 else _loss_name(first.place)
+        all_of_them = graph.pace.losses.along(some[-1].number, POINTS) if paced else []
+        shown = [one[:2] for one in all_of_them] or [(frame.number, frame.loss) for frame in some]
+        found[name] = sorted([*found.get(name, []), *shown], key=itemgetter(0))
+    return found
+
+
+def _loss_name(place: Place) -> str:
+    """What the line of a backward calls its loss: ``d_loss`` in ``d_loss.backward()``."""
+    found = re.search(r"(\w+)\.backward\(", place.text)
+    return found[1] if found is not None else f"line {place.line:,}"
 
 
 def _number(graph: AutogradGraph) -> str:

@@ -328,7 +328,8 @@ def test_a_large_constant_that_is_gone() -> None:
         Rerun(graph).run({})
 
 
-def test_an_index_that_is_gone_with_the_loss() -> None:
+def test_a_large_index_that_is_gone_with_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nbgrad.core.graph.rerun.KEPT", 8)
     x = nbgrad.tensor(X, requires_grad=True)
     with AutogradGraph() as graph:
         loss = x[torch.tensor([0, 2])].sum()
@@ -375,7 +376,39 @@ def test_what_was_changed_since_is_said() -> None:
     assert rerun.differences() == []
     with nbgrad.no_grad():
         w += 1
+    assert rerun.differences() == [], "it runs on the recorded numbers"
+
+
+def test_what_was_changed_since_is_said_of_numbers_that_are_too_many_to_be_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nbgrad.core.graph.rerun.KEPT", 4000)
+    w = nn.Parameter(torch.randn(2000))
+    with AutogradGraph() as graph:
+        loss = (w**2).sum()
+        loss.backward()
+    rerun = Rerun(graph)
+    with nbgrad.no_grad():
+        w += 1
     assert rerun.differences() == ["It runs on the numbers that w has now."]
+
+
+@pytest.mark.parametrize("size", [3, 2000])
+def test_it_runs_when_every_tensor_of_it_is_gone(size: int) -> None:
+    x = nbgrad.tensor(torch.randn(size), requires_grad=True)
+    at = torch.tensor([0, 2, 2])
+    with AutogradGraph() as graph:
+        first, second = (x * 2)[: size // 2 * 2].split(size // 2)
+        loss = x[at].sum() + (second**2).sum() + x[[0, 1]].prod()
+        loss.backward()
+    rerun = Rerun(graph)
+    before, wanted = rerun.root({}), x.grad.data.clone()
+    leaf = id_of(graph, x)
+    del x, at, first, second, loss
+    graph.close()
+    assert rerun.root({}) == before
+    same(rerun.run({}).gradients[leaf], wanted, "gradient")
+    assert rerun.differences() == []
 
 
 def test_an_open_graph() -> None:

@@ -113,7 +113,6 @@ def test_the_history_is_scrubbed_on_its_chart(opened: Any) -> None:
     timeline, loss = tab.get_by_test_id("nbgrad-timeline"), tab.get_by_test_id("nbgrad-loss")
     expect(loss.locator(".nbg-curve")).to_have_count(1)
     expect(timeline.locator(".nbg-axis").first).to_contain_text("loss")
-    expect(timeline.locator(".nbg-ends")).to_have_text("1backward 100")
     expect(timeline.locator(".nbg-names span").first).to_be_visible()
     box = loss.bounding_box()
     assert box is not None
@@ -152,6 +151,7 @@ HOST = """<!DOCTYPE html><meta charset="utf-8"><style>{css}</style><body>
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_legend_has_the_colours_of_the_boxes_where_colours_are_forced(opened: Any, scheme: str) -> None:
     tab = opened(page(lay_out(graphs.trained(1, 1)), "forced"), scheme)
+    tab.get_by_test_id("nbgrad-legend").click()
     tab.emulate_media(color_scheme=scheme, forced_colors="active")  # type: ignore[arg-type]  # one of those that are known
     for kind in ("op", "parameter", "root"):
         box, key = (tab.locator(one).first for one in (f".nbg-{kind} > .nbg-shape", f".nbg-key-{kind}"))

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import nbgrad
+from tests.widgets.collisions import COLLISIONS
 
 pytestmark = pytest.mark.browser
 
@@ -51,6 +52,7 @@ def test_a_number_is_typed_into_a_page(opened: Any, tmp_path: Path) -> None:
         expect(box(tab, "a")).to_contain_text("∇ ✗")
     expect(give(tab, "14 / 2")).to_have_text("✓ right")
     expect(box(tab, "a")).to_contain_text("∇ 14 / 2 ✓")
+    assert tab.evaluate(COLLISIONS) == []
     expect(give(tab, "7.005")).to_have_text("✓ right")
     expect(box(tab, "b")).to_contain_text("∇ ?")
     box(tab, "b").click()

@@ -253,3 +253,12 @@ def test_the_live_view_hands_an_answer_to_the_graph() -> None:
     gc.collect()
     assert holdings.asks is None  # the view does not keep the graph alive
     view.request = {"answer": {"name": "b", "shape": [], "numbers": [1.0]}, "count": 3}
+
+
+def test_the_summary_counts_the_reductions_that_are_shown() -> None:
+    with nbgrad.AutogradGraph(ask="w, b") as graph:
+        w, b = nbgrad.ones(3, 2, requires_grad=True), nbgrad.zeros(2, requires_grad=True)
+        ((nbgrad.ones(4, 3) @ w + b) * b).sum().backward()
+    described = describe(graph)
+    shown = sum(edge["reduction"] is not None for edge in described["edges"])
+    assert f", {shown} broadcast reductions," in described["summary"]

@@ -345,6 +345,7 @@ def test_what_stands_around_a_live_view_follows_its_picture(opened: Any) -> None
     expect(frame).to_have_value("2")
     expect(tab.get_by_test_id("nbgrad-reductions")).to_have_text("⚠ Σ Reductions (1)")
     expect(view).to_have_attribute("aria-label", re.compile("^unpaired: "))
+    tab.get_by_test_id("nbgrad-legend").click()
     expect(tab.locator(".nbg-legend")).not_to_contain_text("parameter")
 
 
@@ -539,8 +540,8 @@ FRAMED = """() => {
 def test_a_frame_holds_its_boxes_when_something_in_it_is_folded(opened: Any) -> None:
     tab = opened(page(whole(NETWORKS["ResNet-18"]()), "ResNet"))
     assert tab.evaluate(FRAMED) == []
-    expect(tab.locator(".nbg-header")).to_contain_text("4 module calls are folded")
+    expect(tab.locator(".nbg-notices")).to_contain_text("4 module calls are folded")
     tab.locator(".nbg-folded", has_text="layer2").locator(".nbg-fold").click()
     expect(tab.locator(".nbg-folded")).to_have_count(3)
-    expect(tab.locator(".nbg-header")).not_to_contain_text("are folded")
+    expect(tab.locator(".nbg-notices")).not_to_contain_text("are folded")
     assert tab.evaluate(FRAMED) == []

@@ -10,12 +10,12 @@ import torch.nn.functional
 
 import nbgrad
 import nbgrad.nn
-from nbgrad.widgets import pipeline
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.schema import Description, Node
 from nbgrad.widgets.folding.apply import ASKED, NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding
+from nbgrad.widgets.layout import fitting
 from nbgrad.widgets.layout.graphviz_wasm import run_graphviz
 from nbgrad.widgets.pipeline import drawable, lay_out
 from tests.widgets.test_positions import assert_sound
@@ -310,7 +310,7 @@ def test_graphviz_is_not_asked_for_a_tangle(monkeypatch: pytest.MonkeyPatch) -> 
         asked.append(source.count("->"))
         return run_graphviz(source, seconds=seconds)
 
-    monkeypatch.setattr(pipeline, "run_graphviz", counted)
+    monkeypatch.setattr(fitting, "run_graphviz", counted)
     graph = tangled(900)
     picture = lay_out(graph, limit=2000, folding=Folding())
     (note, *_) = picture["description"]["notes"]

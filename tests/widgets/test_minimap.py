@@ -135,8 +135,20 @@ ARROWS = """() => {
 }"""
 
 
-@pytest.mark.parametrize("size", [(1440, 790), (1220, 760)])
+@pytest.mark.parametrize("size", [(1180, 600), (1000, 560)])
 def test_a_map_covers_no_arrow_of_a_frame(opened: Any, size: tuple[int, int]) -> None:
     tab = opened(page(whole(NETWORKS["encoder of 4 layers"]()), "arrows"), size=size)
     expect(tab.get_by_test_id("nbgrad-minimap")).to_be_visible()
     assert tab.evaluate(ARROWS) == 0
+
+
+@pytest.mark.parametrize("size", [(1180, 600), (1366, 560), (390, 700)])
+def test_a_map_covers_no_detail(opened: Any, size: tuple[int, int]) -> None:
+    tab = opened(page(whole(NETWORKS["ResNet-18"]()), "details"), size=size)
+    for node in tab.locator(".nbg-folded").all():
+        node.dispatch_event("click")
+        shown, panel = tab.get_by_test_id("nbgrad-minimap"), tab.get_by_test_id("nbgrad-details").bounding_box()
+        tab.wait_for_timeout(350)  # a second click could have followed
+        if shown.is_visible():
+            box = shown.bounding_box()
+            assert box["x"] + box["width"] <= panel["x"] or box["y"] + box["height"] <= panel["y"]

@@ -206,6 +206,7 @@ def test_banners_say_what_matters_first_in_its_colour(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.stopped()), "stopped"))
     error = tab.get_by_test_id("nbgrad-error")
     expect(error).to_contain_text("The cell stopped here: matmul raised RuntimeError")
+    tab.get_by_test_id("nbgrad-notices").click()
     expect(error).to_have_css("white-space-collapse", "preserve-breaks")
     expect(tab.get_by_test_id("nbgrad-top-finding")).to_have_count(0)  # the finding would repeat the error
     red = error.evaluate("e => getComputedStyle(e).backgroundColor")
@@ -213,6 +214,7 @@ def test_banners_say_what_matters_first_in_its_colour(opened: Any) -> None:
     top = tab.get_by_test_id("nbgrad-top-finding")
     expect(top).to_contain_text("NaN begins here")
     assert top.evaluate("e => getComputedStyle(e).backgroundColor") == red
+    tab.get_by_test_id("nbgrad-legend").click()
     expect(tab.locator(".nbg-legend")).to_contain_text("≠NaN or infinity")
     top.click()
     expect(tab.get_by_test_id("nbgrad-details").locator("h3")).to_have_text("log")
@@ -291,9 +293,11 @@ def test_a_shortened_name_is_whole_where_it_is_read_and_searched(opened: Any) ->
 def test_what_is_folded_in_the_page_leaves_no_stale_legend_and_no_empty_frame(opened: Any) -> None:
     tab = opened(page(whole(graphs.trained(1, 1)), "folded"))
     legend = tab.locator(".nbg-legend")
+    tab.get_by_test_id("nbgrad-legend").click()
     expect(legend).not_to_contain_text("folded module")
     outer = tab.locator("rect.nbg-scope").first
     tab.get_by_test_id("nbgrad-scope").filter(has_text="1 (Block)").dispatch_event("dblclick")
+    tab.get_by_test_id("nbgrad-legend").click()
     expect(legend).to_contain_text("folded module")
     frame = outer.bounding_box()
     boxes = [one.bounding_box() for one in tab.locator(".nbg-node").all()]
@@ -306,6 +310,7 @@ def test_what_is_folded_in_the_page_leaves_no_stale_legend_and_no_empty_frame(op
     assert 0 < bottom - max(one["y"] + one["height"] for one in inside) < 30
     screenshot(tab, "view_frame_tight")
     tab.get_by_test_id("nbgrad-scope").first.dispatch_event("dblclick")
+    tab.get_by_test_id("nbgrad-legend").click()
     expect(legend).not_to_contain_text("operation" if tab.locator(".nbg-op:not(.nbg-root)").count() == 0 else "leaf")
 
 

@@ -1,5 +1,6 @@
 """The findings of a graph: what is wrong in it, or probably not meant."""
 
+import contextlib
 from collections.abc import Callable
 from math import inf, isfinite, isnan, nan
 
@@ -295,3 +296,20 @@ def test_a_network_that_is_cut_off_on_purpose_is_not_accused_if_no_optimizer_hol
             mse_loss(learns(nbgrad.ones(4, 3)).max(1)[0], wanted).backward()
             optimizer.step()
     assert [problem["text"] for problem in describe(graph)["problems"]] == []
+
+
+def test_a_nan_that_an_anomaly_stopped_is_told_once() -> None:
+    x = nbgrad.tensor([-1.0], requires_grad=True)
+    with (
+        contextlib.suppress(nbgrad.AnomalyError),
+        nbgrad.AutogradGraph() as graph,
+        nbgrad.detect_anomaly(),
+    ):
+        (x * 2).log()
+    described = describe(graph)
+    (note,) = described["notes"]
+    assert note.count("log of a negative number") == 1
+    (told,) = described["problems"]
+    assert told["text"] in note
+    assert told["text"].startswith("NaN begins here")
+    assert [badge["kind"] for node in described["nodes"] for badge in node["badges"]] == ["nan"]

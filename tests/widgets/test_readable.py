@@ -1,10 +1,14 @@
 """The view for readers who need high contrast, a keyboard or a screen reader, or who have a narrow window."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+import nbgrad
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import page
 from tests.lab.harness import screenshot
@@ -100,16 +104,85 @@ def test_a_panel_that_a_tool_opens_has_the_focus(opened: Any) -> None:
     expect(tab.get_by_test_id("nbgrad-findings")).to_be_focused()
 
 
+FRAME = """() => {
+    const view = document.querySelector(".nbgrad");
+    return view.offsetHeight - view.querySelector(".nbg-body").offsetHeight;
+}"""
+"""How much of the height is around the picture."""
+
+
+@pytest.mark.parametrize("size", [(1171, 631), (790, 480), (390, 700), (683, 384)])  # the last: a laptop at 200 percent
+@pytest.mark.parametrize("name", ["MLP of 3", "ResNet-18", "broken"])
+def test_the_frame_takes_ninety_pixels_at_most(opened: Any, name: str, size: tuple[int, int]) -> None:
+    picture = lay_out(graphs.broken()) if name == "broken" else whole(NETWORKS[name]())
+    tab = opened(page(picture, name), size=size)
+    assert tab.evaluate(FRAME) <= 90
+    tab.get_by_test_id("nbgrad-overlay").select_option(index=1)
+    assert tab.evaluate(FRAME) <= 112, "with the scale of a colour"
+    stage = tab.locator(".nbg-stage").bounding_box()
+    assert stage["height"] >= 0.6 * size[1]
+    for text in tab.locator(".nbg-words strong, .nbg-tools button:visible").all():
+        box = text.bounding_box()
+        assert box["height"] <= 32, "no text is broken into two lines"
+
+
+def test_a_notice_is_one_line_until_it_is_asked_for(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.stopped()), "stopped"), size=(390, 700))
+    error, frame = tab.get_by_test_id("nbgrad-error"), tab.evaluate(FRAME)
+    assert error.bounding_box()["height"] < 24
+    assert error.get_attribute("title") == error.inner_text()
+    tab.get_by_test_id("nbgrad-notices").click()
+    assert error.evaluate("e => e.scrollHeight <= e.clientHeight && e.clientHeight > 40"), "all of it can be read"
+    assert tab.evaluate(FRAME) == frame, "it covers the picture and moves nothing"
+    error.click()
+    assert error.bounding_box()["height"] < 24
+
+
 @pytest.mark.parametrize("name", ["MLP of 3", "ResNet-18"])
-def test_on_a_phone_the_legend_leaves_room_for_the_picture(opened: Any, name: str) -> None:
+def test_on_a_phone_the_legend_is_behind_a_button(opened: Any, name: str) -> None:
     tab = opened(page(whole(NETWORKS[name]()), name), size=(390, 844))
-    legend, stage = (tab.locator(one).bounding_box() for one in (".nbg-legend", ".nbg-stage"))
-    assert legend is not None
-    assert stage is not None
-    assert legend["height"] <= 0.12 * 844
-    assert stage["height"] >= 0.5 * 844
+    tab.get_by_test_id("nbgrad-legend").click()
     for entry in tab.locator(".nbg-legend span:visible").all():
         box = entry.bounding_box()
         assert box is not None
         assert box["x"] + box["width"] <= 380, "nothing is cut off"
     screenshot(tab, f"view_phone_{name.replace(' ', '_')}")
+
+
+def two_losses() -> Description:
+    """A loop in which two backwards take turns, as those of a generator and a discriminator do."""
+    w, b = (nbgrad.tensor([2.0, 3.0], requires_grad=True) for _ in range(2))
+    with nbgrad.AutogradGraph("two losses") as graph:
+        for _ in range(6):
+            d_loss = (w * w).sum() + 10.0
+            d_loss.backward()
+            g_loss = (b * b).sum()
+            g_loss.backward()
+            with nbgrad.no_grad():
+                w -= 0.02 * w.grad
+                b -= 0.02 * b.grad
+    return describe(graph)
+
+
+def test_two_losses_are_two_curves_by_their_names() -> None:
+    chart = two_losses()["history"]["loss"]
+    assert chart is not None
+    first, second = chart["curves"]
+    assert (first["label"], second["label"]) == ("d_loss", "g_loss")
+    assert None not in first["heights"][:-1], "it goes on where only the other one has a number"
+    assert first["heights"][:-1] == sorted(first["heights"][:-1], reverse=True)
+    assert first["node"] == ""
+    assert second["node"] != ""
+
+
+@pytest.mark.parametrize("size", [(1171, 631), (790, 480), (390, 700)])
+def test_the_history_is_a_strip_whose_names_do_not_touch(opened: Any, size: tuple[int, int]) -> None:
+    for described in (two_losses(), graphs.trained(12, 2)):
+        tab = opened(page(lay_out(described), "history"), size=size)
+        tab.get_by_test_id("nbgrad-history").click()
+        for chart in tab.locator(".nbg-timeline .nbg-chart").all():
+            assert chart.bounding_box()["height"] <= 60
+            names = [one.bounding_box() for one in chart.locator(".nbg-names span").all()]
+            assert len(names) == min(5, chart.locator(".nbg-curve").count())
+            for above, below in pairwise(names):
+                assert above["y"] + 11 <= below["y"] + 0.5

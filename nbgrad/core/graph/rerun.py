@@ -30,6 +30,9 @@ from nbgrad.core.tensor.tensor import Tensor
 MOST = 2_000
 """A graph of more records than this is not run again."""
 
+KEPT = 1 << 20
+"""So many bytes of the tensors of a graph are copied, and stay when other code lets go of the tensors."""
+
 _CLOSE = 1e-4
 """Norms whose relative difference is below this count as equal: sums may be taken in another order."""
 
@@ -48,8 +51,8 @@ class RerunSource(NamedTuple):
         kind: as that of a record.
         what: its name in messages.
         tensor: a weak reference to it, if there was one.
-        kept: its numbers, if they were few and the tensor was gone when the graph was taken.
-        shape, dtype: of it.
+        kept: its recorded numbers, if they are few.
+        shape, dtype, device: of it.
         norm: of its values in the picture, if that is known.
         changed: what has changed it since the last backward, where that is known.
     """
@@ -58,9 +61,10 @@ class RerunSource(NamedTuple):
     kind: str
     what: str
     tensor: "ref[Any] | None"
-    kept: Stats | None
+    kept: "Stats | torch.Tensor | None"
     shape: tuple[int, ...]
     dtype: torch.dtype
+    device: torch.device
     norm: float | None
     changed: str | None
 
@@ -71,10 +75,12 @@ class Call(NamedTuple):
     Attributes:
         id: of its record.
         op: the row.
-        settings: as the record has them, with a ``Described`` in the place of a tensor.
+        settings: those of the node if they are known, else as the record has them, with a ``Described`` in the place of
+            a tensor.
         takes: for each input the id of the record that it came from, or None.
         literals: for each input the number that stood there, or None.
-        node: a weak reference to its node, which has the settings themselves.
+        results: of each input from an op with several results, which of them it is, if that is known.
+        node: a weak reference to its node, which knows the same.
         what: its name in messages.
         shape: of its result.
         value, gradient: the norms of both in the record, if they are known.
@@ -85,6 +91,7 @@ class Call(NamedTuple):
     settings: dict[str, Any]
     takes: tuple[int | None, ...]
     literals: tuple[Any, ...]
+    results: tuple[int | None, ...]
     node: "ref[Node] | None"
     what: str
     shape: tuple[int, ...]
@@ -119,7 +126,10 @@ class Nudge(NamedTuple):
 
 
 class Rerun:
-    """A graph that can be run again. It holds no tensor: the leaves that are alive when it runs have the numbers.
+    """A graph that can be run again, on its recorded numbers.
+
+    It has the numbers of small tensors, which the records have too, and copies of others up to ``KEPT`` bytes. Of the
+    rest it holds nothing: they are read when it runs, if they are still alive.
 
     Attributes:
         sources: the tensors that no op made, by the ids of their records.
@@ -151,12 +161,13 @@ class Rerun:
         self.sources: dict[int, RerunSource] = {}
         self.calls: list[Call] = []
         self.roots: dict[int, Stats | None] = {}
+        copies = _Copies()
         for record in records:
             thing = things.get(record.id)
             if record.kind == "op":
-                self.calls.append(_call(record, thing))
+                self.calls.append(_call(record, thing, copies))
             else:
-                self.sources[record.id] = _source(record, record.leaf or thing)
+                self.sources[record.id] = _source(record, record.leaf or thing, copies)
             if record.root:
                 self.roots[record.id] = record.gradient
         several = {call.id for call in self.calls if call.op.several}
@@ -170,7 +181,7 @@ class Rerun:
         return f"<Rerun: {len(self.calls)} ops, {len(self.sources)} leaves and inputs>"
 
     def numbers(self, id: int) -> torch.Tensor:
-        """The numbers of a leaf or an input as they are now: the very memory, never to be changed.
+        """The recorded numbers of a leaf or an input; of one too large to be kept, those of now. Never change them.
 
         Raises:
             RerunError: they are gone, or the record is that of an op.
@@ -178,14 +189,17 @@ class Rerun:
         source = self.sources.get(id)
         if source is None:
             raise RerunError("only the numbers of a leaf or an input can be changed: an op makes its own")
+        kept = source.kept
+        if isinstance(kept, torch.Tensor):
+            return kept
+        if kept is not None and (array := kept.array) is not None:
+            return torch.from_numpy(array.copy()).to(source.device, source.dtype)
         held = None if source.tensor is None else source.tensor()
         if held is not None:
             data = torch.from_numpy(held) if isinstance(held, np.ndarray) else raw_of(held).detach()
             if (tuple(data.shape), data.dtype) != (source.shape, source.dtype):
                 raise RerunError(f"{source.what} has another shape or dtype now than in this picture")
             return data
-        if source.kept is not None and (array := source.kept.array) is not None:
-            return torch.from_numpy(array.copy()).to(source.dtype)
         raise RerunError(
             f"{source.what} of shape {source.shape} no longer exists. Assign it to a variable in the cell, and run the "
             "cell again"
@@ -321,23 +335,66 @@ def _have(names: list[str]) -> str:
     return "has" if len(names) == 1 else "have"
 
 
-def _source(record: Record, tensor: "ref[Any] | None") -> RerunSource:
-    gone = tensor is None or tensor() is None
+class _Copies:
+    """Copies of tensors, until they have ``KEPT`` bytes together."""
+
+    def __init__(self) -> None:
+        self._left = KEPT
+
+    def of(self, tensor: Any) -> torch.Tensor | None:
+        """A copy of a tensor that is no result; None if there is no room for it."""
+        data = torch.from_numpy(tensor) if isinstance(tensor, np.ndarray) else raw_of(tensor).detach()
+        if data.nbytes > self._left:
+            return None
+        self._left -= data.nbytes
+        return data.clone()
+
+    def settings(self, settings: dict[str, Any]) -> dict[str, Any] | None:
+        """Settings with copies of their tensors; None if there is no room for one of them."""
+        try:
+            return {name: self._copied(value) for name, value in settings.items()}
+        except _NoRoomError:
+            return None
+
+    def _copied(self, value: Any) -> Any:
+        if type(value) in (list, tuple):
+            return type(value)(map(self._copied, value))
+        if not isinstance(value, torch.Tensor | Tensor | np.ndarray):
+            return value
+        if (copy := self.of(value)) is None:
+            raise _NoRoomError
+        return Tensor(copy) if isinstance(value, Tensor) else copy.numpy() if isinstance(value, np.ndarray) else copy
+
+
+class _NoRoomError(Exception):
+    """A copy would be too large."""
+
+
+def _source(record: Record, tensor: "ref[Any] | None", copies: _Copies) -> RerunSource:
     changed = None if record.since is None else record.since.what
     norm = None if record.value is None else record.value.norm
-    kept = record.value if gone else None
+    held = None if tensor is None else tensor()
+    small = record.value is not None and record.value.array is not None
+    kept = record.value if small or held is None else copies.of(held)
     name = record.name or f"the {'result of ' + record.op.name if record.op is not None else record.kind}"
-    return RerunSource(record.id, record.kind, name, tensor, kept, record.shape, record.dtype, norm, changed)
+    return RerunSource(
+        record.id, record.kind, name, tensor, kept, record.shape, record.dtype, record.device, norm, changed
+    )
 
 
-def _call(record: Record, node: "ref[Node] | None") -> Call:
+def _call(record: Record, node: "ref[Node] | None", copies: _Copies) -> Call:
     assert record.op is not None
+    known, settings = None if node is None else node(), record.settings
+    if known is not None:
+        settings = {} if known.settings is record.op.defaults else (copies.settings(known.settings) or settings)
+    edges = () if known is None else known.edges
     return Call(
         record.id,
         record.op,
-        record.settings,
+        settings,
         record.parents,
         tuple([one.literal for one in record.inputs]),
+        tuple([one.index if isinstance(one, Output) else None for one in edges]),
         node,
         f"{record.op.name} at {record.place}" if record.place is not None else record.op.name,
         record.shape,
@@ -488,15 +545,15 @@ class _Run:
 
     @staticmethod
     def _settings(call: Call) -> dict[str, Any]:
-        """The settings of the node; those of the record if the node is gone and no setting was a tensor.
+        """The settings of the op; those of the node if they were too large to be kept.
 
-        The record has a tuple in place of a list. Used as an index, the tuple may select other elements than the list
-        did. Then the result has another shape.
+        Where the node was gone when the graph was taken, they have a tuple in place of a list. Used as an index, the
+        tuple may select other elements than the list did. Then the result has another shape.
         """
-        node = None if call.node is None else call.node()
-        if node is not None:
-            return {} if node.settings is call.op.defaults else node.settings
         if any(map(_described, call.settings.values())):
+            node = None if call.node is None else call.node()
+            if node is not None:
+                return node.settings
             raise RerunError(
                 f"a tensor that {call.what} was called with, such as an index, no longer exists. Keep the loss in a "
                 "variable, and run the cell again"
@@ -515,14 +572,12 @@ class _Run:
         made = self._made[id]
         if type(made) is not tuple:
             return made
-        node = None if call.node is None else call.node()
-        origin = None if node is None else node.edges[position]
-        if not isinstance(origin, Output):
+        if (result := call.results[position] if call.results else None) is None:
             raise RerunError(
                 f"{call.what} takes one of several results, and it is no longer known which. Keep the loss in a "
                 "variable, and run the cell again"
             )
-        return made[origin.index]
+        return made[result]
 
     def _one(self, id: int) -> Tensor:
         made: Any = self._made[id]

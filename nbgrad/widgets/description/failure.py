@@ -68,9 +68,17 @@ def with_failure(
         node["scope"] = scope
         node["op"] = failure.op if failure.op in description["ops"] else None
         nodes.append(node)
-    for node in nodes:
+    # What an AnomalyError says of a number, the finding about that number says too, with a remedy: it is told once.
+    begun = next(
+        (one["text"] for one in description["problems"] if one["kind"] == "nan" and one["node"] == where), None
+    )
+    told = [Problem(kind=badge, text=title, node=where)] if begun is None or kind != "AnomalyError" else []
+    for node in nodes if told else ():
         if node["id"] == where:
             node["badges"] = [Badge(kind=badge, text=title), *node["badges"]]
+    if not told:
+        first = failure.message.partition("\n")[0].partition(": ")[0]
+        title = f"{failure.op} raised {kind}: {first}. {begun}"
     stopped = f"The cell stopped here: {title}"
     if failure.frame is not None:
         stopped = (
@@ -83,7 +91,7 @@ def with_failure(
         "stopped": True,
         "nodes": nodes,
         "edges": edges,
-        "problems": [Problem(kind=badge, text=title, node=where), *description["problems"]],
+        "problems": [*told, *description["problems"]],
     }
 
 

@@ -1,13 +1,12 @@
 """The history of a graph as plain data: backwards that a picture scrubs through, draws as curves and compares."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame, HistoryRecord
-from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Chart, Curve, Difference, Frame, History, Overlay
@@ -38,6 +37,12 @@ POINTS = 256
 
 NONE: History = {"frames": [], "loss": None, "charts": [], "differences": []}
 
+Losses = Mapping[str, Sequence[tuple[int, float | None]]]
+"""By the names that tell them apart, losses with the numbers of their backwards."""
+
+Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
+"""A truth value for each frame."""
+
 Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 """Numbers by frame and by record of the last frame; NaN where there is no number."""
 
@@ -59,12 +64,10 @@ def frames_of(graph: AutogradGraph, records: list[Record]) -> list[HistoryFrame]
     return frames
 
 
-def past(
-    frames: list[HistoryFrame], records: list[Record], ids: dict[int, str], losses: Sequence[BackwardLoss] = ()
-) -> Past:
+def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str], losses: Losses) -> Past:
     """The numbers of ``frames`` for ``records``, the records of the last frame.
 
-    ``losses``: those to draw, if some backwards were not recorded; else the frames have all of them.
+    ``losses`` are those to draw.
     """
     if not frames:
         return Past(NONE, {}, {}, [])
@@ -72,6 +75,7 @@ def past(
     rows = [_row(frame, frames[-1], structures[at] == structures[-1]) for at, frame in enumerate(frames)]
     learned = [at for at, record in enumerate(records) if record.kind in ("parameter", "leaf")]
     gradients = _table(rows, lambda record: record.gradient)
+    other = np.array([one != structures[-1] for one in structures])
     drawn = _spread(learned, gradients)
     updates = _table([[row[at] for at in drawn] for row in rows], lambda record: record.update)
     inner = [at for at, record in enumerate(records) if not record.root]  # a root's gradient is 1 in any case
@@ -80,15 +84,16 @@ def past(
     labels = [(ids[records[at].id], _whose(records[at])) for at in drawn]
     some = "" if len(drawn) == len(learned) else f" Drawn are {len(drawn)} of {len(learned)}, from small ones to large."
     about = "The norm of the gradient of each parameter"
-    charts = [_chart("gradient norm", about, _Scale(gradients[:, drawn]), labels, some)]
+    charts = [_chart("gradient norm", about, _Scale(gradients[:, drawn], between=other), labels, some)]
     if np.isfinite(updates).any():
-        charts.append(_chart("update / weight", _UPDATES, _Scale(updates, GUIDE, joined=True), labels, some))
+        empty = np.array([np.isnan(row).all() for row in updates])
+        charts.append(_chart("update / weight", _UPDATES, _Scale(updates, GUIDE, between=empty), labels, some))
     history = History(
         frames=[
             Frame(number=frame.number, title=str(frame), value=_value(frame), structure=structure)
             for frame, structure in zip(frames, structures, strict=True)
         ],
-        loss=_loss(_losses(frames, losses), [ids[record.id] for record in records if record.root]),
+        loss=_loss(frames, losses, [ids[record.id] for record in records if record.root]),
         charts=charts,
         differences=_differences(frames, structures),
     )
@@ -99,35 +104,42 @@ def past(
     return Past(history, norms, {records[at].id: letters[place] for place, at in enumerate(inner)}, [overlay])
 
 
-def _losses(frames: list[HistoryFrame], losses: Sequence[BackwardLoss]) -> tuple[list[int], list[float | None]]:
-    """The losses to draw, and the numbers of their backwards: none if each frame has one."""
-    if not losses:
-        return [], [frame.loss for frame in frames]
-    return [one.number for one in losses], [one.value for one in losses]
-
-
-def _loss(known: tuple[list[int], list[float | None]], roots: list[str]) -> Chart | None:
-    """The curve of the losses: on a logarithmic scale where they are all above zero and far apart."""
-    numbers, values = known
-    losses = np.array([np.nan if value is None else value for value in values])
-    finite = np.where(np.isfinite(losses), losses, np.nan)
-    there = finite[np.isfinite(finite)]
+def _loss(frames: list[HistoryFrame], losses: Losses, roots: list[str]) -> Chart | None:
+    """A curve for each name of a loss: on a logarithmic scale where they are all above zero and far apart."""
+    numbers = sorted({which for some in losses.values() for which, _ in some})
+    table = np.full((len(numbers), len(losses)), np.nan)
+    for column, some in enumerate(losses.values()):
+        own = {which: np.nan if value is None or not np.isfinite(value) else value for which, value in some}
+        # Where only another loss has a number, the curve goes straight on.
+        between = np.interp(numbers, list(own), list(own.values()), np.nan, np.nan).tolist()
+        table[:, column] = [own.get(which, passed) for which, passed in zip(numbers, between, strict=True)]
+    there = table[np.isfinite(table)]
     if there.size < 2 or len(roots) != 1:
         return None
     low, high = float(there.min()), float(there.max())
     far = 0 < 10 * low < high
     # The difference of two halves is finite, even if that of the two numbers is not.
-    scaled, (first, last) = (np.log10(finite), np.log10([low, high])) if far else (finite / 2, (low / 2, high / 2))
-    heights = np.full(len(losses), 0.5) if first == last else (scaled - first) / (last - first)
-    curve = Curve(
-        node=roots[0],
-        label="loss",
-        heights=[None if np.isnan(one) else round(100 * one) for one in heights.tolist()],
-        text=_course(losses.tolist()),
-    )
+    scaled, (first, last) = (np.log10(table), np.log10([low, high])) if far else (table / 2, (low / 2, high / 2))
+    heights = np.where(np.isnan(scaled), np.nan, 0.5) if first == last else (scaled - first) / (last - first)
+    last = frames[-1].number
+    curves = [
+        Curve(
+            node=roots[0] if some[-1][0] == last else "",
+            label=name,
+            heights=[None if np.isnan(one) else round(100 * one) for one in heights[:, column].tolist()],
+            text=_course([np.nan if value is None else value for _, value in some]),
+        )
+        for column, (name, some) in enumerate(losses.items())
+    ]
     text = f"The number that each backward started from: from {number(low)} to {number(high)}{' (log)' if far else ''}."
     return Chart(
-        title="loss", text=text, low=number(low), high=number(high), guide=None, numbers=numbers, curves=[curve]
+        title="loss",
+        text=text,
+        low=number(low),
+        high=number(high),
+        guide=None,
+        numbers=[] if numbers == [frame.number for frame in frames] else numbers,
+        curves=curves,
     )
 
 
@@ -179,19 +191,21 @@ def _table(rows: list[list[HistoryRecord | None]], what: Callable[[HistoryRecord
 class _Scale:
     """One logarithmic scale for all numbers in all frames, and for a guide if there is one.
 
-    The curves of one that is ``joined`` go straight through the frames in which nothing was measured.
+    The curves go straight through those of the frames ``between`` in which they have no number: another loss began
+    these, or nothing was measured.
     """
 
-    def __init__(self, table: Table, guide: float | None = None, *, joined: bool = False) -> None:
+    def __init__(self, table: Table, guide: float | None = None, between: "Flags | None" = None) -> None:
         self.table, self.guide = table, guide
         sound = [*table[np.isfinite(table) & (table > 0)], *([] if guide is None else [guide / 2, guide * 2])]
         self.low, self.high = (float(min(sound)), float(max(sound))) if sound else (1.0, 1.0)
         self._heights = self.at(table)
-        if joined:
-            empty = np.isnan(table).all(axis=1)
-            known, between = np.flatnonzero(~empty), np.flatnonzero(empty)
-            for column in self._heights.T:
-                column[between] = np.interp(between, known, column[known], np.nan, np.nan)
+        if between is None or not between.any():
+            return
+        for column in self._heights.T:
+            known, gaps = np.flatnonzero(~between | ~np.isnan(column)), np.flatnonzero(between & np.isnan(column))
+            if known.size:
+                column[gaps] = np.interp(gaps, known, column[known], np.nan, np.nan)
 
     def at(self, numbers: "np.ndarray[Any, np.dtype[np.float64]]") -> "np.ndarray[Any, np.dtype[np.float64]]":
         """How high they stand, from 0 to 1, in the middle if all are one number; NaN where there is none."""

@@ -422,6 +422,7 @@ class Description(TypedDict):
     version: int
     name: str
     summary: str  # one sentence: "4 ops, 3 tensors, 1 broadcast reduction; backward from loss"
+    totals: str  # in few letters: "1.2 M parameters, 31 ms, 2.4 MiB kept for the backward"; may be empty
     notes: list[str]  # sentences that the reader must see: the parts left out, and why
     stopped: bool  # by an error, which the first note tells
     nodes: list[Node]
@@ -452,9 +453,9 @@ def plain_description(version: int, name: str, summary: str) -> Description:
     """A description of nothing."""
     history = History(frames=[], loss=None, charts=[], differences=[])
     return Description(
-        version=version, name=name, summary=summary, notes=[], stopped=False, nodes=[], edges=[], scopes=[], ops={},
-        formulas={}, steps=[], overlays=[], colour="", copies={}, twins={}, verdicts=[], problems=[], checked=[],
-        history=history, hidden=Hidden(reductions=[], nodes=[]), memory=None, living=[],
+        version=version, name=name, summary=summary, totals="", notes=[], stopped=False, nodes=[], edges=[], scopes=[],
+        ops={}, formulas={}, steps=[], overlays=[], colour="", copies={}, twins={}, verdicts=[], problems=[],
+        checked=[], history=history, hidden=Hidden(reductions=[], nodes=[]), memory=None, living=[],
         ranking=Ranking(columns=[], rows=[], parents={}, note=""),
     )  # fmt: skip
 
@@ -466,6 +467,10 @@ class Box(TypedDict):
     y: float
     width: float
     height: float
+
+
+Form = Literal["card", "short", "name"]
+"""What is drawn in a box: all its lines and rows; its name, shape and gradient; or its name alone."""
 
 
 class Layout(TypedDict):
@@ -480,6 +485,10 @@ class Layout(TypedDict):
     labels: dict[str, Box]  # by edge id: the place of the label; an edge has one if no box says the same
     marks: dict[str, Box]  # by edge id: the box with the text of the reduction; inside the row of its source, if any
     scopes: dict[str, Box]  # without the scopes of a single op: the box of the op names the module
+    forms: dict[str, Form]  # of the boxes that are no cards
+    # By node: how much smaller than at its place in a card all of it is drawn, where a box has room for less than its
+    # card. A row has the factor of its op.
+    shrunk: dict[str, float]
     # The widths of texts by id: the label of a scope; the line of a gradient after its sign, for a node or an edge.
     texts: Annotated[dict[str, float], PYTHON_ONLY]
 
@@ -497,4 +506,5 @@ class Picture(TypedDict):
     turned: Layout | None  # the same in the other direction, where no kernel can be asked for it
     folded: list[str]  # scopes that the front end itself folds at first
     opens: Opens
+    stage: list[float]  # the width and the height for which it was laid out
     first: "Picture | None"  # the picture shown until something is folded or unfolded; None: this one

@@ -9,6 +9,7 @@ from math import inf
 
 from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.schema import Description
+from nbgrad.widgets.description.stage import STAGE, Stage
 from nbgrad.widgets.description.tree import Tree, iterates
 from nbgrad.widgets.folding.size import extent
 
@@ -88,7 +89,7 @@ class Folding:
         return replace(self, closed=self.closed | first.closed, apart=self.apart | first.apart)
 
 
-def first_folding(graph: Description | Outline, limit: int) -> Folding:
+def first_folding(graph: Description | Outline, limit: int, on: Stage = STAGE) -> Folding:
     """The scopes to fold at first: if there are more than LOOK boxes, enough to see the whole picture at once.
 
     Runs are folded first. Then the deepest level of the other modules is folded, then the next level, so that equal
@@ -99,22 +100,37 @@ def first_folding(graph: Description | Outline, limit: int) -> Folding:
     description = graph.description
     copies = sum(uses - 1 for uses in graph.hubs.values())
     if len(description["nodes"]) + copies <= LOOK and len(description["nodes"]) <= limit:
-        return _small(graph)
-    sized = [(folding, over, nodes <= limit) for folding, nodes, over in _sized(graph, limit)]
-    whole = _only_module(graph)
+        return Folding(_parallel(graph))
+    if (limit, on) not in graph.chosen:
+        graph.chosen[limit, on] = _first(graph, limit, on)
+    found: Folding = graph.chosen[limit, on]
+    return found
+
+
+def _first(graph: Outline, limit: int, on: Stage) -> Folding:
+    """The first folding of what is more than a few boxes."""
+    whole, seen = _only_module(graph), list[Folding]()
+    sized: list[tuple[Folding, float, bool]] = []
+    for folding, nodes, over in _sized(graph, limit, on):
+        sized.append((folding, over, nodes <= limit))
+        if over <= 1 and whole not in folding.closed:
+            # Of those that are seen at once, the first one in which the first problem is seen, too.
+            seen.append(_showing(graph, folding, limit))
+            if _tells(graph, seen[-1]):
+                return seen[-1]
+    if seen:
+        return seen[0]
     opened = [one for one in sized if whole not in one[0].closed]
     found, least = Folding(), inf
     for folding, over, _ in opened if any(fits for _, _, fits in opened) else sized:
-        if over < least * _GAIN or over <= 1 < least:
+        if over < least * _GAIN:
             found, least = folding, over
-        if over <= 1:
-            break
     return _showing(graph, found, limit)
 
 
-def _small(graph: Outline) -> Folding:
-    """The folding of few boxes: of parallel calls such as experts, and of layers if not all is seen at once then."""
-    parallel = frozenset(
+def _parallel(graph: Outline) -> frozenset[str]:
+    """The calls that are beside each other, such as experts, if there are many of them."""
+    return frozenset(
         call
         for run in graph.runs
         if run.parallel and len(run.cycles) > _TWINS
@@ -122,10 +138,30 @@ def _small(graph: Outline) -> Folding:
         for call in calls
         if graph.tree.ops[call] > 1
     )
-    found = Folding(parallel)
-    layers = Folding(parallel | graph.tree.layers)
-    before, after = (extent(graph, homes(graph, one)).over for one in (found, layers))
-    return layers if before > 1 and after < before * _GAIN else found
+
+
+def _tells(graph: Outline, folding: Folding) -> bool:
+    """Whether the first problem stands in no closed module, or in one of a few equal ones, which stay alike."""
+    about = next((one["node"] for one in graph.description["problems"] if one["node"]), None)
+    scope = next((node["scope"] for node in graph.description["nodes"] if node["id"] == about), None)
+    shut = next((one for one in graph.tree.path(scope) if one in folding.closed), None)
+    return shut is None or len(graph.alike(shut)) <= _TWINS
+
+
+def foldings(graph: Outline, limit: int, on: Stage) -> Iterator[Folding]:
+    """The folding of a first look, and then coarser ones, each of which makes the picture clearly smaller."""
+    first = first_folding(graph, limit, on)
+    yield first
+    sized = [(over, folding) for folding, _, over in _sized(graph, limit, on)]
+    least = min([over for over, folding in sized if folding.closed == first.closed], default=inf)
+    tried = {first}
+    for over, folding in sorted(sized, key=lambda one: -one[0]):
+        if over < least * _GAIN and folding.closed and _only_module(graph) not in folding.closed:
+            found = _showing(graph, folding, limit)
+            if found not in tried:
+                tried.add(found)
+                least = over
+                yield found
 
 
 def _only_module(graph: Outline) -> str | None:
@@ -139,11 +175,11 @@ def necessary(graph: Description | Outline, limit: int) -> Folding:
     graph = Outline.of(graph)
     if len(graph.description["nodes"]) <= limit:
         return Folding()
-    sizes = [(nodes, folding) for folding, nodes, _ in _sized(graph, limit)]
+    sizes = [(nodes, folding) for folding, nodes, _ in _sized(graph, limit, STAGE)]
     return max(sizes, key=lambda one: (one[0] <= limit, one[0] if one[0] <= limit else -one[0]))[1]
 
 
-def _sized(graph: Outline, limit: int) -> Iterator[tuple[Folding, int, float]]:
+def _sized(graph: Outline, limit: int, on: Stage) -> Iterator[tuple[Folding, int, float]]:
     """The empty folding, and each folding that leaves something worth seeing.
 
     With each come the number of nodes that it leaves and the factor by which its picture is too large. If there are
@@ -158,7 +194,7 @@ def _sized(graph: Outline, limit: int) -> Iterator[tuple[Folding, int, float]]:
             continue
         size = extent(graph, hidden)
         if size.told >= (_FEWEST if small & folding.closed else _FEW) or not folding.closed:
-            yield folding, nodes, size.over
+            yield folding, nodes, size.over(on)
 
 
 def _foldings(graph: Outline) -> Iterator[Folding]:
@@ -173,8 +209,10 @@ def _foldings(graph: Outline) -> Iterator[Folding]:
     holding = {next((one for one in tree.outwards(tree.parents[id]) if one in tree.calls), None) for id in tree.calls}
     layers = tree.layers
     yield Folding()
+    if parallel := _parallel(graph):
+        yield Folding(parallel)
     if layers:
-        yield Folding(layers)
+        yield Folding(parallel | layers)
     repeated = [
         frozenset(scope for run in graph.runs for calls in run.cycles[first:] for scope in calls)
         for first in range(_OPEN + 1)

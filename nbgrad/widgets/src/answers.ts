@@ -1,9 +1,11 @@
 // Gradients that the reader is asked for: a field in the panel of such a box. The page judges an answer without a kernel.
 
-import type { Description, Node as GraphNode, Question } from "./description";
+import type { Node as GraphNode, Question } from "./description";
 import { attribute, flag, html, listen } from "./dom";
-import { type Drawing, spoken } from "./draw";
+import { spoken } from "./draw";
 import { original } from "./model";
+import type { Scene } from "./scene";
+import { write } from "./write";
 
 /** An answer as a kernel gets it: its numbers row by row. */
 export interface Answer {
@@ -20,7 +22,7 @@ interface Given {
 export class Answers {
   readonly #given = new Map<string, Given>(); // by node
 
-  constructor(private readonly scene: () => { description: Description; drawing: Drawing }, private readonly tell: (answer: Answer) => void) {}
+  constructor(private readonly scene: () => Scene, private readonly tell: (answer: Answer) => void) {}
 
   /** The field for the answer, in the panel of a node that is asked for. */
   offer({ id }: GraphNode): HTMLElement[] {
@@ -51,7 +53,8 @@ export class Answers {
 
   /** The texts of the boxes: a number that was answered right, and a cross where the last answer was wrong. */
   paint(): void {
-    const { description, drawing } = this.scene();
+    const scene = this.scene();
+    const { description, drawing } = scene;
     for (const { node, seals } of this.#questions) {
       const given = this.#given.get(node);
       if (!given) continue;
@@ -59,7 +62,7 @@ export class Answers {
       for (const one of description.nodes.filter(({ id }) => original(description, id) === node)) {
         one.rule = right ? `∇ ${seals.length > 1 ? "" : given.text.slice(0, 9)} ✓` : "∇ ✗";
         const element = drawing.nodes.get(one.id);
-        element?.querySelectorAll(".nbg-rule").forEach((line, at) => (line.textContent = at ? "" : one.rule));
+        if (element) write(element, scene.box(one.id), one.label, [one.rule]);
         attribute(element, "aria-label", spoken(one));
         flag(element, "right", right);
         flag(element, "not-yet", !right);

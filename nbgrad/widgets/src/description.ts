@@ -6,6 +6,8 @@ export type ScopeKind = "module" | "iteration" | "part" | "section" | "layer";
 
 export type Opens = "graph" | "steps" | "flow";
 
+export type Form = "card" | "short" | "name";
+
 export interface Detail {
   term: string;
   text: string;
@@ -283,6 +285,7 @@ export interface Description {
   version: number;
   name: string;
   summary: string;
+  totals: string;
   notes: string[];
   stopped: boolean;
   nodes: Node[];
@@ -321,6 +324,8 @@ export interface Layout {
   labels: Record<string, Box>;
   marks: Record<string, Box>;
   scopes: Record<string, Box>;
+  forms: Record<string, Form>;
+  shrunk: Record<string, number>;
 }
 
 export interface Picture {
@@ -330,5 +335,6 @@ export interface Picture {
   turned: Layout | null;
   folded: string[];
   opens: Opens;
+  stage: number[];
   first: Picture | null;
 }

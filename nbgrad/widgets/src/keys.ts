@@ -60,6 +60,8 @@ export class Keys {
     else if (key === "h" && history.frames.length) view.past();
     else if (key === "m" && memory?.ops.length) view.memory();
     else if (key === "t") view.showTable();
+    else if (key === "?") view.legend();
+    else if (key === "/") view.root.querySelector<HTMLElement>("[type=search]")!.focus();
     else return false;
     return true;
   }

@@ -1,9 +1,10 @@
 // How the parts of a drawing look for the moment: lit, in the background, coloured, reached by the backward.
 
-import type { Frame, Node as GraphNode, Picture, Step } from "./description";
+import type { Box, Frame, Node as GraphNode, Picture, Step } from "./description";
 import { attribute, flag, svg } from "./dom";
 import { broken, type Drawing, spoken } from "./draw";
 import { classColour, original, twinOf } from "./model";
+import { widthOf, write } from "./write";
 
 const UNKNOWN = ["∇", "?"].join(" "); // until the walk has reached it
 
@@ -67,7 +68,7 @@ export class Paint {
 
   /** Colour and write the nodes as one frame had them; null for the last backward. */
   frame(at: number | null): void {
-    const { nodes, copies, history: { frames } } = this.#picture.description;
+    const { layout, description: { nodes, copies, history: { frames } } } = this.#picture;
     flag(this.#stage, "overlaid", at !== null);
     for (const node of nodes) {
       const element = this.#drawing.nodes.get(node.id);
@@ -76,9 +77,7 @@ export class Paint {
       element?.style.setProperty("--nbg-level", String((letter.charCodeAt(0) - 65) / 25));
       const then = at === null || at === frames.length - 1 ? node : past(node, at, frames[at], node.id in copies);
       attribute(element, "aria-label", spoken(then));
-      element?.querySelectorAll<SVGTextElement>(".nbg-line").forEach((line) => (line.textContent = then.label[Number(line.dataset["line"])] ?? ""));
-      const lines = then === node ? broken(then.rule ?? "") : [then.rule];
-      element?.querySelectorAll(".nbg-rule").forEach((line, index) => (line.textContent = lines[index] ?? ""));
+      if (element) write(element, layout.nodes[node.id], then.label, then === node ? broken(then.rule ?? "") : [then.rule]);
     }
   }
 
@@ -105,20 +104,31 @@ export class Paint {
       nodes.get(node.id)?.querySelectorAll(".nbg-rule").forEach((line, at) => (line.textContent = known ? (lines[at] ?? "") : at ? "" : UNKNOWN));
     }
     for (const old of this.#drawing.layer.querySelectorAll(".nbg-told")) old.remove();
-    for (const { edge, came } of step?.given ?? []) this.#tell(edge, came);
+    const taken: Box[] = [];
+    for (const { edge, came } of step?.given ?? []) this.#tell(edge, came, taken);
   }
 
-  /** Write at an edge what comes back along it in this step: beside its middle, or above the middle if the edge is nearly horizontal. */
-  #tell(edge: string, text: string): void {
-    const runs = this.#picture.layout.edges[edge];
-    const run = runs?.[Math.floor(runs.length / 2)];
-    if (!run) return;
-    const at = (place: number) => run[place] as [number, number];
-    const [[ax, ay], [px, py], [qx, qy], [bx, by]] = [at(0), at((run.length - 1) >> 1), at(run.length >> 1), at(run.length - 1)];
-    const [x, y] = [(px + qx) / 2, (py + qy) / 2];
-    const level = Math.abs(bx - ax) > 2 * Math.abs(by - ay);
-    const place = level ? { x, y: y - 4, style: "" } : { x: x + 12, y: y + 4, style: "text-anchor:start" };
-    this.#drawing.layer.append(svg("text", { class: "nbg-told", "aria-hidden": "true", ...place }, `∇ ${text}`));
+  /** Write at an edge what comes back along it in this step: where it covers the least of the boxes, and near the middle of the edge. */
+  #tell(edge: string, came: string, taken: Box[]): void {
+    const { layout, description } = this.#picture;
+    const points = (layout.edges[edge] ?? []).flat();
+    if (!points.length) return;
+    const text = `∇ ${came}`;
+    const [width, height] = [widthOf(text, true), 14];
+    const shapes = [...taken, ...description.nodes.flatMap(({ id, row }) => (row === null ? (layout.nodes[id] ?? []) : [])), ...Object.values(layout.marks)];
+    const along = (a: number, b: number, c: number, d: number) => Math.max(0, Math.min(a + b, c + d) - Math.max(a, c));
+    const covered = (box: Box) => shapes.reduce((sum, one) => sum + along(box.x, box.width, one.x, one.width) * along(box.y, height, one.y, one.height), 0);
+    const middle = (points.length - 1) / 2;
+    const places = points.slice(1).flatMap(([bx = 0, by = 0], at) => {
+      const [ax = 0, ay = 0] = points[at]!;
+      const [x, y] = [(ax + bx) / 2, (ay + by) / 2];
+      const far = Math.abs(at + 0.5 - middle);
+      return [[x + 12, y - 7], [x - 12 - width, y - 7], [x - width / 2, y - 18], [x - width / 2, y + 6]].map(([left = 0, top = 0], side): [Box, number] => [{ x: left, y: top, width, height }, far + side / 10]);
+    });
+    const [best] = places.map(([box, far]): [Box, number] => [box, 1e4 * covered(box) + far]).sort((a, b) => a[1] - b[1]);
+    const { x, y } = best![0];
+    taken.push(best![0]);
+    this.#drawing.layer.append(svg("text", { class: "nbg-told", "aria-hidden": "true", x, y: y + 11 }, text));
   }
 }
 

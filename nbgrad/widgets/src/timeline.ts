@@ -5,7 +5,7 @@ import { attribute, button, html, listen, svg } from "./dom";
 import { scopePath } from "./model";
 import { offer } from "./toolbar";
 
-const [WIDTH, HEIGHT, LOSS, NAMES] = [600, 100, 44, 6];
+const [WIDTH, HEIGHT, NAME] = [600, 58, 11]; // the last: how high the name of a curve is
 
 export class Timeline {
   readonly root = html("div", { class: "nbg-player nbg-timeline", role: "group", label: "History", hidden: "", testid: "timeline" });
@@ -14,7 +14,7 @@ export class Timeline {
   readonly #other = html("select", { label: "Compare with", title: "Compare with", testid: "compare" });
   readonly #cursors: SVGLineElement[] = [];
 
-  readonly #strip = html("div", { class: "nbg-strip" });
+  readonly #strip = html("div", { class: "nbg-strip nbg-charts" });
   readonly #chart = html("select", { label: "Content of the curves", title: "Content of the curves", testid: "chart" });
   #history!: History;
 
@@ -24,7 +24,7 @@ export class Timeline {
     listen(this.#chart, "change", () => this.#draw());
     this.root.append(
       html("b", {}, "History"), button("◀", "One frame back", "earlier", () => this.#move(-1)), this.#slider,
-      button("▶", "One frame on", "later", () => this.#move(1)), this.#other, this.#words, this.#strip,
+      button("▶", "One frame on", "later", () => this.#move(1)), this.#other, this.#chart, this.#words, this.#strip,
     );
   }
 
@@ -102,22 +102,22 @@ export class Timeline {
   }
 
   #draw(): void {
-    const { charts, loss, frames } = this.#history;
+    const { charts, loss } = this.#history;
     const chart = charts[Number(this.#chart.value)];
     if (!chart) return;
     this.#cursors.length = 0;
-    const ends = html("div", { class: "nbg-ends", "aria-hidden": "true" }, html("span", {}, String(frames[0]?.number ?? "")), html("span", {}, `backward ${Math.max(frames[frames.length - 1]?.number ?? 0, ...(loss?.numbers ?? []))}`));
-    this.#strip.replaceChildren(...(loss ? [this.#curves(loss, LOSS, "loss")] : []), this.#curves(chart, HEIGHT, "curves"), ends, this.#chart, html("small", {}, chart.text));
+    this.#strip.replaceChildren(...(loss ? [this.#curves(loss, "loss")] : []), this.#curves(chart, "curves"));
     this.#mark();
   }
 
-  /** One chart. The two ends of its scale are written at its left side. The names of some curves are written where these end. */
-  #curves(chart: Chart, height: number, testid: string): HTMLElement {
-    const drawing = svg("svg", { viewBox: `0 -4 ${WIDTH} 108`, preserveAspectRatio: "none", role: "img", label: `${chart.title} over all frames`, testid, style: `height:${height - 8}px` });
+  /** One chart. The two ends of its scale are written at its left side. The names of curves stand where these end, as many as there is room for. */
+  #curves(chart: Chart, testid: string): HTMLElement {
+    const drawing = svg("svg", { viewBox: `0 -4 ${WIDTH} 108`, preserveAspectRatio: "none", role: "img", label: `${chart.title} over all frames`, testid });
     if (chart.guide !== null) drawing.append(svg("path", { d: `M0 ${100 - chart.guide}H${WIDTH}`, class: "nbg-guide" }));
     const names = html("div", { class: "nbg-names", "aria-hidden": "true" });
-    const taken: number[] = [];
+    const ends: [number, HTMLElement][] = [];
     chart.curves.forEach((curve, at) => {
+      const look = at || testid !== "loss" ? `nbg-curve-${at % 6}` : "nbg-curve-loss";
       let pen = "M";
       const d = curve.heights.map((height, frame) => {
         if (height === null) return (pen = "M"), "";
@@ -126,14 +126,21 @@ export class Timeline {
         pen = "L";
         return `${part}h0`; // a point between two gaps is seen too
       });
-      const line = svg("path", { d: d.join(""), class: `nbg-curve ${testid === "loss" ? "nbg-curve-loss" : `nbg-curve-${at % 6}`}` }, svg("title", {}, `${curve.label}: ${curve.text}`));
-      listen(line, "click", () => this.choose(curve.node));
+      const line = svg("path", { d: d.join(""), class: `nbg-curve ${look}` }, svg("title", {}, `${curve.label}: ${curve.text}`));
+      if (curve.node) listen(line, "click", () => this.choose(curve.node));
       drawing.append(line);
       const end = [...curve.heights].reverse().find((one) => one !== null);
-      const top = ((104 - (end ?? 0)) / 108) * (height - 8);
-      if (end === undefined || taken.length >= NAMES || taken.some((other) => Math.abs(other - top) < 12)) return;
-      taken.push(top);
-      names.append(html("span", { style: `top:${top}px` }, curve.label.split(/: | > /).slice(-2).join(" › ")));
+      if (end !== undefined && end !== null) ends.push([((104 - end) / 108) * HEIGHT, html("span", { class: look, title: curve.label }, curve.label.split(/: | > /).slice(-2).join(" › "))]);
+    });
+    // Each name stands beside its end, or as little above or below as the others let it.
+    const many = Math.floor(HEIGHT / NAME);
+    const shown = ends.sort((a, b) => a[0] - b[0]).filter((_, at) => ends.length <= many || Math.floor((at * many) / ends.length) > Math.floor(((at - 1) * many) / ends.length));
+    let free = 0;
+    shown.forEach(([top, name], at) => {
+      const place = Math.max(free, Math.min(top - NAME / 2, HEIGHT - NAME * (shown.length - at)));
+      free = place + NAME;
+      name.style.top = `${place}px`;
+      names.append(name);
     });
     const cursor = svg("line", { class: "nbg-cursor", y1: 0, y2: 100 });
     this.#cursors.push(cursor);
@@ -152,7 +159,7 @@ export class Timeline {
       scrub(event);
     });
     const axis = html("div", { class: "nbg-axis", "aria-hidden": "true" }, html("span", {}, chart.high), html("b", {}, chart.title), html("span", {}, chart.low));
-    return html("div", { class: "nbg-chart" }, axis, drawing, names);
+    return html("div", { class: "nbg-chart", title: chart.text }, axis, drawing, names);
   }
 }
 

@@ -1,4 +1,4 @@
-// The parts around the picture: the title, the tools, the legend.
+// The parts around the picture: the title, the notices, the tools; and the list of the signs and keys.
 
 import { BARS, FOLDED, MEANING, SIGNS } from "./constants";
 import { BADGES, loops } from "./draw";
@@ -19,6 +19,7 @@ export interface Tools {
   steps(): void;
   past(): void;
   memory(): void;
+  legend(): void;
   showTable(): void;
   turn(): void;
   scale(factor: number): void;
@@ -27,21 +28,36 @@ export interface Tools {
 
 const plain = (text: string): string => text.replace(/\s+/g, " ");
 
-/** The title, then the findings and the notes: an error in red, a finding in its colour, the rest in grey. */
-export function headerOf(description: Description, go: (node: string) => void): HTMLElement {
-  const { name, summary, memory, notes, stopped, problems, verdicts } = description;
-  const words = html("div", { class: "nbg-words" }, html("strong", {}, name), html("span", {}, memory ? `${summary}; ${memory.text}` : summary));
+/** The title and what it adds up to, in one line; a pointer that rests on it gets all of its words. */
+export function titleOf({ name, summary, totals, memory }: Description): HTMLElement {
+  const whole = memory ? `${summary}; ${memory.text}` : summary;
+  return html("div", { class: "nbg-words", title: [`${name}: ${whole}`, totals].filter(Boolean).join("; ") }, html("strong", {}, name), html("span", { testid: "totals" }, [totals, summary].filter(Boolean).join("; ")));
+}
+
+/** The finding and the notes in one line: an error in red, a finding in its colour, the rest in grey. A click opens them in full, or goes to the finding. */
+export function noticesOf(description: Description, go: (node: string) => void): HTMLElement {
+  const { notes, stopped, problems, verdicts } = description;
+  const all: HTMLElement[] = [];
+  const turn = () => flag(bar, "open", !bar.matches(".nbg-open"));
+  const add = (tag: "button" | "span", kind: string, text: string, attributes: Record<string, string>) => {
+    const one = html(tag, { class: `nbg-note ${kind}`, title: text, ...attributes }, text);
+    all.push(one);
+    return one;
+  };
   const error = stopped ? notes[0] : undefined;
-  if (error) words.append(html("span", { class: "nbg-note nbg-error", role: "alert", testid: "error" }, error));
+  if (error) add("span", "nbg-error", error, { role: "alert", testid: "error" });
   const found = [...problems, ...verdicts.filter((one) => one.kind !== "sound")].find(({ text }) => !plain(error ?? "").includes(plain(text)));
   if (found) {
     const place = "node" in found ? found.node : placeOf(description, found.scope);
-    const banner = html(place ? "button" : "span", { class: `nbg-note nbg-finding nbg-finding-${found.kind}`, testid: "top-finding" }, found.text);
+    const banner = add(place ? "button" : "span", `nbg-finding nbg-finding-${found.kind}`, found.text, { testid: "top-finding" });
     if (place) listen(banner, "click", () => go(place));
-    words.append(banner);
   }
-  for (const note of error ? notes.slice(1) : notes) words.append(html("span", { class: "nbg-note", role: "note" }, note));
-  return html("header", { class: "nbg-header" }, words);
+  for (const note of error ? notes.slice(1) : notes) add("span", "", note, { role: "note" });
+  const more = button(all.length > 1 ? `+ ${all.length - 1}` : "⌄", "All notices in full", "notices", turn);
+  const bar = html("div", { class: "nbg-notices" }, html("div", {}, ...all), more);
+  bar.hidden = !all.length;
+  for (const one of all) if (one instanceof HTMLSpanElement) listen(one, "click", turn);
+  return bar;
 }
 
 export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
@@ -53,6 +69,7 @@ export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
     button("−", "Zoom out", "zoom-out", () => tools.scale(1 / 1.4)),
     button("+", "Zoom in", "zoom-in", () => tools.scale(1.4)),
     button("Fit", "Fit the whole graph", "fit", tools.fit),
+    button("?", "What the signs mean, and the keys (?)", "legend", tools.legend),
   );
   const panels = html("span", { class: "nbg-set", role: "group", label: "Panels" },
     button("▶ Steps", "Walk through the backward, rule by rule (S)", "steps", tools.steps),
@@ -94,7 +111,8 @@ export function count(bar: HTMLElement, description: Description): void {
   tool("steps", steps.length);
   tool("history", history.frames.length, `History (${history.frames.length})`);
   tool("memory", description.memory?.ops.length);
-  tool("reductions", true, `${reductions.some((one) => one.warning) ? "⚠ " : ""}Σ Reductions (${sums})`);
+  const sum = tool("reductions", true, `${reductions.some((one) => one.warning) ? "⚠ " : ""}Σ `);
+  sum.append(word("Reductions "), `(${sums})`);
   flag(tool("findings", true, `Findings (${wrong(description)})`), "alert", wrong(description) > 0);
   for (const group of bar.querySelectorAll(".nbg-group, .nbg-set")) {
     const buttons = group.querySelector("button") ? groupOf(group.querySelector("button")!) : [];
@@ -103,9 +121,12 @@ export function count(bar: HTMLElement, description: Description): void {
   }
   const drawn = Object.entries(THUMBNAILS).filter(([key]) => nodes.some((node) => lookFor(node, key)));
   offer(tool("overlay", overlays.length + drawn.length), [
-    ["", "colour: kind"], ...overlays.map(({ key, label }) => [key, `colour: ${label}`] as const), ...drawn.map(([key, what]) => [key, `in the boxes: ${what}`] as const),
+    ["", "colour: kind"], ...overlays.map(({ key, label }) => [key, label.replace(" (log)", "")] as const), ...drawn.map(([key, what]) => [key, `${what} in the boxes`] as const),
   ]);
 }
+
+/** A word that a narrow view leaves out; it is still read aloud. */
+const word = (text: string): HTMLElement => html("span", { class: "nbg-word" }, text);
 
 /** Offer a choice of these; the present choice stays if it is among them. */
 export function offer(choice: HTMLSelectElement, options: (readonly [string | number, string])[]): void {
@@ -117,9 +138,10 @@ export function offer(choice: HTMLSelectElement, options: (readonly [string | nu
 
 function modes(tools: Tools): HTMLElement {
   const group = html("span", { class: "nbg-group", role: "radiogroup", label: "Direction" });
-  const all: [Mode, string][] = [["forward", "↓ Forward"], ["backward", "↑ Backward"], ["both", "⇅ Both"]];
-  for (const [mode, label] of all) {
-    const one = button(label, `Show ${mode === "both" ? "both directions" : `only the ${mode}`}`, mode, () => tools.mode(mode));
+  const all: [Mode, string, string][] = [["forward", "↓", "Forward"], ["backward", "↑", "Backward"], ["both", "⇅", "Both"]];
+  for (const [mode, sign, label] of all) {
+    const one = button(sign, `Show ${mode === "both" ? "both directions" : `only the ${mode}`}`, mode, () => tools.mode(mode));
+    one.append(word(` ${label}`));
     attribute(one, "role", "radio");
     attribute(one, "aria-checked", mode === "both");
     group.append(one);
@@ -138,12 +160,25 @@ function search(tools: Tools): HTMLElement {
     type: "search", placeholder: "Search", title: "Search by name, op, shape or module; Enter goes to the next", label: "Search", testid: "search", spellcheck: "false",
   });
   listen(field, "input", () => tools.search(field.value, false));
-  return html("span", { class: "nbg-search" }, field, html("output", { testid: "found" }));
+  return html("span", { class: "nbg-search" }, field);
 }
 
-export function legendOf(description: Description): HTMLElement {
-  const legend = html("footer", { class: "nbg-legend" });
-  const { nodes, edges } = description;
+/** The keys: what to press, and what it does. */
+const KEYS: [string, string][] = [
+  ["↑ ↓ ← →", "go from box to box"],
+  ["Enter", "details; once more: unfold"],
+  ["F", "fold or unfold"],
+  ["+ − 0", "zoom in, out, fit"],
+  ["S H M T", "steps, history, memory, table"],
+  ["/", "search; Enter, ↑ and ↓ go through the hits"],
+  ["Escape", "close, and show everything"],
+  ["?", "this list"],
+];
+
+/** The signs that this picture has, and the keys. */
+export function legendPanel(description: Description): HTMLElement[] {
+  const legend = html("div", { class: "nbg-legend" });
+  const { nodes, edges, name, summary, memory } = description;
   const came = edges.some((edge) => edge.gradient);
   const has = (kind: string) => nodes.some((node) => node.kind === kind && !node.root);
   const kinds = new Set(nodes.filter(({ kind }) => kind === "folded").map(loops));
@@ -162,16 +197,20 @@ export function legendOf(description: Description): HTMLElement {
     if (nodes.some(({ badges }) => badges.some((badge) => badge.kind === kind)))
       legend.append(html("span", {}, html("i", { class: `nbg-key nbg-key-badge nbg-key-${kind}` }, sign), meaning));
   if (edges.some((edge) => edge.mismatch)) legend.append(html("span", {}, html("i", { class: "nbg-key nbg-key-mismatch" }), "∇ … ≠ gradient and value differ in shape"));
+  const keys = html("dl", { class: "nbg-keys" }, ...KEYS.flatMap(([key, does]) => [html("dt", {}, key), html("dd", {}, does)]));
   const hand = matchMedia("(hover: none)").matches; // no mouse, and seldom a keyboard
-  legend.append(html("span", { class: "nbg-help" }, hand ? "Drag to move. Two fingers zoom." : "Drag to move. Ctrl and the wheel, or two fingers, zoom. Arrow keys walk, S steps, F folds."));
-  return legend;
+  return [
+    html("h3", {}, name), html("p", {}, `${summary}.`), ...(memory ? [html("p", {}, `${memory.text}.`)] : []),
+    html("h4", {}, "Signs"), legend, html("h4", {}, "Moving"),
+    html("p", { class: "nbg-help" }, hand ? "Drag to move. Two fingers zoom." : "Drag to move. Ctrl and the wheel, or two fingers, zoom."), ...(hand ? [] : [html("h4", {}, "Keys"), keys]),
+  ];
 }
 
 /** The scale of the colours of an overlay. */
 export function scaleOf(description: Description, key: string): HTMLElement | null {
   const overlay = description.overlays.find((one) => one.key === key);
   if (!overlay) return null;
-  const scale = html("div", { class: "nbg-scale", testid: "scale" }, html("b", {}, overlay.label));
+  const scale = html("div", { class: "nbg-scale", testid: "scale", title: overlay.label }, html("b", {}, overlay.label));
   if (!overlay.classes.length) scale.append(overlay.low, html("i", { class: "nbg-ramp" }), overlay.high);
   overlay.classes.forEach((name, at) => scale.append(html("span", {}, html("i", { class: "nbg-dot", style: `background:${classColour(overlay, at)}` }), name)));
   return scale;

@@ -2,8 +2,9 @@
 
 import type { ZoomTransform } from "d3-zoom";
 import { Answers } from "./answers";
-import { Camera, READABLE } from "./camera";
+import { Camera } from "./camera";
 import { copied } from "./clipboard";
+import { LEGIBLE } from "./constants";
 import type { Box, Picture, Ranked, Step } from "./description";
 import { attribute, button, flag, html, listen, svg } from "./dom";
 import { between, matches, reach } from "./find";
@@ -22,9 +23,12 @@ import { homeOf, Table } from "./table";
 import { isThumbnail, thumbnailKey, thumbnails } from "./thumbnails";
 import { differencePanel, Timeline } from "./timeline";
 import { type Runner, WhatIf } from "./what_if";
-import { count, headerOf, legendOf, type Mode, press, rove, scaleOf, type Tools, toolbarOf } from "./toolbar";
+import { count, legendPanel, type Mode, noticesOf, press, rove, scaleOf, titleOf, type Tools, toolbarOf } from "./toolbar";
 
 const AGAIN = 280; // milliseconds in which a second click follows the first one
+
+const STILL = 250; // milliseconds in which the window does not change
+const MUCH = 1.12; // how many times as large or as small another stage has to be
 
 const HINT = 1400; // milliseconds in which a hint can be read
 const WHEEL = `${/Mac/.test(navigator.platform) ? "⌘" : "Ctrl"} and the wheel zoom the picture`;
@@ -41,6 +45,7 @@ export class View implements Touched, Keyed, Tools {
   readonly #panel = html("aside", { class: "nbg-panel", testid: "details", label: "Details", tabindex: -1, hidden: "" });
   readonly #status = html("div", { class: "nbg-status", role: "status", hidden: "" });
   readonly #hint = html("div", { class: "nbg-hint", "aria-hidden": "true", testid: "hint" });
+  readonly #found = html("output", { class: "nbg-found", testid: "found" }); // how many a search found
   readonly #camera: Camera;
   readonly #map: Minimap;
   readonly #player: Player;
@@ -51,12 +56,15 @@ export class View implements Touched, Keyed, Tools {
   readonly #room: Room;
   readonly #closed: Set<string>;
   readonly #table: Table;
-  #legendScale: HTMLElement | null = null;
+  readonly #scale = html("footer", {});
+  #title: HTMLElement = html("div");
+  #notices: HTMLElement = html("div");
   begun = (): void => {}; // called when the view is seen for the first time
   changed = (): void => {}; // called when the link to the shown place changes
   scene!: Scene; // the base, folded as the reader chose here
   chosen: SVGGElement | null = null;
   #pathFrom: string | null = null;
+  #covered: [number, number] = [0, 0]; // how much of the stage the panel covers: at the right, and at the bottom
   #origin: ZoomTransform | null = null; // where the reader was before being led elsewhere
   readonly #return = button("↩ Back", "Back to where you were", "return", () => this.#goBack());
   #tool: HTMLElement | null = null; // that opened the panel
@@ -64,6 +72,8 @@ export class View implements Touched, Keyed, Tools {
   #sought = (): void => {}; // goes on to what is in a module that will be unfolded: the match of a search, or a row of the table
   #asked: string[] = []; // the modules that the kernel was asked to fold or unfold
   #hinting = 0;
+  #resizing = 0; // the timer before the kernel is asked to lay the picture out for another stage
+  #told: [number, number] = [0, 0]; // the stage that it was told last
   #waiting = 0; // the timer before the picture moves: the box may be clicked once more
 
   private base: Picture;
@@ -75,7 +85,7 @@ export class View implements Touched, Keyed, Tools {
     this.#whole = picture.first && picture;
     const { description } = base;
     this.inquiry = new Inquiry(kernel);
-    this.whatIf = run && new WhatIf(run, () => this.scene, this.#panel, () => this.#room.measure());
+    this.whatIf = run && new WhatIf(run, () => this.scene, this.#panel);
     this.#closed = new Set(base.folded);
     this.#overlaid = description.colour;
     this.#player = new Player([], (step, at) => this.#step(step, at));
@@ -85,11 +95,14 @@ export class View implements Touched, Keyed, Tools {
       if (ranked) this.#reach(ranked);
       else this.node(id);
     });
-    const body = html("div", { class: "nbg-body" }, this.#stage, this.#return, this.#hint, this.#panel, this.#table.root);
+    const body = html("div", { class: "nbg-body" }, this.#stage, this.#return, this.#hint, this.#found, this.#panel, this.#table.root);
     this.#bar = toolbarOf(this, base.turned !== null || kernel !== null);
     this.#return.className = "nbg-return";
     this.#return.hidden = true;
-    this.root.append(headerOf(description, this.#go), this.#bar, ...(this.whatIf ? [this.whatIf.banner] : []), body, this.#status, this.#player.root, this.#timeline.root, this.#memory.root, legendOf(description));
+    this.root.append(
+      html("header", { class: "nbg-header" }, this.#title, ...(this.whatIf ? [this.whatIf.banner] : []), this.#status, this.#bar),
+      this.#notices, body, this.#player.root, this.#timeline.root, this.#memory.root, this.#scale,
+    );
     this.#about();
     this.#camera = new Camera(
       this.#stage,
@@ -99,9 +112,10 @@ export class View implements Touched, Keyed, Tools {
         if (this.#origin && this.#camera.moving) this.#forget();
         attribute(this.scene.drawing.layer, "transform", to.toString());
         this.scene.titles.at(to.k);
-        const room = [this.#stage.clientWidth, this.#stage.clientHeight] as const;
-        this.scene.cull.look(to, ...room, moving);
-        this.#map.look(to, ...room, moving);
+        this.scene.forms.at(to.k);
+        const [width, height, [right, bottom]] = [this.#stage.clientWidth, this.#stage.clientHeight, this.#covered];
+        this.scene.cull.look(to, width, height, moving);
+        this.#map.look(to, width && width - right, height && height - bottom, moving);
       },
       () => this.scene.light(this.#stage.querySelector<SVGGElement>(":is(.nbg-node, .nbg-mark, .nbg-edge):hover")),
     );
@@ -115,6 +129,8 @@ export class View implements Touched, Keyed, Tools {
       flag(this.root, "scrolls", this.#room.scrolls);
       if (!this.#panel.hidden) this.#lay();
       this.#camera.resized(() => this.#begin());
+      clearTimeout(this.#resizing);
+      this.#resizing = window.setTimeout(() => this.#offerStage(), STILL);
     });
   }
 
@@ -122,6 +138,7 @@ export class View implements Touched, Keyed, Tools {
     this.#room.leave();
     clearTimeout(this.#waiting);
     clearTimeout(this.#hinting);
+    clearTimeout(this.#resizing);
     this.#keys.stop();
     this.#player.play(false);
     this.#camera.stop();
@@ -132,7 +149,10 @@ export class View implements Touched, Keyed, Tools {
   #about(): void {
     const { description } = this.base;
     attribute(this.root, "aria-label", `${description.name}: ${description.summary}`);
-    this.root.querySelector(".nbg-header")?.replaceWith(headerOf(description, this.#go));
+    const [title, notices] = [titleOf(description), noticesOf(description, this.#go)];
+    this.#title.replaceWith(title);
+    this.#notices.replaceWith(notices);
+    [this.#title, this.#notices] = [title, notices];
     flag(this.root, "empty", !description.nodes.length);
     count(this.#bar, description);
   }
@@ -181,7 +201,6 @@ export class View implements Touched, Keyed, Tools {
     else if (held !== document.activeElement) this.refocus(this.#stage);
     this.#player.replace(this.scene.description.steps);
     this.#table.replace(this.scene.description);
-    this.root.querySelector(".nbg-legend")?.replaceWith(legendOf(this.scene.description));
     this.overlay(this.#overlaid);
     this.#timeline.replace(this.scene.description.history);
     this.#memory.replace(this.scene.description);
@@ -231,7 +250,7 @@ export class View implements Touched, Keyed, Tools {
   }
 
   #show(box: Box | undefined): void {
-    if (box) this.#camera.show(box, READABLE);
+    if (box) this.#camera.show(box, LEGIBLE);
     this.#offer();
   }
 
@@ -331,6 +350,17 @@ export class View implements Touched, Keyed, Tools {
     return true;
   }
 
+  /** If the stage is much larger or smaller than the one for which the picture was laid out, ask the kernel for another layout: once for each size, because another page may show the same view on another stage. */
+  #offerStage(): void {
+    const { kernel, base } = this;
+    const stage = this.#room.stage;
+    const other = ([width, height]: number[]) => [[width!, stage[0]], [height!, stage[1]]].some(([a = 0, b = 0]) => Math.max(a, b) > MUCH * Math.min(a, b));
+    if (!kernel || kernel.gone || !stage[0] || this.chosen || this.#player.shown || !base.description.nodes.length) return;
+    if (!other(base.stage) || !other(this.#told)) return;
+    this.#told = stage;
+    kernel.ask({ stage });
+  }
+
   /** Another picture, if a kernel can make one. */
   #ask(kernel: Kernel, request: Parameters<Kernel["ask"]>[0]): void {
     kernel.ask(request);
@@ -338,7 +368,7 @@ export class View implements Touched, Keyed, Tools {
   }
 
   #say(text: string): void {
-    this.#status.textContent = text;
+    this.#status.textContent = this.#status.title = text;
     this.#status.hidden = false;
   }
 
@@ -387,14 +417,16 @@ export class View implements Touched, Keyed, Tools {
     const by = this.#panel.hidden ? undefined : this.#tool?.dataset["testid"];
     press(this.#bar, {
       steps: this.#player.shown, history: this.#timeline.shown, memory: this.#memory.shown, "as-table": this.#table.shown,
-      reductions: by === "nbgrad-reductions", findings: by === "nbgrad-findings",
+      reductions: by === "nbgrad-reductions", findings: by === "nbgrad-findings", legend: by === "nbgrad-legend",
     });
   }
 
   #lay(box?: Box): void {
     const { hidden, offsetWidth, offsetHeight } = this.#panel;
     const below = offsetWidth >= this.#stage.clientWidth; // in a narrow view
-    this.#camera.beside(hidden ? [0, 0] : below ? [0, offsetHeight] : [offsetWidth, 0], box);
+    this.#covered = hidden ? [0, 0] : below ? [0, offsetHeight] : [offsetWidth, 0];
+    this.#covered.forEach((size, at) => this.root.style.setProperty(at ? "--nbg-bottom" : "--nbg-right", `${size}px`));
+    this.#camera.beside(this.#covered, box);
   }
 
   #close(): void {
@@ -436,16 +468,15 @@ export class View implements Touched, Keyed, Tools {
   overlay(key: string): void {
     this.#overlaid = key;
     this.#bar.querySelector<HTMLSelectElement>("[data-testid=nbgrad-overlay]")!.value = key;
-    this.#legendScale?.remove();
-    this.#legendScale = isThumbnail(key) ? thumbnailKey(this.scene.description, key) : scaleOf(this.scene.description, key);
-    if (this.#legendScale) this.root.querySelector(".nbg-legend")?.prepend(this.#legendScale);
+    const scale = isThumbnail(key) ? thumbnailKey(this.scene.description, key) : scaleOf(this.scene.description, key);
+    this.#scale.replaceChildren(...(scale ? [scale] : []));
     this.scene.paint.overlay(isThumbnail(key) ? "" : key);
     thumbnails(this.scene.drawing, this.scene.picture, key);
   }
 
   search = (query: string, next: boolean): void => {
     const [found, said] = matches(this.scene.description, query);
-    this.root.querySelector("output")!.textContent = said;
+    this.#found.textContent = said;
     for (const [id, element] of this.scene.drawing.nodes) flag(element, "match", found.includes(id));
     const here = found.indexOf(this.chosen?.dataset["nodeId"] ?? "");
     if (!next) return this.reveal(this.scene.box(found[0] ?? ""));
@@ -489,6 +520,7 @@ export class View implements Touched, Keyed, Tools {
 
   reductions = (): void => this.#list(reductionsPanel);
   findings = (): void => this.#list(findingsPanel);
+  legend = (): void => this.#list(legendPanel);
 
   /** Open the list of a tool and give it the focus. When the list closes, the tool has the focus again. */
   #list(panel: typeof findingsPanel): void {

@@ -1,10 +1,12 @@
 // What if a number were another: the controls in the panel of a leaf or an input, and the numbers of that run in the picture.
 
-import type { Description, Node as GraphNode, Supposed } from "./description";
+import type { Node as GraphNode, Supposed } from "./description";
 import { attribute, button, flag, html, listen } from "./dom";
-import { broken, type Drawing, spoken } from "./draw";
+import { broken, spoken } from "./draw";
 import { name, original } from "./model";
+import type { Scene } from "./scene";
 import { lookOf } from "./tensor_plot";
+import { write } from "./write";
 
 /** The question: the changed numbers of one node, and those of all other changed nodes. */
 export interface Supposition {
@@ -17,7 +19,7 @@ export interface Supposition {
 /** Who runs the graph again: a kernel, or the program in the page. */
 export type Runner = (asked: Supposition) => void;
 
-const SHOWN = "The boxes, the edges and the panel show this run. Steps, sums, history, findings, colours and heat maps show the recorded numbers. The run takes the recorded branch of each if, and the recorded indices and detached values.";
+const RECORDED = "The boxes, the edges and the panel show this run. Steps, sums, history, findings, colours and heat maps show the recorded numbers. The run takes the recorded branch of each if, and the recorded indices and detached values.";
 
 export class WhatIf {
   readonly banner = html("div", { class: "nbg-status nbg-supposed", role: "region", label: "Other numbers", testid: "what-if-banner", hidden: "" });
@@ -34,7 +36,7 @@ export class WhatIf {
   #last: Supposed | null = null;
   #fields: { slider: HTMLInputElement; number: HTMLInputElement; grid: HTMLInputElement[]; spot: HTMLInputElement | null; of: string } | null = null;
 
-  constructor(private readonly run: Runner, private readonly scene: () => { description: Description; drawing: Drawing }, private readonly panel: HTMLElement, private readonly moved: () => void) {
+  constructor(private readonly run: Runner, private readonly scene: () => Scene, private readonly panel: HTMLElement) {
     this.banner.append(this.#said, button("Reset", "Show the recorded numbers again", "what-if-reset", () => this.reset()));
   }
 
@@ -67,7 +69,8 @@ export class WhatIf {
 
   /** Write the numbers of the run into the boxes, or the recorded ones if there is no run. Called again after each drawing. */
   paint(): void {
-    const { description, drawing } = this.scene();
+    const scene = this.scene();
+    const { description, drawing } = scene;
     const texts = this.#last?.texts;
     for (const node of description.nodes) {
       const element = drawing.nodes.get(node.id);
@@ -76,14 +79,12 @@ export class WhatIf {
       const [first = 0, end = 0] = node.numbers;
       const label = [...node.label];
       if (told?.[0]) fitted(told[0], end - first).forEach((line, at) => (label[first + at] = line));
-      element.querySelectorAll<SVGTextElement>(".nbg-line").forEach((line) => (line.textContent = label[Number(line.dataset["line"])] ?? ""));
       const stale = node.kind === "folded" && texts && node.rule ? `${node.rule}, recorded` : node.rule;
       const rule = told?.[1] && node.rule ? told[1] + (node.id in description.copies ? " in all" : "") : stale;
-      const lines = element.querySelectorAll(".nbg-rule");
-      fitted(rule ?? "", lines.length).forEach((line, at) => (lines[at]!.textContent = line));
+      write(element, scene.box(node.id), label, fitted(rule ?? "", element.querySelectorAll(".nbg-rule").length));
       attribute(element, "aria-label", spoken({ ...node, label, rule }));
     }
-    flag(this.banner.parentElement, "supposing", !!texts);
+    flag(this.banner.closest(".nbgrad"), "supposing", !!texts);
   }
 
   /** Back to the recorded numbers. */
@@ -113,9 +114,7 @@ export class WhatIf {
   }
 
   #open(shown: boolean): void {
-    if (this.banner.hidden !== shown) return;
     this.banner.hidden = !shown;
-    this.moved();
   }
 
   get #changed(): boolean {
@@ -157,9 +156,11 @@ export class WhatIf {
     const called = `${name(this.scene().description, told.node)}${place(told.shape, told.place)}`;
     if (slider.dataset["at"] !== String(told.place)) {
       const [was, far] = [Number(told.was), Math.max(told.whole ? 10 : 1, 2 * Math.abs(Number(told.was)))];
-      attribute(slider, "min", told.whole ? Math.floor(was - far) : was - far);
-      attribute(slider, "max", told.whole ? Math.ceil(was + far) : was + far);
+      const ends = [was - far, was + far].map((end) => (told.whole ? Math.round(end) : Number(end.toPrecision(2))));
+      attribute(slider, "min", ends[0]!);
+      attribute(slider, "max", ends[1]!);
       slider.dataset["at"] = String(told.place);
+      this.#slot.querySelectorAll(".nbg-range span").forEach((one, at) => (one.textContent = String(ends[at])));
     }
     attribute(slider, "aria-label", called);
     attribute(number, "aria-label", `${called}, exactly`);
@@ -179,8 +180,8 @@ export class WhatIf {
     const number = html("input", { type: "number", step, testid: "what-if-number" });
     for (const [field, other] of [[slider, number], [number, slider]] as const)
       listen(field, "input", () => {
-        other.value = field.value;
-        this.#change(this.#place, field.value);
+        other.value = field === slider ? String(short(Number(field.value))) : field.value;
+        this.#change(this.#place, number.value);
       });
     const grid = told.grid.length > 1 ? told.grid.map((_, at) => {
       const field = html("input", { type: "number", step, label: `${called}${place(shape, at)}`, testid: "what-if-cell" });
@@ -194,7 +195,7 @@ export class WhatIf {
     const parts: Node[] = [html("h4", {}, "What if")];
     if (grid.length) parts.push(html("div", { class: "nbg-grid", style: `--nbg-columns:${Math.min(5, shape[shape.length - 1] ?? 1)}` }, ...grid));
     if (spot) parts.push(html("label", {}, "number in row order ", spot));
-    parts.push(slider, html("div", { class: "nbg-row" }, number, html("output")), html("div", { class: "nbg-row" },
+    parts.push(slider, html("div", { class: "nbg-range", "aria-hidden": "true" }, html("span"), html("span")), html("div", { class: "nbg-row" }, number, html("output")), html("div", { class: "nbg-row" },
       button("Nudge", "Central difference: the slope from x - h to x + h, beside the gradient", "nudge", () => {
         this.#nudge = true;
         this.#ask();
@@ -218,8 +219,10 @@ export class WhatIf {
     const [id = "", some = {}] = all[0] ?? [];
     const [at = "0", value] = Object.entries(some)[0] ?? [];
     const more = all.reduce((sum, [, one]) => sum + Object.keys(one).length, -1);
-    const what = `What if: ${name(description, id)}${this.#last?.node === id && this.#last.shape ? place(this.#last.shape, Number(at)) : ""} = ${value}${more ? ` and ${more} more` : ""}. `;
-    this.#said.replaceChildren(html("b", {}, what), `${result && `${result}. `}${[...notes, SHOWN].join(" ")}`);
+    const what = `What if: ${name(description, id)}${this.#last?.node === id && this.#last.shape ? place(this.#last.shape, Number(at)) : ""} = ${short(value ?? 0)}${more ? ` and ${more} more` : ""}. `;
+    const told = [...(result ? [`${result}.`] : []), ...notes].join(" ");
+    this.#said.replaceChildren(html("b", {}, what), told);
+    this.banner.title = `${what}${told} ${RECORDED}`;
     this.#open(true);
   }
 
@@ -237,6 +240,9 @@ export class WhatIf {
     }
   }
 }
+
+/** A number in as many digits as a reader compares. */
+const short = (value: number): number => Number(value.toPrecision(4));
 
 /** The text in at most that many `lines`: the last line holds the rest. */
 function fitted(text: string, lines: number): string[] {

@@ -1,0 +1,38 @@
+// Other texts in the boxes of a drawing: those of another run, of an earlier backward, or of an answer.
+
+import type { Box } from "./description";
+
+const LETTER = 0.556; // the width of a digit, as a part of the height of a letter: see font-size-adjust in graph.css
+const SIZE = 11;
+const [GAP, RIM] = [10, 8]; // between two texts in one line, and between a text and the side of its box
+const context = document.createElement("canvas").getContext("2d");
+const digit = new Map<boolean, number>();
+
+/** How wide a small text is in the drawing; it may be hidden now. */
+export function widthOf(text: string, bold: boolean): number {
+  if (!context) return text.length * SIZE * LETTER;
+  context.font = `${bold ? "bold " : ""}100px Helvetica, Arial, "Liberation Sans", "DejaVu Sans", sans-serif`;
+  if (!digit.has(bold)) digit.set(bold, context.measureText("0").width);
+  return (context.measureText(text).width / digit.get(bold)!) * LETTER * SIZE;
+}
+
+/** Write the lines and the gradient of a box. Letters move together where a text is longer than its room. */
+export function write(element: Element, box: Box | undefined, label: string[], rules: (string | null)[]): void {
+  const lines = [...element.querySelectorAll<SVGTextElement>(".nbg-line")];
+  const ends = [...element.querySelectorAll<SVGTextElement>(".nbg-rule")];
+  for (const line of lines) line.textContent = label[Number(line.dataset["line"])] ?? "";
+  ends.forEach((line, at) => (line.textContent = rules[at] ?? ""));
+  if (!box) return;
+  const x = (one: Element) => Number(one.getAttribute("x"));
+  const wide = (one: Element) => widthOf(one.textContent ?? "", !one.matches(".nbg-line"));
+  const squeeze = (one: Element, room: number) => (wide(one) > room ? one.setAttribute("textLength", String(Math.max(room, 1))) : one.removeAttribute("textLength"));
+  for (const one of [...lines, ...ends.filter((end) => !end.matches(".nbg-end"))]) squeeze(one, box.x + box.width - RIM - x(one));
+  for (const end of ends.filter((one) => one.matches(".nbg-end"))) {
+    const beside = [...lines, ...element.querySelectorAll(".nbg-head")].find((one) => one.getAttribute("y") === end.getAttribute("y"));
+    const room = x(end) - (beside ? x(beside) + GAP : box.x + RIM);
+    const [left, right] = [beside ? wide(beside) : 0, wide(end)];
+    const part = beside?.matches(".nbg-line") ? Math.min(1, room / (left + right)) : 1; // of a title nothing is taken
+    if (beside && part < 1) squeeze(beside, left * part);
+    squeeze(end, part < 1 ? right * part : room - left);
+  }
+}
