@@ -100,7 +100,7 @@ def first_folding(graph: Description | Outline, limit: int, on: Stage = STAGE) -
     description = graph.description
     copies = sum(uses - 1 for uses in graph.hubs.values())
     if len(description["nodes"]) + copies <= LOOK and len(description["nodes"]) <= limit:
-        return Folding(_parallel(graph))
+        return Folding(_beside(graph))
     if (limit, on) not in graph.chosen:
         graph.chosen[limit, on] = _first(graph, limit, on)
     found: Folding = graph.chosen[limit, on]
@@ -128,9 +128,9 @@ def _first(graph: Outline, limit: int, on: Stage) -> Folding:
     return _showing(graph, found, limit)
 
 
-def _parallel(graph: Outline) -> frozenset[str]:
-    """The calls that are beside each other, such as experts, if there are many of them."""
-    return frozenset(
+def _beside(graph: Outline) -> frozenset[str]:
+    """The derivatives, and many equal calls that are beside each other, such as experts: their insides are alike."""
+    return graph.tree.derivatives.union(
         call
         for run in graph.runs
         if run.parallel and len(run.cycles) > _TWINS
@@ -200,34 +200,32 @@ def _sized(graph: Outline, limit: int, on: Stage) -> Iterator[tuple[Folding, int
 def _foldings(graph: Outline) -> Iterator[Folding]:
     """The foldings to try, in order.
 
-    First the layers are boxes. Then all of a run is one box, then all but its first repetition, then all but its first
-    two. Sections come last: the shortest ones first.
+    First all of a run is one box, then all but its first repetition, then all but its first two. Layers come after
+    calls, which say more. Sections come last: the shortest ones first.
     """
     tree = graph.tree
     # A call of one op is a box as it is, and says more than a folded one.
     depths = {scope: depth for scope, depth in tree.calls.items() if tree.sizes[scope] > 1 and tree.ops[scope] > 1}
     holding = {next((one for one in tree.outwards(tree.parents[id]) if one in tree.calls), None) for id in tree.calls}
-    layers = tree.layers
+    beside = _beside(graph)
     yield Folding()
-    if parallel := _parallel(graph):
-        yield Folding(parallel)
-    if layers:
-        yield Folding(parallel | layers)
+    if beside:
+        yield Folding(beside)
     repeated = [
         frozenset(scope for run in graph.runs for calls in run.cycles[first:] for scope in calls)
         for first in range(_OPEN + 1)
     ]
     for kept in dict.fromkeys([*repeated, frozenset[str]()]):
         if kept:
-            yield Folding(kept)
-            if layers:
-                yield Folding(kept | layers)
+            yield Folding(kept | tree.derivatives)
         for depth in range(min(max(depths.values(), default=0), _NESTED), 0, -1):
             level = kept.union(scope for scope, at in depths.items() if at == depth)
             small = level.union(scope for scope, at in depths.items() if at < depth and scope not in holding)
             for closed in dict.fromkeys((level, small)):
-                yield Folding(closed, apart=frozenset() if kept else closed)
-    yield from _sections(tree, depths, repeated[0] | layers)
+                yield Folding(closed | tree.derivatives, apart=frozenset() if kept else closed)
+    if tree.layers:
+        yield from (Folding(kept | tree.layers) for kept in dict.fromkeys([beside, repeated[0] | tree.derivatives]))
+    yield from _sections(tree, depths, repeated[0] | tree.layers | tree.derivatives)
 
 
 def _sections(tree: Tree, depths: dict[str, int], kept: frozenset[str]) -> Iterator[Folding]:
