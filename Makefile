@@ -217,8 +217,8 @@ $(VIEW)/node_modules/.package-lock.json: $(VIEW)/package.json $(VIEW)/package-lo
 	$(call step,npm ci,npm ci --prefix $(VIEW) --silent)
 	@touch $@
 
-# A tqdm bar shows a time, which differs from run to run.
-STILL := TQDM_DISABLE=1
+# A tqdm bar shows a time, which differs from run to run. The saved lessons hold no script.
+STILL := TQDM_DISABLE=1 NBGRAD_SCRIPT=0
 
 notebooks: setup ## run half of the lessons: the solutions, whose outputs have to be the saved ones; and one in TURNS of the student's copies
 	$(call step,notebooks,$(STILL) $(COMPARED) $(call turn,notebooks/solutions,$(HALF)))

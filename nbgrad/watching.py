@@ -27,7 +27,7 @@ from nbgrad.core.recorder.switches import follow, follows, unfollow
 from nbgrad.core.tensor.broadcast_check import warn_here
 from nbgrad.nn.module.module import Module
 from nbgrad.options import Options, check_known, share
-from nbgrad.widgets import marimo_output
+from nbgrad.widgets import marimo_output, saved_script
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.outline import Outline
@@ -124,6 +124,7 @@ class Watch(Observer):
         bundle = self.view._repr_mimebundle_()
         if bundle is not None:
             display(bundle[0], metadata=bundle[1], raw=True)
+        saved_script.displayed()
 
     def close(self) -> AutogradGraph:
         """Stop recording, let go of every tensor, and return the graph, which can be displayed and saved."""

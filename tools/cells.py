@@ -1,5 +1,6 @@
 """Run the cells of a notebook in a kernel of their own, in the environment of this process."""
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -32,4 +33,4 @@ def run(notebook: NotebookNode, folder: Path, *, timeout: int, keeps_widgets: bo
             resources={"metadata": {"path": folder}},
             extra_arguments=["--log-level=ERROR"],
             config=files,
-        ).execute()
+        ).execute(env={**os.environ, "NBGRAD_SCRIPT": "0"})  # lessons, and pages with a script of their own

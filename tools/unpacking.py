@@ -36,9 +36,11 @@ def _arrived(travels: Any, looks: list[dict[str, Any]]) -> Picture:
     hidden = _with_norms(description["hidden"], lambda norms: list(_norms(norms)))
     description = {**description, "nodes": nodes, "edges": edges, "hidden": hidden}
     picture = {**travels, "description": description}
-    texts = Sizes.of(description).texts
+    sizes = Sizes.of(description)
     for layout in ("layout", "turned"):
-        picture[layout] = picture[layout] and _raised(picture[layout]) | {"texts": texts}
+        if picture[layout]:
+            texts = sizes.formed(description, picture[layout]["forms"], {}).texts
+            picture[layout] = _raised(picture[layout]) | {"texts": texts}
     return picture  # type: ignore[return-value]  # it was one when it was packed
 
 

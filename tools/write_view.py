@@ -16,7 +16,7 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # this checkout, also where nbgrad is not installed
 
-from nbgrad.widgets.description import schema, tensor_summary  # noqa: E402
+from nbgrad.widgets.description import schema, stage, tensor_summary  # noqa: E402
 from nbgrad.widgets.layout import card, curves  # noqa: E402
 from nbgrad.widgets.render import palette  # noqa: E402
 
@@ -25,7 +25,7 @@ SOURCES = ROOT / "nbgrad" / "widgets" / "src"
 PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 
 
-NAMED = ("Kind", "ScopeKind", "Opens")
+NAMED = ("Kind", "ScopeKind", "Opens", "Form")
 """The literals that have a name in TypeScript too."""
 
 
@@ -112,6 +112,16 @@ def constants() -> str:
             card.TOGETHER,
             "The gradient is beside the last line if the two together have at most this many letters.",
         ),
+        "SHORT": (card.SHORT, "How many letters a line of a short box has at most."),
+        "NAME": (card.NAME, "How many letters a box has at most that is only a name."),
+        "NARROW": (card.NARROW, "A text of fewer letters than this is left out rather than cut."),
+        "HIGH": (card.HEAD_HEIGHT + card.LINE_HEIGHT + 2 * card.PAD_Y, "How high a short box is."),
+        "LOW": (card.HEAD_HEIGHT + 2 * card.TIGHT_Y, "How high a box is that is only a name."),
+        "LEGIBLE": (
+            stage.READ / stage.LETTERS,
+            "The scale at which the smallest letters of a picture can just be read.",
+        ),
+        "LARGEST": (stage.LARGEST, "A small picture is not seen larger than by this factor."),
         "WIDE": (tensor_summary.WIDE, "A list of numbers is broken after so many letters."),
     }
     for name, (size, words) in sizes.items():

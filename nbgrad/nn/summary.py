@@ -4,11 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from nbgrad.core.backend.randomness import cuda_devices, drawing_from, random_state
 from nbgrad.core.engine.clock import Stopwatch, cuda_device, instant
@@ -16,6 +14,8 @@ from nbgrad.core.engine.node import Node, raw_of
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import Switch, no_grad, restoring
 from nbgrad.core.graph.columns import columns
+from nbgrad.core.graph.flops import flop_counter
+from nbgrad.core.graph.memory import byte_text
 from nbgrad.core.graph.slowest import time_text
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
@@ -99,15 +99,15 @@ class Summary:
         rows = [["module", "class", "output", "parameters", "FLOPs", "saved", *timed]]
         for line in self.lines:
             shapes = ", ".join(map(str, line.shapes)) or "-"
-            numbers = [f"{line.parameters:,}", _short(line.flops, 1000), _short(line.saved, 1024, "B")]
+            numbers = [f"{line.parameters:,}", _short(line.flops), byte_text(line.saved)]
             numbers += [time_text(line.seconds or 0.0)] if timed else []
             rows.append([line.path or "(model)", line.kind, shapes, *numbers])
         texts = columns(rows, left=range(3))
         rule = "-" * max(map(len, texts))
         totals = (
             f"parameters: {self.parameters:,}, of which {self.trainable:,} trainable and {self.frozen:,} frozen\n"
-            f"one forward: {_short(self.flops, 1000)} FLOPs in products and convolutions, "
-            f"{_short(self.saved, 1024, 'B')} saved for the backward"
+            f"one forward: {_short(self.flops)} FLOPs in products and convolutions, "
+            f"{byte_text(self.saved)} saved for the backward"
             f"{'' if self.seconds is None else f', {time_text(self.seconds)}'}"
         )
         return "\n".join([texts[0], rule, *texts[1:], rule, totals])
@@ -178,7 +178,7 @@ def _counted(meter: "_Meter", run: Any, /, *args: Any, **named: Any) -> None:
         stack.enter_context(Switch(grad_enabled=True, observers=(_Ops(meter),) if ours else ()))
         if not ours:
             stack.enter_context(torch.autograd.graph.saved_tensors_hooks(meter.keep, _unchanged))
-        meter.counter = stack.enter_context(FlopCounterMode(display=False, custom_mapping=_MORE))
+        meter.counter = stack.enter_context(flop_counter())
         meter.run(run, args, named)
     meter.counter = None
 
@@ -221,7 +221,7 @@ class _Meter:
 
     def __init__(self, model: Any, lines: dict[str, Line]) -> None:
         self.lines = lines
-        self.counter: FlopCounterMode | None = None
+        self.counter: Any = None
         self.spent: dict[str, Stopwatch] = {}
         self._counts = not isinstance(model, Module)
         self._device = cuda_device([raw_of(one) for one in model.parameters()])
@@ -390,29 +390,10 @@ def _with_parents(path: str, lines: Mapping[str, Line]) -> Iterator[str]:
             yield above
 
 
-def _short(value: int, step: int, unit: str = "") -> str:
-    """A number with three digits and a prefix: 12.3 k, 4.56 MB."""
+def _short(value: int) -> str:
+    """A number with three digits and a prefix: 12.3 k, 4.56 M."""
     prefixes, size = ["", "k", "M", "G", "T", "P"], float(value)
-    while size >= step and len(prefixes) > 1:
-        size /= step
+    while size >= 1000 and len(prefixes) > 1:
+        size /= 1000
         prefixes.pop(0)
-    digits = f"{size:.3g}" if size < 1000 else f"{size:.0f}"
-    return f"{digits} {prefixes[0]}{unit}".rstrip()
-
-
-# Kernels that torch's counter leaves out: two of the CPU.
-
-
-def _recurrent(input: Any, w_ih: Any, w_hh: Any, *_: Any, **_settings: Any) -> int:
-    return int(2 * input[0] * input[1] * (prod(w_ih) + prod(w_hh)))
-
-
-def _attention(query: Any, key: Any, value: Any, *_: Any, **_settings: Any) -> int:
-    count: Callable[..., Any] = sdpa_flop_count
-    return int(count(query, key, value))
-
-
-_MORE: dict[Any, Callable[..., int]] = {
-    torch.ops.aten.mkldnn_rnn_layer: _recurrent,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
-}
+    return f"{size:.3g} {prefixes[0]}".rstrip()

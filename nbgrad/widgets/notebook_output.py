@@ -11,14 +11,17 @@ from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
 from nbgrad.core.no_gc import uncollected
+from nbgrad.widgets import saved_script
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Opens, Picture
+from nbgrad.widgets.description.stage import Session
 from nbgrad.widgets.folding.apply import NODES, asked
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.optional_packages import needs, reason
-from nbgrad.widgets.pipeline import Wanted, lay_out
-from nbgrad.widgets.render.svg import png, svg
-from nbgrad.widgets.render.text import text
+from nbgrad.widgets.pipeline import Wanted, lay_out, unfoldable
+from nbgrad.widgets.render.svg import holding, png, svg
+from nbgrad.widgets.render.text import ROWS, text
+from nbgrad.widgets.render.wire_format import packed
 from nbgrad.widgets.tensor_lookup import Holdings
 
 if TYPE_CHECKING:
@@ -45,8 +48,31 @@ def static_bundle(graph: Description | Outline, picture: Picture | None = None) 
     return _with_png(_without_png(outline, picture or lay_out(outline)))
 
 
-def _without_png(outline: Outline, picture: Picture) -> dict[str, str]:
-    return {"image/svg+xml": svg(picture), "text/plain": text(outline)}
+def _without_png(outline: Outline, picture: Picture, rows: int = ROWS) -> dict[str, str]:
+    return {"image/svg+xml": svg(picture), "text/plain": text(outline, rows=rows)}
+
+
+_LISTED = 24
+"""How many nodes the table of a notebook lists: the drawing beside it shows all."""
+
+_HELD_BYTES = 45_000
+"""The most that a drawing holds for a reader without a kernel: 60 KB in the notebook."""
+
+
+def _saved(outline: Outline, picture: Picture, folding: Folding | None, still: dict[str, str]) -> dict[str, str]:
+    """The first output as it is saved. Its drawing holds what a script needs to unfold, search and rank.
+
+    Where that is too much, it holds the drawn boxes alone; and if these know too many others, it is only a drawing.
+    """
+    encoded = _encoded(_with_png(still))
+    if saved_script.wanted():
+        alone: Picture = {**picture, "turned": None}
+        for held in (unfoldable(outline, picture, folding), alone):
+            data = packed(held, 9, maps=False)
+            if len(data) <= _HELD_BYTES:
+                encoded["image/svg+xml"] = holding(still["image/svg+xml"], data)
+                break
+    return encoded
 
 
 def _with_png(still: dict[str, str]) -> dict[str, str | bytes]:
@@ -80,9 +106,9 @@ class Still:
         self._handle = display(self._shown, raw=True, display_id=known) or self._handle
 
     def show(self, outline: Outline, picture: Picture, *, last: bool) -> None:
-        """Show this picture in place of the earlier one. Only the last picture gets a PNG, which takes longest."""
-        still = _without_png(outline, picture)
-        self._shown = _encoded(_with_png(still)) if last else still
+        """Show this picture in place of the earlier one. Only the last one is as it is saved, which takes longest."""
+        still = _without_png(outline, picture, _LISTED)
+        self._shown = _saved(outline, picture, None, still) if last else still
         if self._handle is not None and _can_send_again():
             self._handle.update(self._shown, raw=True)
 
@@ -107,7 +133,7 @@ def show(
     These are two outputs on purpose. The first needs no script and is what a reopened notebook shows; the second is the
     widget, which hides the first while it lives. In one output, a reopened notebook would show an error instead. If a
     package is missing or broken, its part is left out, and one line says what to install: without graphviz the table is
-    shown, without anywidget the first output alone.
+    shown, without anywidget the first output alone. Some pictures have a third output: a script (``saved_script.py``).
 
     Args:
         graph: all of it.
@@ -120,24 +146,31 @@ def show(
     outline = Outline.of(graph)
     folding, limit = asked(outline, depth, nodes)
     try:
-        picture: Picture = {**lay_out(outline, limit=limit, direction=direction, folding=folding), "opens": opens}
-        still = _without_png(outline, picture)
+        laid_out = lay_out(outline, limit=limit, direction=direction, folding=folding, on=Session.stage)
+        picture: Picture = {**laid_out, "opens": opens}
+        again = _can_send_again()
+        still = _without_png(outline, picture, _LISTED if again else ROWS)
     except Exception as error:  # whatever is raised, the table is shown
         display({"text/plain": f"{text(outline)}\n\n{reason(error)}"}, raw=True)
         return
-    again = _can_send_again()
     handle = display(still if again else _encoded(_with_png(still)), raw=True, display_id=True)
-    widget = _live(outline, picture, folding, holdings, limit)
-    # The view, for which a reader waits, is sent first; the PNG, which takes longest, is for later readers.
+    widget = _live(outline, picture, folding, holdings, limit, direction)
+    # The view, for which a reader waits, is sent first; what takes longest is for later readers.
     if again and handle is not None:
         sys.stdout.flush()  # in a kernel this sends all messages: their thread gets no turn while the PNG is made
-        handle.update(_encoded(_with_png(still)), raw=True)
+        handle.update(_saved(outline, picture, folding, still), raw=True)
+        saved_script.displayed()
     if widget is not None:
         widget.put_away()
 
 
 def _live(
-    outline: Outline, picture: Picture, folding: Folding | None, holdings: Holdings | None, limit: int = NODES
+    outline: Outline,
+    picture: Picture,
+    folding: Folding | None,
+    holdings: Holdings | None,
+    limit: int = NODES,
+    direction: Wanted = "auto",
 ) -> "GraphView | None":
     """Display the view that takes the place of the still picture; where it fails the still picture stays."""
     try:
@@ -145,7 +178,7 @@ def _live(
         from nbgrad.widgets.view import GraphView
 
         with needs("anywidget", "a live view", "anywidget ipywidgets"):
-            widget = GraphView(outline, picture, folding, holdings, limit)
+            widget = GraphView(outline, picture, folding, holdings, limit, direction)
             widget._held = False
             live = widget._repr_mimebundle_()
     except Exception as error:

@@ -5,43 +5,43 @@ A graph that takes too long is drawn coarser; nothing here waits longer than the
 
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from itertools import zip_longest
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.drawn import boxed, detailed
-from nbgrad.widgets.description.outline import Outline
-from nbgrad.widgets.description.schema import Description, Layout, Opens, Picture
+from nbgrad.widgets.description.outline import LOOK, Outline
+from nbgrad.widgets.description.schema import Description, Form, Opens, Picture
+from nbgrad.widgets.description.stage import STAGE, Stage
 from nbgrad.widgets.folding.apply import ASKED, NODES, chosen
-from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
-from nbgrad.widgets.layout.columns import fits, scale
-from nbgrad.widgets.layout.dot import dot_source
-from nbgrad.widgets.layout.graphviz_wasm import SECONDS, EngineError, EngineMissing, LayoutTimeout, run_graphviz
+from nbgrad.widgets.folding.choose import Folding, foldings, necessary
+from nbgrad.widgets.layout.fitting import BETTER, Search, answered, question
+from nbgrad.widgets.layout.forms import levels
+from nbgrad.widgets.layout.graphviz_wasm import SECONDS, EngineError, EngineMissing, LayoutTimeout
 from nbgrad.widgets.layout.parts import Direction, PictureParts
 from nbgrad.widgets.layout.positions import positions
 
 WHOLE = 1200
 """How many nodes may be drawn in a file that has no kernel to ask: its front end folds by itself."""
+UNFOLDABLE = 200
+"""How many nodes may be drawn in a saved notebook, where the kernel lays them out before its next cell."""
 _NAMED = 3
 """At most this many modules are named in a note."""
 _PATIENCE = 4
 """The factor of the time limit of the layout if a reader asks for more than NODES nodes."""
-_TURNED = 120
-"""With more nodes than this there is no second layout, although its letters might be larger."""
-_LARGER = 1.1
-"""The other direction is chosen only if it is seen larger by this factor: readers are used to top to bottom."""
 Wanted = Literal["auto", "TB", "LR"]
 """A direction; or "auto" for the direction in which the whole picture is seen larger."""
 
 
 @stage("fold")
-def shaped(graph: Outline, limit: int, folding: Folding | None = None, asked: int = ASKED) -> Outline:
+def shaped(
+    graph: Outline, limit: int, folding: Folding | None = None, asked: int = ASKED, on: Stage = STAGE
+) -> Outline:
     """Return the outline of what will be drawn. It has all that the layout needs.
 
     For a module that the reader unfolded ``asked`` nodes may be drawn.
     """
-    return boxed(chosen(graph.filled(), limit, folding, asked))
+    return boxed(chosen(graph.filled(), limit, folding, asked, on))
 
 
 def drawable(graph: Description | Outline, limit: int, folding: Folding | None = None) -> Description:
@@ -68,6 +68,7 @@ def lay_out(
     seconds: float = SECONDS,
     direction: Wanted = "auto",
     folding: Folding | None = None,
+    on: Stage = STAGE,
 ) -> Picture:
     """Find a place for everything.
 
@@ -78,6 +79,7 @@ def lay_out(
         direction: from top to bottom, from left to right, or as it fits.
         folding: which module calls are folded; None to fold as many as a first look needs. Coarser tries fold more; the
             modules asked for are folded last.
+        on: where the picture is seen.
 
     Returns:
         The description as drawn, with notes about the folded and omitted parts, and the coordinates.
@@ -86,28 +88,62 @@ def lay_out(
         EngineMissing: there is no graphviz; the message says what to install.
         EngineError: graphviz fails even on a small part of this graph.
     """
-    picture, parts = _lay_out(Outline.of(graph), limit, seconds, "LR" if direction == "LR" else "TB", folding)
-    drawn, layout = picture["description"], picture["layout"]
-    if direction == "auto" and not fits(layout) and len(drawn["nodes"]) <= _TURNED:
-        return {**_in_both(picture, parts, seconds, direction), "turned": None}
-    return picture
+    return _fitted(Outline.of(graph), limit, seconds, direction, folding, on).picture
+
+
+def first_look(graph: Outline, *, limit: int = NODES, direction: Wanted = "auto", on: Stage = STAGE) -> Folding:
+    """What ``lay_out`` folds if nothing else is asked for."""
+    return _fitted(graph, limit, SECONDS, direction, None, on).folding
+
+
+class _Fitted(NamedTuple):
+    """A picture, its parts, and which modules are folded in it."""
+
+    picture: Picture
+    parts: PictureParts
+    folding: Folding
+
+
+def _fitted(
+    graph: Outline, limit: int, seconds: float, direction: Wanted, folding: Folding | None, on: Stage
+) -> _Fitted:
+    """The finest picture that is seen whole with letters that can be read; the first one if there is none."""
+    best: _Fitted | None = None
+    for one in foldings(graph, limit, on) if folding is None else [folding]:
+        known = None if folding is None and best is None else one
+        picture, parts = _lay_out(graph, limit, seconds, "LR" if direction == "LR" else "TB", known, on)
+        search = Search(parts, picture["layout"], picture["direction"], on, seconds, _forms(parts, one.asked))
+        layout, way = search.best(turns=direction == "auto")
+        found = _Fitted({**picture, "layout": layout, "direction": way}, parts, one)
+        if on.fits(layout) and (search.level <= search.short or len(parts.placed["nodes"]) <= LOOK):
+            return found
+        if best is None or on.scale(layout) > on.scale(best.picture["layout"]) * BETTER:
+            best = found
+    assert best is not None, "there is always a folding to try"
+    return best
+
+
+def _forms(parts: PictureParts, asked: frozenset[str] = frozenset()) -> list[dict[str, Form]]:
+    """The forms of the boxes, with less and less detail; most detail near the scopes that the reader has unfolded."""
+    inside = {inner for scope in asked if scope in parts.tree for inner in parts.tree.inside(scope)}
+    return levels(parts.drawn, frozenset(node["id"] for node in parts.drawn["nodes"] if node["scope"] in inside))
 
 
 def _lay_out(
-    graph: Outline, limit: int, seconds: float, direction: Direction, folding: Folding | None
+    graph: Outline, limit: int, seconds: float, direction: Direction, folding: Folding | None, on: Stage
 ) -> tuple[Picture, PictureParts]:
-    """The picture, and its parts."""
+    """The picture, in which all boxes are cards; and its parts."""
     tries = [limit, *(size for size in (NODES, 120, 40, 12) if size < min(limit, len(graph.description["nodes"])))]
     for size, smaller in zip_longest(tries, tries[1:], fillvalue=0):
-        outline = shaped(graph, size, folding, ASKED if size == limit else size)
+        outline = shaped(graph, size, folding, ASKED if size == limit else size, on)
         shape = outline.description
         try:
             with ThreadPoolExecutor(1) as pool:  # graphviz releases the interpreter, so Python code can run meanwhile
                 parts = PictureParts.of(outline)
                 patience = _PATIENCE if len(shape["nodes"]) > NODES else 1
-                answer = pool.submit(_answer, _question(parts, direction), seconds * patience)
+                answer = pool.submit(answered, question(parts, direction), seconds * patience)
                 drawn = detailed(outline)
-            layout = positions(parts, direction, answer.result())
+            layout = positions(parts, direction, answer.result(), on)
         except EngineMissing:
             raise
         except EngineError as error:
@@ -120,7 +156,14 @@ def _lay_out(
             continue
         opens: Opens = "graph"
         found = Picture(
-            description=drawn, layout=layout, direction=direction, turned=None, folded=[], opens=opens, first=None
+            description=drawn,
+            layout=layout,
+            direction=direction,
+            turned=None,
+            folded=[],
+            opens=opens,
+            stage=list(on),
+            first=None,
         )
         return found, parts
     raise AssertionError("unreachable: the last try returns or raises")
@@ -144,6 +187,7 @@ def whole(
     seconds: float = SECONDS,
     direction: Wanted = "auto",
     folding: Folding | None = None,
+    on: Stage = STAGE,
 ) -> Picture:
     """Find a place for everything, where no kernel can be asked later: nothing is left out that can be folded.
 
@@ -153,6 +197,7 @@ def whole(
         direction: the one that is shown first; if it is "auto", the one in which all is seen larger, or from top to
             bottom if something is folded at first.
         folding: what the front end folds at first; None to fold what ``lay_out`` would.
+        on: where the picture is seen.
 
     Returns:
         A picture of up to WHOLE nodes in both directions. The front end itself can fold and unfold its modules. If
@@ -163,56 +208,65 @@ def whole(
         EngineError: as ``lay_out``.
     """
     graph = Outline.of(graph)
-    folding = folding or first_folding(graph, NODES)
+    folding = folding or first_look(graph, direction=direction, on=on)
     first: Direction = "LR" if direction == "LR" else "TB"
-    picture, parts = _lay_out(graph, WHOLE, seconds, first, necessary(graph, WHOLE).with_loops(graph, folding))
+    picture, parts = _lay_out(graph, WHOLE, seconds, first, necessary(graph, WHOLE).with_loops(graph, folding), on)
     drawn = picture["description"]
     # A run of calls can be folded even if each call has only one node. The page folds each call alone.
     closed = sorted(scope for scope in folding.closed if parts.tree.sizes[scope] > 1)
-    picture = _in_both(picture, parts, seconds, first if closed else direction)
-    return {**picture, "folded": closed, "first": _first(graph, seconds, direction, folding, drawn)}
+    looked = _first(graph, seconds, direction, folding, drawn, on)
+    picture = _in_both(picture, parts, seconds, first if closed else direction, on, formed=looked is None)
+    return {**picture, "folded": closed, "first": looked}
 
 
-def _first(graph: Outline, seconds: float, direction: Wanted, folding: Folding, drawn: Description) -> Picture | None:
+@stage("place")
+def unfoldable(graph: Outline, picture: Picture, folding: Folding | None) -> Picture:
+    """Lay out again, for a saved notebook, what ``picture`` folds: it unfolds without a kernel.
+
+    Args:
+        graph: all of it.
+        picture: what is drawn of it.
+        folding: what is folded there; None for what a first look folds.
+
+    Returns:
+        Up to UNFOLDABLE nodes with their layout, and ``picture`` as what is seen first; ``picture`` alone if no more
+        can be laid out.
+    """
+    alone: Picture = {**picture, "turned": None}
+    on = Stage(*picture["stage"])
+    folding = folding or first_look(graph, direction=picture["direction"], on=on)
+    if not folding.closed:
+        return alone
+    shown = len(picture["description"]["nodes"])
+    every = necessary(graph, UNFOLDABLE).with_loops(graph, folding)
+    try:
+        found, parts = _lay_out(graph, UNFOLDABLE, SECONDS, picture["direction"], every, on)
+    except EngineError:
+        return alone
+    if len(found["description"]["nodes"]) <= shown:
+        return alone
+    closed = sorted(scope for scope in folding.closed if parts.tree.sizes[scope] > 1)
+    return {**found, "folded": closed, "opens": picture["opens"], "first": alone}
+
+
+def _first(
+    graph: Outline, seconds: float, direction: Wanted, folding: Folding, drawn: Description, on: Stage
+) -> Picture | None:
     """The picture that a reader sees first, in both directions; None if it has all that is ``drawn``."""
     if not folding.closed:
         return None
-    picture, parts = _lay_out(graph, WHOLE, seconds, "LR" if direction == "LR" else "TB", folding)
+    picture, parts = _lay_out(graph, WHOLE, seconds, "LR" if direction == "LR" else "TB", folding, on)
     if len(picture["description"]["nodes"]) >= len(drawn["nodes"]):
         return None
-    return _in_both(picture, parts, seconds, direction)
+    return _in_both(picture, parts, seconds, direction, on, formed=True)
 
 
-def _in_both(picture: Picture, parts: PictureParts, seconds: float, wanted: Wanted) -> Picture:
-    """The picture with a layout in each direction; it shows the wanted one."""
-    layout, here = picture["layout"], picture["direction"]
-    other: Direction = "TB" if here == "LR" else "LR"
-    turned: Layout | None = None
-    with suppress(LayoutTimeout):
-        turned = _placed(parts, other, seconds)
-    if wanted == "auto" and turned is not None and _larger(turned, layout):
-        return {**picture, "layout": turned, "direction": other, "turned": layout}
-    return {**picture, "turned": turned}
-
-
-def _larger(turned: Layout, layout: Layout) -> bool:
-    """Whether ``layout`` does not fit, and ``turned`` is seen larger by more than the factor ``_LARGER``."""
-    return not fits(layout) and scale(turned) > scale(layout) * _LARGER
-
-
-def _placed(parts: PictureParts, direction: Direction, seconds: float) -> Layout:
-    """Find a place for everything that will be drawn.
-
-    Raises:
-        EngineError: graphviz fails; LayoutTimeout if it was stopped after ``seconds``.
-    """
-    return positions(parts, direction, _answer(_question(parts, direction), seconds))
-
-
-def _question(parts: PictureParts, direction: Direction) -> str:
-    """The input for graphviz; empty if nothing will be drawn."""
-    return dot_source(parts, direction) if parts.placed["nodes"] else ""
-
-
-def _answer(question: str, seconds: float) -> str:
-    return run_graphviz(question, seconds=seconds) if question else ""
+def _in_both(
+    picture: Picture, parts: PictureParts, seconds: float, wanted: Wanted, on: Stage, *, formed: bool
+) -> Picture:
+    """The picture with a layout in each direction; it shows the wanted one. If it is not ``formed``, all are cards."""
+    forms: list[dict[str, Form]] = _forms(parts) if formed else [{}]
+    search = Search(parts, picture["layout"], picture["direction"], on, seconds, forms)
+    layout, direction = search.best(turns=wanted == "auto")
+    turned = search.turned(direction)
+    return {**picture, "layout": layout, "direction": direction, "turned": turned}

@@ -9,10 +9,11 @@ from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Numbers, Picture
+from nbgrad.widgets.description.stage import Session, Stage
 from nbgrad.widgets.folding.apply import NODES
-from nbgrad.widgets.folding.choose import Folding, first_folding
+from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.optional_packages import needs
-from nbgrad.widgets.pipeline import Wanted, lay_out
+from nbgrad.widgets.pipeline import Wanted, first_look, lay_out
 from nbgrad.widgets.render.wire_format import packed
 from nbgrad.widgets.tensor_lookup import Holdings, What
 from nbgrad.widgets.what_if import WhatIf
@@ -28,8 +29,9 @@ STATIC = Path(__file__).parent / "static"
 class GraphView(anywidget.AnyWidget):
     """A picture that pans, zooms, folds and answers clicks by itself, also while the kernel is busy or gone.
 
-    It asks the kernel for three things: a new layout, in the other direction or with a module unfolded that was too
-    large to be drawn; all numbers of a large tensor; and a run of the graph with other numbers.
+    It asks the kernel for three things: a new layout, in the other direction, with a module unfolded that was too large
+    to be drawn, or for a stage of another size; all numbers of a large tensor; and a run of the graph with other
+    numbers.
 
     For that the view keeps the whole graph until the view is closed: in Python, in the page, by the next run of its
     cell, or when its output is cleared and no variable can display it again.
@@ -40,7 +42,7 @@ class GraphView(anywidget.AnyWidget):
         folding: which modules are folded in that.
         holdings: where the numbers are.
         limit: how many nodes may be drawn.
-        direction: of the later picture, if nothing can be drawn yet.
+        direction: what was asked for.
     """
 
     # Read as text: for a path, anywidget would watch the file, and the watcher would keep every view alive.
@@ -67,10 +69,13 @@ class GraphView(anywidget.AnyWidget):
         **kwargs: Any,
     ) -> None:
         outline = Outline.of(graph)
-        drawn = picture or lay_out(outline, limit=limit, direction=direction, folding=folding)
+        drawn = picture or lay_out(outline, limit=limit, direction=direction, folding=folding, on=Session.stage)
         super().__init__(picture=packed(drawn), **kwargs)
         self._outline = outline
-        self._direction: Wanted = drawn["direction"] if drawn["description"]["nodes"] else direction
+        begun = bool(drawn["description"]["nodes"])
+        self._direction: Wanted = drawn["direction"] if begun else direction
+        self._wanted: Wanted = direction
+        self._on = Stage(*drawn["stage"]) if begun else Session.stage
         self._limit = limit
         self._folding = folding
         self._holdings = holdings
@@ -101,7 +106,7 @@ class GraphView(anywidget.AnyWidget):
         folding = self._folding if self._folding is not None else folding
         outline = Outline.of(graph)
         limit = self._limit if limit is None else limit
-        picture = lay_out(outline, limit=limit, direction=self._direction, folding=folding)
+        picture = lay_out(outline, limit=limit, direction=self._direction, folding=folding, on=self._on)
         sent = packed(picture)
         self._limit = limit
         if picture["description"]["nodes"]:
@@ -157,16 +162,20 @@ class GraphView(anywidget.AnyWidget):
         graph = self._at_hand()
         if graph is None:
             return
-        chosen, direction = self._folding, self._direction
+        chosen, direction, wanted, on = self._folding, self._direction, self._wanted, self._on
         if request.get("direction") in ("TB", "LR"):
-            direction = request["direction"]
+            direction = wanted = request["direction"]
+        if "stage" in request:
+            on, direction = Stage(*map(float, request["stage"])).bounded(), wanted
         if request.get("toggle"):
             holds = [str(scope) for scope in request["toggle"]]
-            chosen = self._toggled(graph, chosen or first_folding(graph, self._limit), holds)
-        folding = chosen or first_folding(graph, self._limit)
-        self._put(packed(lay_out(graph, limit=self._limit, direction=direction, folding=folding)))
+            first = chosen or first_look(graph, limit=self._limit, direction=self._wanted, on=on)
+            chosen = self._toggled(graph, first, holds)
+        picture = lay_out(graph, limit=self._limit, direction=direction, folding=chosen, on=on)
+        self._put(packed(picture))
         # Only after it is sent: if an interrupt comes before, the same click gets the same answer.
-        self._direction, self._folding = direction, chosen
+        self._direction, self._wanted, self._folding, self._on = picture["direction"], wanted, chosen, on
+        Session.stage = on
 
     def _toggled(self, graph: Outline, folding: Folding, holds: list[str]) -> Folding:
         """Fold or unfold after a double click on the box of ``holds``; of two graphs side by side, in both."""

@@ -10,6 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 import nbgrad
+from nbgrad.core.graph.flops import flops_of
 from nbgrad.core.graph.memory import MemoryUse
 
 
@@ -144,6 +145,27 @@ def test_a_checkpoint_repeats_a_part_of_the_forward() -> None:
     assert found[0].flops_share == 1.0
     assert found[0].seconds is None
     assert str(found).splitlines()[0].split() == ["saves", "share", "repeats", "FLOPs", "module"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"num_layers": 2, "bidirectional": True}, {"bias": False}], ids=str)
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize(
+    ("dialect", "packed"),
+    [(torch.nn, False), (torch.nn, True), (nbgrad.nn, False)],
+    ids=["torch", "torch, packed", "ours"],
+)
+def test_the_operations_of_a_recurrent_layer(dialect: Any, kind: str, settings: dict[str, Any], packed: bool) -> None:
+    """Each vector of the input meets each matrix once."""
+    net, x = getattr(dialect, kind)(8, 16, batch_first=True, **settings), torch.randn(4, 5, 8)
+    given: Any = x if dialect is torch.nn else nbgrad.tensor(x)
+    vectors = 20
+    if packed:
+        given, vectors = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 3, 2, 1]), batch_first=True), 11
+    with nbgrad.record(view="none") as graph:
+        result = net(given)[0]
+        (result.data if packed else result).sum().backward()
+    numbers = sum(weight.numel() for weight in net.parameters() if weight.ndim == 2)
+    assert sum(flops or 0 for flops in flops_of(list(graph.records)).values()) == 2 * vectors * numbers
 
 
 def test_with_a_clock_the_repeated_time_is_known() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from nbgrad.core.backend import chunks
+from nbgrad.core.compilation import compiled
 from nbgrad.core.graph import stats as stats_module
 from nbgrad.core.graph.stats import SAMPLE, SMALL, Stats, norms, summarise, summarise_all
 from tests.core.whole import check_finite, check_statistics
@@ -229,6 +230,37 @@ def test_huge_and_tiny_numbers_in_a_large_tensor(value: float, dtype: torch.dtyp
     check_statistics(data)
 
 
+@pytest.mark.skipif(not compiled(), reason="there is one pass only in the compiled core")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("count", [SMALL + 1, SMALL + 15, 40_000, SAMPLE, SAMPLE + 1, 300_001])
+@pytest.mark.parametrize("bad", [[], [math.nan], [math.inf, -math.inf], [math.nan, math.inf]], ids=str)
+def test_one_pass_finds_what_torch_finds(
+    dtype: torch.dtype, count: int, bad: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(count)
+    data = (torch.randn(count, dtype=torch.float64) * 3 + 0.1).to(dtype)
+    constant = torch.full_like(data, -0.7)
+    for tensor in (data, constant):
+        tensor[count // 2 : count // 2 + len(bad)] = torch.tensor(bad, dtype=dtype)
+    tensors = [data, constant, torch.zeros_like(data), torch.full_like(data, math.nan)]
+    found = [stats_module._in_one_pass(one, exact) for one in tensors for exact in (False, True)]
+    monkeypatch.setattr(stats_module, "_KINDS", {})
+    expected = [summarise(one, exact=exact) for one in tensors for exact in (False, True)]
+    for mine, its in zip(found, expected, strict=True):
+        assert mine is not None
+        assert mine.norm == pytest.approx(its.norm, rel=1e-6, nan_ok=True)
+        assert mine.mean is its.mean is None or mine.mean == pytest.approx(its.mean, rel=1e-4, abs=1e-6)
+        assert replace(mine, norm=0.0, mean=None) == replace(its, norm=0.0, mean=None)
+
+
+@pytest.mark.skipif(not compiled(), reason="there is one pass only in the compiled core")
+def test_one_pass_leaves_to_torch_what_it_cannot_read() -> None:
+    large = torch.full((5000,), 1e200, dtype=torch.float64)
+    for data in (large, 1 / large, torch.ones(5000).half(), torch.ones(5000, 2)[:, 0], torch.ones(5000, dtype=int)):
+        assert stats_module._in_one_pass(data, exact=False) is None
+        check_statistics(data)
+
+
 def test_the_norm_of_many_equal_numbers_in_single_precision() -> None:
     """Where torch adds all of their squares in float32, the third digit is wrong."""
     data = torch.full((1 << 22,), 1 / 3)
@@ -290,8 +322,9 @@ def test_the_sign_of_a_negative_view_is_in_its_histogram() -> None:
 
 def test_views_of_the_same_numbers_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[torch.Tensor] = []
-    real = stats_module._summarise_large
-    monkeypatch.setattr(stats_module, "_summarise_large", lambda data, exact: (read.append(data), real(data, exact))[1])
+    reader = "_in_one_pass" if compiled() else "_summarise_large"
+    real = getattr(stats_module, reader)
+    monkeypatch.setattr(stats_module, reader, lambda data, exact: (read.append(data), real(data, exact))[1])
     data = torch.randn(64, 4096)
     views = [data, data.t(), data.view(-1), data.view(8, 8, 4096).transpose(0, 2), data[:, ::2], data.clone()]
     found = summaries(views)

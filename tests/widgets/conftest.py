@@ -22,7 +22,7 @@ from nbgrad.widgets.description.schema import (
     Scope,
     Step,
 )
-from nbgrad.widgets.layout import positions
+from nbgrad.widgets.description.stage import Stage
 from tests.widgets import graphs
 
 Build = Callable[..., Description]
@@ -320,8 +320,9 @@ def tangle() -> Build:
 
 @pytest.fixture
 def in_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No picture is split into columns."""
-    monkeypatch.setattr(positions, "in_columns", lambda _parts, layout: layout)
+    """Every picture fits its stage as it is: all boxes are cards, and none stands in a second column."""
+    monkeypatch.setattr(Stage, "fits", lambda _self, _layout: True)
+    monkeypatch.setattr(Stage, "covered", lambda _self, _layout: 1.0)
 
 
 # --- a page in a browser -------------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from nbgrad import nn
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.schema import Description, Edge, Node
+from nbgrad.widgets.description.stage import STAGE, Stage
 from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below, homes, necessary
-from nbgrad.widgets.folding.size import COLUMNS, ROWS, extent
-from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH
+from nbgrad.widgets.folding.size import extent
 from nbgrad.widgets.pipeline import WHOLE, drawable, lay_out, whole
 from tests.widgets import graphs
 
@@ -149,8 +149,7 @@ def test_the_first_picture_of_a_large_graph_can_be_read(name: str) -> None:
     assert len(described["nodes"]) > LOOK
     picture = lay_out(described)
     drawn, layout = picture["description"], picture["layout"]
-    assert layout["width"] <= WIDTH * LETTERS / READ, "letters of ten pixels"
-    assert layout["height"] <= 2 * HEIGHT, "two screens"
+    assert STAGE.fits(layout), "all of it, with letters of nine pixels"
     assert sum(node["kind"] not in ("constant", "input") for node in drawn["nodes"]) >= 8, "something to see"
     hidden = len(described["nodes"]) - len(drawn["nodes"]) + len(folded(drawn))
     (note,) = drawn["notes"]
@@ -249,12 +248,15 @@ def ends(edge: Edge) -> tuple[str, str]:
 
 
 def test_what_is_not_too_large_is_drawn_as_it_is(flat: Any) -> None:
-    described = flat(ROWS * 6)
+    rows, columns = 8, 8
+    described = flat(rows * columns)
     for at, node in enumerate(described["nodes"]):
-        node["scope"] = None if at < ROWS else "s0"
+        node["scope"] = None if at < rows else "s0"
     described["scopes"] = [graphs.frame("s0", "part", folds="ops")]
-    described["edges"] = [edge for at, edge in enumerate(described["edges"]) if at % ROWS]  # chains, side by side
-    assert extent(Outline.of(described), {})[1:] == (ROWS, 6) < (ROWS + 1, COLUMNS)
+    described["edges"] = [edge for at, edge in enumerate(described["edges"]) if at % rows]  # chains, side by side
+    size = extent(Outline.of(described), {})
+    assert size.across == [columns] * rows
+    assert size.over(STAGE) <= 1 < size.over(Stage(STAGE.width / 2, STAGE.height / 2))
     assert not folded(drawable(described, NODES))
 
 
@@ -291,9 +293,10 @@ def test_what_a_problem_is_about_is_seen(bad: int, embedded: bool) -> None:
     about = {problem["node"] for problem in described["problems"]}
     drawn = drawable(described, NODES)
     assert about
-    assert about <= {node["id"] for node in drawn["nodes"]}
+    marked = {node["id"] for node in drawn["nodes"] if node["badges"]}
+    assert about <= {node["id"] for node in drawn["nodes"]} or marked, "a few equal layers stay folded, with a mark"
     assert len(drawn["nodes"]) <= LOOK
-    assert len(folded(drawn)) > 1
+    assert folded(drawn)
 
 
 def test_of_many_problems_as_many_are_seen_as_leave_it_small() -> None:

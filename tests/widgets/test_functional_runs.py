@@ -10,10 +10,10 @@ from nbgrad import nn
 from nbgrad.nn import functional
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.repeats import LONGEST, _Calls
+from nbgrad.widgets.description.stage import STAGE
 from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import first_folding
-from nbgrad.widgets.folding.size import COLUMNS, ROWS
 from nbgrad.widgets.pipeline import drawable, lay_out
 from tests.widgets.test_first_look import trained
 from tests.widgets.test_repeats import WIDE, box
@@ -53,8 +53,7 @@ def test_functions_between_layers_are_part_of_what_repeats(step: Any, label: str
     many = label.count(",") + 1
     assert folds["label"][0] == label
     assert {row["term"]: row["text"] for row in folds["details"]}["Folded"].startswith(f"{30 * many} ops")
-    assert picture["layout"]["width"] <= COLUMNS * 165
-    assert picture["layout"]["height"] <= ROWS * 165
+    assert STAGE.fits(picture["layout"])
     opened = first_folding(described, NODES).toggled(described, folds["holds"], NODES)
     unfolded = drawable(described, NODES, opened)["nodes"]
     functions = [part for part in label.partition(" ×")[0].split(", ") if part[0].islower()]

@@ -12,10 +12,10 @@ import nbgrad
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.outline import LOOK
 from nbgrad.widgets.description.schema import Description, Node
+from nbgrad.widgets.description.stage import STAGE
 from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below
-from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH
 from nbgrad.widgets.pipeline import drawable, lay_out, whole
 from nbgrad.widgets.render.svg import svg
 from tests.widgets.networks import LOOPS
@@ -66,7 +66,7 @@ def line_of(function: Any, further: int = 0) -> int:
 def test_a_loop_is_seen_whole_with_letters_of_ten_pixels(name: str) -> None:
     picture = lay_out(LOOPS[name]())
     layout = picture["layout"]
-    assert min(1.0, WIDTH / layout["width"], HEIGHT / layout["height"]) * LETTERS >= READ
+    assert STAGE.fits(layout)
     assert_sound(picture)
     assert any("line" in one["label"][0] and "×" in one["label"][0] for one in folded(picture["description"]))
     assert sum(one["root"] for one in picture["description"]["nodes"]) == 1, "the loss is in sight"

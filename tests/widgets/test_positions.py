@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from nbgrad.widgets import pipeline
 from nbgrad.widgets.description.copies import HUB
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Box, Description, Picture
+from nbgrad.widgets.description.stage import STAGE
 from nbgrad.widgets.folding.apply import ASKED, NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
-from nbgrad.widgets.layout.columns import LETTERS, READ, WIDTH
+from nbgrad.widgets.layout import fitting
 from nbgrad.widgets.layout.dot import dot_source
 from nbgrad.widgets.layout.graphviz_wasm import EngineMissing, LayoutTimeout, run_graphviz
 from nbgrad.widgets.layout.parts import PictureParts, Sizes
@@ -344,7 +344,7 @@ def slow_above(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
             raise LayoutTimeout("graphviz was stopped after 3 s")
         return run(source, seconds=seconds)
 
-    monkeypatch.setattr(pipeline, "run_graphviz", slow)
+    monkeypatch.setattr(fitting, "run_graphviz", slow)
 
 
 def test_after_a_timeout_what_was_unfolded_stays_so(flat: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,7 +393,7 @@ def test_the_last_try_tells_why_it_failed(tangle: Any, monkeypatch: pytest.Monke
         tried.append(source)
         raise LayoutTimeout("graphviz was stopped after 3 s")
 
-    monkeypatch.setattr(pipeline, "run_graphviz", slow)
+    monkeypatch.setattr(fitting, "run_graphviz", slow)
     with pytest.raises(LayoutTimeout):
         lay_out(tangle(500))
     assert len(tried) == 4
@@ -403,7 +403,7 @@ def test_a_missing_engine_is_not_tried_again(tangle: Any, monkeypatch: pytest.Mo
     def missing(source: str, *, seconds: float) -> str:
         raise EngineMissing("pip install it")
 
-    monkeypatch.setattr(pipeline, "run_graphviz", missing)
+    monkeypatch.setattr(fitting, "run_graphviz", missing)
     with pytest.raises(EngineMissing):
         lay_out(tangle(500))
 
@@ -411,5 +411,5 @@ def test_a_missing_engine_is_not_tried_again(tangle: Any, monkeypatch: pytest.Mo
 def test_absurd_labels_are_cut(hostile: Description) -> None:
     picture = lay_out(hostile)
     assert all(len(line) <= 44 for node in picture["description"]["nodes"] for line in node["label"])
-    assert picture["layout"]["width"] <= WIDTH * LETTERS / READ
+    assert STAGE.fits(picture["layout"])
     json.dumps(picture, ensure_ascii=False).encode()  # no lone surrogate is left

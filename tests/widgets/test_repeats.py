@@ -13,9 +13,9 @@ from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.repeats import LONGEST
 from nbgrad.widgets.description.schema import Description, Node
+from nbgrad.widgets.description.stage import STAGE
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding
-from nbgrad.widgets.folding.size import COLUMNS, ROWS
 from nbgrad.widgets.pipeline import drawable, lay_out, whole
 from tests.widgets import graphs
 from tests.widgets.test_first_look import cells, folded, trained
@@ -109,15 +109,14 @@ def test_a_cycle_with_an_op_in_between_is_no_run() -> None:
         ("LNGT" * 20 + "o", "Linear, LayerNorm, GELU, Tanh × 19"),
         ("LNR" * 20 + "o", "Linear, LayerNorm, ReLU × 19"),
         ("LNGTLRNGTT" * 10, "Linear, LayerNorm, GELU, Tanh and 6 more × 9"),
-        ("L" * 30, "Linear × 28"),
+        ("L" * 80, "Linear × 78"),
     ],
 )
 def test_a_cycle_of_layers_is_one_box(letters: str, label: str) -> None:
     described = net(letters)
     picture = lay_out(described)
     assert box(picture["description"])["label"][0] == label
-    assert picture["layout"]["width"] <= COLUMNS * 165
-    assert picture["layout"]["height"] <= ROWS * 165
+    assert STAGE.fits(picture["layout"])
 
 
 def test_a_name_that_is_too_long_leaves_room_for_how_often() -> None:
@@ -222,8 +221,7 @@ def test_steps_of_a_recurrent_cell_are_one_box(kind: Any, steps: int) -> None:
     assert {row["term"]: row["text"] for row in folds["details"]}["Folded"] == f"{counted(steps - 1)}"
     rows = [node["id"].partition(".")[0] for node in drawn["nodes"] if node["kind"] == "parameter"]
     assert [rows.count(one) for one in {*rows}] == [2] * 4, "the first one shows what it learns, and so do the others"
-    assert picture["layout"]["width"] <= COLUMNS * 165
-    assert picture["layout"]["height"] <= ROWS * 165
+    assert STAGE.fits(picture["layout"])
     opened = first_folding(described, NODES).toggled(described, folds["holds"], NODES)
     unfolded = drawable(described, NODES, opened)
     assert len({node["id"].partition(".")[0] for node in unfolded["nodes"]}) == len(described["nodes"])

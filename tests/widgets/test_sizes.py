@@ -13,11 +13,12 @@ import nbgrad
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Node, Picture
+from nbgrad.widgets.description.stage import LETTERS, READ, STAGE, Stage
 from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.folding.apply import NODES, asked
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.layout.card import LINE_SIZE
-from nbgrad.widgets.layout.columns import HEIGHT, LETTERS, READ, WIDTH, fits, in_columns, scale
+from nbgrad.widgets.layout.columns import in_columns
 from nbgrad.widgets.layout.curves import APART, beside
 from nbgrad.widgets.layout.parts import LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, PictureParts
 from nbgrad.widgets.pipeline import drawable, lay_out, whole
@@ -31,21 +32,21 @@ from tools.unpacking import unpacked
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_is_seen_whole_with_letters_of_ten_pixels(name: str) -> None:
+def test_a_network_is_seen_whole_with_letters_of_nine_pixels(name: str) -> None:
     picture = lay_out(NETWORKS[name]())
     layout = picture["layout"]
-    scale = min(1.0, 1220 / layout["width"], 600 / layout["height"])
+    scale = min(1.25, 1171 / layout["width"], 447 / layout["height"])
     smallest = min(float(size) for size in re.findall(r'font-size="([\d.]+)"', "".join(_graph(picture))))
     assert smallest == LETTERS == min(LINE_SIZE, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE)
-    assert smallest * scale >= 10
+    assert smallest * scale >= 9
     assert_sound(picture)
     told = picture["description"]["nodes"]
     assert sum(node["root"] for node in told) == 1, "the loss is in sight"
     assert any(node["kind"] in ("parameter", "folded") for node in told), "and so are parameters"
 
 
-def test_the_room_is_that_of_a_notebook() -> None:
-    assert (WIDTH, HEIGHT, READ) == (1220, 600, 10)
+def test_the_stage_is_that_of_a_notebook_on_a_laptop() -> None:
+    assert (STAGE, READ) == ((1171, 447), 9)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -143,21 +144,14 @@ def chain(layers: int) -> Description:
     return describe(graph)
 
 
-def one_column(description: Description, monkeypatch: Any) -> Picture:
-    with monkeypatch.context() as patched:
-        patched.setattr("nbgrad.widgets.layout.positions.in_columns", lambda _parts, layout: layout)
-        return lay_out(description, folding=Folding())
-
-
 @pytest.mark.parametrize("layers", [3, 6, 12])
-def test_a_chain_that_is_too_long_is_cut_into_columns(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_that_is_too_long_is_cut_into_columns(layers: int) -> None:
     described = chain(layers)
-    long, picture = one_column(described, monkeypatch), lay_out(described, folding=Folding())
+    long, picture = lay_out(described, folding=Folding(), on=Stage(1e5, 1e5)), lay_out(described, folding=Folding())
     assert_sound(long)
     assert_sound(picture)
     assert picture["layout"]["height"] < long["layout"]["height"] / 1.4
-    assert picture["layout"]["width"] <= WIDTH * LETTERS / READ
-    assert fits(picture["layout"]) or layers > 6
+    assert STAGE.fits(picture["layout"])
 
 
 @pytest.mark.parametrize("make", [lambda: chain(6), graphs.trained, *NETWORKS.values()])
@@ -312,7 +306,7 @@ def wide() -> Description:
 def test_the_direction_is_the_one_that_is_seen_larger() -> None:
     described = wide()
     down, across, chosen = (lay_out(described, direction=one) for one in ("TB", "LR", "auto"))
-    assert scale(across["layout"]) > 1.1 * scale(down["layout"])
+    assert STAGE.scale(across["layout"]) > 1.1 * STAGE.scale(down["layout"])
     assert chosen == across
     assert lay_out(NETWORKS["MLP of 2"]())["direction"] == "TB", "it fits"
     page = whole(described)

@@ -136,3 +136,22 @@ def test_a_long_list_says_how_many_are_left_out(lib: Any) -> None:
     assert f"({left} more findings are not listed)" in text(described)
     assert f"({left}morefindingsarenotlisted)" in lettering(svg(lay_out(described)))
     assert unpacked(packed(lay_out(described)))["description"]["problems"] == described["problems"]
+
+
+def test_the_marks_of_several_findings_are_numbers_that_lead_to_their_texts(lib: Any) -> None:
+    described = describe(ill(lib))
+    marked = [badge["text"] for node in described["nodes"] for badge in node["badges"]]
+    assert len(marked) > 1
+    texts = warnings_in(svg(lay_out(described)))
+    for at, finding in enumerate([one.text for one in told(described) if one.text in marked], 1):
+        assert texts.count(str(at)) == 2, "above the graph, and at its box"
+        assert squeezed("".join(texts[texts.index(str(at)) + 1 :])).startswith(squeezed(f"Finding: {finding}"))
+    for node in described["nodes"]:
+        node["badges"] = [one for one in node["badges"] if one["text"] == marked[0]]
+    assert "1" not in warnings_in(svg(lay_out(described))), "one needs no number"
+
+
+def warnings_in(drawing: str) -> list[str]:
+    """The texts of a drawing in the inks of errors and notes."""
+    texts = [one for one in ElementTree.fromstring(drawing).iter() if one.tag.endswith("}text")]
+    return [one.text or "" for one in texts if one.get("class") in ("nbgs-alarm", "nbgs-note")]

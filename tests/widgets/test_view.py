@@ -18,12 +18,13 @@ from ipykernel.zmqshell import ZMQDisplayPublisher
 from IPython.core.displaypub import CapturingDisplayPublisher, DisplayPublisher
 
 import nbgrad
-from nbgrad.widgets import cell_outputs, notebook_output, pipeline, view
+from nbgrad.widgets import cell_outputs, notebook_output, view
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding
+from nbgrad.widgets.layout import fitting
 from nbgrad.widgets.layout.graphviz_wasm import EngineMissing
 from nbgrad.widgets.notebook_output import show, static_bundle
 from nbgrad.widgets.pipeline import lay_out
@@ -122,10 +123,11 @@ def test_in_a_kernel_the_still_picture_gets_its_png_in_its_own_place(tmp_path: P
     subprocess.run(
         [sys.executable, "-m", "jupyter", "nbconvert", *options], cwd=tmp_path, check=True, capture_output=True
     )
-    still, live = nbformat.read(tmp_path / "small.ipynb", as_version=4).cells[0].outputs
+    still, live, script = nbformat.read(tmp_path / "small.ipynb", as_version=4).cells[0].outputs
     assert still.data.keys() == {"image/svg+xml", "image/png", "text/plain"}
     assert base64.b64decode(still.data["image/png"]).startswith(b"\x89PNG")
     assert WIDGET in live.data
+    assert script.data.keys() == {"text/html"}, "the first picture of a kernel"
 
 
 def test_without_graphviz_the_table_is_shown(
@@ -134,7 +136,7 @@ def test_without_graphviz_the_table_is_shown(
     def missing(source: str, *, seconds: float) -> str:
         raise EngineMissing("Run: pip install it")
 
-    monkeypatch.setattr(pipeline, "run_graphviz", missing)
+    monkeypatch.setattr(fitting, "run_graphviz", missing)
     show(small)
     (only,) = displayed
     assert set(only) == {"text/plain"}

@@ -1,9 +1,11 @@
 """The floating point operations of recorded ops: torch counts them as it runs each op on tensors without memory."""
 
+from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from nbgrad.core.backend.function_mode import muted
 from nbgrad.core.dispatch.table import Op
@@ -36,6 +38,8 @@ def flops_of(records: list[Record]) -> dict[int, int | None]:
 def _counted(record: Record, shapes: tuple[Any, ...], literals: tuple[Any, ...]) -> int | None:
     """Run the op on the meta device, and count."""
     op = record.op
+    if not isinstance(op, Op) and (states := _STATES.get(record.kind_or_op)) is not None:
+        return _of_recurrence([facts[0] for facts in shapes if facts is not None], states)
     function: Any = op.forward if isinstance(op, Op) else _torchs(record.kind_or_op)
     if function is None:
         return None
@@ -46,13 +50,27 @@ def _counted(record: Record, shapes: tuple[Any, ...], literals: tuple[Any, ...])
         for facts, literal in zip(shapes, literals, strict=True)
     ]
     settings = {name: _without_numbers(value) for name, value in record.settings.items()}
-    counter = FlopCounterMode(display=False)
+    counter = flop_counter()
     try:
         with torch.no_grad(), counter:
             function(*args, **settings)
     except Exception:  # whatever its kernel says about such tensors
         return None
     return int(counter.get_total_flops())
+
+
+_STATES = {"lstm": 2, "gru": 1, "rnn_tanh": 1, "rnn_relu": 1}
+"""Torch's recurrent functions, which take a list of weights, and how many states each has."""
+
+
+def _of_recurrence(shapes: list[tuple[int, ...]], states: int) -> int:
+    """The operations of a recurrent function of torch's: each vector of the input meets each matrix once.
+
+    The shapes are those of the input, of the lengths of a packed one, of the states, and of the weights.
+    """
+    packed = len(shapes[1]) == 1
+    vectors = prod(shapes[0][:-1])
+    return 2 * vectors * sum([prod(shape) for shape in shapes[1 + packed + states :] if len(shape) == 2])
 
 
 def _torchs(name: str) -> Any:
@@ -69,3 +87,23 @@ def _without_numbers(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple([_without_numbers(part) for part in value])
     return value
+
+
+def flop_counter() -> FlopCounterMode:
+    """Torch's counter, which knows two more kernels: those of the CPU for attention and for a recurrent layer."""
+    return FlopCounterMode(display=False, custom_mapping=_MORE)
+
+
+def _recurrent(input: Any, w_ih: Any, w_hh: Any, *_: Any, **_settings: Any) -> int:
+    return int(2 * input[0] * input[1] * (prod(w_ih) + prod(w_hh)))
+
+
+def _attention(query: Any, key: Any, value: Any, *_: Any, **_settings: Any) -> int:
+    count: Callable[..., Any] = sdpa_flop_count
+    return int(count(query, key, value))
+
+
+_MORE: dict[Any, Callable[..., int]] = {
+    torch.ops.aten.mkldnn_rnn_layer: _recurrent,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+}

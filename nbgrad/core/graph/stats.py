@@ -4,6 +4,7 @@ import math
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib import import_module
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -104,22 +105,26 @@ def summarise(data: torch.Tensor, *, exact: bool = False) -> Stats:
 def summarise_all(tensors: dict[int, torch.Tensor], *, exact: bool = False) -> dict[int, Stats]:
     """The statistics of ``tensors`` by the same keys.
 
-    When a graph of thousands of ops closes, there are twice as many tensors. Those of one shape and element type are
-    worked out together, in a tenth of the time. A large tensor is read in pieces, once: views of the same numbers, such
-    as a gradient in several shapes, share their statistics. To read a number from a GPU is to wait, so the numbers of
-    many tensors are read at a time.
+    When a graph of thousands of ops closes, there are twice as many tensors. Small ones of one shape and element type
+    are worked out together, in a tenth of the time. Views of the same numbers, such as a gradient in several shapes,
+    share their statistics. Numbers on the CPU are read in one pass, if the core is compiled; any other large tensor is
+    read in pieces. To read a number from a GPU is to wait, so the numbers of many tensors are read at a time.
     """
     alike: dict[Any, list[int]] = {}
     same: dict[Any, list[int]] = {}
-    for key, data in tensors.items():
-        if data.numel() <= SAMPLE:
-            alike.setdefault((data.shape, data.dtype, data.device), []).append(key)
-        else:
-            same.setdefault(numbers_of(data), []).append(key)
     found: dict[int, Stats] = {}
+    for key, data in tensors.items():
+        if data.numel() <= (SMALL if data.is_cpu and data.dtype in _KINDS else SAMPLE):
+            alike.setdefault((data.shape, data.dtype, data.device), []).append(key)
+            continue
+        keys = same.setdefault(numbers_of(data), [])
+        keys.append(key)
+        if len(keys) == 1 and (stats := _in_one_pass(data, exact)) is not None:
+            found[key] = stats
     waiting: list[tuple[list[int], _Reading[list[Stats]]]] = []
     numbers = 0
-    for keys, size, work in (*_in_rows(tensors, alike), *_one_by_one(tensors, same, exact)):
+    left = [keys[0] for keys in same.values() if keys[0] not in found]
+    for keys, size, work in (*_in_rows(tensors, alike), *_one_by_one(tensors, left, exact)):
         waiting.append((keys, work))
         numbers += size
         data = tensors[keys[0]]
@@ -147,11 +152,37 @@ def _in_rows(tensors: dict[int, torch.Tensor], alike: dict[Any, list[int]]) -> _
             yield some, size * len(some), _summarise([tensors[key] for key in some])
 
 
-def _one_by_one(tensors: dict[int, torch.Tensor], same: dict[Any, list[int]], exact: bool) -> _Works:
-    """Those of large tensors; of several that have the ``same`` numbers, the first is read."""
-    for first, *_ in same.values():
-        data = tensors[first].detach()
-        yield [first], data.numel(), _summarise_large(data, exact)
+def _one_by_one(tensors: dict[int, torch.Tensor], large: list[int], exact: bool) -> _Works:
+    """Those of ``large`` tensors."""
+    for key in large:
+        data = tensors[key].detach()
+        yield [key], data.numel(), _summarise_large(data, exact or data.numel() <= SAMPLE)
+
+
+_one_pass: Any = import_module("nbgrad.core.graph.one_pass").statistics if compiled() else None
+
+_KINDS = {torch.float32: "f", torch.float64: "d", torch.bfloat16: "b"} if compiled() else {}
+"""The element types that are read in one pass."""
+
+
+def _in_one_pass(data: torch.Tensor, exact: bool) -> Stats | None:
+    """The statistics of a tensor on the CPU; None if torch's kernels have to find them.
+
+    Those are for other element types, for numbers that do not lie one after another, and for numbers whose squares are
+    too large or too small for float64.
+    """
+    if not data.is_cpu or data.dtype not in _KINDS or data.is_neg() or not _is_dense(data):
+        return None
+    size = data.numel()
+    exact = exact or size <= SAMPLE
+    starts = None if exact else _runs(SAMPLE // _RUN, size // _RUN, data.device)
+    picked = (0, 0, 0) if starts is None else (starts.data_ptr(), len(starts), _RUN)
+    told = _one_pass(data.data_ptr(), size, _KINDS[data.dtype], _BINS, *picked)
+    if told is None:
+        return None
+    norm, *spread, counts = told
+    stats = _stats(tuple(data.shape), norm, _Spread(*spread), None, counts, magnitudes=False)
+    return stats if exact else replace(stats, sample=SAMPLE)
 
 
 def numbers_of(data: torch.Tensor) -> Any:
@@ -450,13 +481,14 @@ def _histograms(
     low, width = scale * ends[:, :1], (scale * ends).diff()
     below = (width == 0) * (low.abs() / 256).clamp(1.0)  # equal numbers are put in the middle, however large they are
     low, width = low - below, width + below * (_BINS / (_BINS / 2 + 0.5))
-    low, width = torch.stack((low, width)).to(device, non_blocking=True)  # else it would wait
+    factor = torch.full_like(width, _BINS) / width  # torch takes a number over a tensor as a reciprocal, rounded twice
+    low, factor = torch.stack((low, factor)).to(device, non_blocking=True)  # else it would wait
     # Each row has two bins more: for the highest number, which belongs in the last bin, and for the numbers that are
     # not finite.
     first = torch.arange(0, rows * (_BINS + 2), _BINS + 2, dtype=torch.int32, device=device)[:, None]
     sound = not any(one.nan or one.inf for one in spreads)
     found = torch.zeros(rows * (_BINS + 2), dtype=torch.int64, device=device)
-    _count(found, tables, size, (low, width, scale, first), sound)
+    _count(found, tables, size, (low, factor, scale, first), sound)
     (counted,) = yield (found.view(rows, _BINS + 2),)
     return [
         None if spread.low is None else _without_ends(counts)
@@ -465,13 +497,12 @@ def _histograms(
 
 
 def _sampled_histogram(data: torch.Tensor, spread: _Spread) -> "_Reading[tuple[int, ...] | None]":
-    """A histogram of the sample of a large tensor; for float32 in float32, which takes half as long."""
+    """A histogram of the sample of a large tensor."""
     low, high = spread.low, spread.high
     if low is None or high is None:
         return None
-    dtype = _own_precision(data.dtype)
-    row = _real(sample(data)).to(dtype)
-    most = torch.finfo(dtype).max / _BINS
+    row = _real(sample(data)).to(torch.float64)
+    most = torch.finfo(torch.float64).max / _BINS
     if not (high == low or 1 / most < high - low < most):
         (counts,) = yield from _histograms([row[None]], SAMPLE, [spread], data.device)
         return counts
@@ -507,10 +538,10 @@ def _count(found: torch.Tensor, tables: Iterable[torch.Tensor], size: int, scale
         found: as many zeros as there are bins.
         tables: some of the numbers of every row each.
         size: how many numbers a row has.
-        scales: the lowest number of each row, its width, the factor of both, and the first bin of each row.
+        scales: the lowest number of each row, the factor from its numbers to bins, the scale of both, its first bin.
         sound: whether all numbers are finite.
     """
-    low, width, scale, first = scales
+    low, factor, scale, first = scales
     many = min(size, max(1, (_AT_ONCE if found.is_cpu else piece_of(found)) // len(first)))
     room = torch.empty(len(first), many, dtype=torch.float64, device=found.device)
     places = torch.empty_like(room, dtype=torch.int32)
@@ -519,7 +550,7 @@ def _count(found: torch.Tensor, tables: Iterable[torch.Tensor], size: int, scale
             scaled = room[:, : part.shape[1]].copy_(part)
             if scale != 1.0:
                 scaled.mul_(scale)
-            scaled.sub_(low).mul_(_BINS).div_(width)
+            scaled.sub_(low).mul_(factor)
             if not sound:
                 scaled.masked_fill_(~part.isfinite(), _BINS + 1)
             place = places[:, : part.shape[1]].copy_(scaled).add_(first).reshape(-1)

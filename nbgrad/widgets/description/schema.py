@@ -466,6 +466,10 @@ class Box(TypedDict):
     height: float
 
 
+Form = Literal["card", "short", "name"]
+"""What is drawn in a box: all its lines and rows; its name, shape and gradient; or its name alone."""
+
+
 class Layout(TypedDict):
     """Where everything stands, in pixels, from the top left corner. Keys are ids of the description."""
 
@@ -478,6 +482,10 @@ class Layout(TypedDict):
     labels: dict[str, Box]  # by edge id: the place of the label; an edge has one if no box says the same
     marks: dict[str, Box]  # by edge id: the box with the text of the reduction; inside the row of its source, if any
     scopes: dict[str, Box]  # without the scopes of a single op: the box of the op names the module
+    forms: dict[str, Form]  # of the boxes that are no cards
+    # By node: how much smaller than at its place in a card all of it is drawn, where a box has room for less than its
+    # card. A row has the factor of its op.
+    shrunk: dict[str, float]
     # The widths of texts by id: the label of a scope; the line of a gradient after its sign, for a node or an edge.
     texts: Annotated[dict[str, float], PYTHON_ONLY]
 
@@ -495,4 +503,5 @@ class Picture(TypedDict):
     turned: Layout | None  # the same in the other direction, where no kernel can be asked for it
     folded: list[str]  # scopes that the front end itself folds at first
     opens: Opens
+    stage: list[float]  # the width and the height for which it was laid out
     first: "Picture | None"  # the picture shown until something is folded or unfolded; None: this one

@@ -31,6 +31,7 @@ from nbgrad.widgets.description.schema import (
     Step,
     plain_node,
 )
+from nbgrad.widgets.description.stage import STAGE, Stage
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.tree import iterates
 from nbgrad.widgets.description.walk import Stop
@@ -63,12 +64,14 @@ def asked(graph: Description | Outline, depth: int | None, nodes: int | None) ->
     return (None, NODES) if nodes is None else (necessary(graph, nodes), nodes)
 
 
-def chosen(graph: Outline, limit: int, folding: Folding | None = None, asked: int = ASKED) -> Outline:
+def chosen(
+    graph: Outline, limit: int, folding: Folding | None = None, asked: int = ASKED, on: Stage = STAGE
+) -> Outline:
     """Return the outline of what will be drawn: folded, and only the nearest part of it if that is still too large.
 
     For a module that the reader unfolded ``asked`` nodes may be drawn.
     """
-    folding = first_folding(graph, limit) if folding is None else folding
+    folding = first_folding(graph, limit, on) if folding is None else folding
     drawn = fold(graph, folding)
     most = max(limit, asked) if folding.asked else limit
     if len(drawn.description["nodes"]) > most:

@@ -9,6 +9,7 @@ from math import inf
 
 from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.schema import Description
+from nbgrad.widgets.description.stage import STAGE, Stage
 from nbgrad.widgets.description.tree import Tree, iterates
 from nbgrad.widgets.folding.size import extent
 
@@ -77,7 +78,7 @@ class Folding:
         return replace(self, closed=self.closed | first.closed, apart=self.apart | first.apart)
 
 
-def first_folding(graph: Description | Outline, limit: int) -> Folding:
+def first_folding(graph: Description | Outline, limit: int, on: Stage = STAGE) -> Folding:
     """The scopes to fold at first: if there are more than LOOK boxes, enough to see the whole picture at once.
 
     Runs are folded first. Then the deepest level of the other modules is folded, then the next level, so that equal
@@ -89,16 +90,43 @@ def first_folding(graph: Description | Outline, limit: int) -> Folding:
     copies = sum(uses - 1 for uses in graph.hubs.values())
     if len(description["nodes"]) + copies <= LOOK and len(description["nodes"]) <= limit:
         return Folding()
-    sized = [(folding, over, nodes <= limit) for folding, nodes, over in _sized(graph, limit)]
+    sized = [(folding, over, nodes <= limit) for folding, nodes, over in _sized(graph, limit, on)]
     whole = _only_module(graph)
     opened = [one for one in sized if whole not in one[0].closed]
+    tried = opened if any(fits for _, _, fits in opened) else sized
+    fitting = [_showing(graph, folding, limit) for folding, over, _ in tried if over <= 1]
+    # Of those that are seen at once, the first one in which the first problem is seen, too.
+    if fitting:
+        return next((one for one in fitting if _tells(graph, one)), fitting[0])
     found, least = Folding(), inf
-    for folding, over, _ in opened if any(fits for _, _, fits in opened) else sized:
-        if over < least * _GAIN or over <= 1 < least:
+    for folding, over, _ in tried:
+        if over < least * _GAIN:
             found, least = folding, over
-        if over <= 1:
-            break
     return _showing(graph, found, limit)
+
+
+def _tells(graph: Outline, folding: Folding) -> bool:
+    """Whether the first problem stands in no closed module, or in one of a few equal ones, which stay alike."""
+    about = next((one["node"] for one in graph.description["problems"] if one["node"]), None)
+    scope = next((node["scope"] for node in graph.description["nodes"] if node["id"] == about), None)
+    shut = next((one for one in graph.tree.path(scope) if one in folding.closed), None)
+    return shut is None or len(graph.alike(shut)) <= _TWINS
+
+
+def foldings(graph: Outline, limit: int, on: Stage) -> Iterator[Folding]:
+    """The folding of a first look, and then coarser ones, each of which makes the picture clearly smaller."""
+    first = first_folding(graph, limit, on)
+    yield first
+    sized = [(over, folding) for folding, _, over in _sized(graph, limit, on)]
+    least = min([over for over, folding in sized if folding.closed == first.closed], default=inf)
+    tried = {first}
+    for over, folding in sorted(sized, key=lambda one: -one[0]):
+        if over < least * _GAIN and folding.closed and _only_module(graph) not in folding.closed:
+            found = _showing(graph, folding, limit)
+            if found not in tried:
+                tried.add(found)
+                least = over
+                yield found
 
 
 def _only_module(graph: Outline) -> str | None:
@@ -113,11 +141,11 @@ def necessary(graph: Description | Outline, limit: int) -> Folding:
     graph = Outline.of(graph)
     if len(graph.description["nodes"]) <= limit:
         return Folding()
-    sizes = [(nodes, folding) for folding, nodes, _ in _sized(graph, limit)]
+    sizes = [(nodes, folding) for folding, nodes, _ in _sized(graph, limit, STAGE)]
     return max(sizes, key=lambda one: (one[0] <= limit, one[0] if one[0] <= limit else -one[0]))[1]
 
 
-def _sized(graph: Outline, limit: int) -> Iterator[tuple[Folding, int, float]]:
+def _sized(graph: Outline, limit: int, on: Stage) -> Iterator[tuple[Folding, int, float]]:
     """The empty folding, and each folding that leaves something worth seeing.
 
     With each come the number of nodes that it leaves and the factor by which its picture is too large. If there are
@@ -132,7 +160,7 @@ def _sized(graph: Outline, limit: int) -> Iterator[tuple[Folding, int, float]]:
             continue
         size = extent(graph, hidden)
         if size.told >= (_FEWEST if loops & folding.closed else _FEW) or not folding.closed:
-            yield folding, nodes, size.over
+            yield folding, nodes, size.over(on)
 
 
 def _foldings(graph: Outline) -> Iterator[Folding]:

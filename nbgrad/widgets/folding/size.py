@@ -3,13 +3,20 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from itertools import accumulate
+from math import inf
 from typing import NamedTuple
 
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Edge, Node
+from nbgrad.widgets.description.stage import LETTERS, READ, Stage
 
-ROWS, COLUMNS = 13, 8
-"""The area that is seen at once, or almost: two screens of boxes with their lines, in a notebook's width."""
+ROW, COLUMN = 62.0, 150.0
+"""How much room a short box takes with the space around it, from top to bottom and from left to right, in pixels."""
+
+ALONG, ACROSS = 190.0, 55.0
+"""The same where the picture runs from left to right."""
+
+_MOST = 6  # columns that stand beside each other
 
 
 class Extent(NamedTuple):
@@ -19,19 +26,28 @@ class Extent(NamedTuple):
         told: how many boxes, and parameters in them, say what the graph does: all but constants and inputs.
         rows: how many boxes and marks stand below each other, from top to bottom.
         columns: how many stand beside each other in the widest row.
+        across: how many stand beside each other in each row that is not empty.
     """
 
     told: int
     rows: int
     columns: int
 
-    @property
-    def over(self) -> float:
-        """How many times larger it is than a reader sees at once; at most 1 if it fits.
+    across: list[int]
 
-        A picture that is too high is scrolled; one that is too wide is made small in both directions.
+    def over(self, on: Stage) -> float:
+        """How many times larger it is than what is seen at once on a stage; at most 1 if it fits.
+
+        A picture that is too high is cut into columns, or it runs from left to right.
         """
-        return max(self.rows / ROWS, (self.columns / COLUMNS) ** 2)
+        width, height = on.width * LETTERS / READ, on.height * LETTERS / READ
+        sideways = max(self.rows * ALONG / width, self.columns * ACROSS / height)
+        cut = inf
+        for many in range(1, _MOST + 1):
+            rows = -(-len(self.across) // many) or 1
+            wide = sum(max(self.across[at : at + rows]) for at in range(0, len(self.across), rows))
+            cut = min(cut, max(rows * ROW / height, wide * COLUMN / width))
+        return min(sideways, cut)
 
 
 def extent(graph: Outline, homes: Mapping[str, str]) -> Extent:
@@ -65,8 +81,9 @@ def extent(graph: Outline, homes: Mapping[str, str]) -> Extent:
         begin[rows.of(target) - 1 if source in tensors else rows.of(source) + 1] += 1
         end[rows.of(target) - 1] += 1
     last = max(begin, default=0)
-    across = accumulate(begin[row] - end[row - 1] for row in range(last + 1))
-    return Extent(len(told) + inner, last, max(across, default=0))
+    counts = accumulate(begin[row] - end[row - 1] for row in range(last + 1))
+    across = [many for many in counts if many]
+    return Extent(len(told) + inner, last, max(across, default=0), across)
 
 
 class _Rows:

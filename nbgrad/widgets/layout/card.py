@@ -5,18 +5,27 @@
 
 from typing import NamedTuple, Self
 
-from nbgrad.widgets.description.schema import Node
+from nbgrad.widgets.description.schema import Form, Node
 from nbgrad.widgets.description.tensor_summary import broken
-from nbgrad.widgets.description.text_metrics import NABLA, WIDER, gradient_width, text_width
+from nbgrad.widgets.description.text_metrics import NABLA, WIDER, clip, gradient_width, text_width
 
 HEAD_SIZE, LINE_SIZE = 13.0, 11.0
 HEAD_HEIGHT, LINE_HEIGHT, ROW_HEIGHT, MARK_HEIGHT = 17.0, 14.0, 15.0, 17.0
 PAD_X, PAD_Y, INSET = 10.0, 5.0, 5.0
+TIGHT_Y = 2.0
+"""The room above and below a name that stands alone in its box."""
+
 BEHIND = 5.0
 """How much of the boxes behind a folded box is seen, in pixels. It is part of the box: else it would hide arrows."""
 
 TOGETHER = 36
 """The last line of a box and its gradient stand beside each other if they have no more letters than this."""
+
+SHORT, NAME = 24, 16
+"""How many letters a line has at most where a box is short, and where it is only a name."""
+
+NARROW = 5
+"""A text of fewer letters than this is left out rather than cut."""
 
 _GAP = 10.0
 
@@ -44,9 +53,16 @@ class Card(NamedTuple):
     charted: int
 
     @classmethod
-    def of(cls, node: Node) -> Self:
-        """The texts of a node of a description that is drawn."""
+    def of(cls, node: Node, form: Form = "card") -> Self:
+        """The texts of a node of a description that is drawn, in this form of its box."""
         head, *lines = node["label"]
+        if form == "name":
+            return cls(clip(head, NAME), _room(node["about"], NAME - len(head)), [], [], False, 0)
+        if form == "short":
+            line = told(node)
+            short = [] if node["rule"] is None else [clip(node["rule"], max(8, TOGETHER - len(line)))]
+            tail = _room(node["about"], SHORT - len(head))
+            return cls(clip(head, SHORT), tail, [line] * bool(line), short, bool(short and line), 0)
         row = node["row"] is not None
         tail = node["about"]
         if row:
@@ -63,6 +79,20 @@ class Card(NamedTuple):
         return len(self.lines) + (0 if self.beside else len(self.rule))
 
 
+def told(node: Node) -> str:
+    """The one line of a short box: the shape, or the number where there is no shape; empty if there is neither."""
+    label, numbers = node["label"], node["numbers"]
+    at = max(1, (numbers[0] if numbers else len(label)) - 1)
+    return clip(label[at], SHORT) if at < len(label) else ""
+
+
+def _room(text: str, letters: int) -> str:
+    """As much of a text as there is room for, first without what is in brackets at its end; nothing for few letters."""
+    if len(text) >= letters:
+        text = text.partition(" (")[0]
+    return clip(text, letters - 1) if letters > NARROW else ""
+
+
 class Measured(NamedTuple):
     """How large a card is without its rows.
 
@@ -76,9 +106,9 @@ class Measured(NamedTuple):
     rule: float
 
 
-def measured(node: Node) -> Measured:
-    """The size of what stands in the box of ``node``, without the rows."""
-    card, row = Card.of(node), node["row"] is not None
+def measured(node: Node, form: Form = "card") -> Measured:
+    """The size of what stands in the box of ``node`` in this form, without the rows."""
+    card, row = Card.of(node, form), node["row"] is not None
     bold = node["kind"] in ("op", "folded", "failed")
     head = text_width(card.head, LINE_SIZE if row else HEAD_SIZE, bold=bold)
     if card.tail:
@@ -86,7 +116,7 @@ def measured(node: Node) -> Measured:
     if node["root"]:
         head += 16  # its marker
     widths = [head, *(text_width(line, LINE_SIZE) for line in card.lines)]
-    if node["bars"] is not None:
+    if node["bars"] is not None and form != "name":
         widths[card.charted] += _GAP + BAR * len(node["bars"]["heights"])
     after = 0.0
     if card.rule:
@@ -101,10 +131,10 @@ def measured(node: Node) -> Measured:
             widths += [whole, *rest]
     widest = max(widths)
     pad = 2 * PAD_X + (8 if node["kind"] in ("leaf", "input") and not row else 0)  # round ends, and cut corners
-    width = max(56.0, round(max(widest + pad, widest * WIDER + pad - PAD_X + 4)))
+    width = max(56.0 if form == "card" else 34.0, round(max(widest + pad, widest * WIDER + pad - PAD_X + 4)))
     if row:
         return Measured(width, ROW_HEIGHT + LINE_HEIGHT * card.below + 2, after)
-    return Measured(width, HEAD_HEIGHT + LINE_HEIGHT * card.below + 2 * PAD_Y, after)
+    return Measured(width, HEAD_HEIGHT + LINE_HEIGHT * card.below + 2 * (TIGHT_Y if form == "name" else PAD_Y), after)
 
 
 def bar_height(letter: str) -> float:

@@ -11,21 +11,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nbgrad.widgets.description.schema import Box, Layout
+from nbgrad.widgets.description.stage import LETTERS, READ, STAGE, Stage
 from nbgrad.widgets.layout.curves import Run
 from nbgrad.widgets.layout.parts import PictureParts
 
-WIDTH, HEIGHT = 1220.0, 600.0
-"""The room of a notebook for the picture of a view, in pixels."""
-
-LETTERS = 11.0
-"""How high the smallest letters of a picture are."""
-
-READ = 10.0
-"""How high letters have to be on the screen to be read."""
-
-_MOST = 6  # columns
+_MOST = 12  # columns
 _PLACES = 240  # the most places for cuts that are compared
 _CUTS = 4  # the most edges that may be cut at one place
+_LARGER = 1.05  # by this factor more columns have to be seen larger
 _GAP = 30.0  # between two columns
 _LANE = 11.0  # the distance of two edges that lead to the next column
 _TURN = 10.0  # the radius of the corners of such an edge
@@ -39,35 +32,35 @@ _ENDS = 6  # for this many frames, a new column right after the frame is tried
 _AGAIN = 25.0  # one more cut edge or frame has to make the tallest column lower by at least this much
 
 
-def scale(layout: Layout) -> float:
-    """The scale at which a layout is seen whole; 1 where it is smaller than the room."""
-    return min(1.0, WIDTH / layout["width"], HEIGHT / layout["height"])
-
-
-def fits(layout: Layout) -> bool:
-    """Whether a layout is seen whole with letters that can be read."""
-    return scale(layout) >= READ / LETTERS
-
-
-def in_columns(parts: PictureParts, layout: Layout) -> Layout:
+def in_columns(parts: PictureParts, layout: Layout, stage: Stage = STAGE) -> Layout:
     """A layout in the fewest columns with which it is seen whole, or in as many as there is width for.
 
     Args:
         parts: those of the drawn graph.
         layout: its boxes without their rows, its edges and frames.
+        stage: where it is seen.
 
     Returns:
         The same where it fits already, or where it cannot be cut.
     """
-    if fits(layout) or not layout["nodes"]:
+    if stage.fits(layout) or not layout["nodes"]:
         return layout
     cutter = _Cutter(parts, layout)
     best = layout
-    for many in range(2, _MOST + 1):
-        for found in cutter.cut(many):
-            if found["width"] <= WIDTH * LETTERS / READ and scale(found) > scale(best) * 1.05:
-                best = found
-        if fits(best):
+    fewest = int(layout["height"] * READ / LETTERS / stage.height)  # fewer columns would be too high, or just fit
+    widths = sorted(box["width"] for box in layout["nodes"].values())
+    wide = widths[len(widths) // 2] + _GAP + _LANE
+    most = int(stage.width * LETTERS / READ / wide)  # more columns would probably be too wide
+    for many in range(max(2, min(fewest, most - 1, _MOST)), max(min(most + 1, _MOST), 2) + 1):
+        for columns in cutter.cut(many):
+            if (
+                columns.width <= stage.width * LETTERS / READ
+                and stage.scale(columns.rough()) > stage.scale(best) * 1.05
+            ):
+                found = columns.layout()
+                if stage.scale(found) > stage.scale(best) * 1.05 and cutter.sound(found, columns.split):
+                    best = found
+        if stage.fits(best):
             break
     return best
 
@@ -131,8 +124,8 @@ class _Cutter:
             if other["y"] < bottom and other["y"] + other["height"] > top
         )
 
-    def cut(self, many: int) -> Iterator[Layout]:
-        """The layout in so many columns, in some ways; none where there are too few places for cuts.
+    def cut(self, many: int) -> "Iterator[_Columns]":
+        """So many columns, in some ways; none where there are too few places for cuts.
 
         Boxes after a frame that was cut stand below all of it, or in a new column that begins at the end of the frame.
         """
@@ -140,11 +133,9 @@ class _Cutter:
         for forced in (None, *ends[-_ENDS:]):
             chosen = self._chosen(many, forced)
             if chosen is not None:
-                found = _Columns(self, chosen).layout()
-                if self._sound(found, {frame for cut in chosen for frame in cut.frames}):
-                    yield found
+                yield _Columns(self, chosen)
 
-    def _sound(self, found: Layout, frames: set[str]) -> bool:
+    def sound(self, found: Layout, frames: set[str]) -> bool:
         """Whether each frame that was cut is around what it holds, and around nothing else."""
         for frame in frames:
             outer = found["scopes"][frame]
@@ -204,18 +195,26 @@ class _Columns:
         self.shift = [(0.0, 0.0)] * self.many
         self.frames: dict[str, Box] = {}
         self.down: dict[str, float] = {}  # by how much a frame has become longer
+        self.split = {frame for cut in cuts for frame in cut.frames}
+        self.extents = [self._extent(at, self.split) for at in range(self.many)]
+        deepest = max((len(cut.frames) for cut in cuts), default=0)
+        lanes = sum(_GAP + _LANE * len(cut.edges) for cut in cuts)
+        self.width = 2 * (_EDGE + _MARGIN * deepest) + lanes + sum(right - left for left, right, _, _ in self.extents)
 
     def column(self, y: float) -> int:
         """The number of the column that contains a point that was ``y`` below the top."""
         return next(at for at, end in enumerate(self.ends) if y < end)
 
+    def rough(self) -> Layout:
+        """The old layout with the width of these columns, and the height that they have at least."""
+        tallest = max(bottom - top for _, _, top, bottom in self.extents)
+        return {**self.old, "width": self.width, "height": tallest + 2 * _EDGE}
+
     def layout(self) -> Layout:
         """Everything in its place."""
-        old = self.old
+        old, split, extents = self.old, self.split, self.extents
         of_cut = [list(cut.edges) for cut in self.cuts]
         lanes = [_FREE + _LANE * (len(edges) - 1) for edges in of_cut]
-        split = {frame for cut in self.cuts for frame in cut.frames}
-        extents = [self._extent(at, split) for at in range(self.many)]
         self.shift = []
         heads: dict[str, float] = {}  # the top of each frame that is cut
         x = _EDGE
@@ -236,7 +235,6 @@ class _Columns:
                 if frame not in heads and self.column(box["y"]) == at:
                     heads[frame] = box["y"] + begin - top
             x += right - left
-        width = x + _MARGIN * deepest + _EDGE
         self._frames(split, heads, extents, lanes)
         for at, lower in enumerate(self._lower()):
             self.shift[at] = (self.shift[at][0], self.shift[at][1] + lower)
@@ -248,7 +246,7 @@ class _Columns:
             *(box["y"] + box["height"] for group in (moved["nodes"], moved["scopes"]) for box in group.values()),
             *(y for runs in edges.values() for run in runs for _, y in run),
         ]
-        return {**moved, "edges": edges, "width": round(width, 1), "height": round(max(feet) + _EDGE, 1)}
+        return {**moved, "edges": edges, "width": round(self.width, 1), "height": round(max(feet) + _EDGE, 1)}
 
     def _extent(self, at: int, split: set[str]) -> tuple[float, float, float, float]:
         """The left, right, upper and lower end of a column."""
@@ -401,7 +399,7 @@ def _parted(run: Run, y: float) -> tuple[Run, Run]:
         piece = run[at : at + 4]
         if piece[0][1] < y <= piece[3][1] or (at + 4 >= len(run)):
             low, high = 0.0, 1.0
-            for _ in range(24):
+            for _ in range(12):
                 middle = (low + high) / 2
                 if _split(piece, middle)[0][3][1] < y:
                     low = middle

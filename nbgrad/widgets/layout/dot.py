@@ -10,12 +10,18 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from nbgrad.widgets.description.ids import cluster_name, half_names, mark_name
-from nbgrad.widgets.description.schema import Description, Edge
+from nbgrad.widgets.description.schema import Description, Edge, Form
 from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.layout.graphviz_wasm import language
 from nbgrad.widgets.layout.parts import ASIDE, LABEL_SIZE, Direction, PictureParts, Sizes, label_lines
 
 _COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes room for a label that is drawn elsewhere
+_SPACE: dict[Form, dict[Direction, tuple[str, str]]] = {
+    "card": {"TB": ("0.25", "0.34"), "LR": ("0.25", "0.45")},
+    "short": {"TB": ("0.17", "0.22"), "LR": ("0.17", "0.34")},
+    "name": {"TB": ("0.13", "0.16"), "LR": ("0.13", "0.28")},
+}
+"""The space between boxes beside each other and between rows of boxes, in inches, if there are boxes of this form."""
 _LABELLED = 400
 """With more edges than this there is no room made for their labels: graphviz would need a second more for it."""
 
@@ -25,7 +31,7 @@ def dot_source(parts: PictureParts, direction: Direction) -> str:
     description, tree, rows, sizes = parts.placed, parts.tree, parts.rows, parts.sizes
     graphviz = language()
     homes: defaultdict[str | None, Any] = defaultdict(graphviz.Digraph)
-    space = {"nodesep": "0.25", "ranksep": "0.34" if direction == "TB" else "0.45"}
+    space = dict(zip(("nodesep", "ranksep"), _SPACE[sizes.tightest][direction], strict=True))
     top = homes[None] = graphviz.Digraph(
         graph_attr={"rankdir": direction, **space, "fontname": "Courier", "fontsize": "12"},
         node_attr={"shape": "box", "fixedsize": "true", "label": ""},

@@ -2,14 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Self
 
 from nbgrad.widgets.description.outline import Outline
-from nbgrad.widgets.description.schema import Description, Edge
+from nbgrad.widgets.description.schema import Description, Edge, Form
 from nbgrad.widgets.description.text_metrics import NABLA, WIDER, gradient_width, text_width
 from nbgrad.widgets.description.tree import Tree
-from nbgrad.widgets.layout.card import BEHIND, INSET, MARK_HEIGHT, PAD_X, measured
+from nbgrad.widgets.layout.card import BEHIND, INSET, MARK_HEIGHT, PAD_X, Measured, measured
 
 Direction = Literal["TB", "LR"]
 
@@ -30,6 +30,7 @@ class PictureParts:
         rows: the boxes that stand beside each other.
         bundles: the edges without a mark, those that run beside each other together.
         sizes: of all texts.
+        known: the sizes of boxes in other forms, each of which is measured once.
     """
 
     drawn: Description
@@ -38,12 +39,17 @@ class PictureParts:
     rows: "RankRows"
     bundles: list[list[Edge]]
     sizes: "Sizes"
+    known: "dict[tuple[str, Form], Measured]" = field(default_factory=dict)
 
     @classmethod
     def of(cls, outline: Outline) -> Self:
         """Those of the outline of a drawable description."""
         drawn, placed = outline.description, _skeleton(outline.description)
         return cls(drawn, placed, outline.tree, RankRows.of(placed), _bundles(placed), Sizes.of(drawn))
+
+    def formed(self, forms: Mapping[str, Form]) -> Self:
+        """The same with boxes in these forms; a box that is not named is a card."""
+        return replace(self, sizes=self.sizes.formed(self.drawn, forms, self.known)) if forms else self
 
 
 def _skeleton(description: Description) -> Description:
@@ -62,6 +68,8 @@ def _skeleton(description: Description) -> Description:
         "scopes": [scope for scope in description["scopes"] if scope["id"] not in alone],
     }
 
+
+_ENDS: tuple[Literal["source", "target"], ...] = ("source", "target")
 
 _BESIDE = 6
 """At most this many boxes of a gradient stand in the row of one op; the others stand below or above it."""
@@ -136,7 +144,7 @@ class Sizes:
         below: how far below the top of its op's box a row begins.
         marks: by the id of an edge with a reduction, the size of its mark.
         labels: by the id of an edge that has one, the width of its label.
-        texts: those of a ``Layout``.
+        texts, forms, shrunk: those of a ``Layout``.
     """
 
     nodes: dict[str, tuple[float, float]]
@@ -144,6 +152,14 @@ class Sizes:
     marks: dict[str, tuple[float, float]]
     labels: dict[str, float]
     texts: dict[str, float]
+    forms: Mapping[str, Form]
+    shrunk: dict[str, float]
+
+    @property
+    def tightest(self) -> Form:
+        """The form with the least detail that there is."""
+        there = set(self.forms.values())
+        return "name" if "name" in there else "short" if "short" in there else "card"
 
     @classmethod
     def of(cls, description: Description) -> Self:
@@ -181,7 +197,41 @@ class Sizes:
             if edge["id"] in marks:
                 width, height = marks[edge["id"]]
                 marks[edge["id"]] = max(width, round(labels[edge["id"]]) + 10), height + LABEL_HEIGHT + 2
-        return cls(nodes, below, marks, labels, texts)
+        return cls(nodes, below, marks, labels, texts, {}, {})
+
+    def formed(
+        self, description: Description, forms: Mapping[str, Form], known: dict[tuple[str, Form], Measured]
+    ) -> Self:
+        """Those of cards, with the boxes of ``forms`` in these forms. What is in such a box is drawn smaller."""
+        nodes, below, marks = dict(self.nodes), dict(self.below), dict(self.marks)
+        texts, shrunk = dict(self.texts), dict[str, float]()
+        for node in description["nodes"]:
+            if (form := forms.get(node["id"])) is None:
+                continue
+            behind = BEHIND * (node["kind"] == "folded")
+            if (found := known.get((node["id"], form))) is None:
+                found = known[node["id"], form] = measured(node, form)
+            (width, height, after), (wide, high) = found, self.nodes[node["id"]]
+            if width >= wide - behind and height >= high - behind:
+                continue
+            nodes[node["id"]] = width + behind, height + behind
+            if node["rule"] is not None:
+                texts[node["id"]] = after
+            shrunk[node["id"]] = round(min(1.0, width / (wide - behind), height / (high - behind)), 3)
+        for edge in description["edges"]:
+            if edge["source"] in below and (by := shrunk.get(edge["target"])) is not None:
+                row = edge["source"]
+                nodes[row] = nodes[edge["target"]][0] - 2 * INSET * by, nodes[row][1] * by
+                below[row], shrunk[row] = below[row] * by, by
+                if edge["id"] in marks:
+                    marks[edge["id"]] = marks[edge["id"]][0] * by, marks[edge["id"]][1] * by
+        formed = {id: form for id, form in forms.items() if id in shrunk}
+        # Between two names a label would say more than the boxes themselves.
+        bare = {edge["id"] for edge in description["edges"] if {formed.get(edge[end]) for end in _ENDS} == {"name"}}
+        labels = {id: width for id, width in self.labels.items() if id not in bare or id in marks}
+        return replace(
+            self, nodes=nodes, below=below, marks=marks, labels=labels, texts=texts, forms=formed, shrunk=shrunk
+        )
 
 
 def _stacked(nodes: dict[str, tuple[float, float]], rows: Mapping[str, list[str]]) -> dict[str, float]:

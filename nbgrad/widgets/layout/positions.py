@@ -6,6 +6,7 @@ from typing import Any
 
 from nbgrad.widgets.description.ids import cluster_name, half_names, mark_name
 from nbgrad.widgets.description.schema import Box, Description, Edge, Layout
+from nbgrad.widgets.description.stage import STAGE, Stage
 from nbgrad.widgets.layout.card import INSET, MARK_HEIGHT
 from nbgrad.widgets.layout.columns import in_columns
 from nbgrad.widgets.layout.curves import beside
@@ -18,14 +19,14 @@ _OVER = 30.0
 """How far a line over two boxes of a row rises above them: the height of its control points."""
 
 
-def positions(parts: PictureParts, direction: Direction, answer: str) -> Layout:
-    """The layout in an answer of graphviz, which is empty if nothing is drawn."""
+def positions(parts: PictureParts, direction: Direction, answer: str, stage: Stage = STAGE) -> Layout:
+    """The layout in an answer of graphviz, which is empty if nothing is drawn; in columns if the stage is too low."""
     description, sizes = parts.placed, parts.sizes
     if not answer:
         size, none = 2 * _EDGE, dict[str, Any]
         return Layout(
             width=size, height=size, nodes=none(), edges=none(), labels=none(), marks=none(), scopes=none(),
-            texts=none(),
+            forms=none(), shrunk=none(), texts=none(),
         )  # fmt: skip
     answered: dict[str, Any] = json.loads(answer)
     left, bottom, right, top = map(float, answered["bb"].split(","))
@@ -66,11 +67,13 @@ def positions(parts: PictureParts, direction: Direction, answer: str) -> Layout:
         "labels": labels,
         "marks": marks,
         "scopes": scopes,
+        "forms": dict(sizes.forms),
+        "shrunk": sizes.shrunk,
         "texts": sizes.texts,
     }
     # Rows that were cut would not stand beside each other.
     tall = direction == "TB" and not parts.rows.together
-    found = _with_rows(parts.drawn, in_columns(parts, placed) if tall else placed, sizes)
+    found = _with_rows(parts.drawn, in_columns(parts, placed, stage) if tall else placed, sizes)
     return left_first(parts, found) if description["twins"] else found
 
 
@@ -127,15 +130,15 @@ def _with_rows(description: Description, placed: Layout, sizes: Sizes) -> Layout
     for edge in description["edges"]:
         if (id := edge["source"]) not in sizes.below:
             continue
-        box = boxes[edge["target"]]
-        width, height = sizes.nodes[id]
-        x, y = round(box["x"] + INSET, 1), round(box["y"] + sizes.below[id], 1)
+        box, by = boxes[edge["target"]], sizes.shrunk.get(id, 1.0)
+        width, height = round(sizes.nodes[id][0], 1), round(sizes.nodes[id][1], 1)
+        x, y = round(box["x"] + INSET * by, 1), round(box["y"] + sizes.below[id], 1)
         boxes[id] = {"x": x, "y": y, "width": width, "height": height}
         edges[edge["id"]] = []
         if edge["id"] in sizes.marks:
             wide, high = sizes.marks[edge["id"]]
-            x, y = round(x + width - wide - INSET, 1), round(y + height - high - 2, 1)
-            marks[edge["id"]] = {"x": x, "y": y, "width": wide, "height": high}
+            x, y = round(x + width - wide - INSET * by, 1), round(y + height - high - 2 * by, 1)
+            marks[edge["id"]] = {"x": x, "y": y, "width": round(wide, 1), "height": round(high, 1)}
     return {
         **placed,
         "nodes": {node["id"]: boxes[node["id"]] for node in description["nodes"]},

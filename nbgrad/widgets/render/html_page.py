@@ -1,6 +1,8 @@
 """Picture -> HTML that is live without a kernel: one file, or fragments for a page with several pictures."""
 
 import base64
+import json
+import zlib
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -88,6 +90,41 @@ def runtime() -> str:
     # The bundle holds neither of these today; a string in it that did would end the element early.
     css, script = css.replace("</style", "<\\/style"), script.replace("</script", "<\\/script")
     return f'<style>{css}</style>\n<script type="module">{script}</script>'
+
+
+_HEAD = base64.b64encode(b'<svg xmlns="http://www.w3.org/2000/svg" class="nbgrad-static').decode()
+_ENCODED = f'img[src^="data:image/svg+xml;base64,{_HEAD}"]'
+"""A drawing in the page that nbconvert writes."""
+
+_WIDE = f"{_ENCODED}{{max-width:100%;height:auto}}\n@media print{{{_ENCODED}{{max-height:95vh;break-inside:avoid}}}}\n"
+"""A wide drawing has the width of the page or of the paper."""
+
+_START = """(async () => {
+  if (globalThis.nbgradSaved) return;
+  globalThis.nbgradSaved = "due";
+  const letters = atob(document.querySelector("script.nbgrad-script").textContent);
+  const bytes = Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const [css, script] = await new Response(stream).json();
+  const add = (name, content) => document.head.append(Object.assign(document.createElement(name), content));
+  add("style", { textContent: css });
+  add("script", { type: "module", textContent: script });
+})();"""
+"""A script element and no import: a policy may allow inline scripts and no others, as that of VS Code can."""
+
+
+@cache
+def saved_page_script() -> str:
+    """Return the HTML that makes the drawings of a saved notebook live that hold their pictures.
+
+    The sheet and the script are deflated, and a page that has them twice reads them once.
+    """
+    data = base64.b64encode(zlib.compress(json.dumps(sources()).encode(), 9)).decode()
+    return (
+        f"<style>{_WIDE}</style>\n"
+        f'<script type="text/plain" class="nbgrad-script">{data}</script>\n'
+        f"<script>{_START}</script>"
+    )
 
 
 def sources() -> tuple[str, str]:

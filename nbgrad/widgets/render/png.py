@@ -1,4 +1,4 @@
-"""PNG -> a smaller PNG: the picture of a notebook in 256 colours, enough for its flat boxes and letters.
+"""PNG -> a smaller PNG: the picture of a notebook in 32 colours, enough for its flat boxes and letters.
 
 The renderer writes four bytes for each pixel, each as the difference to a guess from its neighbours. Equal letters are
 then no longer equal bytes, and take two and a half times the space.
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_COLOURS = 256
-_FAR = 16  # this many of the colours are chosen because they are far from all others
+_COLOURS = 32
+_FAR = 12  # this many of the colours are chosen because they are far from all others
 _MARGIN = 8  # bytes before each row: how its guesses are made, and the transparent pixel to the left of its first
 
 # Each byte waits for the one before it, which numpy cannot do in bulk and Python takes seconds for. The names are those
@@ -142,7 +142,7 @@ def _in_few_colours(pixels: "Bytes") -> bytes:
         b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0),
         b"PLTE": palette[:, :3].tobytes(),
         b"tRNS": palette[:, 3].tobytes(),
-        b"IDAT": zlib.compress(rows.tobytes()),
+        b"IDAT": zlib.compress(rows.tobytes(), 9),
         b"IEND": b"",
     }
     return _SIGNATURE + b"".join(

@@ -4,6 +4,7 @@ Colours are presentation attributes, for renderers that know no style sheet; a m
 id, script or link in it, so any number of these can stand in one page, and a drawing depends on the picture alone.
 """
 
+import base64
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -13,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import lines_of
-from nbgrad.widgets.description.schema import Box, Description, Edge, Layout, Node, Picture, Scope
+from nbgrad.widgets.description.schema import Box, Description, Edge, Form, Layout, Node, Picture, Scope
 from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, WIDER, gradient_width, text_width, wrap
 from nbgrad.widgets.description.told import LISTED, told, unlisted
 from nbgrad.widgets.layout.card import (
@@ -26,6 +27,7 @@ from nbgrad.widgets.layout.card import (
     PAD_X,
     PAD_Y,
     ROW_HEIGHT,
+    TIGHT_Y,
     Card,
     bar_height,
 )
@@ -35,7 +37,7 @@ from nbgrad.widgets.optional_packages import PartError, loading, needs
 from nbgrad.widgets.render.palette import BARS, EDGES, FOLDED, HOTTEST, INKS, MEANING, PAINTS, SIGNS, heat
 from nbgrad.widgets.render.png import smaller
 
-PNG_WIDTH = 1200
+PNG_WIDTH = 1000
 _PNG_HEIGHT = 4000  # rendering time grows with the area
 _LEGIBLE = 3.5  # pixels
 
@@ -111,6 +113,16 @@ def svg(picture: Picture, moment: Moment | None = None) -> str:
     return "\n".join([head, f"<style>{style}</style>", card, *rows, "</svg>", ""])
 
 
+def holding(drawing: str, data: bytes) -> str:
+    """A drawing that holds its picture, as ``packed`` writes it: where a script runs, it makes the drawing live."""
+    start, end = drawing.rsplit("</svg>", 1)
+    return f'{start}<metadata class="{HELD}">{base64.b64encode(data).decode()}</metadata></svg>{end}'
+
+
+HELD = "nbgrad-picture"
+"""The class by which the script knows what a drawing holds; a page has a script element of that class."""
+
+
 @stage("render")
 def png(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
     """Render an SVG as ``rendered`` does, to a PNG of fewer bytes."""
@@ -140,7 +152,7 @@ def rendered(drawing: str, *, width: int = PNG_WIDTH) -> bytes:
                 "apt-get install fonts-dejavu-core   (or save it as .svg)"
             )
         return resvg_py.svg_to_bytes(
-            svg_string=drawing, width=max(1, int(shown_width * zoom)), dpi=96, style_sheet=style
+            svg_string=drawing, width=max(1, int(shown_width * zoom + 1e-6)), dpi=96, style_sheet=style
         )
 
 
@@ -179,11 +191,13 @@ def _header(rows: list[str], picture: Picture, width: float, moment: Moment | No
     for line in wrap(about, 12, width):
         rows.append(_text(line, (_MARGIN, y), 12, "muted"))
         y += _ROW
-    for text, role in _sentences(description):
-        for index, line in enumerate(row for part in text.split("\n") for row in wrap(part, 12, width - 16)):
+    marks = marks_of(description)
+    indent = 12.0 + 8 * any(len(mark) > 1 for mark in marks.values())
+    for text, role, finding in _sentences(description):
+        for index, line in enumerate(row for part in text.split("\n") for row in wrap(part, 12, width - 4 - indent)):
             if index == 0:
-                rows.append(_text("!", (_MARGIN + 2, y), 12, role, bold=True))
-            rows.append(_text(line, (_MARGIN + 12, y), 12, role))
+                rows.append(_text(marks.get(finding, "!"), (_MARGIN + 2, y), 12, role, bold=True))
+            rows.append(_text(line, (_MARGIN + indent, y), 12, role))
             y += _ROW
     return y - 4
 
@@ -192,17 +206,27 @@ _ERRORS = ("nan", "failed", "inplace")
 """The kinds of findings that are drawn as errors."""
 
 
-def _sentences(description: Description) -> Iterator[tuple[str, str]]:
-    """The error that ended the cell, the findings and the notes, each with the name of its ink."""
+def _sentences(description: Description) -> Iterator[tuple[str, str, str]]:
+    """The error that ended the cell, the findings and the notes: each with the name of its ink, and its finding."""
     notes, found = description["notes"], told(description)
     error = "".join(notes[:1]) if description["stopped"] else ""
     if error:
-        yield error, "alarm"
+        yield error, "alarm", next((one.text for one in found if one.text in error), "")
     for one in found[:LISTED]:
         if one.text not in error:  # the error has said it
-            yield f"Finding: {one.text}", "alarm" if one.kind in _ERRORS else "note"
-    yield from [(line, "note") for line in unlisted(found)]
-    yield from [(note, "note") for note in notes[bool(error) :]]
+            yield f"Finding: {one.text}", "alarm" if one.kind in _ERRORS else "note", one.text
+    yield from [(line, "note", "") for line in unlisted(found)]
+    yield from [(note, "note", "") for note in notes[bool(error) :]]
+
+
+def marks_of(description: Description) -> dict[str, str]:
+    """The mark of each finding that is told above the graph and stands at a box: no pointer tells which is which.
+
+    A single one has the mark of all other sentences, "!"; several are numbered.
+    """
+    at_boxes = {badge["text"] for node in description["nodes"] for badge in node["badges"]}
+    marked = [finding for _, _, finding in _sentences(description) if finding in at_boxes]
+    return {finding: str(at) if len(marked) > 1 else "!" for at, finding in enumerate(marked, 1)}
 
 
 def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
@@ -292,6 +316,7 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
     if moment is not None:
         yield from _graph_then(picture, moment)
         return
+    hidden = _hidden(picture)
     framed = [scope for scope in description["scopes"] if scope["id"] in layout["scopes"]]
     for scope in framed:
         yield _rect(layout["scopes"][scope["id"]], 8, "scope")
@@ -303,10 +328,11 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
         yield "</g>"
     for scope in framed:
         yield from _scope_label(scope, layout["scopes"][scope["id"]], layout["texts"][scope["id"]])
-    for node in sorted(description["nodes"], key=lambda one: one["row"] is not None):  # over the box that they are in
-        yield from _node(node, layout["nodes"][node["id"]], layout["texts"].get(node["id"]), description["colour"])
+    marks = marks_of(description)
+    for node in _shown(picture):
+        yield from _node(node, layout, description["colour"], marks)
     for edge in description["edges"]:
-        if edge["reduction"] is not None:
+        if edge["reduction"] is not None and edge["source"] not in hidden:
             box = layout["marks"][edge["id"]]
             yield f"<g>{_title(edge_title(edge))}{_rect(box, box['height'] / 2, 'mark')}"
             yield _text(mark_text(edge), (_middle(box), box["y"] + 12.5), MARK_SIZE, "ink", anchor="middle")
@@ -324,7 +350,8 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
         taken = edge["target"] in moment.computed
         lines = _lines(edge, layout) if came or edge["gradient"] is None else _lines(edge, layout)[:2]
         yield f'<g opacity="{1 if taken else _PALE}">{"".join(lines)}</g>'
-    for node in sorted(description["nodes"], key=lambda one: one["row"] is not None):
+    hidden = _hidden(picture)
+    for node in _shown(picture):
         known = node["id"] in moment.reached
         rule = node["rule"]
         if rule is not None and not known:  # padded to the length of the gradient, so that it stands at the same place
@@ -332,7 +359,7 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
         then: Node = {**node, "rule": rule, "bars": node["bars"] if known else None, "badges": []}
         box = layout["nodes"][node["id"]]
         yield f'<g opacity="{1 if node["id"] in moment.computed else _PALE}">'
-        yield from _node(then, box, layout["texts"].get(node["id"]), "")
+        yield from _node(then, layout, "", {})
         if node["id"] in moment.current:
             colour = EDGES["value" if moment.forward else "back"][0]
             x, y, width, height = map(_n, (box["x"] - 3, box["y"] - 3, box["width"] + 6, box["height"] + 6))
@@ -340,7 +367,7 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
             yield 'stroke-width="3"/>'
         yield "</g>"
     for edge in description["edges"]:
-        if edge["reduction"] is not None and edge["id"] in moment.back:
+        if edge["reduction"] is not None and edge["id"] in moment.back and edge["source"] not in hidden:
             box = layout["marks"][edge["id"]]
             yield _rect(box, box["height"] / 2, "mark")
             yield _text(mark_text(edge), (_middle(box), box["y"] + 12.5), MARK_SIZE, "ink", anchor="middle")
@@ -362,9 +389,29 @@ def _scope_label(scope: Scope, box: Box, wide: float) -> Iterator[str]:
     yield _text(scope["label"], (box["x"] + 10, box["y"] + 16), SCOPE_SIZE, "muted", bold=True)
 
 
-def _node(node: Node, box: Box, rule: float | None, colour: str) -> Iterator[str]:
-    """A node; the line of its gradient is ``rule`` pixels wide after its sign. ``colour`` is the key of the overlay."""
-    kind = node["kind"]
+def _hidden(picture: Picture) -> set[str]:
+    """The rows of the boxes that are no cards: they are not drawn."""
+    return {node["id"] for node in picture["description"]["nodes"] if node["row"] in picture["layout"]["forms"]}
+
+
+def _shown(picture: Picture) -> list[Node]:
+    """The nodes that are drawn: boxes, and then the rows, which lie over the box that they are in."""
+    hidden = _hidden(picture)
+    nodes = [node for node in picture["description"]["nodes"] if node["id"] not in hidden]
+    return sorted(nodes, key=lambda one: one["row"] is not None)
+
+
+def _node(node: Node, layout: Layout, colour: str, marks: dict[str, str]) -> Iterator[str]:
+    """A node in the form of its box.
+
+    Args:
+        node: what to draw.
+        layout: where, and in which form.
+        colour: the key of the overlay.
+        marks: of the findings.
+    """
+    kind, box, rule = node["kind"], layout["nodes"][node["id"]], layout["texts"].get(node["id"])
+    form = layout["forms"].get(node["id"], "card")
     bars = "" if node["bars"] is None else f"; bars: {node['bars']['text']}"
     title = f"{lines_of(node)[0]} ({FOLDED['loop'] if loops_over(node) else LEGEND[kind]}){bars}"
     yield f"<g>{_title(title)}"
@@ -382,23 +429,27 @@ def _node(node: Node, box: Box, rule: float | None, colour: str) -> Iterator[str
         shapes = [_filled(one, "nbgs-plain", PAINTS["card"].fill) for one in shapes]
     yield from shapes
     if node["root"]:
-        yield _marker(box["x"] + 15, box["y"] + 14)
-    card = _card(node, box, rule)
+        yield _marker(box["x"] + 15, box["y"] + (14 if form != "name" else 14 - PAD_Y + TIGHT_Y))
+    card = _card(node, box, rule, form)
     yield from card if level is None else map(_bare, card)
     for position, badge in enumerate(node["badges"][:3]):
         x = box["x"] + box["width"] - 4 - 17 * position
         yield f'{_title(badge["text"])}<circle class="nbgs-failed" cx="{_n(x)}" cy="{_n(box["y"])}" r="8" '
         yield f'fill="{PAINTS["failed"].fill}" stroke="{PAINTS["failed"].stroke}"/>'
-        yield _text("!", (x, box["y"] + 4), 11, "alarm", anchor="middle", bold=True)
+        mark = marks.get(badge["text"], "!")
+        yield _text(mark, (x, box["y"] + 4), 11 if len(mark) == 1 else 9, "alarm", anchor="middle", bold=True)
     yield "</g>"
 
 
-def _card(node: Node, box: Box, rule: float | None) -> Iterator[str]:
-    """The texts of a node: from the left side on, the gradient at the right side."""
-    card, row = Card.of(node), node["row"] is not None
+def _card(node: Node, box: Box, rule: float | None, form: Form) -> Iterator[str]:
+    """The texts of a node: from the left side on, the gradient at the right side.
+
+    The line of the gradient is ``rule`` pixels wide after its sign.
+    """
+    card, row = Card.of(node, form), node["row"] is not None
     round_ends = node["kind"] in ("leaf", "input") and not row
     left, right = box["x"] + PAD_X + 4 * round_ends, box["x"] + box["width"] - PAD_X - 4 * round_ends
-    y = box["y"] + (12 if row else PAD_Y + HEAD_SIZE)
+    y = box["y"] + (12 if row else (TIGHT_Y if form == "name" else PAD_Y) + HEAD_SIZE)
     tail = (
         f'<tspan dx="6" class="nbgs-muted" fill="{INKS["muted"][0]}" font-size="{_n(LINE_SIZE)}" '
         f'font-weight="normal">{escape(card.tail)}</tspan>'
@@ -408,7 +459,7 @@ def _card(node: Node, box: Box, rule: float | None) -> Iterator[str]:
     bold = node["kind"] in ("op", "folded", "failed")
     head = _text(card.head, (left + 16 * node["root"], y), LINE_SIZE if row else HEAD_SIZE, "ink", bold=bold)
     yield head.removesuffix("</text>") + f"{tail}</text>"
-    if node["bars"] is not None:
+    if node["bars"] is not None and form != "name":
         yield _bars(node["bars"]["heights"], right, y + card.charted * (HEAD_HEIGHT - 1))
     y += (ROW_HEIGHT if row else HEAD_HEIGHT) - 1
     for line in card.lines:

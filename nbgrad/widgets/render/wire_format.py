@@ -46,15 +46,16 @@ def _python_only(kind: type) -> frozenset[str]:
     return frozenset(field for field, hint in hints.items() if PYTHON_ONLY in get_args(hint))
 
 
-def packed(picture: Picture, level: int = 6) -> bytes:
+def packed(picture: Picture, level: int = 6, *, maps: bool = True) -> bytes:
     """The bytes that the front end unpacks: what ``sent`` leaves of a picture.
 
     Args:
         picture: the picture.
         level: how hard to deflate it, from 0 to 9. With 9 it is some percent smaller, and takes three times as long.
+        maps: whether the heat maps and histograms of small tensors are in it. They are half of the bytes.
     """
     picture = sent(picture)
-    looks = _Looks()
+    looks = _Looks(maps=maps)
     travels = _travelling(picture, looks)
     if (first := picture["first"]) is not None:
         travels["first"] = _without_shared(_travelling(first, looks), travels)
@@ -114,11 +115,12 @@ _LOOKS = ("value", "gradient", "incoming", "reduced")
 
 
 class _Looks:
-    """Every look once, in the order in which they come."""
+    """Every look once, in the order in which they come; if ``maps`` is false, only their facts."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, maps: bool) -> None:
         self.all: list[Any] = []
         self._places: dict[object, int] = {}
+        self._maps = maps
 
     def taken(self, thing: Any) -> Any:
         """A node or a reduction with each look replaced by its place in the list."""
@@ -127,6 +129,8 @@ class _Looks:
     def _place(self, look: Any) -> int | None:
         if look is None:
             return None
+        if not self._maps:
+            look = {**look, "columns": 0, "levels": "", "cells": [], "bars": []}
         same = tuple([tuple(it) if isinstance(it, list) else it for it in look.values()])
         place = self._places.setdefault(same, len(self.all))
         if place == len(self.all):

@@ -2,11 +2,14 @@
 
 import { select } from "d3-selection";
 import { type ZoomBehavior, type ZoomTransform, zoom, zoomIdentity, zoomTransform } from "d3-zoom";
+import { LARGEST, LEGIBLE } from "./constants";
 import { FAR } from "./cull";
 import type { Box } from "./description";
 import { flag } from "./dom";
 
-export const READABLE = 0.9; // at this scale the smallest letters are 10 pixels high
+const SMALL = 0.4; // a picture that would be seen smaller than this opens at a part of it: there is hardly a word in its boxes
+const OUT = 0.85; // of the scale at which all is seen: how far a reader can zoom out
+const NEAR = 8; // the largest scale
 const GLIDE = 200; // milliseconds
 const EDGE = 12; // pixels between the picture and the edge of the stage
 
@@ -27,7 +30,7 @@ export class Camera {
 
   constructor(private readonly stage: SVGSVGElement, wants: (event: Event) => boolean, moved: (to: ZoomTransform, moving: boolean) => void, rests: () => void) {
     this.#zoom = zoom<SVGSVGElement, unknown>()
-      .scaleExtent([0.02, 4])
+      .scaleExtent([0.02, NEAR])
       .filter(wants)
       .on("start", ({ sourceEvent }: Zoomed) => {
         this.moving = !!sourceEvent;
@@ -37,6 +40,7 @@ export class Camera {
       })
       .on("zoom", ({ transform }: Zoomed) => {
         flag(stage, "far", transform.k < FAR);
+        flag(stage, "small", transform.k < LEGIBLE * 0.995);
         moved(transform, true);
       })
       .on("end", ({ transform, sourceEvent }: Zoomed) => {
@@ -63,9 +67,10 @@ export class Camera {
     this.moved = false;
     const [width, height] = (this.#seen = this.#room());
     if (!width || !height) return false;
+    this.#zoom.scaleExtent([Math.min(LEGIBLE, this.#fitted().k) * OUT, NEAR]);
     this.#set(this.#fitted());
-    if (this.#fitted().k >= READABLE || !start) return false;
-    const k = Math.min(1, Math.max(READABLE, width / size[0], height / size[1]));
+    if (this.#fitted().k >= SMALL || !start) return false;
+    const k = Math.min(1, Math.max(LEGIBLE, width / size[0], height / size[1]));
     // As near to the middle as can be without a gap beside the drawing.
     const place = (room: number, whole: number, middle: number) => (whole * k <= room ? (room - whole * k) / 2 : Math.max(room - whole * k, Math.min(0, room / 2 - middle * k)));
     this.#set(at(place(width, size[0], start.x + start.width / 2), place(height, size[1], start.y + start.height / 2), k));
@@ -85,7 +90,7 @@ export class Camera {
     const [width, height] = this.#room();
     const was = this.place;
     const fit = Math.min((width - 2 * EDGE) / box.width, (height - 2 * EDGE) / box.height);
-    const k = Math.min(Math.max(was.k, least), Math.max(READABLE, fit));
+    const k = Math.min(Math.max(was.k, least), Math.max(LEGIBLE, fit));
     const middle = was.invert([width / 2, height / 2]);
     const from = at(width / 2 - middle[0] * k, height / 2 - middle[1] * k, k);
     const shift = (room: number, begin: number, size: number) => {
@@ -196,7 +201,7 @@ export class Camera {
 
   #fitted([width, height] = this.#room()): ZoomTransform {
     const [w, h] = this.#size;
-    const k = Math.min(1.25, width / w, height / h);
+    const k = Math.min(LARGEST, width / w, height / h);
     return at((width - w * k) / 2, (height - h * k) / 2, k);
   }
 

@@ -53,5 +53,26 @@ export const BAR_HEIGHT = 10;
 /** The gradient is beside the last line if the two together have at most this many letters. */
 export const TOGETHER = 36;
 
+/** How many letters a line of a short box has at most. */
+export const SHORT = 24;
+
+/** How many letters a box has at most that is only a name. */
+export const NAME = 16;
+
+/** A text of fewer letters than this is left out rather than cut. */
+export const NARROW = 5;
+
+/** How high a short box is. */
+export const HIGH = 41;
+
+/** How high a box is that is only a name. */
+export const LOW = 21;
+
+/** The scale at which the smallest letters of a picture can just be read. */
+export const LEGIBLE = 0.818182;
+
+/** A small picture is not seen larger than by this factor. */
+export const LARGEST = 1.25;
+
 /** A list of numbers is broken after so many letters. */
 export const WIDE = 42;

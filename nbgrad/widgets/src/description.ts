@@ -6,6 +6,8 @@ export type ScopeKind = "module" | "iteration" | "part";
 
 export type Opens = "graph" | "steps" | "flow";
 
+export type Form = "card" | "short" | "name";
+
 export interface Detail {
   term: string;
   text: string;
@@ -323,6 +325,8 @@ export interface Layout {
   labels: Record<string, Box>;
   marks: Record<string, Box>;
   scopes: Record<string, Box>;
+  forms: Record<string, Form>;
+  shrunk: Record<string, number>;
 }
 
 export interface Picture {
@@ -332,5 +336,6 @@ export interface Picture {
   turned: Layout | null;
   folded: string[];
   opens: Opens;
+  stage: number[];
   first: Picture | null;
 }

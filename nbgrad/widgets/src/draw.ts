@@ -49,7 +49,7 @@ export function draw(picture: Picture): Drawing {
     });
     group.append(
       svg("title", {}, `${scope.full || scope.label}: ${scope.folds}. Click the arrow, or double-click, to fold.`),
-      svg("g", { class: "nbg-fold" }, svg("rect", { x: box.x, y: box.y, width: 20, height: 22, class: "nbg-hit" }), svg("path", { class: "nbg-arrow", d: `M${box.x + 8} ${box.y + 9}h8l-4 6z` })),
+      svg("g", { class: "nbg-fold" }, svg("rect", { x: box.x, y: box.y, width: 20, height: 16, class: "nbg-hit" }), svg("path", { class: "nbg-arrow", d: `M${box.x + 8} ${box.y + 9}h8l-4 6z` })),
       text(scope.label, box.x + 21, box.y + 16, ""),
     );
     drawing.scopes.set(scope.id, group);
@@ -57,17 +57,31 @@ export function draw(picture: Picture): Drawing {
   for (const edge of description.edges) {
     const [label, box] = [layout.labels[edge.id], layout.marks[edge.id]];
     if (label) drawing.edges.get(edge.id)?.append(...labels(edge, label, !!box));
-    if (box) drawing.marks.set(edge.id, mark(edge, box));
+    const by = layout.edges[edge.id]?.length ? 1 : layout.shrunk[edge.source]; // of a row
+    if (box) drawing.marks.set(edge.id, smaller(mark(edge, natural(box, by)), box, by));
   }
   for (const node of description.nodes) {
     const box = layout.nodes[node.id];
-    if (box) drawing.nodes.set(node.id, nodeGroup(node, box));
+    const by = layout.shrunk[node.id];
+    if (box) drawing.nodes.set(node.id, node.row === null ? nodeGroup(node, box, by) : smaller(nodeGroup(node, natural(box, by)), box, by));
   }
   const [boxes, rows] = [false, true].map((row) => description.nodes.filter((node) => (node.row !== null) === row).flatMap((node) => drawing.nodes.get(node.id) ?? []));
   // Later elements cover earlier ones: rows and marks cover their boxes. Titles grow when the picture is small, and cover all.
   drawing.layer.append(...boxes!, ...rows!, ...drawing.marks.values(), ...drawing.scopes.values());
   return drawing;
 }
+
+/** The box of something that is drawn smaller by a factor, as large as it would be else. */
+export const natural = (box: Box, by = 1): Box => ({ ...box, width: box.width / by, height: box.height / by });
+
+/** Everything in a group is drawn smaller by a factor. */
+function smaller(group: SVGGElement, box: Box, by = 1): SVGGElement {
+  if (by < 1) group.replaceChildren(svg("g", { transform: shrinking(box, by) }, ...group.childNodes));
+  return group;
+}
+
+/** Makes what stands at the upper left corner of a box smaller by a factor, and moves it down. */
+export const shrinking = ({ x, y }: Box, by: number, down = 0): string => `translate(${x} ${y + down}) scale(${by}) translate(${-x} ${-y})`;
 
 export function edgeTitle(edge: Edge): string {
   const gradient = edge.gradient === null ? "; no gradient" : edge.gradient && `; gradient ${edge.gradient}`;
@@ -126,9 +140,14 @@ export const meaning = (node: GraphNode): string => (loops(node) ? FOLDED.loop :
 export const spoken = (node: GraphNode): string =>
   `${[...linesOf(node), ...(node.rule ? [`gradient ${node.rule}`] : []), ...(node.bars ? [`bars: ${node.bars.text}`] : []), ...node.badges.map((badge) => badge.text)].join(", ")} (${meaning(node)})`;
 
-function nodeGroup(node: GraphNode, whole: Box): SVGGElement {
-  const behind = node.kind === "folded" ? BEHIND : 0;
-  const box = { ...whole, width: whole.width - behind, height: whole.height - behind };
+/** The front one of the boxes of a folded node; of another node, its box. */
+export function front({ kind }: GraphNode, box: Box): Box {
+  const behind = kind === "folded" ? BEHIND : 0;
+  return { ...box, width: box.width - behind, height: box.height - behind };
+}
+
+function nodeGroup(node: GraphNode, whole: Box, by = 1): SVGGElement {
+  const box = front(node, whole);
   const group = svg("g", {
     class: `nbg-node nbg-${node.kind} ${node.row === null ? "" : "nbg-row"} ${node.root ? "nbg-root" : ""} ${node.badges[0] ? `nbg-has-${node.badges[0].kind}` : ""}`,
     role: "button", tabindex: -1, label: spoken(node), testid: "node", "data-node-id": node.id,
@@ -136,11 +155,12 @@ function nodeGroup(node: GraphNode, whole: Box): SVGGElement {
   const folded = node.kind === "folded";
   if (folded) attribute(group, "aria-expanded", "false");
   group.append(...shape(node, box));
+  const texts = card(node, natural(box, by));
   if (node.root) {
     const [x, y] = [box.x + 15, box.y + 14];
-    group.append(svg("polygon", { class: "nbg-sign", points: `${x - 5},${y + 4} ${x},${y - 5} ${x + 5},${y + 4}` }));
+    texts.push(svg("polygon", { class: "nbg-sign", points: `${x - 5},${y + 4} ${x},${y - 5} ${x + 5},${y + 4}` }));
   }
-  group.append(...card(node, box));
+  group.append(svg("g", { class: "nbg-texts" }, ...texts));
   if (folded)
     group.append(svg("g", { class: "nbg-fold" }, svg("circle", { cx: box.x, cy: box.y, r: 8 }), svg("path", { class: "nbg-plus", d: `M${box.x - 4} ${box.y}h8m-4 -4v8` })));
   node.badges.slice(0, 3).forEach((badge, at) => {

@@ -284,7 +284,7 @@ function compact(layout: Layout): Layout {
   ]);
   const [width, height] = [fx(layout.width), fy(layout.height)];
   return {
-    width, height, nodes: all(layout.nodes), labels: all(layout.labels), marks: all(layout.marks),
+    ...layout, width, height, nodes: all(layout.nodes), labels: all(layout.labels), marks: all(layout.marks),
     scopes: all(layout.scopes), edges: Object.fromEntries(curves) as Layout["edges"],
   };
 }

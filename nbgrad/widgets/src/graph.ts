@@ -7,6 +7,7 @@ import { NOTHING } from "./model";
 import { Outputs } from "./output";
 import { link } from "./permalink";
 import { withoutStill } from "./still";
+import { enliven } from "./saved";
 import { unpack } from "./unpack";
 import { View } from "./view";
 import type { Runner } from "./what_if";
@@ -95,11 +96,17 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
   };
 }
 
-/** The object that page_run.ts makes, in a page whose graph can be run again. */
 declare global {
+  /** The script of a saved notebook sets it; the first module that sees it makes the drawings live. */
+  var nbgradSaved: undefined | "due" | "done";
+  /** The object that page_run.ts makes, in a page whose graph can be run again. */
   var nbgradRunner: undefined | ((program: unknown, description: Description, answer: (told: Supposed) => void) => Runner);
 }
-const { nbgradRunner } = globalThis;
+const { nbgradRunner, nbgradSaved } = globalThis;
+if (nbgradSaved === "due") {
+  globalThis.nbgradSaved = "done";
+  enliven();
+}
 
 // In a page without a kernel, each picture is data in a script element.
 const pictures = document.querySelectorAll<HTMLScriptElement>("script.nbgrad-picture");

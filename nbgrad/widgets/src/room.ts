@@ -1,11 +1,12 @@
 // How high the picture is: as high as it needs to be, but no higher than the window has room for.
 
 const [LEAST, MOST] = [320, 900];
-const LETTERS = 0.9; // at first, the drawing is not shown at a smaller scale
 const BESIDE = 16; // pixels of the window above and below the view
+const PART = 0.7; // of the window, at most: there is room for the code
 
 export class Room {
   readonly #watcher: ResizeObserver;
+  #most = 0; // how high the picture may be
   #scroller: Element | null = null;
 
   constructor(private readonly root: HTMLElement, private readonly body: HTMLElement, private readonly size: () => [number, number], changed: () => void) {
@@ -18,6 +19,11 @@ export class Room {
     });
     this.#watcher.observe(root);
     this.#watcher.observe(body);
+  }
+
+  /** The width and the height that the picture may have. */
+  get stage(): [number, number] {
+    return [this.body.clientWidth, this.#most];
   }
 
   /** Whether the page around the view scrolls. */
@@ -41,10 +47,12 @@ export class Room {
     const [width, height] = this.size();
     const seen = Math.min(this.#scroller.clientHeight, innerHeight);
     // Some hosts put each output into a frame as high as the content. The height of this frame says nothing about the screen.
-    const whole = self === top ? seen : Math.max(seen, screen.height - 240);
-    const room = whole - (root.offsetHeight - body.offsetHeight) - BESIDE;
-    const needed = height * Math.min(1, Math.max(LETTERS, body.clientWidth / width)) + 40;
-    this.#set(`${Math.round(Math.max(Math.min(needed, room, MOST), Math.min(LEAST, Math.max(160, room))))}px`);
+    const whole = self === top ? Math.min(seen - BESIDE, PART * innerHeight) : PART * Math.max(seen, screen.height - 80);
+    const room = whole - (root.offsetHeight - body.offsetHeight);
+    const needed = height * Math.min(1, body.clientWidth / width) + 40;
+    const least = Math.min(LEAST, Math.max(160, room));
+    this.#most = Math.round(Math.max(Math.min(room, MOST), least));
+    this.#set(`${Math.round(Math.max(Math.min(needed, room, MOST), least))}px`);
   }
 
   /** The element that scrolls the view and has a height of its own: some parts of a page scroll only sideways, and are as high as their content. */

@@ -3,7 +3,8 @@
 import { Cull } from "./cull";
 import type { Box, Description, Edge, Node as GraphNode, Picture } from "./description";
 import { attribute, listen } from "./dom";
-import { type Drawing, draw } from "./draw";
+import { type Drawing, draw, natural } from "./draw";
+import { Forms } from "./forms";
 import { foldedId, nodeOf, original, within } from "./model";
 import { Paint } from "./paint";
 import type { Selection } from "./panel";
@@ -21,6 +22,7 @@ export class Scene {
   readonly drawing: Drawing;
   readonly paint: Paint;
   readonly cull: Cull;
+  readonly forms: Forms;
   readonly titles: Titles;
   lights = true; // whether an element that gets the focus lights up
   readonly #order: [string, SVGGElement, Box][] = []; // what the keyboard walks: nodes and marks, row by row, or column by column
@@ -31,6 +33,7 @@ export class Scene {
     this.drawing = draw(picture);
     this.paint = new Paint(stage, picture, this.drawing);
     this.cull = new Cull(this.drawing, layout);
+    this.forms = new Forms(this.drawing, picture);
     this.titles = new Titles(this.drawing, picture);
     stage.replaceChildren(this.drawing.layer);
     attribute(stage, "style", `--nbg-w:${layout.width}px;--nbg-h:${layout.height}px`); // for a page of paper
@@ -65,6 +68,12 @@ export class Scene {
   box(id: string): Box | undefined {
     const { nodes, scopes } = this.picture.layout;
     return nodes[id] ?? scopes[id] ?? nodes[foldedId(id)];
+  }
+
+  /** The box of a node as large as its texts were measured for; it may be drawn smaller. */
+  space(id: string): Box | undefined {
+    const { nodes, shrunk } = this.picture.layout;
+    return nodes[id] && natural(nodes[id], shrunk[id]);
   }
 
   /** Where these modules are drawn, open or folded, or these nodes. */
@@ -107,8 +116,9 @@ export class Scene {
 
   /** Focus the element that comes `by` places after this one. */
   step(element: Element, by: number): void {
-    const here = this.#order.findIndex(([, other]) => other === element);
-    this.go(here < 0 ? undefined : this.#order[here + by]?.[1]);
+    const order = this.#order.filter(([, other]) => other === element || !other.matches(".nbg-inner"));
+    const here = order.findIndex(([, other]) => other === element);
+    this.go(here < 0 ? undefined : order[here + by]?.[1]);
   }
 
   /** Follow the first edge of an element, forwards if `on`, else backwards. If the edge has a mark, stop at the mark. */

@@ -18,7 +18,7 @@ export function withoutStill(el: Element): () => void {
 
 const isStill = (element: Element): boolean => {
   const still = element.matches(STILL) ? element : element.querySelector(STILL);
-  return still !== null && words(element) === words(still);
+  return still !== null && (words(element) === words(still) || element.querySelector(".nbgrad-saved") !== null);
 };
 
 /** The last picture before `label` that has the same label: first its label, then the picture. */

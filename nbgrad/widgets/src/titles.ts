@@ -11,6 +11,7 @@ interface Title {
   element: SVGGElement;
   frame: Box;
   width: number;
+  inside: Box[]; // what may stand below the title
 }
 
 const HEIGHT = 20;
@@ -20,9 +21,10 @@ export class Titles {
   #power = 0; // of STEP
 
   constructor({ scopes }: Drawing, { description, layout }: Picture) {
+    const boxes = description.scopes.length > MOST ? [] : [...description.nodes.flatMap(({ id, row }) => (row === null && layout.nodes[id]) || []), ...Object.values(layout.scopes), ...Object.values(layout.marks)];
     for (const { id, label } of description.scopes) {
       const [element, frame] = [scopes.get(id), layout.scopes[id]];
-      if (element && frame) this.#titles.push({ element, frame, width: 22 + 6.6 * label.length });
+      if (element && frame) this.#titles.push({ element, frame, width: 22 + 6.6 * label.length, inside: boxes.filter((box) => box !== frame && overlap(box, frame)) });
     }
     if (this.#titles.length > MOST) this.#titles.length = 0;
   }
@@ -33,8 +35,10 @@ export class Titles {
     if (power === this.#power) return;
     this.#power = power;
     const taken: Box[] = [];
-    for (const { element, frame, width } of this.#titles) {
-      const by = Math.min(STEP ** power, frame.width / width, frame.height / HEIGHT);
+    for (const { element, frame, width, inside } of this.#titles) {
+      let by = Math.min(STEP ** power, frame.width / width, frame.height / HEIGHT);
+      for (const box of inside) // it covers no box, and no other frame
+        if (box.y > frame.y && box.x < frame.x + width * by + 4) by = Math.min(by, Math.max((box.y - frame.y) / HEIGHT, (box.x - frame.x - 4) / width));
       const [x, y] = [frame.x + 4, frame.y];
       const place = { x, y, width: width * by, height: HEIGHT * by };
       const free = by > 1 && !taken.some((other) => overlap(other, place));

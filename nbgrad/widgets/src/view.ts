@@ -2,9 +2,10 @@
 
 import type { ZoomTransform } from "d3-zoom";
 import { Answers } from "./answers";
-import { Camera, READABLE } from "./camera";
+import { Camera } from "./camera";
 import { copied } from "./clipboard";
 import { CodeLines } from "./code_lines";
+import { LEGIBLE } from "./constants";
 import type { Box, Picture, Ranked, Step } from "./description";
 import { attribute, button, flag, html, listen, svg } from "./dom";
 import { between, matches, reach } from "./find";
@@ -27,6 +28,9 @@ import { type Runner, WhatIf } from "./what_if";
 import { count, legendPanel, type Mode, noticesOf, press, rove, scaleOf, titleOf, type Tools, toolbarOf } from "./toolbar";
 
 const AGAIN = 280; // milliseconds in which a second click follows the first one
+
+const STILL = 250; // milliseconds in which the window does not change
+const MUCH = 1.12; // how many times as large or as small another stage has to be
 
 const HINT = 1400; // milliseconds in which a hint can be read
 const WHEEL = `${/Mac/.test(navigator.platform) ? "⌘" : "Ctrl"} and the wheel zoom the picture`;
@@ -72,6 +76,8 @@ export class View implements Touched, Keyed, Tools {
   #sought = (): void => {}; // goes on to what is in a module that will be unfolded: the match of a search, or a row of the table
   #asked: string[] = []; // the modules that the kernel was asked to fold or unfold
   #hinting = 0;
+  #resizing = 0; // the timer before the kernel is asked to lay the picture out for another stage
+  #told: [number, number] = [0, 0]; // the stage that it was told last
   #waiting = 0; // the timer before the picture moves: the box may be clicked once more
 
   private base: Picture;
@@ -110,6 +116,8 @@ export class View implements Touched, Keyed, Tools {
         if (this.#origin && this.#camera.moving) this.#forget();
         attribute(this.scene.drawing.layer, "transform", to.toString());
         this.scene.titles.at(to.k);
+        this.scene.forms.at(to.k);
+        if (!moving && this.whatIf?.on) this.whatIf.paint(); // boxes that have another form now have their recorded texts
         const [width, height, [right, bottom]] = [this.#stage.clientWidth, this.#stage.clientHeight, this.#covered];
         this.scene.cull.look(to, width, height, moving);
         this.#map.look(to, width && width - right, height && height - bottom, moving);
@@ -126,6 +134,8 @@ export class View implements Touched, Keyed, Tools {
       flag(this.root, "scrolls", this.#room.scrolls);
       if (!this.#panel.hidden) this.#lay();
       this.#camera.resized(() => this.#begin());
+      clearTimeout(this.#resizing);
+      this.#resizing = window.setTimeout(() => this.#offerStage(), STILL);
     });
   }
 
@@ -133,6 +143,7 @@ export class View implements Touched, Keyed, Tools {
     this.#room.leave();
     clearTimeout(this.#waiting);
     clearTimeout(this.#hinting);
+    clearTimeout(this.#resizing);
     this.#keys.stop();
     this.#code.leave();
     this.#player.play(false);
@@ -247,7 +258,7 @@ export class View implements Touched, Keyed, Tools {
   }
 
   #show(box: Box | undefined): void {
-    if (box) this.#camera.show(box, READABLE);
+    if (box) this.#camera.show(box, LEGIBLE);
     this.#offer();
   }
 
@@ -345,6 +356,17 @@ export class View implements Touched, Keyed, Tools {
     for (const scope of whole.folded) this.#closed.add(scope);
     this.#about();
     return true;
+  }
+
+  /** If the stage is much larger or smaller than the one for which the picture was laid out, ask the kernel for another layout: once for each size, because another page may show the same view on another stage. */
+  #offerStage(): void {
+    const { kernel, base } = this;
+    const stage = this.#room.stage;
+    const other = ([width, height]: number[]) => [[width!, stage[0]], [height!, stage[1]]].some(([a = 0, b = 0]) => Math.max(a, b) > MUCH * Math.min(a, b));
+    if (!kernel || kernel.gone || !stage[0] || this.chosen || this.#player.shown || !base.description.nodes.length) return;
+    if (!other(base.stage) || !other(this.#told)) return;
+    this.#told = stage;
+    kernel.ask({ stage });
   }
 
   /** Another picture, if a kernel can make one. */

@@ -1,0 +1,50 @@
+// The drawings of a saved notebook become live: no kernel knows their pictures any more, but the drawings hold them.
+
+import { html } from "./dom";
+import { unpack } from "./unpack";
+import { View } from "./view";
+
+const DRAWING = "svg.nbgrad-static, img[src^='data:image/svg+xml']";
+const HELD = /<metadata class="nbgrad-picture">([^<]+)</;
+const SEEN = "nbgrad-seen";
+
+/** Make every drawing of this page live when it is first seen, also those that the host makes later. */
+export function enliven(): void {
+  const near = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries)
+      if (isIntersecting) {
+        near.unobserve(target);
+        void awake(target as HTMLElement);
+      }
+  });
+  // An animation begins on each element that comes to be displayed: the host does not tell when it makes one.
+  document.addEventListener("animationstart", ({ animationName, target }) => animationName === SEEN && near.observe(target as Element), true);
+  document.head.append(html("style", {}, `@keyframes ${SEEN}{} :is(${DRAWING}){animation:${SEEN} 1ms}`));
+}
+
+async function awake(drawing: HTMLElement): Promise<void> {
+  const held = HELD.exec(drawing instanceof HTMLImageElement ? source(drawing.src) : drawing.outerHTML)?.[1];
+  if (!held || drawing.style.display) return;
+  const bytes = Uint8Array.from(atob(held), (letter) => letter.charCodeAt(0));
+  const view = new View(await unpack(bytes), null);
+  drawing.style.display = "none";
+  drawing.after(html("div", { class: "nbgrad-saved" }, view.root));
+  hush(drawing);
+}
+
+/** JupyterLab says in the next output that it knows no widget: the drawing does not need it. */
+function hush(drawing: Element): void {
+  let one: Element | null = drawing;
+  while (one && !one.nextElementSibling?.matches(":not(.nbgrad-saved)")) one = one.parentElement;
+  const after = one?.nextElementSibling;
+  if (!after || !/Loading|Error/.test(after.textContent ?? "")) return;
+  const look = () => /^\s*Error displaying widget/.test(after.textContent ?? "") && after.setAttribute("hidden", "");
+  look();
+  new MutationObserver(look).observe(after, { childList: true, subtree: true });
+}
+
+/** The text of an image whose address holds it. */
+function source(address: string): string {
+  const [head = "", body = ""] = address.split(/,(.*)/s);
+  return head.endsWith("base64") ? atob(body) : decodeURIComponent(body);
+}

@@ -1,0 +1,128 @@
+"""The data that a drawing of a saved notebook holds for a reader without a kernel, and how many bytes they take."""
+
+import base64
+import re
+import statistics
+from functools import partial
+from math import ceil
+from typing import Any
+
+import pytest
+
+from nbgrad.widgets import notebook_output, saved_script
+from nbgrad.widgets.description.outline import Outline
+from nbgrad.widgets.folding.apply import asked
+from nbgrad.widgets.pipeline import UNFOLDABLE, lay_out, unfoldable
+from nbgrad.widgets.render.html_page import saved_page_script
+from nbgrad.widgets.render.svg import HELD, svg
+from tests.widgets import networks
+from tools.unpacking import unpacked
+
+NETWORKS = [
+    *[partial(networks.mlp, linears) for linears in (2, 3, 5, 8, 12)],
+    *[partial(networks.gpt, blocks) for blocks in (1, 2, 4, 12)],
+    *(networks.cnn, networks.resnet18, networks.lstm, networks.lstm_layer, networks.encoder),
+    *(networks.scan, networks.recurrent, networks.descent),
+]
+
+
+def saved(graph: Any) -> tuple[dict[str, str], str]:
+    """The first output of a graph as a notebook saves it, and what its drawing holds."""
+    outline = Outline.of(graph)
+    folding, limit = asked(outline, None, None)
+    picture = lay_out(outline, limit=limit, folding=folding)
+    still = notebook_output._without_png(outline, picture, notebook_output._LISTED)
+    output = notebook_output._saved(outline, picture, folding, still)
+    found = re.search(rf'<metadata class="{HELD}">([^<]*)</metadata></svg>', output["image/svg+xml"])
+    if found is None:
+        assert output["image/svg+xml"] == svg(picture)
+        return output, ""
+    assert output["image/svg+xml"].replace(found[0], "</svg>") == svg(picture)
+    return output, found[1]
+
+
+def test_fifty_pictures_take_less_than_5_megabytes() -> None:
+    outputs = [saved(network()) for network in NETWORKS]
+    assert len(outputs) == 17
+    held = [len(data) for _, data in outputs]
+    assert statistics.median(held) <= 60_000
+    assert sum(size == 0 for size in held) <= 1, "almost every drawing can be made live"
+    average = statistics.mean(sum(map(len, output.values())) for output, _ in outputs)
+    scripts = ceil(50 / saved_script._EVERY) * len(saved_page_script())
+    assert 50 * average + scripts < 5_000_000
+
+
+def test_a_drawing_holds_what_it_folds() -> None:
+    graph = networks.gpt(2)
+    output, data = saved(graph)
+    picture = unpacked(base64.b64decode(data))
+    first = picture["first"]
+    assert first is not None
+    assert len(first["description"]["nodes"]) < 20
+    assert len(picture["description"]["nodes"]) >= len(graph["nodes"])
+    assert picture["folded"]
+    assert picture["turned"] is None
+    assert not any(look["levels"] for look in looks(picture)), "the maps are left out"
+    assert any(look["facts"] for look in looks(picture))
+    assert "nbgrad-picture" not in output["text/plain"]
+
+
+def looks(picture: Any) -> list[Any]:
+    nodes = picture["description"]["nodes"]
+    return [node[side] for node in nodes for side in ("value", "gradient") if node[side] is not None]
+
+
+def test_more_than_can_be_laid_out_at_once_stays_folded() -> None:
+    outline = Outline.of(networks.gpt(12))
+    folding, limit = asked(outline, None, None)
+    picture = lay_out(outline, limit=limit, folding=folding)
+    held = unfoldable(outline, picture, folding)
+    assert len(picture["description"]["nodes"]) < len(held["description"]["nodes"]) <= UNFOLDABLE
+    assert held["first"] == {**picture, "turned": None}
+
+
+def test_what_is_not_folded_is_held_once() -> None:
+    outline = Outline.of(networks.mlp(3))
+    picture = lay_out(outline)
+    assert unfoldable(outline, picture, None) == {**picture, "turned": None}
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The outputs with the script of saved notebooks, in a kernel that has displayed nothing yet."""
+    outputs: list[Any] = []
+    monkeypatch.setattr(saved_script, "_since", saved_script._EVERY)
+    monkeypatch.setattr(saved_script, "_cells", {})
+    monkeypatch.setattr(saved_script, "display", lambda bundle, **_: outputs.append(bundle))
+    return outputs
+
+
+def running(monkeypatch: pytest.MonkeyPatch, cell: str, request: str) -> None:
+    parent = {"metadata": {"cellId": cell}, "header": {"msg_id": request}}
+    monkeypatch.setattr(saved_script, "get_ipython", type("Shell", (), {"get_parent": lambda _: parent}))
+
+
+def test_one_picture_among_many_has_the_script(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for at in range(saved_script._EVERY):
+        running(monkeypatch, f"cell {at}", f"request {at}")
+        saved_script.displayed()
+    assert [list(output) for output in shown] == [["text/html"]]
+    running(monkeypatch, "cell 5", "a later one")
+    saved_script.displayed()
+    assert len(shown) == 2
+
+
+def test_a_cell_that_runs_again_has_its_script_again(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for request in ("first", "first", "second"):
+        running(monkeypatch, "a", request)
+        saved_script.displayed()
+        running(monkeypatch, "b", request)
+        saved_script.displayed()
+    assert len(shown) == 2
+
+
+def test_the_script_can_be_left_out(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NBGRAD_SCRIPT", "0")
+    saved_script.displayed()
+    assert shown == []
+    assert saved(networks.mlp(3))[1] == ""
