@@ -67,6 +67,7 @@ class Sketch:
             "past": "",
             "bars": None,
             "bytes": 0,
+            "line": 0,
         }
         self.nodes.append(node)
         return node["id"]

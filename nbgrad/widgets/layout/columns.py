@@ -48,9 +48,10 @@ def in_columns(parts: PictureParts, layout: Layout, stage: Stage = STAGE) -> Lay
     cutter = _Cutter(parts, layout)
     best = layout
     fewest = int(layout["height"] * READ / LETTERS / stage.height)  # fewer columns would be too high, or just fit
-    for many in range(max(2, min(fewest, _MOST)), _MOST + 1):
-        if many * min(box["width"] for box in layout["nodes"].values()) > stage.width * LETTERS / READ:
-            break
+    widths = sorted(box["width"] for box in layout["nodes"].values())
+    wide = widths[len(widths) // 2] + _GAP + _LANE
+    most = int(stage.width * LETTERS / READ / wide)  # more columns would probably be too wide
+    for many in range(max(2, min(fewest, most - 1, _MOST)), max(min(most + 1, _MOST), 2) + 1):
         for columns in cutter.cut(many):
             if (
                 columns.width <= stage.width * LETTERS / READ
@@ -202,7 +203,8 @@ class _Columns:
 
     def column(self, y: float) -> int:
         """The number of the column that contains a point that was ``y`` below the top."""
-        return next(at for at, end in enumerate(self.ends) if y < end)
+        # A control point of a curve may be outside of the picture.
+        return next((at for at, end in enumerate(self.ends) if y < end), self.many - 1)
 
     def rough(self) -> Layout:
         """The old layout with the width of these columns, and the height that they have at least."""

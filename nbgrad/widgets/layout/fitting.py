@@ -16,6 +16,8 @@ BETTER = 1.1
 _COVERED = 0.55
 """A picture of more than ``_FEW`` boxes should cover at least this part of the stage."""
 _FEW = 12
+_SOME = 400
+"""With more boxes than this there is no second layout of a picture for which there is no room."""
 _LEAST = 1500.0
 """The least area that a box takes with the space around it, in pixels: more boxes than have room are not tried."""
 
@@ -43,7 +45,8 @@ class Search:
         self._parts, self._direction, self._on, self._seconds = parts, direction, on, seconds
         self._many = len(parts.placed["nodes"])
         crowded = self._many * _LEAST > on.width * on.height * (LETTERS / READ) ** 2
-        self._levels = forms[:1] if crowded else forms
+        # Where there is no room for all, names alone are seen larger than cards.
+        self._levels = forms if not crowded else [forms[0], *forms[1:][-1:]] if self._many <= _SOME else forms[:1]
         self._known: dict[tuple[int, Direction], Layout | None] = {(0, direction): layout}
         self.short = len(self._levels) // 2
         self.level = 0

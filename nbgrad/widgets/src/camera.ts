@@ -40,6 +40,7 @@ export class Camera {
       })
       .on("zoom", ({ transform }: Zoomed) => {
         flag(stage, "far", transform.k < FAR);
+        flag(stage, "small", transform.k < LEGIBLE * 0.995);
         moved(transform, true);
       })
       .on("end", ({ transform, sourceEvent }: Zoomed) => {
