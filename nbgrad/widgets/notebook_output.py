@@ -14,7 +14,7 @@ from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets import saved_script
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Opens, Picture
-from nbgrad.widgets.description.stage import Session
+from nbgrad.widgets.description.stage import Pages
 from nbgrad.widgets.folding.apply import NODES, asked
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.optional_packages import needs, reason
@@ -146,7 +146,7 @@ def show(
     outline = Outline.of(graph)
     folding, limit = asked(outline, depth, nodes)
     try:
-        laid_out = lay_out(outline, limit=limit, direction=direction, folding=folding, on=Session.stage)
+        laid_out = lay_out(outline, limit=limit, direction=direction, folding=folding, on=Pages.stage)
         picture: Picture = {**laid_out, "opens": opens}
         again = _can_send_again()
         still = _without_png(outline, picture, _LISTED if again else ROWS)

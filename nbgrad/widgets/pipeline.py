@@ -93,7 +93,7 @@ def lay_out(
 
 
 def first_look(graph: Outline, *, limit: int = NODES, direction: Wanted = "auto", on: Stage = STAGE) -> Folding:
-    """What ``lay_out`` folds if nothing else is asked for."""
+    """The folding that ``lay_out`` chooses if nothing else is asked for."""
     return _fitted(graph, limit, SECONDS, direction, None, on).folding
 
 

@@ -9,7 +9,7 @@ from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Numbers, Picture
-from nbgrad.widgets.description.stage import Session, Stage
+from nbgrad.widgets.description.stage import Pages, Stage
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.optional_packages import needs
@@ -69,13 +69,13 @@ class GraphView(anywidget.AnyWidget):
         **kwargs: Any,
     ) -> None:
         outline = Outline.of(graph)
-        drawn = picture or lay_out(outline, limit=limit, direction=direction, folding=folding, on=Session.stage)
+        drawn = picture or lay_out(outline, limit=limit, direction=direction, folding=folding, on=Pages.stage)
         super().__init__(picture=packed(drawn), **kwargs)
         self._outline = outline
         begun = bool(drawn["description"]["nodes"])
         self._direction: Wanted = drawn["direction"] if begun else direction
         self._wanted: Wanted = direction
-        self._on = Stage(*drawn["stage"]) if begun else Session.stage
+        self._on = Stage(*drawn["stage"]) if begun else Pages.stage
         self._limit = limit
         self._folding = folding
         self._holdings = holdings
@@ -175,7 +175,7 @@ class GraphView(anywidget.AnyWidget):
         self._put(packed(picture))
         # Only after it is sent: if an interrupt comes before, the same click gets the same answer.
         self._direction, self._wanted, self._folding, self._on = picture["direction"], wanted, chosen, on
-        Session.stage = on
+        Pages.stage = on
 
     def _toggled(self, graph: Outline, folding: Folding, holds: list[str]) -> Folding:
         """Fold or unfold after a double click on the box of ``holds``; of two graphs side by side, in both."""

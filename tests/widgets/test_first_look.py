@@ -181,7 +181,7 @@ def test_blocks_that_would_leave_nothing_to_see_are_one_box_but_for_the_first() 
 
 def test_modules_are_folded_that_are_no_repetition() -> None:
     described = trained(nn.Sequential(*[Block(40 - at) for at in range(20)]), 2, 40)
-    drawn = drawable(described, NODES)
+    drawn = lay_out(described, on=Stage(790, 330))["description"]
     assert [node["label"][0] for node in folded(drawn)] == [f"{at} (Block)" for at in range(20)]
 
 

@@ -12,7 +12,8 @@ import nbgrad
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Picture
-from nbgrad.widgets.description.stage import LETTERS, READ, STAGE, Session, Stage
+from nbgrad.widgets.description.stage import LETTERS, READ, STAGE, Pages, Stage
+from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.layout.forms import levels
 from nbgrad.widgets.pipeline import first_look, lay_out, whole
 from nbgrad.widgets.render.html_page import page
@@ -69,7 +70,7 @@ def test_more_than_twelve_boxes_use_the_stage(name: str) -> None:
 
 def test_a_small_stage_gives_up_details_and_a_large_one_none() -> None:
     described = branched()
-    large, small = (lay_out(described, on=on) for on in (Stage(4000, 3000), Stage(790, 330)))
+    large, small = (lay_out(described, folding=Folding(), on=on) for on in (Stage(4000, 3000), Stage(790, 330)))
     assert large["layout"]["forms"] == large["layout"]["shrunk"] == {}
     forms = small["layout"]["forms"]
     assert set(forms.values()) == {"short", "name"}
@@ -135,13 +136,13 @@ def test_a_view_lays_its_picture_out_for_the_stage_that_its_page_tells() -> None
         view.request = {"stage": [790, 330], "count": 1}
         small = lay_out(described, on=Stage(790, 330))
         assert unpacked(view.picture) == _sent(small)
-        assert Session.stage == (790, 330), "the next view begins there"
+        assert Pages.stage == (790, 330), "the next view begins there"
         assert view.draw(described) == {**small, "direction": small["direction"]}
         view.request = {"stage": [1e9, 0], "count": 2}
         assert unpacked(view.picture)["stage"] == [4000, 150], "no page is so large or so small"
     finally:
         view.close()
-        Session.stage = STAGE
+        Pages.stage = STAGE
 
 
 def _sent(picture: Picture) -> Picture:
@@ -161,7 +162,7 @@ def test_a_reader_toggles_what_the_stage_shows() -> None:
         assert box["id"] not in {node["id"] for node in unpacked(view.picture)["description"]["nodes"]}
     finally:
         view.close()
-        Session.stage = STAGE
+        Pages.stage = STAGE
 
 
 # In the browser.

@@ -472,7 +472,7 @@ class Box(TypedDict):
 
 
 Form = Literal["card", "short", "name"]
-"""What is drawn in a box: all its lines and rows; its name, shape and gradient; or its name alone."""
+"""The content of a box: all its lines and rows; its name, shape and gradient; or its name alone."""
 
 
 class Layout(TypedDict):

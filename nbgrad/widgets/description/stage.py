@@ -41,8 +41,8 @@ STAGE = Stage()
 """That of a file, and of a view before any page has told its own."""
 
 
-class Session:
-    """What this process knows of the pages that show its pictures.
+class Pages:
+    """The pages that show the pictures of this process.
 
     Attributes:
         stage: the one of the page that told its own last: the next picture will probably be seen there.
