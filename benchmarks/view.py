@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from random import Random
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -143,10 +144,49 @@ def large(modules: int = 33, ops: int = 300) -> Any:
     return h, loss
 
 
+def branching(ops: int) -> Any:
+    """A loop that takes one of four branches; each op reads results that may be far away."""
+    choose = Random(0)
+    made = [nbgrad.tensor(torch.rand(2), requires_grad=True) for _ in range(3)]
+    for _ in range(ops):
+        a, b, branch = choose.choice(made), choose.choice(made), choose.randrange(4)
+        if branch == 0:
+            y = a + b
+        elif branch == 1:
+            y = a * b
+        elif branch == 2:
+            y = a.sin()
+        else:
+            y = b.tanh()
+        made.append(y)
+    loss = nbgrad.stack(made).sum()
+    loss.backward()
+    return made, loss
+
+
+def straight(ops: int) -> Any:
+    """A function whose lines run once each: there is neither a module nor a loop in it."""
+    choose, lines = Random(0), ["def straight(stack, x0, x1):"]
+    for at in range(2, ops + 2):
+        near, far = choose.randrange(max(0, at - 20), at), choose.randrange(at)
+        lines.append(f"    x{at} = " + choose.choice([f"x{near} + x{far}", f"x{near} * x{far}", f"x{near}.sin()"]))
+    lines.append(f"    return stack([{', '.join(f'x{at}' for at in range(2, ops + 2))}]).sum()")
+    made: dict[str, Any] = {}
+    exec(compile("\n".join(lines), "straight.py", "exec"), made)
+    leaves = [nbgrad.tensor(torch.rand(2), requires_grad=True) for _ in range(2)]
+    loss = made["straight"](nbgrad.stack, *leaves)
+    loss.backward()
+    return leaves, loss
+
+
 GRAPHS: dict[str, tuple[Callable[[], Any], str]] = {
     "gpt": (gpt, "a GPT of 12 blocks"),
     "rnn": (rnn, "an RNN of 200 steps, unrolled"),
     "large": (large, "10,000 ops in 33 modules"),
+    "branching": (partial(branching, 4_000), "a loop that branches, 4,000 times"),
+    "branching more": (partial(branching, 20_000), "the same, 20,000 times"),
+    "straight": (partial(straight, 4_000), "4,000 lines without modules and loops"),
+    "straight more": (partial(straight, 20_000), "the same, 20,000 lines"),
 }
 
 

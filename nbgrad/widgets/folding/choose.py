@@ -146,7 +146,7 @@ def _tells(graph: Outline, folding: Folding) -> bool:
     about = next((one["node"] for one in graph.description["problems"] if one["node"]), None)
     scope = next((node["scope"] for node in graph.description["nodes"] if node["id"] == about), None)
     shut = next((one for one in graph.tree.path(scope) if one in folding.closed), None)
-    return shut is None or len(graph.alike(shut)) <= _TWINS
+    return shut is None or shut in graph.tree.sections or len(graph.alike(shut)) <= _TWINS
 
 
 def foldings(graph: Outline, limit: int, on: Stage) -> Iterator[Folding]:
@@ -266,8 +266,8 @@ def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
     for problem in graph.description["problems"]:
         around = tree.path(home.get(problem["node"] or ""))
         shut = next((depth for depth, scope in enumerate(around) if scope in folding.closed), None)
-        if shut is None:
-            continue
+        if shut is None or (around[shut] in tree.sections and problem["kind"] not in _RAISED):
+            continue  # the sections of a section are many boxes, and its box has the mark of the problem
         alike = [one for one in graph.alike(around[shut]) if one in folding.closed]
         alone = _opened(folding, tree, [around[shut:]])
         if len(alike) > 1:
