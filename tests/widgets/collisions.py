@@ -2,7 +2,7 @@
 
 COLLISIONS = """() => {
     const all = which => [...document.querySelectorAll(`.nbg-stage ${which}`)].filter(
-        one => one.tagName !== "text" || (one.textContent && one.checkVisibility({ visibilityProperty: true })));
+        one => one.tagName !== "text" || (one.textContent && one.checkVisibility({ visibilityProperty: true, opacityProperty: true })));
     const rim = of => {
         const { left, right, top, bottom } = of.getBoundingClientRect();
         const lead = (bottom - top) / 5;  // letters are lower than their line
