@@ -26,20 +26,23 @@ from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
 from nbgrad.widgets.description.concealed import concealed
+from nbgrad.widgets.description.derivatives import derived
 from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.distinction import distinction
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
 from nbgrad.widgets.description.format import counted, duration, shape_text
 from nbgrad.widgets.description.history import POINTS, Losses, past
 from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
+from nbgrad.widgets.description.layers import layer_parts, layered
 from nbgrad.widgets.description.living_bytes import kept_bytes, short_bytes, timeline, worth_a_word
 from nbgrad.widgets.description.loops import Iteration, iterations
-from nbgrad.widgets.description.outline import LOOK, Outline
+from nbgrad.widgets.description.outline import LOOK, Outline, Rests
 from nbgrad.widgets.description.overlay_kinds import AddedOverlays
 from nbgrad.widgets.description.overlays import OWN, measured, overlays, times_of
 from nbgrad.widgets.description.questions import question
 from nbgrad.widgets.description.rank_overlays import rank_notes
 from nbgrad.widgets.description.ranking import ranking
+from nbgrad.widgets.description.repeats import runs
 from nbgrad.widgets.description.saved_values import saved_by
 from nbgrad.widgets.description.schema import (
     Badge,
@@ -56,14 +59,16 @@ from nbgrad.widgets.description.schema import (
     plain_description,
     plain_node,
 )
+from nbgrad.widgets.description.sections import sectioned
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.totals import totals
+from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
 from nbgrad.widgets.optional_packages import loading
 
-DRAWN = 10_000
+DRAWN = 40_000
 """Of more ops than this the first and the last ones are drawn: a page of a million ops takes minutes."""
 
 
@@ -165,7 +170,7 @@ def outline(graph: AutogradGraph) -> Outline:
         "summary": _summary(graph, records, described, usual, hidden),
         "totals": totals(graph, records, memory),
     }
-    whole = Outline(described, rests | sums)
+    whole = _grouped(graph, described, records, ids, rests | sums, memory)
     if missing := graph.questions.unknown(records) if graph.backwards else []:
         whole = whole.noted(
             f"Nothing called {' or '.join(missing)} got a gradient of at most {SMALL:,} numbers, "
@@ -175,6 +180,24 @@ def outline(graph: AutogradGraph) -> Outline:
         return whole
     asked = [one for record in graph.questions.left(records) if (one := question(ids[record.id], record)) is not None]
     return concealed(whole, hidden, asked, _asked(graph, records))
+
+
+def _grouped(
+    graph: AutogradGraph,
+    described: Description,
+    records: list[Record],
+    ids: dict[int, str],
+    rests: Rests,
+    memory: MemoryUse | None,
+) -> Outline:
+    """The outline of a description, with the scopes that only folding needs."""
+    told = worth_a_word(memory)
+    described = derived(described, records, ids, Evidence(graph).derivations(), told=told)
+    equal = runs(Tree(described))
+    sizes = {ids[record.id]: _elements(record) for record in records if record.kind == "parameter"}
+    described = layered(described, equal, layer_parts(records, ids), sizes, told=told)
+    places = {ids[record.id]: record.place for record in records}
+    return Outline(sectioned(described, equal, places, told=told), rests, runs=equal)
 
 
 def _file(records: list[Record]) -> str | None:
@@ -281,6 +304,7 @@ class _Scopes:
                     folds=folds,
                     op=None,
                     bytes=size,
+                    variant=scope.variant if isinstance(scope, Iteration) else 0,
                 )
             )
         return described

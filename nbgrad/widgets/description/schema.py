@@ -23,12 +23,16 @@ by the layout, never by describe); failed: the operation that raised.
 """
 
 
-ScopeKind = Literal["module", "iteration", "part"]
+ScopeKind = Literal["module", "iteration", "part", "section", "layer", "derivative"]
 """The kind of a scope.
 
 module: the call of a module; iteration: one of a loop that calls no module; part: a block that the user named, a part
-of a program, or one of two graphs.
+of a program, or one of two graphs; section: a part of a long record; layer: a linear map or a norm, and its activation;
+derivative: the ops of a backward whose gradients can be differentiated.
 """
+
+GROUPS: tuple[ScopeKind, ...] = ("section", "layer", "derivative")
+"""The kinds of scopes that only folding needs: no frame is drawn around one, unless a reader unfolds it."""
 
 
 def kind_of(kind: str, name: str | None) -> Kind:
@@ -215,13 +219,14 @@ class Scope(TypedDict):
     folds: str  # the line under the label when it is folded: "4 ops, 2 parameters (330)"
     op: str | None  # the only op drawn in it, whose box names it in place of a frame; None if there are more
     bytes: int  # the bytes that the ops in it keep for the backward together: a storage of several counts once
+    variant: Annotated[int, PYTHON_ONLY]  # of an iteration, which branch it took: equal ones have equal numbers, from 0
 
 
 def plain_scope(id: str, name: str, parent: str | None, folds: str) -> Scope:
     """A part of a picture that is no call of a module, with the label ``name``."""
     return Scope(
         id=id, kind="part", name=name, like=name, label=name, full="", parent=parent, folds=folds, op=None,
-        bytes=0,
+        bytes=0, variant=0,
     )  # fmt: skip
 
 

@@ -334,7 +334,8 @@ export class View implements Touched, Keyed, Tools {
     const [first] = holds;
     if (first === undefined) return;
     const run = holds.length > 1;
-    if (this.#leaveFirst() && run) return this.#redraw(holds, true); // the whole picture has a folded box for each call of this run
+    // The whole picture has a folded box for each call of a run, and no frame to fold around a module of one box.
+    if (this.#leaveFirst() && (run || !this.base.layout.scopes[first])) return this.#redraw(holds, true);
     if (this.base.layout.scopes[first]) {
       const open = this.#closed.has(first);
       for (const scope of [first, this.base.description.twins[first] ?? first]) open ? this.#closed.delete(scope) : this.#closed.add(scope);
