@@ -1,8 +1,9 @@
 """Texts of a picture in a browser that cover each other."""
 
 COLLISIONS = """() => {
+    const seen = one => one.checkVisibility({ visibilityProperty: true, opacityProperty: true });
     const all = which => [...document.querySelectorAll(`.nbg-stage ${which}`)].filter(
-        one => one.tagName !== "text" || (one.textContent && one.checkVisibility({ visibilityProperty: true })));
+        one => one.tagName !== "text" || (one.textContent && seen(one)));
     const rim = of => {
         const { left, right, top, bottom } = of.getBoundingClientRect();
         const lead = (bottom - top) / 5;  // letters are lower than their line

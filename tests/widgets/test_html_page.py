@@ -365,7 +365,7 @@ def test_a_page_says_at_once_which_numbers_it_does_not_have(opened: Any) -> None
 # The text of a box is written in 11 px at a scale of 1.
 SCALE = "e => Number(/scale\\((.*)\\)/.exec(e.getAttribute('transform'))[1])"
 # The smallest letters in boxes, in pixels of the screen.
-LETTERS = """() => Math.min(...[...document.querySelectorAll(".nbg-node:not(.nbg-inner) text")]
+LETTERS = """() => Math.min(...[...document.querySelectorAll(".nbg-node:not(.nbg-roomless) text")]
     .filter(text => getComputedStyle(text).display !== "none" && text.textContent && !text.closest(".nbg-badge"))
     .map(text => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a))"""
 INSIDE = """e => {

@@ -167,11 +167,11 @@ def test_a_reader_toggles_what_the_stage_shows() -> None:
 
 # In the browser.
 
-EMPTY = """() => [...document.querySelectorAll(".nbg-node:not(.nbg-inner)")].filter(node =>
+EMPTY = """() => [...document.querySelectorAll(".nbg-node:not(.nbg-roomless)")].filter(node =>
     ![...node.querySelectorAll("text")].some(text => text.textContent && getComputedStyle(text).display !== "none"))
     .map(node => node.dataset.nodeId)"""
 
-OUTSIDE = """() => [...document.querySelectorAll(".nbg-node:not(.nbg-inner)")].flatMap(node => {
+OUTSIDE = """() => [...document.querySelectorAll(".nbg-node:not(.nbg-roomless)")].flatMap(node => {
     const box = [...node.querySelectorAll(".nbg-shape")].pop().getBoundingClientRect();
     const texts = [...node.querySelectorAll(".nbg-texts text")].filter(text => text.getBoundingClientRect().width);
     return texts.filter(text => {

@@ -90,7 +90,7 @@ function room(text: string, letters: number): string {
 
 function write(part: Part, form: Form, by: number, scale: number): void {
   const { node, box, texts, inside, plain } = part;
-  for (const element of inside) flag(element, "inner", form !== "card");
+  for (const element of inside) flag(element, "roomless", form !== "card");
   flag(texts, "brief", form !== "card");
   const lines = texts.querySelectorAll<SVGTextElement>(".nbg-head, .nbg-tail, .nbg-line, .nbg-rule, .nbg-minibars, .nbg-sign");
   for (const line of lines) {

@@ -116,7 +116,7 @@ export class Scene {
 
   /** Focus the element that comes `by` places after this one. */
   step(element: Element, by: number): void {
-    const order = this.#order.filter(([, other]) => other === element || !other.matches(".nbg-inner"));
+    const order = this.#order.filter(([, other]) => other === element || !other.matches(".nbg-roomless"));
     const here = order.findIndex(([, other]) => other === element);
     this.go(here < 0 ? undefined : order[here + by]?.[1]);
   }
