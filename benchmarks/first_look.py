@@ -275,6 +275,13 @@ def markdown(found: list[Look]) -> str:
     return "\n".join([*lines, "", summary(found)])
 
 
+def write(found: list[Look], folder: Path) -> None:
+    """Write the table and all figures: after each look, because a run takes minutes and may be ended early."""
+    (folder / "first_look.md").write_text(f"{markdown(found)}\n", encoding="utf-8")
+    facts = json.dumps([asdict(look) for look in found], indent=1)
+    (folder / "first_look.json").write_text(f"{facts}\n", encoding="utf-8")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table and write it, with all figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.first_look", description=__doc__)
@@ -297,11 +304,8 @@ def main(arguments: list[str] | None = None) -> int:
     for look in looks(chosen, sizes, every=options.states, shots=options.shots):
         found.append(look)
         print(f"{look.network}, {look.size}: {look.whole} of {look.boxes} whole", file=sys.stderr)
-    table = markdown(found)
-    print(table)
-    (options.output / "first_look.md").write_text(f"{table}\n", encoding="utf-8")
-    facts = json.dumps([asdict(look) for look in found], indent=1)
-    (options.output / "first_look.json").write_text(f"{facts}\n", encoding="utf-8")
+        write(found, options.output)
+    print(markdown(found))
     return 0
 
 

@@ -54,8 +54,9 @@ class Kernel(view.GraphView):
     last: "ClassVar[Kernel | None]" = None
 
     def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
         self.messages: list[Any] = []
+        self._answered: dict[str, Any] = {}
+        super().__init__(*args)
         Kernel.last = self
 
     def send(self, content: Any, buffers: Any = None) -> None:
@@ -68,25 +69,21 @@ class Kernel(view.GraphView):
         if "opened" in request:
             texts = {"script": base64.b64encode(str(self._esm).encode()).decode(), "css": str(self._css)}
             return {**texts, "picture": _text(self.picture), "numbers": {}}
-        self.messages, told = [], dict[str, Any]()
+        self.messages, self._answered = [], {}
+        self.request = request
+        return {**self._answered, "messages": self.messages}
 
-        def note(change: Any) -> None:
-            told[change["name"]] = _text(change["new"]) if change["name"] == "picture" else change["new"]
-
-        self.observe(note, ["picture", "numbers"])
-        try:
-            self.request = request
-        finally:
-            self.unobserve(note, ["picture", "numbers"])
-        return {**told, "messages": self.messages}
+    def send_state(self, key: Any = None) -> None:
+        """Keep the picture and the numbers for the page; an equal picture may be sent again."""
+        if key == "picture":
+            self._answered[key] = _text(self.picture)
+        elif key == "numbers":
+            self._answered[key] = self.numbers
 
     @property
     def questions(self) -> list[Question]:
         """The gradients that the picture asks for."""
         return unpacked(self.picture)["description"].get("questions", [])
-
-    def send_state(self, key: Any = None) -> None:
-        """There is no line to the page."""
 
 
 def _text(data: bytes) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from functools import cache
 from itertools import takewhile
 from operator import itemgetter
@@ -20,24 +21,28 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.memory import MemoryUse
 from nbgrad.core.graph.record import Record
+from nbgrad.core.graph.slowest import Times
 from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
 from nbgrad.widgets.description.concealed import concealed
+from nbgrad.widgets.description.derivatives import derived
 from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.distinction import distinction
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
-from nbgrad.widgets.description.format import counted, shape_text
+from nbgrad.widgets.description.format import counted, duration, shape_text
 from nbgrad.widgets.description.history import POINTS, Losses, past
 from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
+from nbgrad.widgets.description.layers import layer_parts, layered
 from nbgrad.widgets.description.living_bytes import kept_bytes, short_bytes, timeline, worth_a_word
 from nbgrad.widgets.description.loops import Iteration, iterations
-from nbgrad.widgets.description.outline import LOOK, Outline
+from nbgrad.widgets.description.outline import LOOK, Outline, Rests
 from nbgrad.widgets.description.overlay_kinds import AddedOverlays
-from nbgrad.widgets.description.overlays import OWN, measured, overlays
+from nbgrad.widgets.description.overlays import OWN, measured, overlays, times_of
 from nbgrad.widgets.description.questions import question
 from nbgrad.widgets.description.rank_overlays import rank_notes
 from nbgrad.widgets.description.ranking import ranking
+from nbgrad.widgets.description.repeats import runs
 from nbgrad.widgets.description.saved_values import saved_by
 from nbgrad.widgets.description.schema import (
     Badge,
@@ -54,14 +59,16 @@ from nbgrad.widgets.description.schema import (
     plain_description,
     plain_node,
 )
+from nbgrad.widgets.description.sections import sectioned
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.totals import totals
+from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
 from nbgrad.widgets.optional_packages import loading
 
-DRAWN = 10_000
+DRAWN = 40_000
 """Of more ops than this the first and the last ones are drawn: a page of a million ops takes minutes."""
 
 
@@ -99,7 +106,7 @@ def outline(graph: AutogradGraph) -> Outline:
     said = survey.problems if failure is not None or survey.ended is None else [survey.ended, *survey.problems]
     wrong = _problems(said, ids)
     history = past(frames, records, ids, _losses(graph, frames))
-    most = WRITTEN_IN_BOX if len(records) <= LOOK else FEW
+    most, file = WRITTEN_IN_BOX if len(records) <= LOOK else FEW, _file(records)
     nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
     for record, more in zip(records, measured(graph, records), strict=True):
         id = ids[record.id]
@@ -117,6 +124,7 @@ def outline(graph: AutogradGraph) -> Outline:
             "norms": history.norms.get(record.id, []),
             "past": history.levels.get(record.id, ""),
             "bytes": saved[record.id].size if record.id in saved else 0,
+            "line": (record.line or 0) if record.file == file and record.op is not None else 0,
         }
         rests[id] = NodeRest(record, saved.get(record.id), [*added.details.get(record.id, ()), *more], walk)
         nodes.append(node)
@@ -138,7 +146,7 @@ def outline(graph: AutogradGraph) -> Outline:
         "stopped": ending is not None and not ending.interrupted,
         "nodes": nodes,
         "edges": edges,
-        "scopes": scopes.described(records, inside, raised, memory),
+        "scopes": scopes.described(records, inside, raised, memory, times_of(graph)),
         "ops": {record.op.name: op_text(record.op) for record in records if record.op is not None},
         "formulas": scopes.formulas(),
         "overlays": [*shown, *added.overlays, *history.overlays],
@@ -162,7 +170,7 @@ def outline(graph: AutogradGraph) -> Outline:
         "summary": _summary(graph, records, described, usual, hidden),
         "totals": totals(graph, records, memory),
     }
-    whole = Outline(described, rests | sums)
+    whole = _grouped(graph, described, records, ids, rests | sums, memory)
     if missing := graph.questions.unknown(records) if graph.backwards else []:
         whole = whole.noted(
             f"Nothing called {' or '.join(missing)} got a gradient of at most {SMALL:,} numbers, "
@@ -172,6 +180,31 @@ def outline(graph: AutogradGraph) -> Outline:
         return whole
     asked = [one for record in graph.questions.left(records) if (one := question(ids[record.id], record)) is not None]
     return concealed(whole, hidden, asked, _asked(graph, records))
+
+
+def _grouped(
+    graph: AutogradGraph,
+    described: Description,
+    records: list[Record],
+    ids: dict[int, str],
+    rests: Rests,
+    memory: MemoryUse | None,
+) -> Outline:
+    """The outline of a description, with the scopes that only folding needs."""
+    told = worth_a_word(memory)
+    described = derived(described, records, ids, Evidence(graph).derivations(), told=told)
+    equal = runs(Tree(described))
+    sizes = {ids[record.id]: _elements(record) for record in records if record.kind == "parameter"}
+    described = layered(described, equal, layer_parts(records, ids), sizes, told=told)
+    places = {ids[record.id]: record.place for record in records}
+    return Outline(sectioned(described, equal, places, told=told), rests, runs=equal)
+
+
+def _file(records: list[Record]) -> str | None:
+    """The file, such as a cell, that called most of the ops outside of all modules; if there are none, most of all."""
+    ops = [record for record in records if record.op is not None and record.earlier is None]
+    files = Counter(one.file for one in [one for one in ops if one.scope is None] or ops)
+    return files.most_common(1)[0][0] if files else None
 
 
 def _asked(graph: AutogradGraph, records: list[Record]) -> str:
@@ -224,12 +257,14 @@ class _Scopes:
         inside: dict[int, CoreScope],
         raised: CoreScope | None,
         memory: MemoryUse | None,
+        times: Mapping[int, Times],
     ) -> list[Scope]:
         """Every scope that was met, with its contents. ``raised`` also contains the op that raised: it has no record.
 
         A record that is drawn ``inside`` an iteration, and not in its own scope, is counted in the iteration.
         """
         ops, parameters, elements = (dict.fromkeys(self._ids, 0) for _ in range(3))
+        seconds = dict.fromkeys(self._ids, 0.0)
         if raised is not None:
             ops[raised] += 1
         for record in records:
@@ -238,10 +273,12 @@ class _Scopes:
                 ops[scope] += record.kind == "op"
                 parameters[scope] += record.kind == "parameter"
                 elements[scope] += _elements(record) if record.kind == "parameter" else 0
+                seconds[scope] += times[record.id].seconds if record.id in times else 0.0
         for scope in reversed(self._ids):  # inner before outer
             if (around := scope.parent) is not None:
                 for counts in (ops, parameters, elements):
                     counts[around] += counts[scope]
+                seconds[around] += seconds[scope]
         described: list[Scope] = []
         kept = {} if memory is None else self._kept(records, inside, memory)
         told = worth_a_word(memory)
@@ -252,6 +289,8 @@ class _Scopes:
             size = kept.get(scope, 0)
             if size and told:
                 folds += f", {short_bytes(size)}"
+            if seconds[scope] and not isinstance(scope, Iteration):  # those of a loop are compared by this text
+                folds += f", {duration(seconds[scope])}"
             label, parent = scope.label, self.id(scope.parent)
             described.append(
                 Scope(
@@ -265,6 +304,7 @@ class _Scopes:
                     folds=folds,
                     op=None,
                     bytes=size,
+                    variant=scope.variant if isinstance(scope, Iteration) else 0,
                 )
             )
         return described
@@ -491,7 +531,7 @@ def _losses(graph: AutogradGraph, frames: list[HistoryFrame]) -> Losses:
 
 
 def _loss_name(place: Place) -> str:
-    """What the line of a backward calls its loss: ``d_loss`` in ``d_loss.backward()``."""
+    """The name of the loss in the line of a backward: ``d_loss`` in ``d_loss.backward()``."""
     found = re.search(r"(\w+)\.backward\(", place.text)
     return found[1] if found is not None else f"line {place.line:,}"
 

@@ -108,7 +108,7 @@ class _Side(NamedTuple):
             label = [*one["label"], *(broken(said) if said else [])]
             return {
                 **one, "id": own(one["id"]), "scope": own(one["scope"]) or whole, "badges": badges, "label": label,
-                "norms": [], "past": "",
+                "norms": [], "past": "", "line": 0,
             }  # fmt: skip
 
         ops = sum(one["kind"] == "op" for one in known["nodes"])

@@ -1,6 +1,7 @@
 """The way from an outline to its picture: fold, draw up the boxes, place them, write their details.
 
-A graph that takes too long is drawn coarser; nothing here waits longer than the sum of the time limits.
+A graph whose lines would be a tangle is drawn coarser. That is decided by counts, so every machine draws the same
+picture. The time limit is only for a graphviz that is stuck.
 """
 
 from collections.abc import Collection
@@ -8,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
+from nbgrad.core.no_gc import uncollected
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.drawn import boxed, detailed
 from nbgrad.widgets.description.outline import LOOK, Outline
@@ -15,11 +17,12 @@ from nbgrad.widgets.description.schema import Description, Form, Opens, Picture
 from nbgrad.widgets.description.stage import STAGE, Stage
 from nbgrad.widgets.folding.apply import ASKED, NODES, chosen
 from nbgrad.widgets.folding.choose import Folding, foldings, necessary
-from nbgrad.widgets.layout.fitting import BETTER, Search, answered, question
+from nbgrad.widgets.layout.fitting import BETTER, SOME, Search, answered, question
 from nbgrad.widgets.layout.forms import levels
 from nbgrad.widgets.layout.graphviz_wasm import SECONDS, EngineError, EngineMissing, LayoutTimeout
 from nbgrad.widgets.layout.parts import Direction, PictureParts
 from nbgrad.widgets.layout.positions import positions
+from nbgrad.widgets.layout.tangle import MOST, passed
 
 WHOLE = 1200
 """How many nodes may be drawn in a file that has no kernel to ask: its front end folds by itself."""
@@ -27,8 +30,6 @@ UNFOLDABLE = 200
 """How many nodes may be drawn in a saved notebook, where the kernel lays them out before its next cell."""
 _NAMED = 3
 """At most this many modules are named in a note."""
-_PATIENCE = 4
-"""The factor of the time limit of the layout if a reader asks for more than NODES nodes."""
 Wanted = Literal["auto", "TB", "LR"]
 """A direction; or "auto" for the direction in which the whole picture is seen larger."""
 
@@ -75,7 +76,7 @@ def lay_out(
     Args:
         graph: all of it, of any size.
         limit: how many nodes may be drawn (copies of shared tensors and the marks of reductions not counted).
-        seconds: how long the first try may take. Coarser ones get the same; each of them needs far less.
+        seconds: graphviz is stopped after this time, and a coarser picture is tried. It needs a small part of it.
         direction: from top to bottom, from left to right, or as it fits.
         folding: which module calls are folded; None to fold as many as a first look needs. Coarser tries fold more; the
             modules asked for are folded last.
@@ -129,6 +130,7 @@ def _forms(parts: PictureParts, asked: frozenset[str] = frozenset()) -> list[dic
     return levels(parts.drawn, frozenset(node["id"] for node in parts.drawn["nodes"] if node["scope"] in inside))
 
 
+@uncollected
 def _lay_out(
     graph: Outline, limit: int, seconds: float, direction: Direction, folding: Folding | None, on: Stage
 ) -> tuple[Picture, PictureParts]:
@@ -137,13 +139,14 @@ def _lay_out(
     for size, smaller in zip_longest(tries, tries[1:], fillvalue=0):
         outline = shaped(graph, size, folding, ASKED if size == limit else size, on)
         shape = outline.description
+        parts = PictureParts.of(outline)
         try:
+            if smaller and passed(parts.placed) > MOST:
+                raise _Tangle
             with ThreadPoolExecutor(1) as pool:  # graphviz releases the interpreter, so Python code can run meanwhile
-                parts = PictureParts.of(outline)
-                patience = _PATIENCE if len(shape["nodes"]) > NODES else 1
-                answer = pool.submit(answered, question(parts, direction), seconds * patience)
+                answer = pool.submit(answered, question(parts, direction), seconds)
                 drawn = detailed(outline)
-            layout = positions(parts, direction, answer.result(), on)
+            layout = positions(parts, direction, answer.result(), on, last=len(parts.placed["nodes"]) > SOME)
         except EngineMissing:
             raise
         except EngineError as error:
@@ -169,15 +172,20 @@ def _lay_out(
     raise AssertionError("unreachable: the last try returns or raises")
 
 
+class _Tangle(EngineError):
+    """The lines would pass so many rows that graphviz is not asked."""
+
+
 def _failed(shape: Description, error: EngineError, description: Description, folded: Collection[str]) -> str:
     """A note of a try that failed, and of the modules that are folded for the next one."""
-    why = "took too long" if isinstance(error, LayoutTimeout) else "failed"
+    why = "would be a tangle" if isinstance(error, _Tangle) else "failed"
+    why = "took too long" if isinstance(error, LayoutTimeout) else why
     names = [
         scope["label"] for scope in description["scopes"] if scope["id"] in folded and scope["parent"] not in folded
     ]
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     instead = f"; folded for it: {', '.join(names[:_NAMED])}{more}" if names else ""
-    return f"A layout of {len(shape['nodes'])} nodes {why}{instead}."
+    return f"A layout of {len(shape['nodes']):,} nodes {why}{instead}."
 
 
 @stage("place")

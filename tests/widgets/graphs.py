@@ -218,4 +218,5 @@ def frame(name: str, label: str, parent: str | None = None, folds: str = "", lik
         folds=folds,
         op=None,
         bytes=0,
+        variant=0,
     )

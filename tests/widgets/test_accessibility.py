@@ -13,6 +13,7 @@ from nbgrad.widgets.pipeline import lay_out
 from nbgrad.widgets.render.html_page import page
 from tests.lab.harness import screenshot
 from tests.widgets import graphs
+from tests.widgets.networks import NETWORKS
 from tests.widgets.test_html_page import notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.rotated(4)]
@@ -127,7 +128,7 @@ def test_the_history_is_scrubbed_on_its_chart(opened: Any) -> None:
 
 
 def test_the_numbers_come_first_side_by_side(opened: Any) -> None:
-    tab = opened(page(lay_out(graphs.trained(1, 1)), "inspector"))
+    tab = opened(page(lay_out(NETWORKS["MLP of 2"]()), "inspector"))
     tab.locator(".nbg-parameter", has_text="bias").first.click()
     panel = tab.get_by_test_id("nbgrad-details")
     value, gradient = (panel.locator(".nbg-look").nth(at).bounding_box() for at in range(2))

@@ -881,7 +881,7 @@ def test_a_page_that_runs_from_right_to_left_turns_no_shape_around(opened: Any) 
     tab = opened(page(lay_out(graphs.trained(1, 1)), "rtl"))
     first = "e => [e.getStartPositionOfChar(0).x, e.getStartPositionOfChar(e.getNumberOfChars() - 1).x]"
     tab.evaluate("document.documentElement.dir = 'rtl'")
-    begin, end = tab.locator(".nbg-line").first.evaluate(first)
+    begin, end = tab.locator(".nbg-head").first.evaluate(first)
     assert begin < end
     expect(view(tab)).to_have_css("direction", "ltr")
 

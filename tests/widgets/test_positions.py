@@ -326,10 +326,10 @@ def test_a_result_of_an_op_is_never_copied(flat: Any) -> None:
 @pytest.mark.rotated(6)
 def test_a_tangle_that_would_take_minutes_is_drawn_in_part(tangle: Any) -> None:
     start = time.process_time()
-    picture = lay_out(tangle(1500), limit=1200, seconds=0.4)
+    picture = lay_out(tangle(1500), limit=1200)
     assert time.process_time() - start < 6
     notes = picture["description"]["notes"]
-    assert notes[0] == "A layout of 1249 nodes took too long.", "with the copies of shared tensors"
+    assert notes[0] == "A layout of 1,249 nodes would be a tangle.", "with the copies of shared tensors"
     assert "nearest to the end of the record" in notes[-1]
     assert 0 < len(picture["description"]["nodes"]) < 1000
     assert_sound(picture)

@@ -1,12 +1,13 @@
 """``Place``: a line of the user's code, kept as an instruction until its number is needed."""
 
 import ast
+import dis
 import linecache
 import os
 import sys
+from bisect import bisect_right
 from contextlib import suppress
-from functools import lru_cache
-from itertools import islice
+from itertools import islice, zip_longest
 from types import CodeType
 from typing import Any
 
@@ -48,6 +49,12 @@ class Place:
         return [linecache.getline(self.file, line) for line in range(first, (first if last is None else last) + 1)]
 
     @property
+    def function(self) -> str:
+        """The name of the function that the line is in; empty for a line of a cell or file itself, and of a lambda."""
+        name = self._code.co_name
+        return "" if name.startswith("<") else name
+
+    @property
     def instruction(self) -> tuple[int, int]:
         """The id of the code, and the offset of the instruction in it: equal for equal instructions."""
         return id(self._code), self._offset
@@ -55,6 +62,13 @@ class Place:
     def same(self, other: "Place") -> bool:
         """Whether both are one instruction."""
         return self._code is other._code and self._offset == other._offset
+
+    def leads_to(self, other: "Place") -> bool:
+        """Whether an instruction of the same code can run after this one, and no jump back is between them."""
+        offset = other.instruction[1]
+        if len(self._code.co_code) > _LONG:
+            return self._offset < offset
+        return self._offset < offset and _Ways.of(self._code).lead(self._offset, offset)
 
     @classmethod
     def at(cls, file: str, line: int) -> "Place":
@@ -102,10 +116,83 @@ def line_of(file: str, line: int, cell: str = "the cell") -> str:
     return f"{where}, `{text}`" if text else where
 
 
-@lru_cache(4096)
+_spans: dict[int, tuple[CodeType, list[int], list[int]]] = {}
+"""The offsets at which the lines of a code begin, and these lines, by the id of the code. A key that is the code itself
+would be as slow as the code is long, for each op."""
+
+
 def _line(code: CodeType, offset: int) -> int:
-    lines = (line for start, end, line in code.co_lines() if start <= offset < end and line)
-    return next(lines, code.co_firstlineno)
+    known = _spans.get(id(code))
+    if known is None:
+        if len(_spans) >= _CODES:
+            _spans.clear()
+        spans = [(start, line) for start, _, line in code.co_lines()]
+        known = code, [start for start, _ in spans], [line or code.co_firstlineno for _, line in spans]
+        _spans[id(code)] = known
+    at = bisect_right(known[1], offset) - 1
+    return known[2][at] if at >= 0 else code.co_firstlineno
+
+
+_ways: dict[int, "_Ways"] = {}
+"""The ways through each code that was asked about, by its id."""
+
+
+class _Ways:
+    """The ways through a code that lead only forwards.
+
+    Attributes:
+        code: kept alive, so that its id stays its own.
+    """
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+        self._after = _following(code)
+        self._begins = sorted(self._after)
+        self._known: dict[int, set[int]] = {}
+
+    @classmethod
+    def of(cls, code: CodeType) -> "_Ways":
+        """Those of ``code``; the last few are kept."""
+        if id(code) not in _ways:
+            if len(_ways) >= _CODES:
+                _ways.clear()
+            _ways[id(code)] = cls(code)
+        return _ways[id(code)]
+
+    def lead(self, offset: int, other: int) -> bool:
+        """Whether the instruction at ``other`` can run after the one at ``offset``."""
+        begin = self._begin(offset)
+        if begin not in self._known:
+            found, waiting = set[int](), [begin]
+            while waiting:
+                new = [one for one in self._after[waiting.pop()] if one not in found]
+                found.update(new)
+                waiting += new
+            self._known[begin] = found
+        return self._begin(other) in self._known[begin]
+
+    def _begin(self, offset: int) -> int:
+        """Where an instruction begins: while it calls something, the offset may be that of a cache behind it."""
+        return self._begins[bisect_right(self._begins, offset) - 1]
+
+
+def _following(code: CodeType) -> dict[int, list[int]]:
+    """The instructions that can run next after each one, later in the code."""
+    instructions = list(dis.get_instructions(code))
+    found: dict[int, list[int]] = {}
+    for one, after in zip_longest(instructions, instructions[1:]):
+        ends = one.opname.startswith(("RETURN", "RAISE", "RERAISE", "JUMP_"))
+        found[one.offset] = [] if ends or after is None else [after.offset]
+        if one.opcode in (*dis.hasjrel, *dis.hasjabs) and one.argval > one.offset:
+            found[one.offset].append(one.argval)
+    return found
+
+
+_LONG = 1 << 14
+"""In a code of more bytes than this, any later instruction is said to be reached: loops are shorter."""
+
+_CODES = 256
+"""The lines of at most this many codes are kept."""
 
 
 def _shortened(file: str) -> str:

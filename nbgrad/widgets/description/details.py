@@ -71,10 +71,11 @@ def details(record: Record, saved: Saved | None) -> list[Detail]:
         ("dtype", _dtype(record.dtype, record.device)),
         *[(name, setting_text(setting)) for name, setting in record.settings.items() if setting is not None],
         *[(taken.name, f"the number {taken.literal}") for taken in record.inputs if taken.literal is not None],
-        ("source", _source_line(record)),
-        ("saved for the backward", None if saved is None else str(saved)),
     ]
-    return [*_written(begin), *results, *_written(rows), *_since(record.since)]
+    line = _source_line(record)
+    source = [] if line is None else [Detail(term="source", text=line, role="source")]
+    kept = [] if saved is None else [Detail(term="saved for the backward", text=str(saved))]
+    return [*_written(begin), *results, *_written(rows), *source, *kept, *_since(record.since)]
 
 
 def _written(rows: Sequence[tuple[str, str | None]]) -> list[Detail]:

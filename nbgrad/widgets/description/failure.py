@@ -68,7 +68,7 @@ def with_failure(
         node["scope"] = scope
         node["op"] = failure.op if failure.op in description["ops"] else None
         nodes.append(node)
-    # What an AnomalyError says of a number, the finding about that number says too, with a remedy: it is told once.
+    # An AnomalyError says of a number what the finding about it says too, with a remedy: it is told once.
     begun = next(
         (one["text"] for one in description["problems"] if one["kind"] == "nan" and one["node"] == where), None
     )

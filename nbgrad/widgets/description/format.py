@@ -28,6 +28,11 @@ def counted(many: int, what: str) -> str:
     return f"{many:,} {what}{'' if many == 1 else 'es' if what.endswith('s') else 's'}"
 
 
+def listed(words: list[str]) -> str:
+    """Words as a list in a sentence: one, two and three."""
+    return " and ".join([*filter(None, [", ".join(words[:-1])]), *words[-1:]])
+
+
 def lines_of(node: Node) -> list[str]:
     """The lines of a node as text. In the first line ``about`` follows the name."""
     head, *lines = node["label"]

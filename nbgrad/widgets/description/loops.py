@@ -3,9 +3,13 @@
 An instruction of the user's code that runs once more began another iteration, or another call of a function. So the ops
 that a scope runs are read as a row of instructions. A part of this row that repeats at least three times is a loop. A
 part with loops in it may repeat again.
+
+A loop whose iterations take different branches does not repeat itself. It is known by its jumps back in the code, and
+by the small number of kinds of its iterations.
 """
 
 from collections import Counter, defaultdict
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from nbgrad.core.engine.place import Place
@@ -26,6 +30,16 @@ _BODY = 60
 """The names of the ops of an iteration are cut off after this many letters."""
 
 
+_CLEAR = 12
+"""If no more steps than this are left beside regular loops, there is no need to look for others."""
+
+_BRANCHING = 8
+"""The least number of iterations that take different branches."""
+
+_KINDS = 12
+"""The largest number of kinds of iterations of a loop; each kind comes three times on average, or more often."""
+
+
 class Iteration(Scope):
     """An iteration of a loop.
 
@@ -33,15 +47,17 @@ class Iteration(Scope):
         number: of the iteration, from 1.
         lines: those of the loop, "lines 4-6".
         body: the names of its ops.
+        variant: the branch that it took: equal iterations have equal numbers, from 0.
     """
 
-    __slots__ = ("body", "lines", "number")
+    __slots__ = ("body", "lines", "number", "variant")
 
-    def __init__(self, number: int, lines: str, body: str, parent: Scope | None) -> None:
+    def __init__(self, number: int, lines: str, body: str, variant: int, parent: Scope | None) -> None:
         super().__init__(f"iteration {number:,} ({lines})", parent)
         self.number = number
         self.lines = lines
         self.body = body
+        self.variant = variant
 
 
 class _Step(NamedTuple):
@@ -95,6 +111,79 @@ def _rows(records: list[Record]) -> dict[Scope | None, list[_Step]]:
 
 
 def _looped(steps: list[_Step]) -> list[_Step]:
+    """The same steps with loops in the place of what repeats."""
+    regular = _regular(steps)
+    if len(regular) <= _CLEAR:
+        return regular
+    found = min(_branching(steps), _branching(regular), key=len)
+    return _regular(found) if 2 * len(found) <= len(regular) else regular
+
+
+def _branching(steps: list[_Step]) -> list[_Step]:
+    """The same steps with loops in the place of iterations that take different branches."""
+    found: list[_Step] = []
+    for _, some in groupby(steps, key=lambda step: step.place is not None):
+        row = list(some)
+        found += _branching_loop(row) or row
+    return found
+
+
+def _branching_loop(row: list[_Step]) -> list[_Step]:
+    """A row of ops as what comes before a loop, the loop, and what comes after it; empty if there is no such loop."""
+    places = [step.place for step in row if step.place is not None]
+    if not _BRANCHING <= len(row) == len(places):
+        return []
+    codes, cuts = _cuts(places)
+    tokens = _numbers(row)
+    found: list[_Step] = []
+    for at in [cuts, *codes]:
+        if len(at) < _BRANCHING:
+            continue
+        begin, end = _trimmed(tokens, at)
+        ends = [begin, *(one for one in at if begin < one < end), end]
+        spans = list(pairwise(ends))
+        kinds = {tuple(tokens[first:last]) for first, last in spans}
+        if len(spans) < _BRANCHING or len(kinds) > min(_KINDS, len(spans) / LEAST):
+            continue
+        if not found or len(spans) < len(_only_loop(found).inside):
+            found = [*row[:begin], _loop([row[first:last] for first, last in spans]), *row[end:]]
+    return found
+
+
+def _only_loop(steps: list[_Step]) -> _Step:
+    return next(step for step in steps if step.inside)
+
+
+def _cuts(row: list[Place]) -> tuple[list[list[int]], list[int]]:
+    """Where iterations may begin: for each code, where it jumps back; and where any code does, or another one runs."""
+    last: dict[int, Place] = {}
+    jumps: defaultdict[int, list[int]] = defaultdict(list)
+    cuts: list[int] = []
+    before: int | None = None
+    for at, place in enumerate(row):
+        code = place.instruction[0]
+        back = code not in last or not last[code].leads_to(place)
+        if back:
+            jumps[code].append(at)
+        if back or code != before:
+            cuts.append(at)
+        last[code], before = place, code
+    return list(jumps.values()), cuts
+
+
+def _trimmed(tokens: list[int], cuts: list[int]) -> tuple[int, int]:
+    """The part of a row that is in the loop: the steps at both ends are not if no other iteration has the like."""
+    first, last = slice(cuts[0], cuts[1]), slice(cuts[-1], len(tokens))
+    inner = {*tokens[first.stop : last.start]}
+    begin, end = first.start, last.stop
+    while begin < first.stop and tokens[begin] not in inner:
+        begin += 1
+    while end > last.start and tokens[end - 1] not in inner:
+        end -= 1
+    return begin, end
+
+
+def _regular(steps: list[_Step]) -> list[_Step]:
     """The same steps with loops in the place of what repeats, the innermost ones first."""
     period = 1
     while period:
@@ -199,8 +288,13 @@ class _Found:
         for loop in steps:
             if not loop.inside:
                 continue
-            lines, body = self._lines(loop.inside[0]), self._body(loop.inside[0])
-            made = [Iteration(at, lines, body, scope) for at in range(1, len(loop.inside) + 1)]
+            kinds: dict[object, list[_Step]] = {}
+            tokens = [tuple([step.token for step in inside]) for inside in loop.inside]
+            for token, inside in zip(tokens, loop.inside, strict=True):
+                kinds.setdefault(token, inside)
+            lines = self._lines([step for inside in kinds.values() for step in inside])
+            bodies = {token: (self._body(inside), at) for at, (token, inside) in enumerate(kinds.items())}
+            made = [Iteration(at, lines, *bodies[token], scope) for at, token in enumerate(tokens, 1)]
             home: dict[int, tuple[Scope, int]] = {}
             for iteration, inside in zip(made, loop.inside, strict=True):
                 own = [op for step in inside for op in step.ops]
@@ -208,7 +302,7 @@ class _Found:
                 self.add(inside, iteration)
                 for op in own:
                     self.iterations.setdefault(self._records[op].id, iteration)
-            self._take_in(home, scope, len(made))
+            self._take_in(home, scope, len(made) if len(kinds) == 1 else LEAST)
 
     def _take_in(self, home: dict[int, tuple[Scope, int]], scope: Scope | None, many: int) -> None:
         """Put a tensor into the iteration that alone takes it, if every iteration takes such a tensor.
@@ -216,7 +310,7 @@ class _Found:
         Args:
             home: of each op the iteration, and its place there.
             scope: that is around the loop.
-            many: how many iterations there are.
+            many: how many iterations take such a tensor, at least.
         """
         around = {None, *outwards(scope)}
         roles: defaultdict[object, list[tuple[int, Scope]]] = defaultdict(list)
@@ -229,7 +323,7 @@ class _Found:
                 role = (record.kind, record.shape, *[(home[op][1], input) for op, input in readers])
                 roles[role].append((record.id, iteration))
         for sources in roles.values():
-            if len({iteration for _, iteration in sources}) == many:
+            if len({iteration for _, iteration in sources}) >= many:
                 self.iterations.update(sources)
 
     def _body(self, steps: list[_Step]) -> str:

@@ -9,6 +9,7 @@ from itertools import zip_longest
 from operator import eq
 from typing import NamedTuple
 
+from nbgrad.widgets.description.schema import Node, Scope
 from nbgrad.widgets.description.tree import Tree, iterates
 
 LONGEST = 12
@@ -31,11 +32,13 @@ class Run(NamedTuple):
             tensors that only this repetition takes, such as a step of a series or a mask. Such a tensor counts only if
             each other repetition takes one like it.
         parts: what a repetition is made of, in order.
+        parallel: whether no call takes what another repetition made: the calls are beside each other, as experts are.
     """
 
     cycles: list[list[str]]
     beside: list[list[str]]
     parts: list[RepeatedCall]
+    parallel: bool = False
 
     @property
     def repeated(self) -> Iterator[tuple[list[str], list[str]]]:
@@ -48,6 +51,7 @@ def runs(tree: Tree) -> list[Run]:
 
     These are the outermost runs: no call inside a call of a run is in another run.
     """
+    tree = _ungrouped(tree)
     scopes, calls = tree.scopes, _Calls(tree)
     siblings: defaultdict[str | None, list[str]] = defaultdict(list)  # outer ones first
     for id, scope in scopes.items():
@@ -68,9 +72,22 @@ def runs(tree: Tree) -> list[Run]:
                     fed = calls.fed(cycles, parent)
                     between = [[one for one in cycle if one not in scopes] for cycle in cycles]
                     beside = [ops + nodes for ops, nodes in zip(between, fed, strict=True)]
-                    found.append(Run(called, beside, parts[begin : begin + period]))
+                    parallel = calls.parallel(called, beside)
+                    found.append(Run(called, beside, parts[begin : begin + period], parallel))
                     covered.update(row[begin:end])
     return found
+
+
+def _ungrouped(tree: Tree) -> Tree:
+    """The same tree without the scopes that only folding needs."""
+    if not tree.groups:
+        return tree
+    around = {id: next((one for one in tree.outwards(id) if one in tree.calls), None) for id in tree.scopes}
+    nodes: list[Node] = [{**one, "scope": around.get(one["scope"] or "")} for one in tree.description["nodes"]]
+    scopes: list[Scope] = [
+        {**one, "parent": around.get(one["parent"] or "")} for id, one in tree.scopes.items() if id in tree.calls
+    ]
+    return Tree({**tree.description, "nodes": nodes, "scopes": scopes})
 
 
 def alike(tree: Tree) -> Callable[[str], list[str]]:
@@ -276,8 +293,22 @@ class _Calls:
         )
 
     def _look(self, at: int) -> object:
+        """The facts that equal calls share in a node: without the shape of a result, as experts take other rows."""
         node = self._nodes[at]
-        return node["kind"], node["op"], *node["label"][1:2]
+        return node["kind"], node["op"], *(() if node["kind"] == "op" else node["label"][1:2])
+
+    def parallel(self, cycles: list[list[str]], beside: list[list[str]]) -> bool:
+        """Whether no call takes a result of another cycle, of its calls or of what is ``beside`` them."""
+        cycle_of: dict[int, int] = {}
+        inside: list[tuple[int, int]] = []
+        for number, (calls, nodes) in enumerate(zip(cycles, beside, strict=True)):
+            members = [(at, number) for call in calls for at in self._inside(call)]
+            inside += members
+            cycle_of.update(members)
+            cycle_of.update((self._at[node], number) for node in nodes)
+        return all(
+            cycle_of.get(source, number) == number for at, number in inside for _, source in self._taken.get(at, ())
+        )
 
     def fed(self, cycles: list[list[str]], inner: str | None) -> list[list[str]]:
         """For each cycle the nodes in or around ``inner`` that only it takes, if every other cycle takes such nodes."""

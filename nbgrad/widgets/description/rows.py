@@ -6,7 +6,9 @@ from nbgrad.widgets.description.schema import Description, Node
 from nbgrad.widgets.description.tree import Tree
 
 _ROWS = 10
-"""An op with more tensors than this has them beside it: its box would be taller than the boxes around it."""
+"""An op with more tensors than this, that it does not learn, has them beside it: its box would be too tall. Parameters
+are always rows: a network of many layers in one op, such as an LSTM, would have a box for each of them beside it.
+"""
 
 _BESIDE = ("leaf", "input", "constant")
 """These kinds are rows only if the op also takes a result of another op: else it would stand without inputs."""
@@ -31,7 +33,7 @@ def rows_in(tree: Tree) -> dict[str, str]:
             and edge["mismatch"] is None
         ):
             found[source["id"]] = target["id"]
-    many = Counter(found.values())
+    many = Counter([op for row, op in found.items() if nodes[row]["kind"] != "parameter"])
     return {row: op for row, op in found.items() if many[op] <= _ROWS}
 
 

@@ -23,12 +23,16 @@ by the layout, never by describe); failed: the operation that raised.
 """
 
 
-ScopeKind = Literal["module", "iteration", "part"]
+ScopeKind = Literal["module", "iteration", "part", "section", "layer", "derivative"]
 """The kind of a scope.
 
 module: the call of a module; iteration: one of a loop that calls no module; part: a block that the user named, a part
-of a program, or one of two graphs.
+of a program, or one of two graphs; section: a part of a long record; layer: a linear map or a norm, and its activation;
+derivative: the ops of a backward whose gradients can be differentiated.
 """
+
+GROUPS: tuple[ScopeKind, ...] = ("section", "layer", "derivative")
+"""The kinds of scopes that only folding needs: no frame is drawn around one, unless a reader unfolds it."""
 
 
 def kind_of(kind: str, name: str | None) -> Kind:
@@ -41,9 +45,9 @@ class Detail(TypedDict):
 
     term: str
     text: str  # may have several lines; to be shown preformatted when it has
-    role: NotRequired[Literal["code", "results", "gradient"]]
+    role: NotRequired[Literal["code", "results", "gradient", "parts", "source"]]
     # code: it names the tensor in the user's code; results: the op has several results; gradient: it tells how large a
-    # gradient is
+    # gradient is; parts: what is in a folded node; source: the line that called the op
 
 
 class Formula(TypedDict):
@@ -152,6 +156,7 @@ class Node(TypedDict):
     past: str  # these norms as levels, a letter for each frame, from "A", the smallest of all, to "Z"; "-" for none
     bars: Bars | None  # a small chart of the nodes inside, if this is a folded node
     bytes: int  # the bytes that it keeps for the backward; a storage that several nodes keep counts for each of them
+    line: int  # of an op: the line of the cell, or of the file, that most ops were called from; 0 for the others
 
 
 def plain_node(name: str, kind: Kind, label: list[str], details: list[Detail]) -> Node:
@@ -159,7 +164,7 @@ def plain_node(name: str, kind: Kind, label: list[str], details: list[Detail]) -
     return Node(
         id=name, kind=kind, root=False, label=label, numbers=[], full="", about="", row=None, rule=None, scope=None,
         op=None, variable="", details=details, value=None, gradient=None, badges=[], levels={}, holds=[], calls=None,
-        norms=[], past="", bars=None, bytes=0,
+        norms=[], past="", bars=None, bytes=0, line=0,
     )  # fmt: skip
 
 
@@ -214,13 +219,14 @@ class Scope(TypedDict):
     folds: str  # the line under the label when it is folded: "4 ops, 2 parameters (330)"
     op: str | None  # the only op drawn in it, whose box names it in place of a frame; None if there are more
     bytes: int  # the bytes that the ops in it keep for the backward together: a storage of several counts once
+    variant: Annotated[int, PYTHON_ONLY]  # of an iteration, which branch it took: equal ones have equal numbers, from 0
 
 
 def plain_scope(id: str, name: str, parent: str | None, folds: str) -> Scope:
     """A part of a picture that is no call of a module, with the label ``name``."""
     return Scope(
         id=id, kind="part", name=name, like=name, label=name, full="", parent=parent, folds=folds, op=None,
-        bytes=0,
+        bytes=0, variant=0,
     )  # fmt: skip
 
 

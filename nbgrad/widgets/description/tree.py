@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from nbgrad.widgets.description.schema import Description, Node, Scope
+from nbgrad.widgets.description.schema import GROUPS, Description, Node, Scope, ScopeKind
 
 
 def iterates(scope: Scope) -> bool:
@@ -89,6 +89,39 @@ class Tree:
         """The scopes that are iterations of loops."""
         return frozenset(id for id, scope in self.scopes.items() if iterates(scope))
 
+    @cached_property
+    def groups(self) -> frozenset[str]:
+        """The scopes that only folding needs."""
+        return frozenset(id for id, scope in self.scopes.items() if scope["kind"] in GROUPS)
+
+    @cached_property
+    def layers(self) -> frozenset[str]:
+        """The scopes that are layers: maps with their activation."""
+        return self._of_kind("layer")
+
+    @cached_property
+    def sections(self) -> frozenset[str]:
+        """The scopes that are sections of a long record."""
+        return self._of_kind("section")
+
+    @cached_property
+    def derivatives(self) -> frozenset[str]:
+        """The scopes that are derivatives."""
+        return self._of_kind("derivative")
+
+    def _of_kind(self, kind: ScopeKind) -> frozenset[str]:
+        return frozenset(id for id in self.groups if self.scopes[id]["kind"] == kind)
+
+    @cached_property
+    def calls(self) -> dict[str, int]:
+        """The other scopes, each with the number of such scopes around it, itself included."""
+        found: dict[str, int] = {}
+        for scope in reversed(self.inner_first()):
+            if scope not in self.groups:
+                around = next((one for one in self.outwards(self.parents[scope]) if one in found), None)
+                found[scope] = 1 if around is None else found[around] + 1
+        return found
+
     def outwards(self, scope: str | None) -> Iterator[str]:
         """A scope and those around it, innermost first; none where it is not there."""
         while scope is not None and scope in self.parents:
@@ -130,6 +163,10 @@ class Tree:
         while waiting:
             yield (one := waiting.pop())
             waiting += self._inner[one]
+
+    def inner(self, scope: str) -> list[str]:
+        """The scopes directly in a scope, in the order in which they began."""
+        return self._inner[scope]
 
     def siblings(self, calls: list[str]) -> "Siblings":
         """Scopes beside each other, in the order in which they began."""

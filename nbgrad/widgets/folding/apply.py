@@ -11,7 +11,7 @@ from itertools import groupby
 
 from nbgrad.core.graph.memory import byte_text
 from nbgrad.core.stages import stage
-from nbgrad.widgets.description.format import counted, lines_of
+from nbgrad.widgets.description.format import counted, lines_of, listed
 from nbgrad.widgets.description.ids import folded_id
 from nbgrad.widgets.description.living_bytes import bytes_level
 from nbgrad.widgets.description.outline import Outline
@@ -33,7 +33,7 @@ from nbgrad.widgets.description.schema import (
 )
 from nbgrad.widgets.description.stage import STAGE, Stage
 from nbgrad.widgets.description.text_metrics import clip
-from nbgrad.widgets.description.tree import iterates
+from nbgrad.widgets.description.tree import Tree, iterates
 from nbgrad.widgets.description.walk import Stop
 from nbgrad.widgets.folding.bars import bars_of
 from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below, homes, necessary
@@ -45,6 +45,12 @@ NODES = 300
 
 ASKED = 1000
 """The same if a reader has chosen the folded modules, or has unfolded one: a page still draws this many fast."""
+
+_NOUNS = {"iteration": "iteration", "section": "section", "layer": "layer", "derivative": "derivative"}
+"""The words for the kinds of folded scopes, other than calls of modules and parts that the user named."""
+
+_GRADIENTS = 8
+"""A step lists at most this many gradients along one edge; of more it tells their number."""
 
 _ENDS = 10
 """The details list this many iterations from the beginning and this many from the end."""
@@ -82,10 +88,13 @@ def chosen(
 def fold(graph: Outline, folding: Folding) -> Outline:
     """Draw each closed scope as one node, and those of a run as one unless they stand apart.
 
-    Where nothing is folded, and nothing was unfolded, there are no frames around the iterations of loops.
+    Where nothing is folded, and nothing was unfolded, there are no frames around the iterations of loops. There is one
+    around a group only if a reader unfolded it.
     """
+    unseen = graph.tree.groups - folding.framed
     if not folding.closed:
-        return graph.changed(graph.description if folding.asked else _without_loops(graph), graph.stops())
+        unseen |= frozenset() if folding.asked else graph.tree.iterations
+        return graph.changed(_without(graph.tree, graph.description, unseen), graph.stops())
     description, scopes = graph.description, graph.tree.scopes
     hidden = homes(graph, folding)
     members: defaultdict[str, list[Node]] = defaultdict(list)
@@ -118,22 +127,23 @@ def fold(graph: Outline, folding: Folding) -> Outline:
             {**one, "scope": drawn_in.get(one["scope"] or "", one["scope"])} for one in description["verdicts"]
         ],
     }
-    return graph.changed(drawn, _walk(graph, where, renamed, nodes))
+    return graph.changed(_without(graph.tree, drawn, unseen), _walk(graph, where, renamed, nodes))
 
 
-def _without_loops(graph: Outline) -> Description:
-    """The description without iterations of loops: their nodes are in the modules around them."""
-    description, iterations = graph.description, graph.tree.iterations
-    if not iterations:
+def _without(tree: Tree, description: Description, unseen: frozenset[str]) -> Description:
+    """The description without the scopes ``unseen``: what is in them is in the scopes around them."""
+    if not unseen:
         return description
 
     def around(scope: str | None) -> str | None:
-        return next((one for one in graph.tree.outwards(scope) if one not in iterations), None)
+        return next((one for one in tree.outwards(scope) if one not in unseen), None)
 
     return {
         **description,
         "nodes": [{**node, "scope": around(node["scope"])} for node in description["nodes"]],
-        "scopes": [scope for scope in description["scopes"] if scope["id"] not in iterations],
+        "scopes": [
+            {**scope, "parent": around(scope["parent"])} for scope in description["scopes"] if scope["id"] not in unseen
+        ],
     }
 
 
@@ -206,9 +216,14 @@ def _with_bytes(node: Node, inside: list[Node], kept: KeptBytes | None, sizes: l
     size = sum([kept["sizes"][at] for at in {at for one in inside for at in kept["nodes"].get(one["id"], ())}])
     if not size:
         return node
-    details: list[Detail] = [*node["details"], {"term": "Kept for the backward", "text": byte_text(size)}]
+    details: list[Detail] = [*node["details"], _part("Kept for the backward", byte_text(size))]
     levels = {**node["levels"], "saved": bytes_level(size, sizes)} if "saved" in node["levels"] else node["levels"]
     return {**node, "bytes": size, "details": details, "levels": levels}
+
+
+def _part(term: str, text: str) -> Detail:
+    """A row of the details that says what is in a folded node."""
+    return Detail(term=term, text=text, role="parts")
 
 
 def _levels(inside: list[Node], classed: set[str]) -> dict[str, float]:
@@ -221,9 +236,8 @@ def _levels(inside: list[Node], classed: set[str]) -> dict[str, float]:
 
 
 def _fold_note(scopes: list[Scope], hidden: int) -> str:
-    loops = sum(map(iterates, scopes))
-    many = [(len(scopes) - loops, "module call"), (loops, "iteration")]
-    what = " and ".join(counted(one, noun) for one, noun in many if one)
+    many = Counter([_NOUNS.get(scope["kind"], "module call") for scope in scopes])
+    what = listed([counted(count, noun) for noun, count in many.items()])
     return f"{what} {'is' if len(scopes) == 1 else 'are'} folded, holding {counted(hidden, 'node')}."
 
 
@@ -234,8 +248,8 @@ def _folded_node(
     ops = [node for node in inside if node["kind"] == "op"]
     counts = Counter(node["op"] or node["label"][0] for node in ops)
     details: list[Detail] = [
-        {"term": "Folded", "text": f"{counted(len(ops), 'op')}, {counted(len(inside) - len(ops), 'tensor')}"},
-        {"term": "Ops", "text": "\n".join(f"{name} × {count}" for name, count in counts.most_common(40))},
+        _part("Folded", f"{counted(len(ops), 'op')}, {counted(len(inside) - len(ops), 'tensor')}"),
+        _part("Ops", "\n".join(f"{name} × {count}" for name, count in counts.most_common(40))),
     ]
     if own := [one for one in inside if one["kind"] == "parameter" and one["rule"] is not None]:
         rows = [f"{one['label'][0]} {' '.join(one['label'][1:2])} {one['rule']}" for one in own]
@@ -250,9 +264,10 @@ def _folded_node(
     if run is not None and len(scopes) > 1:
         ends = [scopes[0]["name"], scopes[-1]["name"]]
         kinds, calls = [part.kind for part in run.parts], len(run.cycles[0])
-        many = f" × {len(scopes) // calls:,}"
-        label = [_names(kinds, LINE - len(many)) + many]
         loop = calls == 1 and iterates(scopes[0])
+        branches = {scope["variant"]: scope["folds"] for scope in scopes} if loop else {}
+        many = f" × {len(scopes) // calls:,}" + (f", {len(branches)} kinds" if len(branches) > 1 else "")
+        label = [_names(kinds, LINE - len(many)) + many]
         if loop:
             label.append(" | ".join(dict.fromkeys(scope["folds"] for scope in scopes)))
         elif ends != kinds * 2:  # calls of one module without a name
@@ -260,9 +275,12 @@ def _folded_node(
         folds = iter(scopes)
         each = [(part.kind, next(folds)["folds"] if part.called else "1 op") for part in run.parts]
         text = "\n".join(map(": ".join, each)) if len(each) > 1 else each[0][1]
-        details.insert(0, {"term": "Each of them", "text": text})
+        if len(branches) > 1:
+            times = Counter([scope["variant"] for scope in scopes])
+            text = "\n".join([f"{branches[one]} × {count:,}" for one, count in times.most_common()])
+        details.insert(0, _part("Each of them", text))
         if loop:
-            details.insert(1, {"term": "Iterations", "text": _iterations(scopes, inside)})
+            details.insert(1, _part("Iterations", _iterations(scopes, inside)))
     past = "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True)))
     return {
         **plain_node(folded_id(scopes[0]["id"]), "folded", label, details),
@@ -362,12 +380,18 @@ def _walk(graph: Outline, where: dict[str, str], renamed: dict[str, str], drawn:
     walk: list[Stop] = []
     ran = 0
     for at, inside in stops:
-        given, origins = list[Given](), list[tuple[str, str]]()
+        passed: defaultdict[str, list[tuple[Given, tuple[str, str]]]] = defaultdict(list)
         for stop in [stop_of[node] for node in inside if node in stop_of]:
             for one, origin in zip(stop.step["given"], stop.given, strict=True):
-                if one["edge"] in renamed:
-                    given.append({**one, "edge": renamed[one["edge"]]})
-                    origins.append(origin)
+                if (edge := renamed.get(one["edge"])) is not None:
+                    passed[edge].append(({**one, "edge": edge}, origin))
+        given, origins = list[Given](), list[tuple[str, str]]()
+        for edge, ones in passed.items():
+            if len(ones) > _GRADIENTS:
+                many = counted(len(ones), "gradient")
+                ones = [(Given(edge=edge, text=many, came=many, reduction=None, sum=None), ("", ""))]
+            given += [one for one, _ in ones]
+            origins += [origin for _, origin in ones]
         first = stop_of[inside[0]]
         title = f"{counted(len(inside), 'rule')} inside {labels[at]}" if inside[0] in where else first.step["title"]
         rules = [ran + 1, ran + len(inside), len(stopped)]

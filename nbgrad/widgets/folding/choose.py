@@ -1,7 +1,7 @@
 """The choice of module calls and iterations to fold: so many that a picture is seen at once, or a reader's choice."""
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -22,6 +22,7 @@ _TWINS = 3  # up to this many equal modules are opened together; if there are mo
 _SEVERAL = 40  # more iterations than this are not drawn beside each other where their box is unfolded
 _ENDS = 3  # then the first three and the last three are drawn
 _RAISED = ("failed", "inplace")  # the kinds of problems of ops that raised
+_TRIED = 4  # foldings at most, if none is seen whole with letters that can be read
 _GAIN = 0.8  # a folding has to make the picture smaller by at least this factor
 
 
@@ -33,11 +34,13 @@ class Folding:
         closed: ids of scopes that are drawn as one node.
         apart: ids of closed scopes that stand alone, though they are like their neighbours.
         asked: ids of the scopes that the reader unfolded last, together.
+        framed: ids of the groups that a reader unfolded. A frame is drawn around them, so they can be folded again.
     """
 
     closed: frozenset[str] = frozenset()
     apart: frozenset[str] = frozenset()
     asked: frozenset[str] = frozenset()
+    framed: frozenset[str] = frozenset()
 
     def toggled(self, graph: Description | Outline, holds: list[str], limit: int) -> "Folding":
         """The folding after a double click on the box of the scopes ``holds``: an open scope, a closed one, or several.
@@ -63,12 +66,21 @@ class Folding:
             return replace(self, closed=self.closed | given, asked=self.asked - given)
         # The scopes inside a scope that opens are folded, because a large one would be too much at once.
         inside = {scope for scope, parent in graph.tree.parents.items() if parent in opened}
-        closed = self.closed - opened | {scope for scope in inside if graph.tree.own[scope] > _LARGE}
-        return _with_room(graph, replace(self, closed=closed, asked=opened), limit)
+        tree, large = graph.tree, {scope for scope in inside if graph.tree.own[scope] > _LARGE}
+        groups = tree.sections | (tree.layers if tree.layers & self.closed else frozenset[str]())
+        within = {one for scope in opened for one in tree.inside(scope)} - opened
+        closed = self.closed - opened | large | (groups & within)
+        framed = self.framed | (opened & tree.groups)
+        return _with_room(graph, replace(self, closed=closed, asked=opened, framed=framed), limit)
 
     def with_loops(self, graph: Outline, other: "Folding") -> "Folding":
-        """This folding; it also closes the loop iterations that ``other`` closes. A page would fold each one alone."""
-        return replace(self, closed=self.closed | (graph.tree.iterations & other.closed))
+        """This folding; it also closes the loop iterations that ``other`` closes. A page would fold each one alone.
+
+        The groups that ``other`` closes have frames, so that a page can fold them.
+        """
+        tree = graph.tree
+        framed = tree.groups.intersection(_all_around(tree, other.closed)) | other.framed
+        return replace(self, closed=self.closed | (tree.iterations & other.closed), framed=framed)
 
     def coarser(self, graph: Outline, limit: int) -> "Folding":
         """A coarser folding for at most ``limit`` nodes. Scopes asked for stay open; those in them are folded last."""
@@ -89,20 +101,44 @@ def first_folding(graph: Description | Outline, limit: int, on: Stage = STAGE) -
     description = graph.description
     copies = sum(uses - 1 for uses in graph.hubs.values())
     if len(description["nodes"]) + copies <= LOOK and len(description["nodes"]) <= limit:
-        return Folding()
-    sized = [(folding, over, nodes <= limit) for folding, nodes, over in _sized(graph, limit, on)]
-    whole = _only_module(graph)
+        return Folding(_beside(graph))
+    if (limit, on) not in graph.chosen:
+        graph.chosen[limit, on] = _first(graph, limit, on)
+    found: Folding = graph.chosen[limit, on]
+    return found
+
+
+def _first(graph: Outline, limit: int, on: Stage) -> Folding:
+    """The first folding of what is more than a few boxes."""
+    whole, seen = _only_module(graph), list[Folding]()
+    sized: list[tuple[Folding, float, bool]] = []
+    for folding, nodes, over in _sized(graph, limit, on):
+        sized.append((folding, over, nodes <= limit))
+        if over <= 1 and whole not in folding.closed:
+            # Of those that are seen at once, the first one in which the first problem is seen, too.
+            seen.append(_showing(graph, folding, limit))
+            if _tells(graph, seen[-1]):
+                return seen[-1]
+    if seen:
+        return seen[0]
     opened = [one for one in sized if whole not in one[0].closed]
-    tried = opened if any(fits for _, _, fits in opened) else sized
-    fitting = [_showing(graph, folding, limit) for folding, over, _ in tried if over <= 1]
-    # Of those that are seen at once, the first one in which the first problem is seen, too.
-    if fitting:
-        return next((one for one in fitting if _tells(graph, one)), fitting[0])
     found, least = Folding(), inf
-    for folding, over, _ in tried:
+    for folding, over, _ in opened if any(fits for _, _, fits in opened) else sized:
         if over < least * _GAIN:
             found, least = folding, over
     return _showing(graph, found, limit)
+
+
+def _beside(graph: Outline) -> frozenset[str]:
+    """The derivatives, and many equal calls that are beside each other, such as experts: their insides are alike."""
+    return graph.tree.derivatives.union(
+        call
+        for run in graph.runs
+        if run.parallel and len(run.cycles) > _TWINS
+        for calls in run.cycles
+        for call in calls
+        if graph.tree.ops[call] > 1
+    )
 
 
 def _tells(graph: Outline, folding: Folding) -> bool:
@@ -114,25 +150,24 @@ def _tells(graph: Outline, folding: Folding) -> bool:
 
 
 def foldings(graph: Outline, limit: int, on: Stage) -> Iterator[Folding]:
-    """The folding of a first look, and then coarser ones, each of which makes the picture clearly smaller."""
+    """The folding of a first look, and then a few coarser ones, each of which leaves clearly fewer nodes."""
     first = first_folding(graph, limit, on)
     yield first
-    sized = [(over, folding) for folding, _, over in _sized(graph, limit, on)]
-    least = min([over for over, folding in sized if folding.closed == first.closed], default=inf)
-    tried = {first}
-    for over, folding in sorted(sized, key=lambda one: -one[0]):
-        if over < least * _GAIN and folding.closed and _only_module(graph) not in folding.closed:
+    count, whole, tried = _counting(graph), _only_module(graph), 1
+    left = count(homes(graph, first))
+    sized = [(nodes, folding) for folding, nodes, _ in _sized(graph, limit, on) if whole not in folding.closed]
+    for nodes, folding in sorted(sized, key=lambda one: -one[0]):
+        if nodes <= left * _GAIN and tried < _TRIED:
             found = _showing(graph, folding, limit)
-            if found not in tried:
-                tried.add(found)
-                least = over
+            nodes = count(homes(graph, found))
+            if nodes <= left * _GAIN:
+                left, tried = nodes, tried + 1
                 yield found
 
 
 def _only_module(graph: Outline) -> str | None:
     """The module that all others are in, if there is one: its box alone would say nothing."""
-    scopes = graph.tree.scopes
-    outermost = [id for id, scope in scopes.items() if scope["parent"] is None and not iterates(scope)]
+    outermost = [id for id, depth in graph.tree.calls.items() if depth == 1 and id not in graph.tree.iterations]
     return outermost[0] if len(outermost) == 1 else None
 
 
@@ -151,7 +186,7 @@ def _sized(graph: Outline, limit: int, on: Stage) -> Iterator[tuple[Folding, int
     With each come the number of nodes that it leaves and the factor by which its picture is too large. If there are
     more than ``limit`` nodes, the factor is their number.
     """
-    count, loops = _counting(graph), graph.tree.iterations
+    count, small = _counting(graph), graph.tree.iterations | graph.tree.sections
     for folding in _foldings(graph):
         hidden = homes(graph, folding)
         nodes = count(hidden)
@@ -159,32 +194,59 @@ def _sized(graph: Outline, limit: int, on: Stage) -> Iterator[tuple[Folding, int
             yield folding, nodes, float(nodes)
             continue
         size = extent(graph, hidden)
-        if size.told >= (_FEWEST if loops & folding.closed else _FEW) or not folding.closed:
+        if size.told >= (_FEWEST if small & folding.closed else _FEW) or not folding.closed:
             yield folding, nodes, size.over(on)
 
 
 def _foldings(graph: Outline) -> Iterator[Folding]:
     """The foldings to try, in order.
 
-    First all of a run is one box, then all but its first repetition, then all but its first two.
+    First all of a run is one box, then all but its first repetition, then all but its first two. Layers come after
+    calls, which say more. Sections come last: the shortest ones first.
     """
     tree = graph.tree
     # A call of one op is a box as it is, and says more than a folded one.
-    depths = {scope: depth for scope, depth in tree.depths.items() if tree.sizes[scope] > 1 and tree.ops[scope] > 1}
-    holding = {scope["parent"] for scope in tree.scopes.values()}
+    depths = {scope: depth for scope, depth in tree.calls.items() if tree.sizes[scope] > 1 and tree.ops[scope] > 1}
+    holding = {next((one for one in tree.outwards(tree.parents[id]) if one in tree.calls), None) for id in tree.calls}
+    beside = _beside(graph)
     yield Folding()
+    if beside:
+        yield Folding(beside)
     repeated = [
         frozenset(scope for run in graph.runs for calls in run.cycles[first:] for scope in calls)
         for first in range(_OPEN + 1)
     ]
     for kept in dict.fromkeys([*repeated, frozenset[str]()]):
         if kept:
-            yield Folding(kept)
+            yield Folding(kept | tree.derivatives)
         for depth in range(min(max(depths.values(), default=0), _NESTED), 0, -1):
             level = kept.union(scope for scope, at in depths.items() if at == depth)
             small = level.union(scope for scope, at in depths.items() if at < depth and scope not in holding)
             for closed in dict.fromkeys((level, small)):
-                yield Folding(closed, apart=frozenset() if kept else closed)
+                yield Folding(closed | tree.derivatives, apart=frozenset() if kept else closed)
+    if tree.layers:
+        yield from (Folding(kept | tree.layers) for kept in dict.fromkeys([beside, repeated[0] | tree.derivatives]))
+    yield from _sections(tree, depths, repeated[0] | tree.layers | tree.derivatives)
+
+
+def _sections(tree: Tree, depths: dict[str, int], kept: frozenset[str]) -> Iterator[Folding]:
+    """The foldings of sections, with each level of calls in them; the deepest level first.
+
+    Args:
+        tree: all scopes.
+        depths: of the calls that can be folded.
+        kept: the calls of runs, and the layers.
+    """
+    lengths: defaultdict[int, defaultdict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for scope in tree.sections:
+        call = next((one for one in tree.outwards(scope) if one in tree.calls), None)
+        depth = 0 if call is None else tree.calls[call]
+        outer = 0 if call is None else tree.depths[call]
+        lengths[depth][tree.depths[scope] - outer].append(scope)
+    for depth in sorted(lengths, reverse=True)[-_NESTED:]:
+        inner = kept.union(scope for scope, at in depths.items() if at == depth + 1)
+        for length in sorted(lengths[depth], reverse=True):
+            yield Folding(inner.union(lengths[depth][length]))
 
 
 def _showing(graph: Outline, folding: Folding, limit: int) -> Folding:
@@ -224,7 +286,8 @@ def _opened(folding: Folding, tree: Tree, paths: list[list[str]]) -> Folding:
     """The folding with the scopes of these paths open, each leading from a closed scope inwards, and others closed."""
     opening = {scope for path in paths for scope in path}
     beside = {scope for scope, parent in tree.parents.items() if parent in opening}
-    return replace(folding, closed=folding.closed.union(beside) - opening)
+    framed = folding.framed.union(opening & tree.groups)
+    return replace(folding, closed=folding.closed.union(beside) - opening, framed=framed)
 
 
 def _same_place(tree: Tree, path: list[str], twin: str) -> list[str]:
@@ -312,8 +375,8 @@ def folded_below(graph: Description | Outline, depth: int | None) -> Folding | N
     description, tree = graph.description, graph.tree
     raised = {one["node"] for one in description["problems"] if one["kind"] in _RAISED}
     around = _all_around(tree, [node["scope"] for node in description["nodes"] if node["id"] in raised])
-    deeper = tree.iterations.union(scope for scope, around_it in tree.depths.items() if around_it > depth) - around
-    closed = {scope for scope in deeper if tree.parents[scope] not in deeper}
+    deeper = tree.iterations.union(scope for scope, around_it in tree.calls.items() if around_it > depth) - around
+    closed = {scope for scope in deeper if deeper.isdisjoint(tree.outwards(tree.parents[scope]))}
     return Folding(closed=frozenset(closed))
 
 

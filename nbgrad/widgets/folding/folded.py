@@ -50,7 +50,9 @@ def _nodes(tree: Tree, where: dict[str, str]) -> list[HiddenNode]:
             one = HiddenNode(
                 node=home,
                 label=" › ".join([*around.get(node["scope"] or "", []), *node["label"][:1]]),
-                words=" ".join([*node["label"][1:2], node["kind"]]),
+                words=" ".join(
+                    [*node["label"][1:2], node["kind"], *([f"line {node['line']}"] if node["line"] else [])]
+                ),
                 norms=node["norms"] if node["kind"] in ("parameter", "leaf") else [],
                 many=0,
             )

@@ -14,6 +14,7 @@ from nbgrad.widgets.description.schema import Description, Edge, Form
 from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.layout.graphviz_wasm import language
 from nbgrad.widgets.layout.parts import ASIDE, LABEL_SIZE, Direction, PictureParts, Sizes, label_lines
+from nbgrad.widgets.layout.tangle import HARD, passed
 
 _COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes room for a label that is drawn elsewhere
 _SPACE: dict[Form, dict[Direction, tuple[str, str]]] = {
@@ -32,8 +33,9 @@ def dot_source(parts: PictureParts, direction: Direction) -> str:
     graphviz = language()
     homes: defaultdict[str | None, Any] = defaultdict(graphviz.Digraph)
     space = dict(zip(("nodesep", "ranksep"), _SPACE[sizes.tightest][direction], strict=True))
+    fewer = {"nslimit": "1", "mclimit": "0.3"} if passed(description) > HARD else {}
     top = homes[None] = graphviz.Digraph(
-        graph_attr={"rankdir": direction, **space, "fontname": "Courier", "fontsize": "12"},
+        graph_attr={"rankdir": direction, **space, **fewer, "fontname": "Courier", "fontsize": "12"},
         node_attr={"shape": "box", "fixedsize": "true", "label": ""},
         edge_attr={"arrowhead": "none", "fontname": "Courier", "fontsize": f"{LABEL_SIZE:g}"},
     )

@@ -18,8 +18,9 @@ from typing import Any
 
 from nbgrad.widgets.optional_packages import PartError, loading, needs
 
-SECONDS = 3.0
-"""How long one layout may take. A notebook must never freeze because of a picture."""
+SECONDS = 20.0
+"""A layout is stopped after this time. Graphviz is asked only for layouts of a second or two, so it is stuck then, or
+the machine does something else: a notebook must never freeze because of a picture."""
 
 _STACK = 2_000_000  # enough for a chain of 20,000 nodes; a much larger stack aborts the whole process
 _MEMORY = 1 << 30

@@ -7,7 +7,7 @@ import { FAR } from "./cull";
 import type { Box } from "./description";
 import { flag } from "./dom";
 
-const SMALL = 0.4; // a picture that would be seen smaller than this opens at a part of it: there is hardly a word in its boxes
+const SMALL = 0.25; // a picture that would be seen smaller than this opens at a part of it: there is hardly a word in its boxes
 const OUT = 0.85; // of the scale at which all is seen: how far a reader can zoom out
 const NEAR = 8; // the largest scale
 const GLIDE = 200; // milliseconds
@@ -40,6 +40,7 @@ export class Camera {
       })
       .on("zoom", ({ transform }: Zoomed) => {
         flag(stage, "far", transform.k < FAR);
+        flag(stage, "small", transform.k < LEGIBLE * 0.995);
         moved(transform, true);
       })
       .on("end", ({ transform, sourceEvent }: Zoomed) => {

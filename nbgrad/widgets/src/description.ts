@@ -2,7 +2,7 @@
 
 export type Kind = "op" | "parameter" | "leaf" | "input" | "constant" | "outside" | "folded" | "failed";
 
-export type ScopeKind = "module" | "iteration" | "part";
+export type ScopeKind = "module" | "iteration" | "part" | "section" | "layer" | "derivative";
 
 export type Opens = "graph" | "steps" | "flow";
 
@@ -11,7 +11,7 @@ export type Form = "card" | "short" | "name";
 export interface Detail {
   term: string;
   text: string;
-  role?: "code" | "results" | "gradient";
+  role?: "code" | "results" | "gradient" | "parts" | "source";
 }
 
 export interface Formula {
@@ -98,6 +98,7 @@ export interface Node {
   past: string;
   bars: Bars | null;
   bytes: number;
+  line: number;
 }
 
 export interface Reduction {

@@ -49,7 +49,7 @@ export function draw(picture: Picture): Drawing {
     });
     group.append(
       svg("title", {}, `${scope.full || scope.label}: ${scope.folds}. Click the arrow, or double-click, to fold.`),
-      svg("g", { class: "nbg-fold" }, svg("rect", { x: box.x, y: box.y, width: 20, height: 22, class: "nbg-hit" }), svg("path", { class: "nbg-arrow", d: `M${box.x + 8} ${box.y + 9}h8l-4 6z` })),
+      svg("g", { class: "nbg-fold" }, svg("rect", { x: box.x, y: box.y, width: 20, height: 16, class: "nbg-hit" }), svg("path", { class: "nbg-arrow", d: `M${box.x + 8} ${box.y + 9}h8l-4 6z` })),
       text(scope.label, box.x + 21, box.y + 16, ""),
     );
     drawing.scopes.set(scope.id, group);
@@ -57,7 +57,8 @@ export function draw(picture: Picture): Drawing {
   for (const edge of description.edges) {
     const [label, box] = [layout.labels[edge.id], layout.marks[edge.id]];
     if (label) drawing.edges.get(edge.id)?.append(...labels(edge, label, !!box));
-    if (box) drawing.marks.set(edge.id, smaller(mark(edge, natural(box, layout.shrunk[edge.source])), box, layout.shrunk[edge.source]));
+    const by = layout.edges[edge.id]?.length ? 1 : layout.shrunk[edge.source]; // of a row
+    if (box) drawing.marks.set(edge.id, smaller(mark(edge, natural(box, by)), box, by));
   }
   for (const node of description.nodes) {
     const box = layout.nodes[node.id];
@@ -71,7 +72,7 @@ export function draw(picture: Picture): Drawing {
 }
 
 /** The box of something that is drawn smaller by a factor, as large as it would be else. */
-const natural = (box: Box, by = 1): Box => ({ ...box, width: box.width / by, height: box.height / by });
+export const natural = (box: Box, by = 1): Box => ({ ...box, width: box.width / by, height: box.height / by });
 
 /** Everything in a group is drawn smaller by a factor. */
 function smaller(group: SVGGElement, box: Box, by = 1): SVGGElement {
@@ -153,7 +154,7 @@ function nodeGroup(node: GraphNode, whole: Box, by = 1): SVGGElement {
   });
   const folded = node.kind === "folded";
   if (folded) attribute(group, "aria-expanded", "false");
-  group.append(svg("title", {}, `${linesOf(node)[0]} (${meaning(node)})`), ...shape(node, box));
+  group.append(...shape(node, box));
   const texts = card(node, natural(box, by));
   if (node.root) {
     const [x, y] = [box.x + 15, box.y + 14];

@@ -127,8 +127,8 @@ function hiddenBy(description: Description, where: Map<string, string>, renamed:
 }
 
 /** The name and the search text of a node that may be inside a folded one. A parameter or leaf also has its norms. */
-export const told = (description: Description, { id, scope, label, full, about, op, kind, norms }: GraphNode): HiddenNode => ({
-  node: id, label: [scopePath(description, scope), full || label[0]].filter(Boolean).join(" › "), words: `${about} ${label.slice(1).join(" ")} ${op ?? ""} ${MEANING[kind]}`,
+export const told = (description: Description, { id, scope, label, full, about, op, kind, norms, line }: GraphNode): HiddenNode => ({
+  node: id, label: [scopePath(description, scope), full || label[0]].filter(Boolean).join(" › "), words: `${about} ${label.slice(1).join(" ")} ${op ?? ""} ${MEANING[kind]} ${line ? `line ${line}` : ""}`,
   norms: kind === "parameter" || kind === "leaf" ? norms : [], many: 1,
 });
 
@@ -140,8 +140,8 @@ function standIn(id: string, scope: Scope, inside: GraphNode[], overlays: Overla
   }
   return {
     id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds], numbers: [], full: scope.full, about: "", row: null, rule: null,
-    scope: scope.parent, op: null, variable: "", details: [{ term: "Folded", text: scope.folds }], value: null, gradient: null,
-    badges: inside.flatMap((node) => node.badges), levels, holds: [scope.id], calls: scope.kind, norms: [], past: most(inside.map((node) => node.past)), bars: null, bytes: scope.bytes,
+    scope: scope.parent, op: null, variable: "", details: [{ term: "Folded", text: scope.folds, role: "parts" }], value: null, gradient: null,
+    badges: inside.flatMap((node) => node.badges), levels, holds: [scope.id], calls: scope.kind, norms: [], past: most(inside.map((node) => node.past)), bars: null, bytes: scope.bytes, line: 0,
   };
 }
 

@@ -46,9 +46,11 @@ export class Keys {
   };
 
   #typed(key: string, field: HTMLInputElement | HTMLSelectElement): boolean {
-    if (field.type !== "search" || (key !== "Enter" && key !== "Escape")) return false;
-    if (key === "Escape") field.value = "";
-    this.view.search(field.value, key === "Enter");
+    const by = { Enter: 1, ArrowDown: 1, ArrowUp: -1, Escape: 0 }[key];
+    if (field.type !== "search" || by === undefined) return false;
+    if (!by) field.value = "";
+    this.view.search(field.value, by);
+    if (key !== "Enter") field.focus({ preventScroll: true });
     return true;
   }
 

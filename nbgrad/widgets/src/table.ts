@@ -91,7 +91,7 @@ export class Table {
         return html("div", {}, `${edge.input ? `${edge.input}: ` : ""}${name(description, edge.source)} ${edge.label}${reduction}`);
       });
       const back = description.edges.find((edge) => edge.source === node.id && edge.gradient)?.gradient;
-      const gradient = node.gradient?.facts ?? node.rule ?? back ?? (node.root ? "not kept" : "none");
+      const gradient = cell("gradient", place) || (node.gradient?.facts ?? node.rule ?? back ?? (node.root ? "not kept" : "none"));
       const [first = "", ...rest] = lines(node);
       const whole = node.kind === "parameter" ? rows[place]?.name ?? first : first;
       row(node.kind, place, [whole, ...rest].join(", "), () => this.choose(node.id), [[MEANING[node.kind]], [scopePath(description, node.scope)], takes, [gradient], [node.badges.map((badge) => badge.text).join("; ")]]);

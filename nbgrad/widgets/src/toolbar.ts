@@ -13,7 +13,7 @@ export type Mode = "forward" | "backward" | "both";
 export interface Tools {
   mode(mode: Mode): void;
   colour(key: string): void;
-  search(query: string, next: boolean): void;
+  search(query: string, by: number): void;
   reductions(): void;
   findings(): void;
   steps(): void;
@@ -126,7 +126,7 @@ export function count(bar: HTMLElement, description: Description): void {
 }
 
 /** A word that a narrow view leaves out; it is still read aloud. */
-const word = (text: string): HTMLElement => html("span", { class: "nbg-word" }, text);
+export const word = (text: string): HTMLElement => html("span", { class: "nbg-word" }, text);
 
 /** Offer a choice of these; the present choice stays if it is among them. */
 export function offer(choice: HTMLSelectElement, options: (readonly [string | number, string])[]): void {
@@ -157,9 +157,9 @@ function colours(tools: Tools): HTMLElement {
 
 function search(tools: Tools): HTMLElement {
   const field = html("input", {
-    type: "search", placeholder: "Search", title: "Search by name, op, shape or module; Enter goes to the next", label: "Search", testid: "search", spellcheck: "false",
+    type: "search", placeholder: "Search", title: "Search by name, op, shape, module or line (/); Enter and the arrow keys go through what is found", label: "Search", testid: "search", spellcheck: "false",
   });
-  listen(field, "input", () => tools.search(field.value, false));
+  listen(field, "input", () => tools.search(field.value, 0));
   return html("span", { class: "nbg-search" }, field);
 }
 

@@ -4,11 +4,13 @@ import type { ZoomTransform } from "d3-zoom";
 import { Answers } from "./answers";
 import { Camera } from "./camera";
 import { copied } from "./clipboard";
+import { CodeLines } from "./code_lines";
 import { LEGIBLE } from "./constants";
 import type { Box, Picture, Ranked, Step } from "./description";
 import { attribute, button, flag, html, listen, svg } from "./dom";
 import { between, matches, reach } from "./find";
 import { folded } from "./geometry";
+import { HoverCard } from "./hover_card";
 import { type Keyed, Keys } from "./keys";
 import { Memory } from "./memory";
 import { Minimap } from "./minimap";
@@ -46,6 +48,8 @@ export class View implements Touched, Keyed, Tools {
   readonly #status = html("div", { class: "nbg-status", role: "status", hidden: "" });
   readonly #hint = html("div", { class: "nbg-hint", "aria-hidden": "true", testid: "hint" });
   readonly #found = html("output", { class: "nbg-found", testid: "found" }); // how many a search found
+  readonly #code = new CodeLines(this.root);
+  readonly #card = new HoverCard();
   readonly #camera: Camera;
   readonly #map: Minimap;
   readonly #player: Player;
@@ -95,7 +99,7 @@ export class View implements Touched, Keyed, Tools {
       if (ranked) this.#reach(ranked);
       else this.node(id);
     });
-    const body = html("div", { class: "nbg-body" }, this.#stage, this.#return, this.#hint, this.#found, this.#panel, this.#table.root);
+    const body = html("div", { class: "nbg-body" }, this.#stage, this.#return, this.#hint, this.#found, this.#card.root, this.#panel, this.#table.root);
     this.#bar = toolbarOf(this, base.turned !== null || kernel !== null);
     this.#return.className = "nbg-return";
     this.#return.hidden = true;
@@ -113,6 +117,7 @@ export class View implements Touched, Keyed, Tools {
         attribute(this.scene.drawing.layer, "transform", to.toString());
         this.scene.titles.at(to.k);
         this.scene.forms.at(to.k);
+        if (!moving && this.whatIf?.on) this.whatIf.paint(); // boxes that have another form now have their recorded texts
         const [width, height, [right, bottom]] = [this.#stage.clientWidth, this.#stage.clientHeight, this.#covered];
         this.scene.cull.look(to, width, height, moving);
         this.#map.look(to, width && width - right, height && height - bottom, moving);
@@ -140,6 +145,7 @@ export class View implements Touched, Keyed, Tools {
     clearTimeout(this.#hinting);
     clearTimeout(this.#resizing);
     this.#keys.stop();
+    this.#code.leave();
     this.#player.play(false);
     this.#camera.stop();
     this.root.remove();
@@ -206,6 +212,8 @@ export class View implements Touched, Keyed, Tools {
     this.#memory.replace(this.scene.description);
     this.whatIf?.paint();
     this.answers.paint();
+    this.#code.replace(this.scene);
+    this.#card.hide();
   }
 
   // --- selection ------------------------------------------------------------------------------------------------
@@ -475,13 +483,15 @@ export class View implements Touched, Keyed, Tools {
     thumbnails(this.scene.drawing, this.scene.picture, key);
   }
 
-  search = (query: string, next: boolean): void => {
+  /** Show what fits; go `by` places on from the one that is chosen. */
+  search = (query: string, by: number): void => {
     const [found, said] = matches(this.scene.description, query);
-    this.#found.textContent = said;
     for (const [id, element] of this.scene.drawing.nodes) flag(element, "match", found.includes(id));
     const here = found.indexOf(this.chosen?.dataset["nodeId"] ?? "");
-    if (!next) return this.reveal(this.scene.box(found[0] ?? ""));
-    const then = found[(here + 1) % found.length] ?? "";
+    const at = by ? (here < 0 && by < 0 ? found.length - 1 : (here + by + found.length) % found.length) : 0;
+    const then = found[at] ?? "";
+    this.#found.textContent = by && found.length > 1 ? `${at + 1} of ${found.length} boxes, ${said}` : said;
+    if (!by) return this.reveal(this.scene.box(then));
     this.#leap();
     if (!this.#unfoldAround(query, then)) this.node(then);
   };
@@ -492,7 +502,7 @@ export class View implements Touched, Keyed, Tools {
     if (!holds.length || matches({ ...this.scene.description, hidden: { nodes: [], reductions: [] } }, query)[0].includes(id)) return false;
     const here = !!(this.#whole ?? this.base.layout.scopes[holds[0] ?? ""]);
     if (!here && (!this.kernel || this.kernel.gone)) return false;
-    this.#sought = () => this.search(query, true);
+    this.#sought = () => this.search(query, 1);
     this.toggle(holds);
     if (here) this.#seek();
     return true;
@@ -633,6 +643,14 @@ export class View implements Touched, Keyed, Tools {
     listen(this.#stage, "click", (event) => {
       if (event.target === this.#stage) this.#close();
     });
+    listen(this.#stage, "pointerover", ({ target, pointerType }) => {
+      const element = (target as Element).closest<SVGGElement>(".nbg-node");
+      this.#code.mark(this.scene.node(element?.dataset["nodeId"]));
+      if (pointerType !== "touch") this.#card.over(element, this.scene);
+    });
+    for (const type of ["pointerleave", "pointerdown", "wheel"] as const)
+      this.#stage.addEventListener(type, () => this.#card.hide(), { passive: true });
+    listen(this.#stage, "pointerleave", () => this.#code.mark(undefined));
     this.#stage.addEventListener("touchmove", ({ touches }) => void (touches.length > 1 || !this.#room.scrolls || this.#tell(FINGERS)), { passive: true });
     // After a press anywhere in the picture the keys work in it; a press on a node focuses the node.
     listen(this.#stage, "pointerdown", () => this.refocus(this.#stage));

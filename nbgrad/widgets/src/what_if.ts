@@ -6,6 +6,7 @@ import { broken, spoken } from "./draw";
 import { name, original } from "./model";
 import type { Scene } from "./scene";
 import { lookOf } from "./tensor_plot";
+import { word } from "./toolbar";
 import { write } from "./write";
 
 /** The question: the changed numbers of one node, and those of all other changed nodes. */
@@ -81,10 +82,15 @@ export class WhatIf {
       if (told?.[0]) fitted(told[0], end - first).forEach((line, at) => (label[first + at] = line));
       const stale = node.kind === "folded" && texts && node.rule ? `${node.rule}, recorded` : node.rule;
       const rule = told?.[1] && node.rule ? told[1] + (node.id in description.copies ? " in all" : "") : stale;
-      write(element, scene.box(node.id), label, fitted(rule ?? "", element.querySelectorAll(".nbg-rule").length));
+      write(element, scene.space(node.id), label, fitted(rule ?? "", element.querySelectorAll(".nbg-rule").length));
       attribute(element, "aria-label", spoken({ ...node, label, rule }));
     }
     flag(this.banner.closest(".nbgrad"), "supposing", !!texts);
+  }
+
+  /** Whether the boxes show another run. */
+  get on(): boolean {
+    return !!this.#last;
   }
 
   /** Back to the recorded numbers. */
@@ -165,11 +171,13 @@ export class WhatIf {
     attribute(slider, "aria-label", called);
     attribute(number, "aria-label", `${called}, exactly`);
     attribute(slider, "aria-valuetext", told.number);
-    for (const field of [slider, number]) set(field, told.number);
-    grid.forEach((field, at) => set(field, told.grid[at] ?? ""));
+    // The digits that tell a number from its neighbours say nothing to a reader who has not typed them.
+    const shown = (text: string, at: number) => (told.whole || this.#changes[told.node]?.[at] !== undefined ? text : String(short(Number(text))));
+    for (const field of [slider, number]) set(field, shown(told.number, told.place));
+    grid.forEach((field, at) => set(field, shown(told.grid[at] ?? "", at)));
     grid.forEach((field, at) => flag(field, "here", at === told.place));
     if (spot) set(spot, String(told.place));
-    this.#slot.querySelector("output")!.textContent = `${called} was ${told.was}`;
+    this.#slot.querySelector("output")!.textContent = `${called} was ${told.whole ? told.was : short(Number(told.was))}`;
   }
 
   #build(told: Supposed, of: string): void {
@@ -219,10 +227,10 @@ export class WhatIf {
     const [id = "", some = {}] = all[0] ?? [];
     const [at = "0", value] = Object.entries(some)[0] ?? [];
     const more = all.reduce((sum, [, one]) => sum + Object.keys(one).length, -1);
-    const what = `What if: ${name(description, id)}${this.#last?.node === id && this.#last.shape ? place(this.#last.shape, Number(at)) : ""} = ${short(value ?? 0)}${more ? ` and ${more} more` : ""}. `;
+    const what = `${name(description, id)}${this.#last?.node === id && this.#last.shape ? place(this.#last.shape, Number(at)) : ""} = ${short(value ?? 0)}${more ? ` and ${more} more` : ""}. `;
     const told = [...(result ? [`${result}.`] : []), ...notes].join(" ");
-    this.#said.replaceChildren(html("b", {}, what), told);
-    this.banner.title = `${what}${told} ${RECORDED}`;
+    this.#said.replaceChildren(html("b", {}, word("What if: "), what), told);
+    this.banner.title = `What if: ${what}${told} ${RECORDED}`;
     this.#open(true);
   }
 
@@ -242,7 +250,7 @@ export class WhatIf {
 }
 
 /** A number in as many digits as a reader compares. */
-const short = (value: number): number => Number(value.toPrecision(4));
+const short = (value: number): number => Number(value.toPrecision(5));
 
 /** The text in at most that many `lines`: the last line holds the rest. */
 function fitted(text: string, lines: number): string[] {

@@ -1,0 +1,246 @@
+"""A picture fits its stage, with as much in each box as there is room for. A browser shows more when it zooms in."""
+
+import base64
+from itertools import combinations
+from typing import Any
+
+import pytest
+import torch
+from playwright.sync_api import Page, expect
+
+import nbgrad
+from nbgrad.widgets.describe import describe
+from nbgrad.widgets.description.outline import Outline
+from nbgrad.widgets.description.schema import Description, Picture
+from nbgrad.widgets.description.stage import LETTERS, READ, STAGE, Session, Stage
+from nbgrad.widgets.layout.forms import levels
+from nbgrad.widgets.pipeline import first_look, lay_out, whole
+from nbgrad.widgets.render.html_page import page
+from nbgrad.widgets.render.svg import svg
+from nbgrad.widgets.render.wire_format import packed
+from nbgrad.widgets.view import GraphView
+from tests.widgets.networks import LOOPS, NETWORKS
+from tests.widgets.test_html_page import INSIDE, LETTERS as SMALLEST, notebook
+from tests.widgets.test_positions import assert_sound
+from tools.unpacking import unpacked
+
+STAGES = {"laptop": STAGE, "side panel": Stage(790, 330), "phone": Stage(390, 500)}
+DETAIL = {"card": 2, "short": 1, "name": 0}
+
+
+def branched() -> Description:
+    """A network with a way around each of its layers, and two losses that are added: 30 ops without a module."""
+    x = nbgrad.tensor(torch.rand(8, 16))
+    weights = [nbgrad.tensor(torch.rand(16, 16) / 4, requires_grad=True) for _ in range(6)]
+    with nbgrad.AutogradGraph("branched") as graph:
+        h = x
+        for weight in weights:
+            h = h + (h @ weight).tanh()
+        (((h - 1) ** 2).mean() + 0.1 * h.abs().sum()).backward()
+    return describe(graph)
+
+
+@pytest.mark.parametrize("size", STAGES)
+@pytest.mark.parametrize("name", ["branched", *(name for name in NETWORKS if name != "encoder of 4 layers"), *LOOPS])
+def test_a_picture_is_seen_whole_with_letters_of_nine_pixels(name: str, size: str) -> None:
+    on = STAGES[size]
+    picture = lay_out({"branched": branched, **NETWORKS, **LOOPS}[name](), on=on)
+    layout = picture["layout"]
+    scale = min(1.25, on.width / layout["width"], on.height / layout["height"])
+    assert 11 * scale >= 9
+    assert picture["stage"] == list(on)
+    assert_sound(picture)
+
+
+@pytest.mark.parametrize("name", ["branched", "ResNet-18", "encoder of 4 layers"])
+def test_more_than_twelve_boxes_use_the_stage(name: str) -> None:
+    picture = lay_out({"branched": branched, **NETWORKS}[name]())
+    layout = picture["layout"]
+    assert sum(node["row"] is None for node in picture["description"]["nodes"]) > 12
+    assert STAGE.covered(layout) > 0.55
+    assert_sound(picture)
+    for edge in picture["description"]["edges"]:
+        runs = layout["edges"][edge["id"]]
+        for (x, y), end in ((runs[0][0], edge["source"]), (runs[-1][-1], edge["target"])) if runs else ():
+            box = layout["nodes"][end]
+            assert box["x"] - 2 <= x <= box["x"] + box["width"] + 2
+            assert box["y"] - 2 <= y <= box["y"] + box["height"] + 2
+
+
+def test_a_small_stage_gives_up_details_and_a_large_one_none() -> None:
+    described = branched()
+    large, small = (lay_out(described, on=on) for on in (Stage(4000, 3000), Stage(790, 330)))
+    assert large["layout"]["forms"] == large["layout"]["shrunk"] == {}
+    forms = small["layout"]["forms"]
+    assert set(forms.values()) == {"short", "name"}
+    assert large["description"] == small["description"], "only what is drawn in the boxes differs"
+
+
+@pytest.mark.parametrize("size", [(900, 447), (790, 330)])
+def test_boxes_near_the_loss_have_most_detail(size: tuple[int, int]) -> None:
+    picture = lay_out(branched(), on=Stage(*size))
+    nodes, forms = picture["description"]["nodes"], picture["layout"]["forms"]
+    front = {node["id"] for node in nodes if node["root"] or node["badges"]}
+    distances = dict.fromkeys(front, 0)
+    home = {node["id"]: node["row"] or node["id"] for node in nodes}
+    ends = [(home[edge["source"]], home[edge["target"]]) for edge in picture["description"]["edges"]]
+    while front:
+        near = {b for one in front for a, b in [*ends, *(end[::-1] for end in ends)] if a == one}
+        front = near - distances.keys()
+        distances |= dict.fromkeys(front, max(distances.values()) + 1)
+    detail = {box: DETAIL[forms.get(box, "card")] for box in distances}
+    # A box whose card is no larger than another form stays a card.
+    full = {box for box in detail if detail[box] == 2}
+    for one, other in combinations(sorted(distances.keys() - full, key=distances.__getitem__), 2):
+        assert distances[one] == distances[other] or detail[one] >= detail[other]
+    assert any(detail.values()), "not all are names"
+
+
+def test_what_the_reader_unfolded_has_most_detail() -> None:
+    drawn = lay_out(NETWORKS["MLP of 5"]())["description"]
+    first, last = drawn["nodes"][0]["id"], drawn["nodes"][-1]["id"]
+    *_, near, names = levels(drawn, frozenset([first]))
+    assert (near[first], near[last]) == ("short", "name")
+    assert set(names.values()) == {"name"}
+
+
+def test_the_same_graph_on_the_same_stage_is_the_same_picture() -> None:
+    described = branched()
+    for on in STAGES.values():
+        assert lay_out(described, on=on) == lay_out(described, on=on)
+        assert svg(lay_out(described, on=on)) == svg(lay_out(described, on=on))
+
+
+def test_rows_of_a_box_that_is_no_card_lie_in_it_and_are_not_written() -> None:
+    picture = lay_out(branched(), on=Stage(790, 330))
+    layout = picture["layout"]
+    rows = [node for node in picture["description"]["nodes"] if node["row"] in layout["forms"]]
+    assert rows
+    for row in rows:
+        inner, outer = layout["nodes"][row["id"]], layout["nodes"][row["row"] or ""]
+        assert layout["shrunk"][row["id"]] == layout["shrunk"][row["row"] or ""] < 1
+        for start, size in (("x", "width"), ("y", "height")):
+            assert outer[start] <= inner[start]  # type: ignore[literal-required]
+            assert inner[start] + inner[size] <= outer[start] + outer[size] + 0.2  # type: ignore[literal-required]
+    drawing = svg(picture)
+    hidden = [row for row in rows if row["kind"] == "parameter"]
+    assert not any(f">{row['label'][0]}<" in drawing for row in hidden)
+
+
+def test_a_view_lays_its_picture_out_for_the_stage_that_its_page_tells() -> None:
+    described = branched()
+    view = GraphView(described)
+    try:
+        assert unpacked(view.picture) == _sent(lay_out(described))
+        view.request = {"stage": [790, 330], "count": 1}
+        small = lay_out(described, on=Stage(790, 330))
+        assert unpacked(view.picture) == _sent(small)
+        assert Session.stage == (790, 330), "the next view begins there"
+        assert view.draw(described) == {**small, "direction": small["direction"]}
+        view.request = {"stage": [1e9, 0], "count": 2}
+        assert unpacked(view.picture)["stage"] == [4000, 150], "no page is so large or so small"
+    finally:
+        view.close()
+        Session.stage = STAGE
+
+
+def _sent(picture: Picture) -> Picture:
+    return unpacked(packed(picture))
+
+
+def test_a_reader_toggles_what_the_stage_shows() -> None:
+    described = NETWORKS["encoder of 4 layers"]()
+    on = STAGES["side panel"]
+    view = GraphView(described)
+    try:
+        view.request = {"stage": list(on), "count": 1}
+        folding = first_look(Outline.of(described), on=on)
+        assert folding.closed
+        box = next(node for node in unpacked(view.picture)["description"]["nodes"] if node["kind"] == "folded")
+        view.request = {"toggle": box["holds"], "count": 2}
+        assert box["id"] not in {node["id"] for node in unpacked(view.picture)["description"]["nodes"]}
+    finally:
+        view.close()
+        Session.stage = STAGE
+
+
+# In the browser.
+
+EMPTY = """() => [...document.querySelectorAll(".nbg-node:not(.nbg-inner)")].filter(node =>
+    ![...node.querySelectorAll("text")].some(text => text.textContent && getComputedStyle(text).display !== "none"))
+    .map(node => node.dataset.nodeId)"""
+
+OUTSIDE = """() => [...document.querySelectorAll(".nbg-node:not(.nbg-inner)")].flatMap(node => {
+    const box = [...node.querySelectorAll(".nbg-shape")].pop().getBoundingClientRect();
+    const texts = [...node.querySelectorAll(".nbg-texts text")].filter(text => text.getBoundingClientRect().width);
+    return texts.filter(text => {
+        const it = text.getBoundingClientRect();
+        return it.left < box.left - 1 || it.right > box.right + 1 || it.top < box.top - 2 || it.bottom > box.bottom + 2;
+    }).map(text => text.textContent);
+})"""
+
+TITLED = """() => [...document.querySelectorAll(".nbg-scope-name text")].filter(title => {
+    const it = title.getBoundingClientRect();
+    return [...document.querySelectorAll(".nbg-node:not(.nbg-row) > .nbg-shape")].some(shape => {
+        const box = shape.getBoundingClientRect();
+        return it.left < box.right && box.left < it.right && it.top < box.bottom - 1 && box.top < it.bottom - 1;
+    });
+}).map(title => title.textContent)"""
+
+
+def looks_right(tab: Page) -> None:
+    assert tab.evaluate(EMPTY) == []
+    assert tab.evaluate(OUTSIDE) == []
+    assert tab.evaluate(TITLED) == []
+    assert tab.evaluate(SMALLEST) >= READ - 0.1
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("size", [(1171, 768), (790, 600), (390, 844)])
+@pytest.mark.parametrize("name", ["branched", "ResNet-18", "MLP of 5"])
+def test_no_zoom_empties_a_box_or_lets_a_text_leave_it(opened: Any, name: str, size: tuple[int, int]) -> None:
+    described = {"branched": branched, **NETWORKS}[name]()
+    tab = opened(page(whole(described, on=Stage(size[0], 0.7 * size[1] - 200)), name), size=size)
+    tab.wait_for_function("() => /scale/.test(document.querySelector('.nbg-stage > g').getAttribute('transform'))")
+    assert tab.locator(".nbg-stage > g").evaluate(INSIDE), "it opens whole"
+    looks_right(tab)
+    for tool, times in (("zoom-out", 3), ("zoom-in", 8)):
+        for _ in range(times):
+            tab.get_by_test_id(f"nbgrad-{tool}").click()
+            looks_right(tab)
+
+
+@pytest.mark.browser
+def test_zooming_in_brings_the_rows_of_a_box_back_in_its_place(opened: Any) -> None:
+    picture = lay_out(branched(), on=Stage(790, 330))
+    tab = opened(page(picture, "rows"), size=(820, 760))
+    row = next(node for node in picture["description"]["nodes"] if node["row"] in picture["layout"]["forms"])
+    drawn = tab.locator(f'[data-node-id="{row["id"]}"]')
+    expect(drawn).to_have_css("opacity", "0")
+    shape = tab.locator(f'[data-node-id="{row["row"]}"] > .nbg-shape').first
+    place = shape.get_attribute("x"), shape.get_attribute("width")
+    for _ in range(12):
+        tab.get_by_test_id("nbgrad-zoom-in").click()
+    expect(drawn).to_have_css("opacity", "1")
+    assert (shape.get_attribute("x"), shape.get_attribute("width")) == place, "nothing else has moved"
+    tab.get_by_test_id("nbgrad-fit").click()
+    expect(drawn).to_have_css("opacity", "0")
+
+
+@pytest.mark.browser
+def test_a_page_tells_the_kernel_its_stage_once_for_each_size(opened: Any) -> None:
+    described = branched()
+    tab = opened(notebook(lay_out(described)))
+    tab.set_viewport_size({"width": 600, "height": 800})
+    tab.wait_for_function("() => window.asked.some(one => one.stage)")
+    asked = [one["stage"] for one in tab.evaluate("window.asked") if "stage" in one]
+    width, height = asked[-1]
+    assert 500 < width < 600
+    assert 150 < height < 560, "at most seven tenths of the window"
+    picture = lay_out(described, on=Stage(width, height))
+    tab.evaluate("picture => window.assign(picture)", base64.b64encode(packed(picture)).decode())
+    tab.wait_for_function("() => /scale/.test(document.querySelector('.nbg-stage > g').getAttribute('transform'))")
+    tab.wait_for_timeout(600)
+    assert len([one for one in tab.evaluate("window.asked") if "stage" in one]) == len(asked), "it is that stage now"
+    assert tab.locator(".nbg-stage > g").evaluate(INSIDE)
+    assert 11 * STAGE.scale(picture["layout"]) >= READ * LETTERS / 11
