@@ -17,7 +17,7 @@ const define = Object.fromEntries([
 
 const options = {
   absWorkingDir: room.pathname,
-  entryPoints: ["src/graph.ts", "src/page_run.ts", "src/graph.css"],
+  entryPoints: ["src/graph.ts", "src/loader.ts", "src/page_run.ts", "src/graph.css"],
   outdir: "static",
   bundle: true,
   format: "esm",

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from IPython.core.getipython import get_ipython
 
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.describe import outline
@@ -20,10 +21,36 @@ from nbgrad.widgets.what_if import WhatIf
 
 with needs("anywidget", "a live view", "anywidget ipywidgets"):
     import anywidget
+    import ipywidgets
     import traitlets
 
 STATIC = Path(__file__).parent / "static"
 """Where the bundled front end is."""
+
+
+_LOADER = (STATIC / "loader.js").read_text(encoding="utf-8")
+"""The module of a view whose script is in another model."""
+
+
+class ViewScript(ipywidgets.Widget):
+    """The script and the style sheet of all views of a kernel, which a notebook with the state of its widgets has once.
+
+    A view has a small module that asks for them. Where there is no Jupyter kernel, each view has all.
+    """
+
+    _only: "ClassVar[ViewScript | None]" = None
+
+    script = traitlets.Unicode().tag(sync=True)
+    sheet = traitlets.Unicode().tag(sync=True)
+
+    @classmethod
+    def of_kernel(cls) -> "ViewScript | None":
+        """The one of the kernel; None if there is no kernel. A new one, if the user has closed all widgets."""
+        if not hasattr(get_ipython(), "kernel"):
+            return None
+        if cls._only is None or cls._only.comm is None:
+            cls._only = cls(script=GraphView._esm, sheet=GraphView._css)
+        return cls._only
 
 
 class GraphView(anywidget.AnyWidget):
@@ -57,6 +84,7 @@ class GraphView(anywidget.AnyWidget):
     picture = traitlets.Bytes().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)
     numbers = traitlets.Dict().tag(sync=True)
+    code = traitlets.Instance(ViewScript, allow_none=True).tag(sync=True, **ipywidgets.widget_serialization)
 
     def __init__(
         self,
@@ -70,7 +98,9 @@ class GraphView(anywidget.AnyWidget):
     ) -> None:
         outline = Outline.of(graph)
         drawn = picture or lay_out(outline, limit=limit, direction=direction, folding=folding, on=Pages.stage)
-        super().__init__(picture=packed(drawn), **kwargs)
+        if (code := ViewScript.of_kernel()) is not None:
+            self._esm, self._css = _LOADER, ""
+        super().__init__(picture=packed(drawn), code=code, **kwargs)
         self._outline = outline
         begun = bool(drawn["description"]["nodes"])
         self._direction: Wanted = drawn["direction"] if begun else direction

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import ipywidgets
@@ -14,7 +15,9 @@ from ipywidgets.embed import dependency_state
 from playwright.sync_api import Browser, BrowserContext, Frame, Page, expect
 
 import nbgrad
+from nbgrad.widgets import view as view_module
 from nbgrad.widgets.describe import outline
+from nbgrad.widgets.description.stage import Session
 from nbgrad.widgets.folding.apply import asked
 from nbgrad.widgets.pipeline import lay_out, unfoldable
 from nbgrad.widgets.render.html_page import saved_page_script
@@ -118,6 +121,8 @@ class Line(BaseComm):
 def kernel(monkeypatch: pytest.MonkeyPatch) -> dict[str, Line]:
     """The comms of the widgets that a test makes, by their ids."""
     comms: dict[str, Line] = {}
+    monkeypatch.setattr(view_module.ViewScript, "_only", None)
+    monkeypatch.setattr(Session, "stage", Session.stage)
 
     def opened(*args: Any, **kwargs: Any) -> Line:
         line = Line(*args, **kwargs)
@@ -235,7 +240,13 @@ def graph() -> nbgrad.AutogradGraph:
 
 
 def made() -> tuple[GraphView, str]:
-    """The view of a graph, and its drawing."""
+    """The view of a graph, as a kernel makes it, and its drawing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(view_module, "get_ipython", lambda: SimpleNamespace(kernel=None))
+        return _made()
+
+
+def _made() -> tuple[GraphView, str]:
     recorded = graph()
     drawn = outline(recorded)
     folding, limit = asked(drawn, None, None)
@@ -251,7 +262,7 @@ def model(view: ipywidgets.Widget) -> dict[str, Any]:
 
 def opened(frame: Frame, view: GraphView) -> None:
     """Let a frame know the models of a view, with their comms."""
-    for name, state in reversed(model(view).items()):
+    for name, state in sorted(model(view).items(), key=lambda one: one[1]["model_name"] == "AnyModel"):
         frame.evaluate("([id, state]) => host.open(id, state)", [name, state])
 
 
@@ -285,10 +296,7 @@ def test_a_live_view_has_the_colours_and_the_width_of_its_frame(shown: Any, sche
     ground = root.evaluate("one => getComputedStyle(one).colorScheme")
     assert ground == scheme
     assert live.evaluate("document.documentElement.scrollWidth <= innerWidth"), "no part stands out"
-    inside = root.get_by_test_id("nbgrad-node").evaluate_all(
-        "all => all.filter(one => one.getBoundingClientRect().width > 0).length"
-    )
-    assert inside > 3
+    expect(nodes(root).nth(3)).to_be_visible()
     drawn = still.locator("#output-0 > *")
     expect(drawn).to_be_hidden() if still is live else expect(drawn).to_be_visible()
 
@@ -366,6 +374,21 @@ def test_a_view_outlives_its_kernel_and_asks_again_after_a_reconnection(shown: A
     unfold(root)
     expect(nodes(root)).not_to_have_count(before)
     expect(root.locator(".nbg-status[role=status]")).not_to_contain_text("is gone")
+
+
+def test_all_views_of_a_page_read_one_script(shown: Any) -> None:
+    host = shown()
+    view, _ = made()
+    other, _ = made()
+    assert view.code is other.code
+    assert view.code is not None
+    assert len(str(view._esm)) < 2_000 < len(view.code.script)
+    (frame, *_) = host.outputs("")
+    frame.evaluate("state => host.restore(state)", {**model(view), **model(other)})
+    displayed(frame, view, 0)
+    frame.evaluate("id => host.show(id, document.getElementById('output-0'))", other.model_id)
+    expect(frame.get_by_test_id("nbgrad-view")).to_have_count(2)
+    assert frame.evaluate("Object.keys(nbgradModules).length") == 1
 
 
 def test_two_views_of_one_model_show_the_same_picture(shown: Any) -> None:

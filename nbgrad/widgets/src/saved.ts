@@ -23,7 +23,7 @@ export function enliven(): void {
 }
 
 async function awake(drawing: HTMLElement): Promise<void> {
-  const held = HELD.exec(drawing instanceof HTMLImageElement ? source(drawing.src) : drawing.outerHTML)?.[1];
+  const held = drawing instanceof HTMLImageElement ? HELD.exec(source(drawing.src))?.[1] : drawing.querySelector("metadata.nbgrad-picture")?.textContent;
   if (!held || drawing.style.display) return;
   const bytes = Uint8Array.from(atob(held), (letter) => letter.charCodeAt(0));
   const view = new View(await unpack(bytes), null);
