@@ -116,7 +116,6 @@ def constants() -> str:
         "NAME": (card.NAME, "How many letters a box has at most that is only a name."),
         "NARROW": (card.NARROW, "A text of fewer letters than this is left out rather than cut."),
         "HIGH": (card.HEAD_HEIGHT + card.LINE_HEIGHT + 2 * card.PAD_Y, "How high a short box is."),
-        "LOW": (card.HEAD_HEIGHT + 2 * card.TIGHT_Y, "How high a box is that is only a name."),
         "LEGIBLE": (
             stage.READ / stage.LETTERS,
             "The scale at which the smallest letters of a picture can just be read.",

@@ -26,6 +26,7 @@ from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
 from nbgrad.widgets.description.concealed import concealed
+from nbgrad.widgets.description.derivatives import derived
 from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.distinction import distinction
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
@@ -169,7 +170,7 @@ def outline(graph: AutogradGraph) -> Outline:
         "summary": _summary(graph, records, described, usual, hidden),
         "totals": totals(graph, records, memory),
     }
-    whole = _grouped(described, records, ids, rests | sums, told=worth_a_word(memory))
+    whole = _grouped(graph, described, records, ids, rests | sums, memory)
     if missing := graph.questions.unknown(records) if graph.backwards else []:
         whole = whole.noted(
             f"Nothing called {' or '.join(missing)} got a gradient of at most {SMALL:,} numbers, "
@@ -182,9 +183,16 @@ def outline(graph: AutogradGraph) -> Outline:
 
 
 def _grouped(
-    described: Description, records: list[Record], ids: dict[int, str], rests: Rests, *, told: bool
+    graph: AutogradGraph,
+    described: Description,
+    records: list[Record],
+    ids: dict[int, str],
+    rests: Rests,
+    memory: MemoryUse | None,
 ) -> Outline:
     """The outline of a description, with the scopes that only folding needs."""
+    told = worth_a_word(memory)
+    described = derived(described, records, ids, Evidence(graph).derivations(), told=told)
     equal = runs(Tree(described))
     sizes = {ids[record.id]: _elements(record) for record in records if record.kind == "parameter"}
     described = layered(described, equal, layer_parts(records, ids), sizes, told=told)

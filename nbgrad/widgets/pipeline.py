@@ -17,7 +17,7 @@ from nbgrad.widgets.description.schema import Description, Form, Opens, Picture
 from nbgrad.widgets.description.stage import STAGE, Stage
 from nbgrad.widgets.folding.apply import ASKED, NODES, chosen
 from nbgrad.widgets.folding.choose import Folding, foldings, necessary
-from nbgrad.widgets.layout.fitting import BETTER, Search, answered, question
+from nbgrad.widgets.layout.fitting import BETTER, SOME, Search, answered, question
 from nbgrad.widgets.layout.forms import levels
 from nbgrad.widgets.layout.graphviz_wasm import SECONDS, EngineError, EngineMissing, LayoutTimeout
 from nbgrad.widgets.layout.parts import Direction, PictureParts
@@ -146,7 +146,7 @@ def _lay_out(
             with ThreadPoolExecutor(1) as pool:  # graphviz releases the interpreter, so Python code can run meanwhile
                 answer = pool.submit(answered, question(parts, direction), seconds)
                 drawn = detailed(outline)
-            layout = positions(parts, direction, answer.result(), on)
+            layout = positions(parts, direction, answer.result(), on, last=len(parts.placed["nodes"]) > SOME)
         except EngineMissing:
             raise
         except EngineError as error:

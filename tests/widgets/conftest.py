@@ -23,6 +23,7 @@ from nbgrad.widgets.description.schema import (
     Step,
 )
 from nbgrad.widgets.description.stage import Stage
+from nbgrad.widgets.layout import fitting
 from tests.widgets import graphs
 
 Build = Callable[..., Description]
@@ -323,6 +324,7 @@ def in_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every picture fits its stage as it is: all boxes are cards, and none stands in a second column."""
     monkeypatch.setattr(Stage, "fits", lambda _self, _layout: True)
     monkeypatch.setattr(Stage, "covered", lambda _self, _layout: 1.0)
+    monkeypatch.setattr(fitting, "spread", lambda _parts, layout, _on: layout)
 
 
 # --- a page in a browser -------------------------------------------------------------------------------------------

@@ -10,12 +10,13 @@ import torch.nn.functional
 
 import nbgrad
 import nbgrad.nn
-from nbgrad.widgets import pipeline
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.schema import Description, Node
+from nbgrad.widgets.description.stage import Stage
 from nbgrad.widgets.folding.apply import ASKED, NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding
+from nbgrad.widgets.layout import fitting
 from nbgrad.widgets.layout.graphviz_wasm import run_graphviz
 from nbgrad.widgets.pipeline import drawable, lay_out
 from tests.widgets.test_positions import assert_sound
@@ -84,7 +85,7 @@ def convolutional(dialect: Any) -> Callable[[], Any]:
 @BOTH
 def test_a_map_and_its_activation_are_one_box(dialect: Any) -> None:
     graph = recorded(convolutional(dialect))
-    picture = lay_out(graph)
+    picture = lay_out(graph, folding=Folding(graph.tree.layers))
     drawn = picture["description"]
     assert_sound(picture)
     assert labels(drawn) == ["Conv2d, relu", "Conv2d, BatchNorm2d, GELU", "Linear, relu"]
@@ -101,7 +102,7 @@ def test_a_map_and_its_activation_are_one_box(dialect: Any) -> None:
 @BOTH
 def test_a_layer_is_unfolded_and_folded_again(dialect: Any) -> None:
     graph = recorded(convolutional(dialect))
-    first = first_folding(graph, NODES)
+    first = Folding(graph.tree.layers)
     (layer,) = folded(drawable(graph, NODES, first))[2]["holds"]
     open_one = first.toggled(graph, [layer], NODES)
     drawn = drawable(graph, NODES, open_one)
@@ -130,6 +131,16 @@ def test_a_few_layers_that_are_seen_at_once_are_drawn_op_by_op(dialect: Any) -> 
     drawn = drawable(recorded(lambda: net(dialect.tensor([[0.1, 0.2, 0.3]]))), NODES)
     assert not folded(drawn)
     assert {scope["kind"] for scope in drawn["scopes"]} <= {"module"}
+
+
+@BOTH
+def test_layers_are_folded_where_all_ops_are_too_many_to_be_seen(dialect: Any) -> None:
+    nn: Any = dialect.nn
+    modules = [one for at in range(14) for one in (nn.Conv1d(3 + at, 4 + at, 3), nn.BatchNorm1d(4 + at), nn.ReLU())]
+    net = nn.Sequential(*modules)
+    graph = recorded(lambda: net(leaf(dialect, 2, 3, 40)))
+    picture = lay_out(graph, on=Stage(790.0, 300.0))
+    assert labels(picture["description"]) == ["Conv1d, BatchNorm1d, ReLU"] * 14
 
 
 # Loops that branch.
@@ -310,7 +321,7 @@ def test_graphviz_is_not_asked_for_a_tangle(monkeypatch: pytest.MonkeyPatch) -> 
         asked.append(source.count("->"))
         return run_graphviz(source, seconds=seconds)
 
-    monkeypatch.setattr(pipeline, "run_graphviz", counted)
+    monkeypatch.setattr(fitting, "run_graphviz", counted)
     graph = tangled(900)
     picture = lay_out(graph, limit=2000, folding=Folding())
     (note, *_) = picture["description"]["notes"]
@@ -325,3 +336,97 @@ def test_a_step_tells_the_number_of_very_many_gradients() -> None:
     drawn = drawable(tangled(900), NODES)
     assert max(len(step["given"]) for step in drawn["steps"]) <= 8 * len(drawn["edges"])
     assert any(one["text"].endswith(" gradients") for step in drawn["steps"] for one in step["given"])
+
+
+# Derivatives.
+
+
+def physical(dialect: Any) -> Callable[[], Any]:
+    """The loss of a network that is to solve Burgers' equation."""
+    nn: Any = dialect.nn
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 1))
+    grad: Any = torch.autograd.grad if dialect is torch else nbgrad.autograd.grad
+
+    def run() -> Any:
+        x, t = leaf(dialect, 5, 1), leaf(dialect, 5, 1)
+        u = net(dialect.cat([x, t], 1))
+        (u_x,) = grad(u.sum(), x, create_graph=True)
+        (u_t,) = grad(u.sum(), t, create_graph=True)
+        (u_xx,) = grad(u_x.sum(), x, create_graph=True)
+        return (u_t + u * u_x - 0.01 * u_xx) ** 2
+
+    return run
+
+
+@BOTH
+def test_the_derivatives_of_a_loss_are_boxes_with_the_names_of_the_user(dialect: Any) -> None:
+    picture = lay_out(recorded(physical(dialect)))
+    drawn = picture["description"]
+    assert_sound(picture)
+    assert [node["calls"] for node in folded(drawn)] == ["derivative"] * 3
+    own = ["∂u/∂x", "∂u/∂t", "∂u_x/∂x"]
+    # Torch tells no line for the ops of a backward: the two first derivatives are told apart by their results.
+    assert labels(drawn) == (own if dialect is nbgrad else ["u_x = derivative of u", "derivative of u", "∂u_x/∂x"])
+    assert any("derivatives are folded" in note for note in drawn["notes"])
+
+
+@BOTH
+def test_a_derivative_is_unfolded(dialect: Any) -> None:
+    graph = recorded(physical(dialect))
+    ran = [node["id"] for node in graph.description["nodes"] if node["op"] == "tanh_backward"]
+    for op in ran:
+        assert_nothing_is_left_out(reached(graph, op))
+
+
+# Experts, and the parameters of a layer of many.
+
+
+@BOTH
+@pytest.mark.parametrize("ragged", [False, True])
+def test_experts_of_one_shape_are_one_box(dialect: Any, ragged: bool) -> None:
+    nn: Any = dialect.nn
+
+    class Expert(nn.Module):  # type: ignore[misc,name-defined]  # of either dialect
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 4)
+
+        def forward(self, x: Any) -> Any:
+            return self.down(self.up(x).relu())
+
+    torch.manual_seed(0)
+    experts = nn.ModuleList([Expert() for _ in range(5)])
+    x = leaf(dialect, 15, 4)
+
+    def run() -> Any:
+        ends = [0, 1, 3, 6, 10, 15] if ragged else [0, 3, 6, 9, 12, 15]
+        return dialect.cat([expert(x[a:b].sin()) for expert, a, b in zip(experts, ends, ends[1:], strict=False)])
+
+    graph = recorded(run)
+    (run_of,) = graph.runs
+    assert run_of.parallel
+    drawn = drawable(graph, NODES)
+    (box,) = folded(drawn)
+    assert "Expert" in box["label"][0]
+    assert box["label"][0].endswith(" × 5")
+    opened = drawable(graph, NODES, first_folding(graph, NODES).toggled(graph, box["holds"], NODES))
+    assert len(folded(opened)) == 5, "each for itself"
+
+
+def test_all_parameters_of_a_recurrent_layer_are_rows_of_its_box() -> None:
+    torch.manual_seed(0)
+    net = torch.nn.LSTM(3, 4, num_layers=2, bidirectional=True)
+    drawn = drawable(recorded(lambda: net(torch.rand(5, 2, 3))[0]), NODES)
+    parameters = [node for node in drawn["nodes"] if node["kind"] == "parameter"]
+    (lstm,) = [node["id"] for node in drawn["nodes"] if node["op"] == "lstm"]
+    assert len(parameters) == 16
+    assert {node["row"] for node in parameters} == {lstm}
+
+
+def test_the_parameters_of_a_recurrent_layer_of_ours_are_rows_of_the_boxes_of_its_layers() -> None:
+    net = nbgrad.nn.LSTM(3, 4, num_layers=2, bidirectional=True)
+    drawn = drawable(recorded(lambda: net(nbgrad.tensor(torch.rand(5, 2, 3)))[0]), NODES)
+    parameters = [node for node in drawn["nodes"] if node["kind"] == "parameter"]
+    assert len(parameters) == 16
+    assert all(node["row"] is not None for node in parameters)

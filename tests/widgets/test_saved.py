@@ -3,22 +3,27 @@
 import base64
 import re
 import statistics
+from collections.abc import Callable
 from functools import partial
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, expect
 
 from nbgrad.widgets import notebook_output, saved_script
 from nbgrad.widgets.description.outline import Outline
+from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.folding.apply import asked
 from nbgrad.widgets.pipeline import UNFOLDABLE, lay_out, unfoldable
 from nbgrad.widgets.render.html_page import saved_page_script
-from nbgrad.widgets.render.svg import HELD, svg
+from nbgrad.widgets.render.svg import HELD, holding, svg
+from nbgrad.widgets.render.wire_format import packed
 from tests.widgets import networks
 from tools.unpacking import unpacked
 
-NETWORKS = [
+NETWORKS: list[Callable[[], Description]] = [
     *[partial(networks.mlp, linears) for linears in (2, 3, 5, 8, 12)],
     *[partial(networks.gpt, blocks) for blocks in (1, 2, 4, 12)],
     *(networks.cnn, networks.resnet18, networks.lstm, networks.lstm_layer, networks.encoder),
@@ -126,3 +131,31 @@ def test_the_script_can_be_left_out(shown: list[Any], monkeypatch: pytest.Monkey
     saved_script.displayed()
     assert shown == []
     assert saved(networks.mlp(3))[1] == ""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_wide_picture_is_as_wide_as_the_page_that_nbconvert_writes_and_as_the_paper(
+    browser: Browser, scripts: bool, tmp_path: Path
+) -> None:
+    outline = Outline.of(networks.mlp(8))
+    picture = lay_out(outline, direction="LR")
+    drawing = holding(svg(picture), packed(picture, 9, maps=False))
+    shown = f'<img src="data:image/svg+xml;base64,{base64.b64encode(drawing.encode()).decode()}">'
+    page = tmp_path / "page.html"
+    page.write_text(f'<!DOCTYPE html><div style="overflow:auto">{shown}</div>{saved_page_script()}', encoding="utf-8")
+    context = browser.new_context(viewport={"width": 700, "height": 900}, java_script_enabled=scripts)
+    tab = context.new_page()
+    tab.goto(page.as_uri())
+    seen = tab.locator(".nbgrad-saved [data-testid=nbgrad-view]" if scripts else "img")
+    expect(seen).to_be_visible()
+    for media in ("screen", "print"):
+        tab.emulate_media(media=media)
+        box = seen.bounding_box()
+        assert box is not None
+        assert picture["layout"]["width"] > 700 > box["x"] + box["width"]
+    if scripts:  # on paper the loss, at the right end, is in sight
+        last = tab.locator("[data-testid=nbgrad-node].nbg-root").bounding_box()
+        assert last is not None
+        assert last["x"] + last["width"] < 700
+    context.close()

@@ -52,6 +52,21 @@ def test_a_picture_is_seen_whole_with_letters_of_nine_pixels(name: str, size: st
     assert_sound(picture)
 
 
+@pytest.mark.parametrize("name", ["branched", "ResNet-18", "encoder of 4 layers"])
+def test_more_than_twelve_boxes_use_the_stage(name: str) -> None:
+    picture = lay_out({"branched": branched, **NETWORKS}[name]())
+    layout = picture["layout"]
+    assert sum(node["row"] is None for node in picture["description"]["nodes"]) > 12
+    assert STAGE.covered(layout) > 0.55
+    assert_sound(picture)
+    for edge in picture["description"]["edges"]:
+        runs = layout["edges"][edge["id"]]
+        for (x, y), end in ((runs[0][0], edge["source"]), (runs[-1][-1], edge["target"])) if runs else ():
+            box = layout["nodes"][end]
+            assert box["x"] - 2 <= x <= box["x"] + box["width"] + 2
+            assert box["y"] - 2 <= y <= box["y"] + box["height"] + 2
+
+
 def test_a_small_stage_gives_up_details_and_a_large_one_none() -> None:
     described = branched()
     large, small = (lay_out(described, on=on) for on in (Stage(4000, 3000), Stage(790, 330)))

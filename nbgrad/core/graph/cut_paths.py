@@ -1,7 +1,8 @@
 """The places where the path of a gradient ends: a tensor is used there without its history, outside of the records."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
@@ -18,9 +19,13 @@ from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope, current
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name, memory_of
 from nbgrad.core.engine.torch_origins import TENSORS, kind_of, known_id, known_origin, origin_of
+from nbgrad.core.graph.facts import Ran
 from nbgrad.core.graph.names import qualified
 from nbgrad.core.graph.training import Uncleared
 from nbgrad.core.tensor.tensor import Tensor
+
+_DERIVATIONS = 64
+"""The picture of a step knows the derivatives of this many backwards."""
 
 _MOST = 4096
 """How many uses without history are remembered before those of tensors that are gone are dropped."""
@@ -54,6 +59,29 @@ class ByHand(NamedTuple):
     grad: Uncleared
 
 
+class Derivation(NamedTuple):
+    """A backward whose gradients can be differentiated, with its line.
+
+    Attributes:
+        roots: the id of each root, and behind it those of what it was made of, one after the other: a sum of u, and u.
+        asked: the ids of the tensors that get a gradient.
+        place: the line.
+    """
+
+    roots: tuple[tuple[int, ...], ...]
+    asked: tuple[int, ...]
+    place: Place
+
+
+def _made_of(root: int, ops: dict[int, Ran]) -> Iterator[int]:
+    """A root, and what it was made of as long as that is one tensor."""
+    for _ in range(_DERIVATIONS):
+        yield root
+        if root not in ops or len(sources := [one for one in ops[root].sources if isinstance(one, int)]) != 1:
+            break
+        (root,) = sources
+
+
 class Uses:
     """Uses without history, which are not in the records of a graph, and the ids that a backward reached.
 
@@ -64,6 +92,7 @@ class Uses:
             has run.
         named: the ids of all tensors that a backward was to give a gradient to alone, as in ``grad(loss, x)``.
         derived: the ids of the roots whose gradients can be differentiated, as by ``grad(loss, x, create_graph=True)``.
+        derivations: the last of the backwards that these began.
         idle: the number of backwards before the last step that changed nothing, the message about it, and the remedy.
         frozen: by Python's ``id()``, the parameters that ops without history used, and buffers beside them, each with
             its first use.
@@ -80,13 +109,16 @@ class Uses:
         self.idle: tuple[int, tuple[str, str] | None] = (0, None)
         self.named: set[int] = set()
         self.derived: set[int] = set()
+        self.derivations: deque[Derivation] = deque(maxlen=_DERIVATIONS)
         self._reads: _Fading[tuple[ref[Any], str, Place]] = _Fading()
         self._detached: _Fading[tuple[Callable[[], object], tuple[Cut, ...]]] = _Fading()  # by the address of memory
         self._by_hand: _Fading[tuple[ref[Any], ByHand]] = _Fading()
         self._ends: _Fading[tuple[ref[torch.Tensor], tuple[Cut, ...]]] = _Fading()  # by the id of the tensor at the end
 
-    def derive(self, roots: tuple[int, ...]) -> None:
+    def derive(self, roots: tuple[int, ...], asked: set[int], ops: dict[int, Ran]) -> None:
         """The gradients of ``roots`` can be differentiated. Of many roots the newest ones are kept."""
+        made = tuple([tuple(_made_of(root, ops)) for root in roots[:_DERIVATIONS]])
+        self.derivations.append(Derivation(made, tuple(sorted(asked)), user_place()))
         if len(self.derived) >= _MOST:
             self.derived = set(sorted(self.derived)[_MOST // 2 :])
         self.derived.update(roots)

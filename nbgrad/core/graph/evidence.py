@@ -9,7 +9,7 @@ from nbgrad.core.engine.function_calls import CALLS, FunctionCall
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
-from nbgrad.core.graph.cut_paths import ByHand
+from nbgrad.core.graph.cut_paths import ByHand, Derivation
 from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.optimizers import LOOP
@@ -39,6 +39,10 @@ class Evidence:
         thing = None if found is None else found()
         data = None if thing is None else raw_of(thing)
         return data if isinstance(data, torch.Tensor) else None
+
+    def derivations(self) -> list[Derivation]:
+        """The last backwards whose gradients can be differentiated, in their order."""
+        return self._paths.derivations
 
     def reached(self) -> set[int]:
         """The ids of the records to which the last backward gave a gradient."""

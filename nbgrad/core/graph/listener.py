@@ -535,7 +535,7 @@ class Listener(Observer):
         if self.running is not None:
             self.running.asked = {record_id(origin) for origin in origins}
             if create_graph:
-                self.uses.derive(self.running.roots)
+                self.uses.derive(self.running.roots, self.running.asked, self.ops)
                 self.training.derive(self.backwards + 1)
             if len(self.uses.named) < _FRESH:
                 self.uses.named |= self.running.asked

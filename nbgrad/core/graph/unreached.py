@@ -181,6 +181,7 @@ class Paths:
         self._asked = uses.asked
         self._named = uses.named.copy()
         self._derived = uses.derived.copy()
+        self.derivations = list(uses.derivations)
         self._cuts = uses.cuts()
         self._reads = uses.reads()
         self._refused = uses.refused

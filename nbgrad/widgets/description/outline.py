@@ -51,6 +51,9 @@ class Outline:
         rests: the texts that are not written yet, by the ids of nodes and of edges with a reduction.
         walk: the stops of the drawn graph; None if every op whose rules ran is a stop.
         runs: the runs of equal module calls; looked for on request where they are not known.
+
+    Attributes:
+        chosen: a place for the choices of foldings, so that each is made once.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Outline:
         self.rests = rests
         self.walk = walk
         self._runs = runs
+        self.chosen: dict[object, Any] = {}
 
     @classmethod
     def of(cls, graph: "Description | Outline") -> "Outline":

@@ -23,14 +23,15 @@ by the layout, never by describe); failed: the operation that raised.
 """
 
 
-ScopeKind = Literal["module", "iteration", "part", "section", "layer"]
+ScopeKind = Literal["module", "iteration", "part", "section", "layer", "derivative"]
 """The kind of a scope.
 
 module: the call of a module; iteration: one of a loop that calls no module; part: a block that the user named, a part
-of a program, or one of two graphs; section: a part of a long record; layer: a linear map or a norm, and its activation.
+of a program, or one of two graphs; section: a part of a long record; layer: a linear map or a norm, and its activation;
+derivative: the ops of a backward whose gradients can be differentiated.
 """
 
-GROUPS: tuple[ScopeKind, ...] = ("section", "layer")
+GROUPS: tuple[ScopeKind, ...] = ("section", "layer", "derivative")
 """The kinds of scopes that only folding needs: no frame is drawn around one, unless a reader unfolds it."""
 
 

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from nbgrad.widgets.description.schema import GROUPS, Description, Node, Scope
+from nbgrad.widgets.description.schema import GROUPS, Description, Node, Scope, ScopeKind
 
 
 def iterates(scope: Scope) -> bool:
@@ -97,12 +97,20 @@ class Tree:
     @cached_property
     def layers(self) -> frozenset[str]:
         """The scopes that are layers: maps with their activation."""
-        return frozenset(id for id in self.groups if self.scopes[id]["kind"] == "layer")
+        return self._of_kind("layer")
 
     @cached_property
     def sections(self) -> frozenset[str]:
         """The scopes that are sections of a long record."""
-        return self.groups - self.layers
+        return self._of_kind("section")
+
+    @cached_property
+    def derivatives(self) -> frozenset[str]:
+        """The scopes that are derivatives."""
+        return self._of_kind("derivative")
+
+    def _of_kind(self, kind: ScopeKind) -> frozenset[str]:
+        return frozenset(id for id in self.groups if self.scopes[id]["kind"] == kind)
 
     @cached_property
     def calls(self) -> dict[str, int]:

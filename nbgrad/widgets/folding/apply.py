@@ -46,7 +46,7 @@ NODES = 300
 ASKED = 1000
 """The same if a reader has chosen the folded modules, or has unfolded one: a page still draws this many fast."""
 
-_NOUNS = {"iteration": "iteration", "section": "section", "layer": "layer"}
+_NOUNS = {"iteration": "iteration", "section": "section", "layer": "layer", "derivative": "derivative"}
 """The words for the kinds of folded scopes, other than calls of modules and parts that the user named."""
 
 _GRADIENTS = 8

@@ -22,6 +22,7 @@ _TWINS = 3  # up to this many equal modules are opened together; if there are mo
 _SEVERAL = 40  # more iterations than this are not drawn beside each other where their box is unfolded
 _ENDS = 3  # then the first three and the last three are drawn
 _RAISED = ("failed", "inplace")  # the kinds of problems of ops that raised
+_TRIED = 4  # foldings at most, if none is seen whole with letters that can be read
 _GAIN = 0.8  # a folding has to make the picture smaller by at least this factor
 
 
@@ -100,20 +101,44 @@ def first_folding(graph: Description | Outline, limit: int, on: Stage = STAGE) -
     description = graph.description
     copies = sum(uses - 1 for uses in graph.hubs.values())
     if len(description["nodes"]) + copies <= LOOK and len(description["nodes"]) <= limit:
-        return _small(graph, on)
-    sized = [(folding, over, nodes <= limit) for folding, nodes, over in _sized(graph, limit, on)]
-    whole = _only_module(graph)
+        return Folding(_beside(graph))
+    if (limit, on) not in graph.chosen:
+        graph.chosen[limit, on] = _first(graph, limit, on)
+    found: Folding = graph.chosen[limit, on]
+    return found
+
+
+def _first(graph: Outline, limit: int, on: Stage) -> Folding:
+    """The first folding of what is more than a few boxes."""
+    whole, seen = _only_module(graph), list[Folding]()
+    sized: list[tuple[Folding, float, bool]] = []
+    for folding, nodes, over in _sized(graph, limit, on):
+        sized.append((folding, over, nodes <= limit))
+        if over <= 1 and whole not in folding.closed:
+            # Of those that are seen at once, the first one in which the first problem is seen, too.
+            seen.append(_showing(graph, folding, limit))
+            if _tells(graph, seen[-1]):
+                return seen[-1]
+    if seen:
+        return seen[0]
     opened = [one for one in sized if whole not in one[0].closed]
-    tried = opened if any(fits for _, _, fits in opened) else sized
-    fitting = [_showing(graph, folding, limit) for folding, over, _ in tried if over <= 1]
-    # Of those that are seen at once, the first one in which the first problem is seen, too.
-    if fitting:
-        return next((one for one in fitting if _tells(graph, one)), fitting[0])
     found, least = Folding(), inf
-    for folding, over, _ in tried:
+    for folding, over, _ in opened if any(fits for _, _, fits in opened) else sized:
         if over < least * _GAIN:
             found, least = folding, over
     return _showing(graph, found, limit)
+
+
+def _beside(graph: Outline) -> frozenset[str]:
+    """The derivatives, and many equal calls that are beside each other, such as experts: their insides are alike."""
+    return graph.tree.derivatives.union(
+        call
+        for run in graph.runs
+        if run.parallel and len(run.cycles) > _TWINS
+        for calls in run.cycles
+        for call in calls
+        if graph.tree.ops[call] > 1
+    )
 
 
 def _tells(graph: Outline, folding: Folding) -> bool:
@@ -125,35 +150,19 @@ def _tells(graph: Outline, folding: Folding) -> bool:
 
 
 def foldings(graph: Outline, limit: int, on: Stage) -> Iterator[Folding]:
-    """The folding of a first look, and then coarser ones, each of which makes the picture clearly smaller."""
+    """The folding of a first look, and then a few coarser ones, each of which leaves clearly fewer nodes."""
     first = first_folding(graph, limit, on)
     yield first
-    sized = [(over, folding) for folding, _, over in _sized(graph, limit, on)]
-    least = min([over for over, folding in sized if folding.closed == first.closed], default=inf)
-    tried = {first}
-    for over, folding in sorted(sized, key=lambda one: -one[0]):
-        if over < least * _GAIN and folding.closed and _only_module(graph) not in folding.closed:
+    count, whole, tried = _counting(graph), _only_module(graph), 1
+    left = count(homes(graph, first))
+    sized = [(nodes, folding) for folding, nodes, _ in _sized(graph, limit, on) if whole not in folding.closed]
+    for nodes, folding in sorted(sized, key=lambda one: -one[0]):
+        if nodes <= left * _GAIN and tried < _TRIED:
             found = _showing(graph, folding, limit)
-            if found not in tried:
-                tried.add(found)
-                least = over
+            nodes = count(homes(graph, found))
+            if nodes <= left * _GAIN:
+                left, tried = nodes, tried + 1
                 yield found
-
-
-def _small(graph: Outline, on: Stage) -> Folding:
-    """The folding of few boxes: of parallel calls such as experts, and of layers if not all is seen at once then."""
-    parallel = frozenset(
-        call
-        for run in graph.runs
-        if run.parallel and len(run.cycles) > _TWINS
-        for calls in run.cycles
-        for call in calls
-        if graph.tree.ops[call] > 1
-    )
-    found = Folding(parallel)
-    layers = Folding(parallel | graph.tree.layers)
-    before, after = (extent(graph, homes(graph, one)).over(on) for one in (found, layers))
-    return layers if before > 1 and after < before * _GAIN else found
 
 
 def _only_module(graph: Outline) -> str | None:
@@ -192,32 +201,32 @@ def _sized(graph: Outline, limit: int, on: Stage) -> Iterator[tuple[Folding, int
 def _foldings(graph: Outline) -> Iterator[Folding]:
     """The foldings to try, in order.
 
-    First the layers are boxes. Then all of a run is one box, then all but its first repetition, then all but its first
-    two. Sections come last: the shortest ones first.
+    First all of a run is one box, then all but its first repetition, then all but its first two. Layers come after
+    calls, which say more. Sections come last: the shortest ones first.
     """
     tree = graph.tree
     # A call of one op is a box as it is, and says more than a folded one.
     depths = {scope: depth for scope, depth in tree.calls.items() if tree.sizes[scope] > 1 and tree.ops[scope] > 1}
     holding = {next((one for one in tree.outwards(tree.parents[id]) if one in tree.calls), None) for id in tree.calls}
-    layers = tree.layers
+    beside = _beside(graph)
     yield Folding()
-    if layers:
-        yield Folding(layers)
+    if beside:
+        yield Folding(beside)
     repeated = [
         frozenset(scope for run in graph.runs for calls in run.cycles[first:] for scope in calls)
         for first in range(_OPEN + 1)
     ]
     for kept in dict.fromkeys([*repeated, frozenset[str]()]):
         if kept:
-            yield Folding(kept)
-            if layers:
-                yield Folding(kept | layers)
+            yield Folding(kept | tree.derivatives)
         for depth in range(min(max(depths.values(), default=0), _NESTED), 0, -1):
             level = kept.union(scope for scope, at in depths.items() if at == depth)
             small = level.union(scope for scope, at in depths.items() if at < depth and scope not in holding)
             for closed in dict.fromkeys((level, small)):
-                yield Folding(closed, apart=frozenset() if kept else closed)
-    yield from _sections(tree, depths, repeated[0] | layers)
+                yield Folding(closed | tree.derivatives, apart=frozenset() if kept else closed)
+    if tree.layers:
+        yield from (Folding(kept | tree.layers) for kept in dict.fromkeys([beside, repeated[0] | tree.derivatives]))
+    yield from _sections(tree, depths, repeated[0] | tree.layers | tree.derivatives)
 
 
 def _sections(tree: Tree, depths: dict[str, int], kept: frozenset[str]) -> Iterator[Folding]:

@@ -16,8 +16,10 @@ from nbgrad.widgets.layout.curves import Run
 from nbgrad.widgets.layout.parts import PictureParts
 
 _MOST = 12  # columns
-_PLACES = 240  # the most places for cuts that are compared
+_PLACES = 64  # the most places for cuts that are compared
 _CUTS = 4  # the most edges that may be cut at one place
+_LARGER = 1.05  # by this factor more columns have to be seen larger
+_FILLED = 0.7  # of the area of a layout: columns are not as wide as its widest row
 _LARGER = 1.05  # by this factor more columns have to be seen larger
 _GAP = 30.0  # between two columns
 _LANE = 11.0  # the distance of two edges that lead to the next column
@@ -32,18 +34,20 @@ _ENDS = 6  # for this many frames, a new column right after the frame is tried
 _AGAIN = 25.0  # one more cut edge or frame has to make the tallest column lower by at least this much
 
 
-def in_columns(parts: PictureParts, layout: Layout, stage: Stage = STAGE) -> Layout:
+def in_columns(parts: PictureParts, layout: Layout, stage: Stage = STAGE, *, last: bool = True) -> Layout:
     """A layout in the fewest columns with which it is seen whole, or in as many as there is width for.
 
     Args:
         parts: those of the drawn graph.
         layout: its boxes without their rows, its edges and frames.
         stage: where it is seen.
+        last: whether it is to be seen as large as can be if all of it is too much.
 
     Returns:
         The same where it fits already, or where it cannot be cut.
     """
-    if stage.fits(layout) or not layout["nodes"]:
+    too_much = _FILLED * layout["width"] * layout["height"] > stage.width * stage.height * (LETTERS / READ) ** 2
+    if stage.fits(layout) or not layout["nodes"] or (too_much and not last):
         return layout
     cutter = _Cutter(parts, layout)
     best = layout
@@ -53,13 +57,14 @@ def in_columns(parts: PictureParts, layout: Layout, stage: Stage = STAGE) -> Lay
     most = int(stage.width * LETTERS / READ / wide)  # more columns would probably be too wide
     for many in range(max(2, min(fewest, most - 1, _MOST)), max(min(most + 1, _MOST), 2) + 1):
         for columns in cutter.cut(many):
-            if (
-                columns.width <= stage.width * LETTERS / READ
-                and stage.scale(columns.rough()) > stage.scale(best) * 1.05
-            ):
-                found = columns.layout()
-                if stage.scale(found) > stage.scale(best) * 1.05 and cutter.sound(found, columns.split):
-                    best = found
+            least = stage.scale(best) * _LARGER
+            if columns.width > stage.width * LETTERS / READ or stage.scale(columns.rough()) <= least:
+                continue
+            found = columns.layout()
+            if stage.scale(found) > least and cutter.sound(found, columns.split):
+                best = found
+                if stage.fits(best):
+                    break
         if stage.fits(best):
             break
     return best

@@ -8,6 +8,7 @@ from nbgrad.widgets.layout.dot import dot_source
 from nbgrad.widgets.layout.graphviz_wasm import LayoutTimeout, run_graphviz
 from nbgrad.widgets.layout.parts import Direction, PictureParts
 from nbgrad.widgets.layout.positions import positions
+from nbgrad.widgets.layout.spread import spread
 
 _TURNED = 120
 """With more nodes than this there is no second layout, although its letters might be larger."""
@@ -16,7 +17,7 @@ BETTER = 1.1
 _COVERED = 0.55
 """A picture of more than ``_FEW`` boxes should cover at least this part of the stage."""
 _FEW = 12
-_SOME = 400
+SOME = 400
 """With more boxes than this there is no second layout of a picture for which there is no room."""
 _LEAST = 1500.0
 """The least area that a box takes with the space around it, in pixels: more boxes than have room are not tried."""
@@ -46,13 +47,21 @@ class Search:
         self._many = len(parts.placed["nodes"])
         crowded = self._many * _LEAST > on.width * on.height * (LETTERS / READ) ** 2
         # Where there is no room for all, names alone are seen larger than cards.
-        self._levels = forms if not crowded else [forms[0], *forms[1:][-1:]] if self._many <= _SOME else forms[:1]
+        self._levels = forms if not crowded else [forms[0], *forms[1:][-1:]] if self._many <= SOME else forms[:1]
         self._known: dict[tuple[int, Direction], Layout | None] = {(0, direction): layout}
         self.short = len(self._levels) // 2
         self.level = 0
 
     def best(self, *, turns: bool) -> tuple[Layout, Direction]:
         """The layout, and its direction; another one than the first only if the picture may be turned."""
+        found, direction = self._best(turns=turns)
+        return self._spread(found), direction
+
+    def _spread(self, layout: Layout) -> Layout:
+        """A layout that uses the stage."""
+        return spread(self._parts, layout, self._on) if self._many > _FEW and self._on.fits(layout) else layout
+
+    def _best(self, *, turns: bool) -> tuple[Layout, Direction]:
         here = self._direction
         self.level = self._finest(here)
         found = self._at(self.level, here)
@@ -69,7 +78,8 @@ class Search:
     def turned(self, direction: Direction) -> Layout | None:
         """The finest layout in the other direction; None if graphviz takes too long for it."""
         other: Direction = "TB" if direction == "LR" else "LR"
-        return self._at(self._finest(other), other)
+        found = self._at(self._finest(other), other)
+        return None if found is None else self._spread(found)
 
     def _well(self, layout: Layout) -> bool:
         """Whether a layout is as good as it can be."""
@@ -108,17 +118,19 @@ class Search:
             self._known[level, direction] = None
             with suppress(LayoutTimeout):
                 parts = self._parts.formed(self._levels[level])
-                self._known[level, direction] = placed(parts, direction, self._seconds, self._on)
+                self._known[level, direction] = placed(
+                    parts, direction, self._seconds, self._on, last=level == len(self._levels) - 1
+                )
         return self._known[level, direction]
 
 
-def placed(parts: PictureParts, direction: Direction, seconds: float, on: Stage) -> Layout:
+def placed(parts: PictureParts, direction: Direction, seconds: float, on: Stage, *, last: bool) -> Layout:
     """Find a place for everything that will be drawn.
 
     Raises:
         EngineError: graphviz fails; LayoutTimeout if it was stopped after ``seconds``.
     """
-    return positions(parts, direction, answered(question(parts, direction), seconds), on)
+    return positions(parts, direction, answered(question(parts, direction), seconds), on, last=last)
 
 
 def question(parts: PictureParts, direction: Direction) -> str:

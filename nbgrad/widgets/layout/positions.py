@@ -19,8 +19,13 @@ _OVER = 30.0
 """How far a line over two boxes of a row rises above them: the height of its control points."""
 
 
-def positions(parts: PictureParts, direction: Direction, answer: str, stage: Stage = STAGE) -> Layout:
-    """The layout in an answer of graphviz, which is empty if nothing is drawn; in columns if the stage is too low."""
+def positions(
+    parts: PictureParts, direction: Direction, answer: str, stage: Stage = STAGE, *, last: bool = True
+) -> Layout:
+    """The layout in an answer of graphviz, which is empty if nothing is drawn; in columns if the stage is too low.
+
+    If it is not the ``last`` one to be tried, it is not cut if all of it is too much in any case.
+    """
     description, sizes = parts.placed, parts.sizes
     if not answer:
         size, none = 2 * _EDGE, dict[str, Any]
@@ -73,7 +78,7 @@ def positions(parts: PictureParts, direction: Direction, answer: str, stage: Sta
     }
     # Rows that were cut would not stand beside each other.
     tall = direction == "TB" and not parts.rows.together
-    found = _with_rows(parts.drawn, in_columns(parts, placed, stage) if tall else placed, sizes)
+    found = _with_rows(parts.drawn, in_columns(parts, placed, stage, last=last) if tall else placed, sizes)
     return left_first(parts, found) if description["twins"] else found
 
 

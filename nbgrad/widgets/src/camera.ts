@@ -7,7 +7,7 @@ import { FAR } from "./cull";
 import type { Box } from "./description";
 import { flag } from "./dom";
 
-const SMALL = 0.4; // a picture that would be seen smaller than this opens at a part of it: there is hardly a word in its boxes
+const SMALL = 0.25; // a picture that would be seen smaller than this opens at a part of it: there is hardly a word in its boxes
 const OUT = 0.85; // of the scale at which all is seen: how far a reader can zoom out
 const NEAR = 8; // the largest scale
 const GLIDE = 200; // milliseconds

@@ -18,13 +18,13 @@ export class CodeLines {
   replace(scene: Scene): void {
     this.#scene = scene;
     for (const { id, line, label, about, row, root, bars } of scene.description.nodes) {
-      const [element, box] = [scene.drawing.nodes.get(id), scene.box(id)];
+      const [element, box] = [scene.drawing.nodes.get(id), scene.space(id)];
       const head = element?.querySelector(".nbg-head");
       if (!line || !box || !head || row !== null || bars) continue;
       const text = `line ${line}`;
       const name = widthOf(label[0] ?? "", true) * (13 / 11) + (about ? widthOf(about, false) + 6 : 0) + (root ? 16 : 0);
       if (name + widthOf(text, false) + ROOM + 2 * INSET <= box.width)
-        head.after(svg("text", { class: "nbg-tail nbg-end nbg-at", x: box.x + box.width - INSET, y: head.getAttribute("y") ?? 0, "aria-hidden": "true" }, text));
+        head.after(svg("text", { class: "nbg-end nbg-at", x: box.x + box.width - INSET, y: head.getAttribute("y") ?? 0, "aria-hidden": "true" }, text));
     }
   }
 

@@ -65,9 +65,6 @@ export const NARROW = 5;
 /** How high a short box is. */
 export const HIGH = 41;
 
-/** How high a box is that is only a name. */
-export const LOW = 21;
-
 /** The scale at which the smallest letters of a picture can just be read. */
 export const LEGIBLE = 0.818182;
 

@@ -2,7 +2,7 @@
 
 export type Kind = "op" | "parameter" | "leaf" | "input" | "constant" | "outside" | "folded" | "failed";
 
-export type ScopeKind = "module" | "iteration" | "part" | "section" | "layer";
+export type ScopeKind = "module" | "iteration" | "part" | "section" | "layer" | "derivative";
 
 export type Opens = "graph" | "steps" | "flow";
 

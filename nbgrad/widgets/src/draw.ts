@@ -72,7 +72,7 @@ export function draw(picture: Picture): Drawing {
 }
 
 /** The box of something that is drawn smaller by a factor, as large as it would be else. */
-const natural = (box: Box, by = 1): Box => ({ ...box, width: box.width / by, height: box.height / by });
+export const natural = (box: Box, by = 1): Box => ({ ...box, width: box.width / by, height: box.height / by });
 
 /** Everything in a group is drawn smaller by a factor. */
 function smaller(group: SVGGElement, box: Box, by = 1): SVGGElement {

@@ -1,12 +1,13 @@
 // The form of each box at the scale of the moment: as much of it as can be read in its place. Nothing else moves.
 
-import { HIGH, LEGIBLE, LOW, NAME, NARROW, SHORT, TOGETHER } from "./constants";
+import { HIGH, LEGIBLE, NAME, NARROW, SHORT, TOGETHER } from "./constants";
 import type { Box, Form, Node as GraphNode, Picture } from "./description";
 import { attribute, flag } from "./dom";
 import { type Drawing, front, shrinking } from "./draw";
 
 const [HEAD, LINE] = [14.8, 11.7]; // the size of the letters of the first line, which are bold, and of the others, with some room to spare
 const NAMED = (LEGIBLE * 11) / 13; // the letters of a name are larger than others
+const [TALL, CAPITAL] = [15, 9.3]; // how high a name and a capital letter are
 const NEAR = 0.995; // a scale that is only that much smaller is as good
 
 /** One box, and how it is drawn. */
@@ -60,7 +61,7 @@ function best({ shrunk, short, box }: Part, scale: number): [Form, number] {
   const least = (LEGIBLE * NEAR) / scale;
   if (shrunk >= least) return ["card", shrunk];
   if (short >= least) return ["short", step(Math.max(1, least), short)];
-  return ["name", step(Math.max(1, (NAMED * NEAR) / scale), box.height / LOW)];
+  return ["name", step(Math.max(1, (NAMED * NEAR) / scale), box.height / TALL)];
 }
 
 /** Letters grow in steps, so that they do not move at every turn of the wheel. */
@@ -90,12 +91,13 @@ function room(text: string, letters: number): string {
 function write(part: Part, form: Form, by: number, scale: number): void {
   const { node, box, texts, inside, plain } = part;
   for (const element of inside) flag(element, "inner", form !== "card");
+  flag(texts, "brief", form !== "card");
   const lines = texts.querySelectorAll<SVGTextElement>(".nbg-head, .nbg-tail, .nbg-line, .nbg-rule, .nbg-minibars, .nbg-sign");
   for (const line of lines) {
     const own = line.matches(".nbg-head") ? line.firstChild : line;
     if (!plain.has(line)) plain.set(line, [line.getAttribute("x") ?? "", line.getAttribute("y") ?? "", line.matches(".nbg-end"), own?.textContent ?? ""]);
   }
-  const [wideness, high] = [box.width / by, form === "card" ? box.height / by : form === "short" ? HIGH : LOW];
+  const wideness = box.width / by;
   const inset = 10 + (node.kind === "leaf" || node.kind === "input" ? 4 : 0);
   const [letters, name] = [form === "short" ? SHORT : NAME, node.label[0] ?? ""];
   const space = form === part.form ? Infinity : wideness - 2 * inset - (node.root ? 16 : 0) + 3;
@@ -125,6 +127,6 @@ function write(part: Part, form: Form, by: number, scale: number): void {
       attribute(element, "transform", form === "card" ? "" : `translate(${box.x + wideness - inset - from - width} ${box.y + 18 - top - height})`);
     }
   }
-  const down = form === "card" ? 0 : Math.max(0, (box.height - high * by) / 2);
-  attribute(texts, "transform", by === 1 && !down && form !== "name" ? "" : shrinking(box, by, down - (form === "name" ? 3 * by : 0)));
+  const down = form === "card" ? 0 : form === "short" ? Math.max(0, (box.height - HIGH * by) / 2) : (box.height + CAPITAL * by) / 2 - 18 * by;
+  attribute(texts, "transform", by === 1 && !down ? "" : shrinking(box, by, down));
 }

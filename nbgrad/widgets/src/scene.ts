@@ -3,7 +3,7 @@
 import { Cull } from "./cull";
 import type { Box, Description, Edge, Node as GraphNode, Picture } from "./description";
 import { attribute, listen } from "./dom";
-import { type Drawing, draw } from "./draw";
+import { type Drawing, draw, natural } from "./draw";
 import { Forms } from "./forms";
 import { foldedId, nodeOf, original, within } from "./model";
 import { Paint } from "./paint";
@@ -68,6 +68,12 @@ export class Scene {
   box(id: string): Box | undefined {
     const { nodes, scopes } = this.picture.layout;
     return nodes[id] ?? scopes[id] ?? nodes[foldedId(id)];
+  }
+
+  /** The box of a node as large as its texts were measured for; it may be drawn smaller. */
+  space(id: string): Box | undefined {
+    const { nodes, shrunk } = this.picture.layout;
+    return nodes[id] && natural(nodes[id], shrunk[id]);
   }
 
   /** Where these modules are drawn, open or folded, or these nodes. */

@@ -117,6 +117,7 @@ export class View implements Touched, Keyed, Tools {
         attribute(this.scene.drawing.layer, "transform", to.toString());
         this.scene.titles.at(to.k);
         this.scene.forms.at(to.k);
+        if (!moving && this.whatIf?.on) this.whatIf.paint(); // boxes that have another form now have their recorded texts
         const [width, height, [right, bottom]] = [this.#stage.clientWidth, this.#stage.clientHeight, this.#covered];
         this.scene.cull.look(to, width, height, moving);
         this.#map.look(to, width && width - right, height && height - bottom, moving);

@@ -22,13 +22,15 @@ export function write(element: Element, box: Box | undefined, label: string[], r
   const ends = [...element.querySelectorAll<SVGTextElement>(".nbg-rule")];
   for (const line of lines) line.textContent = label[Number(line.dataset["line"])] ?? "";
   ends.forEach((line, at) => (line.textContent = rules[at] ?? ""));
-  if (!box) return;
+  const [outer, inner] = [(element as SVGGElement).getCTM(), element.querySelector<SVGTextElement>(".nbg-head")?.getCTM()];
+  if (!box || !outer || !inner) return;
+  box = { ...box, width: (box.width * outer.a) / inner.a }; // the texts may be drawn smaller than their box
   const x = (one: Element) => Number(one.getAttribute("x"));
   const wide = (one: Element) => widthOf(one.textContent ?? "", !one.matches(".nbg-line"));
   const squeeze = (one: Element, room: number) => (wide(one) > room ? one.setAttribute("textLength", String(Math.max(room, 1))) : one.removeAttribute("textLength"));
   for (const one of [...lines, ...ends.filter((end) => !end.matches(".nbg-end"))]) squeeze(one, box.x + box.width - RIM - x(one));
   for (const end of ends.filter((one) => one.matches(".nbg-end"))) {
-    const beside = [...lines, ...element.querySelectorAll(".nbg-head")].find((one) => one.getAttribute("y") === end.getAttribute("y"));
+    const beside = [...lines, ...element.querySelectorAll(".nbg-head")].find((one) => (one as SVGElement).style.display !== "none" && one.getAttribute("y") === end.getAttribute("y"));
     const room = x(end) - (beside ? x(beside) + GAP : box.x + RIM);
     const [left, right] = [beside ? wide(beside) : 0, wide(end)];
     const part = beside?.matches(".nbg-line") ? Math.min(1, room / (left + right)) : 1; // of a title nothing is taken
