@@ -125,6 +125,11 @@ class Look:
     errors: list[str] = field(default_factory=list)
 
     @property
+    def legible(self) -> bool:
+        """Whether every box has letters, and all are of at least 9 pixels, to a tenth of a pixel."""
+        return round(self.letters, 1) >= 9 and not self.wordless
+
+    @property
     def colliding(self) -> int:
         """The number of collisions in all states."""
         return sum(map(len, self.collisions.values()))
@@ -221,7 +226,7 @@ def summary(found: list[Look]) -> str:
     known = [one for one in found if one.zooms]
     said = [
         f"{sum(one.whole == one.boxes for one in found)} of {len(found)} pictures whole",
-        f"{sum(one.letters >= 9 and not one.wordless for one in found)} with letters of 9 pixels or more in every box",
+        f"{sum(one.legible for one in found)} with letters of 9 pixels or more in every box",
         f"{sum(one.white < 0.45 for one in many)} of {len(many)} with more than 12 boxes are less than 45 % white",
         f"{sum(one.frame <= 90 for one in found)} with a frame of at most 90 pixels",
         f"{sum(not one.collisions['opening'] for one in found)} without a collision at first",
