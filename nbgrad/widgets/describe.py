@@ -192,7 +192,8 @@ def _grouped(
 ) -> Outline:
     """The outline of a description, with the scopes that only folding needs."""
     told = worth_a_word(memory)
-    described = derived(described, records, ids, Evidence(graph).derivations(), told=told)
+    evidence = Evidence(graph)
+    described = derived(described, records, ids, evidence.derivations(), evidence.names(), told=told)
     equal = runs(Tree(described))
     sizes = {ids[record.id]: _elements(record) for record in records if record.kind == "parameter"}
     described = layered(described, equal, layer_parts(records, ids), sizes, told=told)

@@ -62,7 +62,7 @@ def reached(graph: Outline, op: str) -> Description:
 def convolutional(dialect: Any) -> Callable[[], Any]:
     nn: Any = dialect.nn
 
-    class Net(nn.Module):  # type: ignore[misc,name-defined]  # of either dialect
+    class Net(nn.Module):  # type: ignore[misc]  # of either dialect
         def __init__(self) -> None:
             super().__init__()
             self.conv1, self.conv2 = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 8, 3, padding=1)
@@ -387,7 +387,7 @@ def test_a_derivative_is_unfolded(dialect: Any) -> None:
 def test_experts_of_one_shape_are_one_box(dialect: Any, ragged: bool) -> None:
     nn: Any = dialect.nn
 
-    class Expert(nn.Module):  # type: ignore[misc,name-defined]  # of either dialect
+    class Expert(nn.Module):  # type: ignore[misc]  # of either dialect
         def __init__(self) -> None:
             super().__init__()
             self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 4)
@@ -430,3 +430,22 @@ def test_the_parameters_of_a_recurrent_layer_of_ours_are_rows_of_the_boxes_of_it
     parameters = [node for node in drawn["nodes"] if node["kind"] == "parameter"]
     assert len(parameters) == 16
     assert all(node["row"] is not None for node in parameters)
+
+
+def test_a_loss_of_derivatives_alone_names_them() -> None:
+    """The heat equation: neither u nor u_x is an ancestor of the loss."""
+    net = torch.nn.Sequential(torch.nn.Linear(2, 20), torch.nn.Tanh(), torch.nn.Linear(20, 1))
+    x, t = (torch.rand(64, 1, requires_grad=True) for _ in range(2))
+    with nbgrad.record(view="none") as graph:
+        u = net(torch.cat([x, t], 1))
+        (u_t,) = torch.autograd.grad(u.sum(), t, create_graph=True)
+        (u_x,) = torch.autograd.grad(u.sum(), x, create_graph=True)
+        (u_xx,) = torch.autograd.grad(u_x.sum(), x, create_graph=True)
+        loss = ((u_t - 0.1 * u_xx) ** 2).mean()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's method has no types
+    tree = outline(graph).tree
+    assert {tree.scopes[one]["label"] for one in tree.derivatives} == {
+        "u_x = derivative of u",
+        "u_t = derivative of u",
+        "∂u_x/∂x",
+    }

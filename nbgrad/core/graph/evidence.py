@@ -1,5 +1,6 @@
 """Facts of a graph for the findings of its picture, in addition to the facts that users can read."""
 
+from collections.abc import Mapping
 from functools import cached_property
 
 import torch
@@ -43,6 +44,10 @@ class Evidence:
     def derivations(self) -> list[Derivation]:
         """The last backwards whose gradients can be differentiated, in their order."""
         return self._paths.derivations
+
+    def names(self) -> Mapping[int, str]:
+        """The user's names of tensors, by the ids of their records; also of tensors that no record shows."""
+        return self._graph._notes.names
 
     def reached(self) -> set[int]:
         """The ids of the records to which the last backward gave a gradient."""
