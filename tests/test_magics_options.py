@@ -253,7 +253,7 @@ def test_strict_broadcast(shell: InteractiveShell) -> None:
 
 
 def test_stages(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = {"fold": (boxes, "clipped"), "place": (pipeline, "_answer"), "render": (svg, "_header")}
+    slow = {"fold": (boxes, "clipped"), "place": (pipeline, "answered"), "render": (svg, "_header")}
     for late, (owner, name) in slow.items():
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, after_a_while(getattr(owner, name)))

@@ -49,7 +49,8 @@ def users(cell: nbformat.NotebookNode) -> list[str]:
     for output in cell.outputs:
         data = output.get("data", {})
         view = VIEW in data and "IntProgress" not in data["text/plain"]
-        if SVG not in data and not view and "Live view of" not in data.get("text/plain", ""):
+        script = "nbgrad-script" in data.get("text/html", "")  # that makes the pictures of a saved notebook live
+        if SVG not in data and not view and not script and "Live view of" not in data.get("text/plain", ""):
             told = output.get("text") or data.get("text/html") or data.get("text/plain") or output.get("ename")
             if output.output_type == "stream" and found and streams:
                 told = found.pop() + told  # a line may come in two messages

@@ -77,7 +77,7 @@ def test_the_nearest_tests_have_the_shortest_chain_of_imports_and_a_package_is_n
 @pytest.mark.parametrize(
     ("file", "first"),
     [
-        ("nbgrad/widgets/layout/columns.py", "tests/widgets/test_first_look.py"),
+        ("nbgrad/widgets/layout/columns.py", "tests/widgets/test_sizes.py"),
         ("nbgrad/widgets/description/overlays.py", "tests/widgets/test_overlays.py"),
         ("nbgrad/core/recorder/functions.py", "tests/recorder/test_forms.py"),
         ("nbgrad/widgets/src/scene.ts", "tests/widgets/test_bundle.py"),

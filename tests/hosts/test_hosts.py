@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, BrowserContext, Frame, Page, expect
 import nbgrad
 from nbgrad.widgets import view as view_module
 from nbgrad.widgets.describe import outline
-from nbgrad.widgets.description.stage import Session
+from nbgrad.widgets.description.stage import Pages
 from nbgrad.widgets.folding.apply import asked
 from nbgrad.widgets.pipeline import lay_out, unfoldable
 from nbgrad.widgets.render.html_page import saved_page_script
@@ -122,7 +122,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> dict[str, Line]:
     """The comms of the widgets that a test makes, by their ids."""
     comms: dict[str, Line] = {}
     monkeypatch.setattr(view_module.ViewScript, "_only", None)
-    monkeypatch.setattr(Session, "stage", Session.stage)
+    monkeypatch.setattr(Pages, "stage", Pages.stage)
 
     def opened(*args: Any, **kwargs: Any) -> Line:
         line = Line(*args, **kwargs)

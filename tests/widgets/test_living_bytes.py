@@ -67,7 +67,7 @@ def test_a_folded_box_counts_a_storage_once() -> None:
     ops = [record.id for record in graph.records if record.kind == "op" and record.scope is not None]
     kept = graph.memory.kept_by(ops)
     assert box["bytes"] == kept
-    assert {"term": "Kept for the backward", "text": "144 KiB"} in box["details"]
+    assert {"term": "Kept for the backward", "text": "144 KiB", "role": "parts"} in box["details"]
     assert box["label"][1].endswith(", 144 KiB")
     assert box["levels"]["saved"] == 1.0
     assert set(drawn["living"]) <= {node["id"] for node in drawn["nodes"]}

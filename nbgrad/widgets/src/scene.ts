@@ -7,11 +7,14 @@ import { type Drawing, draw, natural } from "./draw";
 import { Forms } from "./forms";
 import { foldedId, nodeOf, original, within } from "./model";
 import { Paint } from "./paint";
-import type { Selection } from "./panel";
 import { Titles } from "./titles";
 
 /** The actions on a drawing, and the facts about its view that it needs. */
-export interface Touched extends Selection {
+export interface Touched {
+  node(id: string, here?: boolean): void; // clicked in the picture
+  edge(id: string): void;
+  mark(edge: string, here?: boolean): void;
+  toggle(holds: string[]): void;
   readonly chosen: SVGGElement | null;
   readonly moving: boolean; // whether the reader is moving the picture now
   reveal(box: Box): void;
