@@ -41,13 +41,14 @@ GUARDS = frozenset(
         *("_run_backward", "_step_begins", "_step_ended", "_stepped", "_tell", "_notify"),
         *("recorded", "recorded_inside", "_tried", "_refused", "_hooked_run"),
         *("_foreseen_run", "Passing.__call__", "TorchBackward.lost", "Foreseen.__call__"),
+        *("RecordingMode.__torch_function__", "_start", "_stop", "_notify_of_step"),
         *("Giving.__call__", "Inside.__call__", "called", "register", "follows", "unfollow_to", "_aside", "_forked"),
         # These undo what was done; nothing could be undone without them.
         *("TorchBackward.abandon", "_put_back", "_restore", "_batched", "_disown", "TorchBackward.__init__"),
         *("Quiet.__init__", "_Thread.__init__", "_Torch.__init__", "_settle", "_replace", "_change_answers"),
         *("Patch.put_back", "_place", "Regions.unwatch", "Regions.pass_for_torchs_no_more", "_function", "asked"),
         # These have one line.
-        *("returned", "ask_no_more", "_leave", "_unmuted"),
+        *("returned", "ask_no_more", "_leave", "_unmuted", "resting", "stop_resting", "_unhook"),
         "tensors_in",  # the guard of a result calls it
     }
 )
