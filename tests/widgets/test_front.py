@@ -707,7 +707,7 @@ def test_the_table_says_of_a_gradient_what_the_picture_says(opened: Any) -> None
 
     assert gradients(graphs.unwatched()) == ["not kept", "none", "not kept", "not kept"]
     uses = gradients(graphs.shared(7))
-    assert "∇ 28 in all" in uses
+    assert uses.count("norm 28 in all") == 7, "of each use"
     assert "none" not in uses
     folded = graphs.trained(1, 1)
     shown = lay_out(folded, folding=Folding(frozenset({"s0"})))
