@@ -181,7 +181,9 @@ def test_all_numbers_of_a_large_tensor_are_asked_of_the_kernel(
         expect(panel.get_by_test_id(f"nbgrad-{what}-numbers")).to_have_text(gone)
     expect(panel.get_by_role("button", name="All numbers")).to_have_count(0)
     view.get_by_test_id("nbgrad-turn").click()
-    expect(view.locator(".nbg-status[role=status]")).to_have_text(gone.removeprefix("Its numbers do not fit into the picture. "))
+    expect(view.locator(".nbg-status[role=status]")).to_have_text(
+        gone.removeprefix("Its numbers do not fit into the picture. ")
+    )
     panel.get_by_test_id("nbgrad-value-numbers").scroll_into_view_if_needed()
     lab.screenshot("view_numbers_gone")
 
