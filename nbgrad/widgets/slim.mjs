@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 
 // Of a selection's forty methods d3-zoom calls these, of a zoom's twenty camera.ts does.
 const SELECTION = ["constructor", "on", "property", "filter", "each", "call", "datum", "node", "interrupt"];
-const ZOOM = ["transform", "scaleBy", "scaleTo", "translateBy", "filter", "scaleExtent", "on"];
+const ZOOM = ["transform", "scaleBy", "scaleTo", "translateBy", "filter", "scaleExtent", "extent", "on"];
 
 /** A cut takes out every match of a pattern, but for those whose first group is named in `kept`. */
 const cut = (pattern, kept = []) => ({ pattern, kept });

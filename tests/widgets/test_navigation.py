@@ -82,6 +82,21 @@ def test_one_click_on_a_sign_folds_and_unfolds(opened: Any) -> None:
     assert abs(middle(frame)[0] - at[0]) < 400
 
 
+def test_a_picture_that_is_out_of_the_page_folds_and_is_whole_when_it_is_back(opened: Any) -> None:
+    tab = opened(page(lay_out(graphs.trained(1, 1)), "hidden"))
+    tab.get_by_test_id("nbgrad-fit").click()
+    tab.get_by_test_id("nbgrad-scope").filter(has_text="1 (Block)").evaluate(
+        """frame => {
+            const view = frame.closest(".nbgrad"), place = view.parentElement;
+            view.remove(); // as JupyterLab does with a hidden output
+            frame.dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
+            place.append(view);
+        }"""
+    )
+    expect(tab.locator(".nbg-folded")).to_be_visible()
+    assert tab.locator(".nbg-folded").evaluate(INSIDE)
+
+
 def test_the_panel_of_the_first_click_takes_no_second_one(opened: Any) -> None:
     described = graphs.trained(1, 2)
     tab = opened(notebook(lay_out(described, folding=folded_below(described, 0))))

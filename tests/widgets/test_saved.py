@@ -159,3 +159,29 @@ def test_a_wide_picture_is_as_wide_as_the_page_that_nbconvert_writes_and_as_the_
         assert last is not None
         assert last["x"] + last["width"] < 700
     context.close()
+
+
+@pytest.mark.browser
+def test_a_drawing_waits_for_the_live_view_that_the_host_loads(browser: Browser, tmp_path: Path) -> None:
+    picture = lay_out(Outline.of(networks.mlp(3)))
+    drawing = holding(svg(picture), packed(picture, 9, maps=False))
+    image = f'<img src="data:image/svg+xml;base64,{base64.b64encode(drawing.encode()).decode()}">'
+    output = '<div class="jp-OutputArea-child">{}</div>'
+    outputs = [image, '<b id="view">Loading widget...</b>', image, "Error displaying widget: model not found"]
+    page = tmp_path / "page.html"
+    content = "".join(map(output.format, outputs))
+    page.write_text(f"<!DOCTYPE html>{content}{saved_page_script()}", encoding="utf-8")
+    tab = browser.new_page()
+    tab.goto(page.as_uri())
+    live = tab.locator(".nbgrad-saved")
+    expect(live).to_have_count(1)  # no kernel knows the second one
+    tab.evaluate("view.textContent = ''")  # the host has loaded it, and its script has not
+    tab.wait_for_timeout(500)
+    expect(live).to_have_count(1)
+    tab.evaluate("document.images[0].parentElement.style.display = 'none'")  # as the live view does
+    tab.evaluate("view.textContent = 'the view'")
+    tab.wait_for_timeout(500)
+    expect(live).to_have_count(1)
+    tab.evaluate("document.images[0].parentElement.style.display = ''")  # its kernel has ended, and the view is gone
+    expect(live).to_have_count(2)
+    tab.close()

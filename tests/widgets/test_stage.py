@@ -245,3 +245,27 @@ def test_a_page_tells_the_kernel_its_stage_once_for_each_size(opened: Any) -> No
     assert len([one for one in tab.evaluate("window.asked") if "stage" in one]) == len(asked), "it is that stage now"
     assert tab.locator(".nbg-stage > g").evaluate(INSIDE)
     assert 11 * STAGE.scale(picture["layout"]) >= READ * LETTERS / 11
+
+
+@pytest.mark.browser
+def test_a_picture_for_another_stage_waits_until_the_details_are_closed(opened: Any) -> None:
+    described = branched()
+    tab = opened(notebook(lay_out(described)))
+    details, drawn = tab.get_by_test_id("nbgrad-details"), tab.locator(".nbg-stage > g .nbg-head").first
+    before = drawn.get_attribute("x") or ""
+    other = lay_out(described, direction="LR", on=Stage(500, 300))
+    tab.get_by_test_id("nbgrad-node").last.dispatch_event("click")
+    expect(details).to_be_visible()
+    show = "picture => window.assign(picture)"
+    tab.evaluate(show, base64.b64encode(packed(other)).decode())
+    tab.wait_for_timeout(600)
+    expect(details).to_be_visible()
+    expect(drawn).to_have_attribute("x", before)
+    tab.get_by_test_id("nbgrad-node").last.press("Escape")
+    expect(details).to_be_hidden()
+    expect(drawn).not_to_have_attribute("x", before)
+
+    tab.get_by_test_id("nbgrad-turn").click()  # now the reader asks
+    tab.get_by_test_id("nbgrad-node").last.dispatch_event("click")
+    tab.evaluate(show, base64.b64encode(packed(lay_out(described))).decode())
+    expect(drawn).to_have_attribute("x", before)

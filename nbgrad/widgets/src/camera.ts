@@ -31,6 +31,7 @@ export class Camera {
   constructor(private readonly stage: SVGSVGElement, wants: (event: Event) => boolean, moved: (to: ZoomTransform, moving: boolean) => void, rests: () => void) {
     this.#zoom = zoom<SVGSVGElement, unknown>()
       .scaleExtent([0.02, NEAR])
+      .extent(() => [[0, 0], [stage.clientWidth, stage.clientHeight]]) // the extent that d3 takes by default raises an error in a hidden stage
       .filter(wants)
       .on("start", ({ sourceEvent }: Zoomed) => {
         this.moving = !!sourceEvent;

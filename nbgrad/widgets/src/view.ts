@@ -78,6 +78,8 @@ export class View implements Touched, Keyed, Tools {
   #hinting = 0;
   #resizing = 0; // the timer before the kernel is asked to lay the picture out for another stage
   #told: [number, number] = [0, 0]; // the stage that it was told last
+  #late: Picture | null = null; // for another stage: it waits until the reader has closed the details
+  #expected = false; // whether the reader asked for the next picture
   #waiting = 0; // the timer before the picture moves: the box may be clicked once more
 
   private base: Picture;
@@ -134,8 +136,7 @@ export class View implements Touched, Keyed, Tools {
       flag(this.root, "scrolls", this.#room.scrolls);
       if (!this.#panel.hidden) this.#lay();
       this.#camera.resized(() => this.#begin());
-      clearTimeout(this.#resizing);
-      this.#resizing = window.setTimeout(() => this.#offerStage(), STILL);
+      this.#rest();
     });
   }
 
@@ -165,6 +166,9 @@ export class View implements Touched, Keyed, Tools {
 
   /** The kernel has another picture: of the same graph, or of what has become of it. */
   replace(base: Picture): void {
+    this.#late = !this.#expected && this.#busy && base.stage.some((size, at) => size !== this.base.stage[at]) ? base : null;
+    if (this.#late) return;
+    this.#expected = false;
     const turned = base.direction !== this.base.direction;
     const asked = this.#asked;
     const kept = asked.length || turned || !this.#camera.moved ? asked : [this.chosen?.dataset["nodeId"] ?? this.#middle()];
@@ -359,12 +363,23 @@ export class View implements Touched, Keyed, Tools {
     return true;
   }
 
+  /** Whether the reader looks at details or walks the steps: a picture that nobody asked for would close them. */
+  get #busy(): boolean {
+    return !this.#panel.hidden || this.#player.shown;
+  }
+
+  /** A moment after the last change, see to it that the picture fits its stage. */
+  #rest(): void {
+    clearTimeout(this.#resizing);
+    this.#resizing = window.setTimeout(() => (this.#late && !this.#busy ? this.replace(this.#late) : this.#offerStage()), STILL);
+  }
+
   /** If the stage is much larger or smaller than the one for which the picture was laid out, ask the kernel for another layout: once for each size, because another page may show the same view on another stage. */
   #offerStage(): void {
     const { kernel, base } = this;
     const stage = this.#room.stage;
     const other = ([width, height]: number[]) => [[width!, stage[0]], [height!, stage[1]]].some(([a = 0, b = 0]) => Math.max(a, b) > MUCH * Math.min(a, b));
-    if (!kernel || kernel.gone || !stage[0] || this.chosen || this.#player.shown || !base.description.nodes.length) return;
+    if (!kernel || kernel.gone || !stage[0] || this.#busy || !base.description.nodes.length) return;
     if (!other(base.stage) || !other(this.#told)) return;
     this.#told = stage;
     kernel.ask({ stage });
@@ -372,6 +387,7 @@ export class View implements Touched, Keyed, Tools {
 
   /** Another picture, if a kernel can make one. */
   #ask(kernel: Kernel, request: Parameters<Kernel["ask"]>[0]): void {
+    this.#expected = true;
     kernel.ask(request);
     this.#say(kernel.gone ? GONE : ASKED);
   }
@@ -448,6 +464,7 @@ export class View implements Touched, Keyed, Tools {
     this.chosen = null;
     this.scene.paint.highlight(null);
     this.changed();
+    this.#rest();
   }
 
   /** Let all but these nodes step back until Escape; null shows everything. */
