@@ -129,7 +129,7 @@ def test_the_history_is_scrubbed_on_its_chart(opened: Any) -> None:
 
 def test_the_numbers_come_first_side_by_side(opened: Any) -> None:
     tab = opened(page(lay_out(NETWORKS["MLP of 2"]()), "inspector"))
-    tab.locator(".nbg-parameter", has_text="bias").first.click()
+    tab.locator(".nbg-parameter", has_text="bias").first.click(position={"x": 40, "y": 8})  # above its reduction
     panel = tab.get_by_test_id("nbgrad-details")
     value, gradient = (panel.locator(".nbg-look").nth(at).bounding_box() for at in range(2))
     assert value is not None

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.schema import Description, Node
 from nbgrad.widgets.description.stage import Stage
 from nbgrad.widgets.folding.apply import ASKED, NODES
-from nbgrad.widgets.folding.choose import Folding, first_folding
+from nbgrad.widgets.folding.choose import Folding, first_folding, folded_below
 from nbgrad.widgets.layout import fitting
 from nbgrad.widgets.layout.graphviz_wasm import run_graphviz
 from nbgrad.widgets.pipeline import drawable, lay_out
@@ -113,6 +114,18 @@ def test_a_layer_is_unfolded_and_folded_again(dialect: Any) -> None:
     assert inside == ["linear", "relu"]
     again = drawable(graph, NODES, open_one.toggled(graph, [layer], NODES))
     assert labels(again) == labels(drawable(graph, NODES, first))
+
+
+@BOTH
+def test_the_path_of_what_is_folded_names_no_layer_without_a_frame(dialect: Any) -> None:
+    graph = recorded(convolutional(dialect))
+    outermost = folded_below(graph, 0)
+    hidden = drawable(graph, NODES, outermost)["hidden"]["nodes"]
+    assert any(one["label"].endswith("Net › conv1 (Conv2d) › weight") for one in hidden)
+    (layer, *_) = graph.tree.layers
+    shown = drawable(graph, NODES, replace(outermost, framed=graph.tree.layers))["hidden"]["nodes"]
+    assert any(f"Net › {graph.tree.scopes[layer]['label']} › " in one["label"] for one in shown)
+    assert len(hidden) == len(shown)
 
 
 def _path(description: Description, scope: str | None) -> list[str]:

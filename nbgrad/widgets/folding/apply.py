@@ -116,7 +116,7 @@ def fold(graph: Outline, folding: Folding) -> Outline:
     drawn: Description = {
         **description,
         "living": [where.get(node, node) for node in description["living"]],
-        "hidden": hidden_by(graph.tree, where, {edge["id"] for edge in merged}),
+        "hidden": hidden_by(graph.tree, where, {edge["id"] for edge in merged}, unseen),
         "beside": {where.get(one, one): where.get(by, by) for one, by in description.get("beside", {}).items()},
         "notes": [*description["notes"], note],
         "nodes": nodes,

@@ -9,15 +9,16 @@ _NAMED = 32
 """At most this many of the scopes around an op are named: a path through thousands says nothing to a reader."""
 
 
-def hidden_by(tree: Tree, where: dict[str, str], drawn: set[str]) -> Hidden:
+def hidden_by(tree: Tree, where: dict[str, str], drawn: set[str], unseen: frozenset[str]) -> Hidden:
     """The parts of a description that disappear when the nodes in ``where`` are drawn as other nodes.
 
     Args:
         tree: before anything was folded.
         where: the folded node of each node that is inside one.
         drawn: the ids of the edges that stay.
+        unseen: the scopes that have no frame; no path names them.
     """
-    return Hidden(reductions=_reductions(tree, where, drawn), nodes=_nodes(tree, where))
+    return Hidden(reductions=_reductions(tree, where, drawn), nodes=_nodes(tree, where, unseen))
 
 
 def _reductions(tree: Tree, where: dict[str, str], drawn: set[str]) -> list[HiddenReduction]:
@@ -42,8 +43,8 @@ def _home(edge: Edge, where: dict[str, str]) -> str:
     return where.get(edge["target"]) or where[edge["source"]]
 
 
-def _nodes(tree: Tree, where: dict[str, str]) -> list[HiddenNode]:
-    around = {id: [tree.scopes[one]["label"] if one else "…" for one in _told(tree, id)] for id in tree.scopes}
+def _nodes(tree: Tree, where: dict[str, str], unseen: frozenset[str]) -> list[HiddenNode]:
+    around = {id: [tree.scopes[one]["label"] if one else "…" for one in _told(tree, id, unseen)] for id in tree.scopes}
     found: dict[tuple[str, ...], HiddenNode] = {}
     for node in tree.description["nodes"]:
         if (home := where.get(node["id"])) is not None:
@@ -60,7 +61,8 @@ def _nodes(tree: Tree, where: dict[str, str]) -> list[HiddenNode]:
     return list(found.values())
 
 
-def _told(tree: Tree, scope: str) -> list[str]:
+def _told(tree: Tree, scope: str, unseen: frozenset[str]) -> list[str]:
     """The scopes that the path of ``scope`` names, outermost first. Of very many only the innermost, after one ""."""
-    inner = list(islice(tree.outwards(scope), _NAMED))[::-1]
-    return inner if tree.depths[scope] <= _NAMED else ["", *inner]
+    seen = (one for one in tree.outwards(scope) if one not in unseen)
+    inner = list(islice(seen, _NAMED))[::-1]
+    return inner if next(seen, None) is None else ["", *inner]

@@ -85,13 +85,15 @@ export class Table {
     });
     this.#rows = [];
     for (const node of description.nodes) {
-      const place = places.get(original(description, node.id)) ?? -1;
+      const of = original(description, node.id); // a copy has the gradient of all uses
+      const place = places.get(of) ?? -1;
       const takes = description.edges.filter((edge) => edge.target === node.id).map((edge) => {
         const reduction = edge.reduction ? `; gradient summed ${edge.reduction.text}` : "";
         return html("div", {}, `${edge.input ? `${edge.input}: ` : ""}${name(description, edge.source)} ${edge.label}${reduction}`);
       });
       const back = description.edges.find((edge) => edge.source === node.id && edge.gradient)?.gradient;
-      const gradient = cell("gradient", place) || (node.gradient?.facts ?? node.rule ?? back ?? (node.root ? "not kept" : "none"));
+      const norm = cell("gradient", place);
+      const gradient = norm ? `${norm}${of === node.id ? "" : " in all"}` : (node.gradient?.facts ?? node.rule ?? back ?? (node.root ? "not kept" : "none"));
       const [first = "", ...rest] = lines(node);
       const whole = node.kind === "parameter" ? rows[place]?.name ?? first : first;
       row(node.kind, place, [whole, ...rest].join(", "), () => this.choose(node.id), [[MEANING[node.kind]], [scopePath(description, node.scope)], takes, [gradient], [node.badges.map((badge) => badge.text).join("; ")]]);
