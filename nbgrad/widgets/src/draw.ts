@@ -124,6 +124,7 @@ function mark(edge: Edge, box: Box): SVGGElement {
   group.append(
     svg("title", {}, edge.reduction?.warning ?? edgeTitle(edge)),
     rect(box, box.height / 2, "nbg-shape"),
+    text(warning ? "⚠" : "Σ", box.x + box.width / 2, box.y + 15, "nbg-sum"),
     text(`${warning ? "⚠ " : ""}Σ ${edge.reduction?.text ?? ""}`, box.x + box.width / 2, box.y + 12.5, "nbg-mark-text"),
     text(edge.reduction?.expansion ?? "", box.x + box.width / 2, box.y + 12.5, "nbg-expansion"),
   );
