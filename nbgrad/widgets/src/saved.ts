@@ -37,7 +37,7 @@ async function awake(drawing: HTMLElement): Promise<void> {
   hush(after);
 }
 
-/** What stands in the page after a drawing: the output of its live view, if a kernel knows that view. */
+/** The output that stands after a drawing: that of its live view, if a kernel knows that view. */
 function following(drawing: Element): Element | null {
   let one: Element | null = drawing;
   while (one && !one.nextElementSibling) one = one.parentElement;

@@ -363,7 +363,7 @@ export class View implements Touched, Keyed, Tools {
     return true;
   }
 
-  /** Whether the reader looks at details or walks the steps: a picture that nobody asked for would close them. */
+  /** Whether the reader looks at details or walks the steps: a picture that was not asked for would close them. */
   get #busy(): boolean {
     return !this.#panel.hidden || this.#player.shown;
   }
