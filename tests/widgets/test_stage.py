@@ -254,6 +254,8 @@ def test_a_picture_for_another_stage_waits_until_the_details_are_closed(opened: 
     details, drawn = tab.get_by_test_id("nbgrad-details"), tab.locator(".nbg-stage > g .nbg-head").first
     before = drawn.get_attribute("x") or ""
     other = lay_out(described, direction="LR", on=Stage(500, 300))
+    tab.set_viewport_size({"width": 560, "height": 500})
+    tab.wait_for_function("() => window.asked.some(one => one.stage)")
     tab.get_by_test_id("nbgrad-node").last.dispatch_event("click")
     expect(details).to_be_visible()
     show = "picture => window.assign(picture)"
@@ -263,6 +265,12 @@ def test_a_picture_for_another_stage_waits_until_the_details_are_closed(opened: 
     expect(drawn).to_have_attribute("x", before)
     tab.get_by_test_id("nbgrad-node").last.press("Escape")
     expect(details).to_be_hidden()
+    expect(drawn).not_to_have_attribute("x", before)
+
+    tab.get_by_test_id("nbgrad-node").last.dispatch_event("click")
+    tab.evaluate(show, base64.b64encode(packed(lay_out(described))).decode())  # of another backward: nothing holds it
+    expect(drawn).to_have_attribute("x", before)
+    tab.evaluate(show, base64.b64encode(packed(other)).decode())
     expect(drawn).not_to_have_attribute("x", before)
 
     tab.get_by_test_id("nbgrad-turn").click()  # now the reader asks

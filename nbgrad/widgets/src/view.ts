@@ -78,6 +78,7 @@ export class View implements Touched, Keyed, Tools {
   #hinting = 0;
   #resizing = 0; // the timer before the kernel is asked to lay the picture out for another stage
   #told: [number, number] = [0, 0]; // the stage that it was told last
+  #offered = false; // the stage, and no picture for it has come
   #late: Picture | null = null; // for another stage: it waits until the reader has closed the details
   #expected = false; // whether the reader asked for the next picture
   #waiting = 0; // the timer before the picture moves: the box may be clicked once more
@@ -166,7 +167,9 @@ export class View implements Touched, Keyed, Tools {
 
   /** The kernel has another picture: of the same graph, or of what has become of it. */
   replace(base: Picture): void {
-    this.#late = !this.#expected && this.#busy && base.stage.some((size, at) => size !== this.base.stage[at]) ? base : null;
+    const own = this.#offered && base.stage.some((size, at) => size !== this.base.stage[at]); // the answer to the offer: the kernel answers in order
+    if (own) this.#offered = false;
+    this.#late = own && !this.#expected && this.#busy ? base : null;
     if (this.#late) return;
     this.#expected = false;
     const turned = base.direction !== this.base.direction;
@@ -382,6 +385,7 @@ export class View implements Touched, Keyed, Tools {
     if (!kernel || kernel.gone || !stage[0] || this.#busy || !base.description.nodes.length) return;
     if (!other(base.stage) || !other(this.#told)) return;
     this.#told = stage;
+    this.#offered = true;
     kernel.ask({ stage });
   }
 
