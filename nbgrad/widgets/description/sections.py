@@ -83,7 +83,10 @@ def sectioned(
 
 
 def _items(tree: Tree, runs: list[Run]) -> dict[str | None, list[_Item]]:
-    """The items of each scope, in the order of their first ops."""
+    """The items of each scope, in the order of their first ops. A root is none: it is seen with its value.
+
+    A number such as a loss begins the backward; a reader looks for it first.
+    """
     nodes = tree.description["nodes"]
     spans = _spans(tree)
     position = {node["id"]: at for at, node in enumerate(nodes)}
@@ -102,7 +105,7 @@ def _items(tree: Tree, runs: list[Run]) -> dict[str | None, list[_Item]]:
         if scope in spans and scope not in in_run:
             found[parent].append(_Item([scope], [], spans[scope]))
     for at, node in enumerate(nodes):
-        if node["kind"] in ("op", "failed") and node["id"] not in in_run:
+        if node["kind"] in ("op", "failed") and node["id"] not in in_run and not node["root"]:
             found[node["scope"] if node["scope"] in tree else None].append(_Item([], [node["id"]], (at, at)))
     return {scope: sorted(items, key=lambda item: item.ops) for scope, items in found.items()}
 
