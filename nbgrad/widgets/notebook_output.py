@@ -59,7 +59,9 @@ _HELD_BYTES = 45_000
 """The most that a drawing holds for a reader without a kernel: 60 KB in the notebook."""
 
 
-def _saved(outline: Outline, picture: Picture, folding: Folding | None, still: dict[str, str]) -> dict[str, str]:
+def _saved(
+    outline: Outline, picture: Picture, folding: Folding | None, still: dict[str, str], direction: Wanted = "auto"
+) -> dict[str, str]:
     """The first output as it is saved. Its drawing holds what a script needs to unfold, search and rank.
 
     Where that is too much, it holds the drawn boxes alone; and if these know too many others, it is only a drawing.
@@ -67,7 +69,7 @@ def _saved(outline: Outline, picture: Picture, folding: Folding | None, still: d
     encoded = _encoded(_with_png(still))
     if saved_script.wanted():
         alone: Picture = {**picture, "turned": None}
-        for held in (unfoldable(outline, picture, folding), alone):
+        for held in (unfoldable(outline, picture, folding, direction), alone):
             data = packed(held, 9, maps=False)
             if len(data) <= _HELD_BYTES:
                 encoded["image/svg+xml"] = holding(still["image/svg+xml"], data)
@@ -158,7 +160,7 @@ def show(
     # The view, for which a reader waits, is sent first; what takes longest is for later readers.
     if again and handle is not None:
         sys.stdout.flush()  # in a kernel this sends all messages: their thread gets no turn while the PNG is made
-        handle.update(_saved(outline, picture, folding, still), raw=True)
+        handle.update(_saved(outline, picture, folding, still, direction), raw=True)
         saved_script.displayed()
     if widget is not None:
         widget.put_away()

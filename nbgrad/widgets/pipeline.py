@@ -93,8 +93,12 @@ def lay_out(
 
 
 def first_look(graph: Outline, *, limit: int = NODES, direction: Wanted = "auto", on: Stage = STAGE) -> Folding:
-    """The folding that ``lay_out`` chooses if nothing else is asked for."""
-    return _fitted(graph, limit, SECONDS, direction, None, on).folding
+    """The folding that ``lay_out`` chooses if nothing else is asked for; it is found once for each graph and stage."""
+    key = "first look", limit, direction, on
+    if key not in graph.chosen:
+        _fitted(graph, limit, SECONDS, direction, None, on)
+    found: Folding = graph.chosen[key]
+    return found
 
 
 class _Fitted(NamedTuple):
@@ -116,11 +120,14 @@ def _fitted(
         search = Search(parts, picture["layout"], picture["direction"], on, seconds, _forms(parts, one.asked))
         layout, way = search.best(turns=direction == "auto")
         found = _Fitted({**picture, "layout": layout, "direction": way}, parts, one)
-        if on.fits(layout) and (search.level <= search.short or len(parts.placed["nodes"]) <= LOOK):
-            return found
-        if best is None or on.scale(layout) > on.scale(best.picture["layout"]) * BETTER:
+        fits = on.fits(layout) and (search.level <= search.short or len(parts.placed["nodes"]) <= LOOK)
+        if fits or best is None or on.scale(layout) > on.scale(best.picture["layout"]) * BETTER:
             best = found
+        if fits:
+            break
     assert best is not None, "there is always a folding to try"
+    if folding is None:
+        graph.chosen["first look", limit, direction, on] = best.folding
     return best
 
 
@@ -228,13 +235,14 @@ def whole(
 
 
 @stage("place")
-def unfoldable(graph: Outline, picture: Picture, folding: Folding | None) -> Picture:
+def unfoldable(graph: Outline, picture: Picture, folding: Folding | None, direction: Wanted = "auto") -> Picture:
     """Lay out again, for a saved notebook, what ``picture`` folds: it unfolds without a kernel.
 
     Args:
         graph: all of it.
         picture: what is drawn of it.
         folding: what is folded there; None for what a first look folds.
+        direction: the one that was asked for when ``picture`` was laid out.
 
     Returns:
         Up to UNFOLDABLE nodes with their layout, and ``picture`` as what is seen first; ``picture`` alone if no more
@@ -242,7 +250,7 @@ def unfoldable(graph: Outline, picture: Picture, folding: Folding | None) -> Pic
     """
     alone: Picture = {**picture, "turned": None}
     on = Stage(*picture["stage"])
-    folding = folding or first_look(graph, direction=picture["direction"], on=on)
+    folding = folding or first_look(graph, direction=direction, on=on)
     if not folding.closed:
         return alone
     shown = len(picture["description"]["nodes"])
