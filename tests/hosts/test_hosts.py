@@ -312,9 +312,8 @@ def unfold(view: Any) -> None:
     folded.dispatch_event("dblclick")
 
 
-def test_a_live_view_asks_its_kernel(shown: Any) -> None:
-    host = shown()
-    view, _ = made()
+def unfolded(host: Any, view: Any) -> tuple[Any, Any]:
+    """A live view in a frame, in which a reader has unfolded a box; the frame and the view's root."""
     (frame,) = host.outputs("")
     opened(frame, view)
     root = displayed(frame, view, 0)
@@ -322,6 +321,11 @@ def test_a_live_view_asks_its_kernel(shown: Any) -> None:
     unfold(root)
     expect(nodes(root)).not_to_have_count(before)
     assert nodes(root).count() > before
+    return frame, root
+
+
+def test_a_live_view_asks_its_kernel(shown: Any) -> None:
+    unfolded(shown(), made()[0])
 
 
 def test_a_saved_state_is_drawn_and_says_that_its_kernel_is_gone(shown: Any) -> None:
@@ -346,12 +350,7 @@ def test_a_saved_state_is_drawn_and_says_that_its_kernel_is_gone(shown: Any) -> 
 def test_what_a_reader_unfolded_is_in_the_saved_state(shown: Any) -> None:
     host = shown()
     view, _ = made()
-    (frame,) = host.outputs("")
-    opened(frame, view)
-    root = displayed(frame, view, 0)
-    before = nodes(root).count()
-    unfold(root)
-    expect(nodes(root)).not_to_have_count(before)
+    frame, root = unfolded(host, view)
     after = nodes(root).count()
     state = frame.evaluate("() => host.save()")
     (again,) = host.outputs("")
