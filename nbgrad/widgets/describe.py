@@ -68,6 +68,11 @@ from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
 from nbgrad.widgets.optional_packages import loading
 
+_ROLES = frozenset(
+    ("target", "index", "indices", "mask", "attn_mask", "condition", "weight", "pos_weight", "offsets", "grid")
+)
+"""The names of arguments that say what a constant without a name is; ``input`` or ``other`` say nothing."""
+
 DRAWN = 40_000
 """Of more ops than this the first and the last ones are drawn: a page of a million ops takes minutes."""
 
@@ -97,7 +102,7 @@ def outline(graph: AutogradGraph) -> Outline:
     saved = saved_by(memory)
     shown, levels = overlays(graph, records, saved)
     added = AddedOverlays.of(records)
-    usual = _usual_dtype(records)
+    usual, roles = _usual_dtype(records), _roles(records)
     edges, sums = _edges(records, ids, _unkept(graph, records), survey.stretched, usual)
     shapes = {record.id: record.shape for record in records}
     walk = StepContext(records, ids, edges)
@@ -110,7 +115,7 @@ def outline(graph: AutogradGraph) -> Outline:
     nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
     for record, more in zip(records, measured(graph, records), strict=True):
         id = ids[record.id]
-        title, value = _title(record, usual), _value(record, most)
+        title, value = _title(record, usual, roles), _value(record, most)
         node: Node = {
             **plain_node(id, kind_of(record.kind, record.name), [*title, *value], []),
             "root": record.root,
@@ -151,10 +156,7 @@ def outline(graph: AutogradGraph) -> Outline:
         "formulas": scopes.formulas(),
         "overlays": [*shown, *added.overlays, *history.overlays],
         "colour": next((one["key"] for one in reversed(shown) if one["key"].startswith(OWN)), ""),
-        "verdicts": [
-            Verdict(kind=one.kind, scope=scopes.id(one.scope), name=one.scope.path()[-1], text=one.text)
-            for one in survey.verdicts
-        ],
+        "verdicts": _verdicts(survey, scopes, nodes),
         "problems": wrong,
         "checked": survey.checkup.lines,
         "history": history.history,
@@ -389,9 +391,20 @@ def _usual_dtype(records: list[Record]) -> torch.dtype | None:
     return kinds.most_common(1)[0][0] if kinds else None
 
 
-def _title(record: Record, usual: torch.dtype | None) -> list[str]:
+def _roles(records: list[Record]) -> dict[int, str]:
+    """The arguments that constants without a name are given to, by their ids, where these say what a constant is."""
+    nameless = {record.id for record in records if record.kind == "constant" and not record.name}
+    found: dict[int, str] = {}
+    for record in records if nameless else ():
+        for taken in record.inputs:
+            if taken.source in nameless and taken.name in _ROLES:
+                found.setdefault(taken.source, taken.name)
+    return found
+
+
+def _title(record: Record, usual: torch.dtype | None, roles: Mapping[int, str]) -> list[str]:
     """The first two lines of a box."""
-    title = record.name or record.kind
+    title = record.name or roles.get(record.id) or record.kind
     if record.op is not None:
         title = f"{_variable(record)} = {record.op.name}" if record.name else record.op.name
     cell = "" if record.earlier is None else f" · {clip(record.earlier, _TITLE)}"
@@ -488,6 +501,22 @@ def _add_badges(nodes: list[Node], wrong: list[Problem]) -> None:
     for problem in wrong:
         if problem["node"] is not None and problem["node"] in by_id:
             by_id[problem["node"]]["badges"].append(Badge(kind=problem["kind"], text=problem["text"]))
+
+
+def _verdicts(survey: Survey, scopes: "_Scopes", nodes: list[Node]) -> list[Verdict]:
+    """The verdicts on modules; the first op of a module whose gradients are not sound gets a badge."""
+    ops: dict[str | None, Node] = {}
+    for node in nodes:
+        if node["kind"] == "op":
+            ops.setdefault(node["scope"], node)
+    found = [
+        Verdict(kind=one.kind, scope=scopes.id(one.scope), name=one.scope.path()[-1], text=one.text)
+        for one in survey.verdicts
+    ]
+    for verdict in found:
+        if verdict["kind"] != "sound" and verdict["scope"] in ops:
+            ops[verdict["scope"]]["badges"].append(Badge(kind="warning", text=verdict["text"]))
+    return found
 
 
 def _summary(

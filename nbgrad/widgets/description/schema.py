@@ -471,8 +471,8 @@ class Box(TypedDict):
     height: float
 
 
-Form = Literal["card", "short", "name"]
-"""The content of a box: all its lines and rows; its name, shape and gradient; or its name alone."""
+Form = Literal["card", "short", "line", "name"]
+"""The content of a box: all its lines and rows; its name, shape and gradient in two lines, or in one; or its name."""
 
 
 class Layout(TypedDict):

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self, get_args
 
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Edge, Form
@@ -158,8 +158,7 @@ class Sizes:
     @property
     def tightest(self) -> Form:
         """The form with the least detail that there is."""
-        there = set(self.forms.values())
-        return "name" if "name" in there else "short" if "short" in there else "card"
+        return max(self.forms.values(), key=get_args(Form).index, default="card")
 
     @classmethod
     def of(cls, description: Description) -> Self:

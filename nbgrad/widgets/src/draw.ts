@@ -158,8 +158,7 @@ function nodeGroup(node: GraphNode, whole: Box, by = 1): SVGGElement {
   group.append(...shape(node, box));
   const texts = card(node, natural(box, by));
   if (node.root) {
-    const [x, y] = [box.x + 15, box.y + 14];
-    texts.push(svg("polygon", { class: "nbg-sign", points: `${x - 5},${y + 4} ${x},${y - 5} ${x + 5},${y + 4}` }));
+    texts.push(svg("path", { class: "nbg-sign", d: `M${box.x + 15} ${box.y + 8}l5 6h-3v5h-4v-5h-3z` }));
   }
   group.append(svg("g", { class: "nbg-texts" }, ...texts));
   if (folded)
@@ -181,7 +180,7 @@ function card(node: GraphNode, box: Box): SVGElement[] {
   const tail = [node.about, ...node.label.slice(1, from)].filter(Boolean).join(" ");
   let y = box.y + (row ? 12 : 18);
   const head = text(node.label[0] ?? "", left + (node.root ? 16 : 0), y, "nbg-head");
-  if (tail) head.append(svg("tspan", { class: "nbg-tail", dx: 6 }, tail));
+  head.append(svg("tspan", { class: "nbg-tail", dx: 6 }, tail)); // an empty one is filled where the shape stands on this line
   const parts: SVGElement[] = [head];
   const [under, single] = [node.label.length - from, node.rule !== null && broken(node.rule).length === 1];
   const last = under ? node.label[node.label.length - 1] : row ? `${node.label[0]} ${tail}` : undefined;
