@@ -67,11 +67,14 @@ from nbgrad.unloaded import announce as _announce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from os import PathLike
 
     import torch
 
     from nbgrad.core.graph.comparison import Comparison
+    from nbgrad.core.graph.saved_graph import AnyGraph, SavedGraph
     from nbgrad.core.symbolic.passes.optimize import Level
+    from nbgrad.run.files import SavedRun
     from nbgrad.watching import Watch
 
 __version__ = "0.1.0"
@@ -98,7 +101,7 @@ def watch(model: "nn.Module | torch.nn.Module", *, every: float = 0.5, **options
     return Watch(model, every=every, **options)
 
 
-def compare(left: AutogradGraph, right: AutogradGraph, names: "tuple[str, str] | None" = None) -> "Comparison":
+def compare(left: "AnyGraph", right: "AnyGraph", names: "tuple[str, str] | None" = None) -> "Comparison":
     """Compare two graphs: which ops and tensors belong together, which are on one side alone, and how numbers differ.
 
     Two records belong together if they have the same module path, and the same op or name. If several do, their order
@@ -106,7 +109,7 @@ def compare(left: AutogradGraph, right: AutogradGraph, names: "tuple[str, str] |
     nbgrad's.
 
     Args:
-        left: a graph, which may be open.
+        left: a graph, which may be open, or one that ``load`` has read.
         right: another one.
         names: what they are called in the picture; default: their own names.
 
@@ -122,6 +125,28 @@ def compare(left: AutogradGraph, right: AutogradGraph, names: "tuple[str, str] |
     from nbgrad.core.graph.comparison import Comparison
 
     return Comparison(left, right, names)
+
+
+def load(path: "str | PathLike[str]") -> "SavedGraph | SavedRun":
+    """Read a graph that ``graph.save("step.nbgrad")`` wrote, or all graphs of a folder. No code of a file runs.
+
+    Args:
+        path: a file, or a folder of files that end in ``.nbgrad``.
+
+    Returns:
+        A graph that is drawn, queried and compared as the one that was saved; it has no tensors, so it cannot be run
+        again with other numbers. Of a folder a sequence of its graphs in the order of their names, in which step 10
+        comes after step 9, with their ``history`` and ``losses``.
+
+    Raises:
+        GraphFileError: a file is no such graph, is damaged, or was written by a newer nbgrad. It is a
+            ValueError.
+        FileNotFoundError: there is no such file or folder, or no graph in the folder.
+        OSError: a file cannot be read.
+    """
+    from nbgrad.run import files
+
+    return files.load(path)
 
 
 def trace(  # type: ignore[no-redef]  # replaces the op ``trace``, and calls that op for a matrix

@@ -21,6 +21,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.memory import MemoryUse
 from nbgrad.core.graph.record import Record
+from nbgrad.core.graph.saved_graph import AnyGraph, SavedGraph
 from nbgrad.core.graph.slowest import Times
 from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.no_gc import uncollected
@@ -77,7 +78,7 @@ DRAWN = 40_000
 """Of more ops than this the first and the last ones are drawn: a page of a million ops takes minutes."""
 
 
-def describe(graph: AutogradGraph) -> Description:
+def describe(graph: AnyGraph) -> Description:
     """The description of what ``graph``, open or closed, recorded.
 
     After a backward it has only the ops and tensors that the backward ran through. If an error ended the graph, the
@@ -86,12 +87,17 @@ def describe(graph: AutogradGraph) -> Description:
     return outline(graph).detail()
 
 
-@uncollected
-def outline(graph: AutogradGraph) -> Outline:
+def outline(graph: AnyGraph) -> Outline:
     """The outline of ``graph``. Its ``detail`` writes the details, looks, sums and steps, which it still lacks.
 
-    It holds the numbers as they are now, and neither a tensor nor the graph.
+    It holds the numbers as they are now, and neither a tensor nor the graph. A graph that was read from a file has it.
     """
+    known: Outline = graph.outline if isinstance(graph, SavedGraph) else _outline(graph)
+    return known
+
+
+@uncollected
+def _outline(graph: AutogradGraph) -> Outline:
     survey = Survey.of(graph, DRAWN)
     ending, records, frames = graph.ending, survey.records, survey.frames
     ids = {record.id: node_id(at) for at, record in enumerate(records)}

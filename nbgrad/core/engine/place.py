@@ -39,11 +39,14 @@ class Place:
     @property
     def text(self) -> str:
         """The text of the line; empty if Python does not know it, as in code for ``exec``."""
-        return linecache.getline(self.file, self.line).strip()
+        known = _known_text(self._code)
+        return linecache.getline(self.file, self.line).strip() if known is None else known
 
     @property
     def lines(self) -> list[str]:
         """The text of each line of the instruction, as far as Python knows it: a call may take several lines."""
+        if (known := _known_text(self._code)) is not None:
+            return [known]
         first, last, *_ = next(islice(self._code.co_positions(), self._offset // 2, None))
         first = self.line if first is None else first
         return [linecache.getline(self.file, line) for line in range(first, (first if last is None else last) + 1)]
@@ -71,16 +74,24 @@ class Place:
         return self._offset < offset and _Ways.of(self._code).lead(self._offset, offset)
 
     @classmethod
-    def at(cls, file: str, line: int) -> "Place":
-        """A line of ``file`` of which only the number is known. Its instruction equals no other."""
-        code = compile("\n" * (line - 1) + "0", file, "exec")
-        return cls(code, next(start for start, _, number in code.co_lines() if number == line))
+    def at(cls, file: str, line: int, text: str | None = None, function: str = "") -> "Place":
+        """A line of which only the number is known. Its instruction equals no other.
+
+        Args:
+            file: the name of its file.
+            line: its number, from 1.
+            text: that of the line, if it is known and the file need not be there; None to look it up.
+            function: the name of the function that the line is in; empty for a line of the file itself.
+        """
+        held = _CODE.co_consts if text is None else (*_CODE.co_consts, _KnownText(text))
+        name = function or _CODE.co_name
+        return cls(_CODE.replace(co_filename=file, co_firstlineno=line, co_name=name, co_consts=held), _OFFSET)
 
     @property
     def called(self) -> str | None:
         """The name of the function or method that this instruction calls; None for an operator, or if it is unknown."""
         first, last, start, end = next(islice(self._code.co_positions(), self._offset // 2, None))
-        if first is None or last is None:
+        if first is None or last is None or _known_text(self._code) is not None:
             return None
         lines = [linecache.getline(self.file, line).encode() for line in range(first, last + 1)]
         lines[-1] = lines[-1][:end]
@@ -91,8 +102,31 @@ class Place:
             return getattr(function, "attr", None) or getattr(function, "id", None)
         return None
 
+    def named(self, cell: str) -> str:
+        """The line as messages name it; ``cell`` is the name of its cell, if it is in one."""
+        return _named(self.file, self.line, self.text, cell)
+
     def __str__(self) -> str:
-        return line_of(self.file, self.line)
+        return self.named(_THE_CELL)
+
+
+class _KnownText(str):
+    """The text of a line whose file need not exist: it is among the constants of the code of its ``Place``."""
+
+    __slots__ = ()
+
+
+def _known_text(code: CodeType) -> str | None:
+    last: Any = code.co_consts[-1] if code.co_consts else None
+    return str(last) if type(last) is _KnownText else None
+
+
+_CODE = compile("0", "", "exec")
+"""A code of one line, which becomes that of a line of which only the number is known."""
+
+_OFFSET = next(start for start, _, line in _CODE.co_lines() if line == 1)
+
+_THE_CELL = "the cell"
 
 
 def running_cell() -> str | None:
@@ -109,10 +143,13 @@ def in_cell(file: str) -> bool:
     return "ipykernel_" in file or file.startswith("<ipython-input")
 
 
-def line_of(file: str, line: int, cell: str = "the cell") -> str:
+def line_of(file: str, line: int) -> str:
     """The line with this number, from 1, as messages name it: with its file, and its text where that is known."""
-    where = f"line {line} of {cell}" if in_cell(file) else f"{_shortened(file)}:{line}"
-    text = linecache.getline(file, line).strip()
+    return _named(file, line, linecache.getline(file, line).strip(), _THE_CELL)
+
+
+def _named(file: str, line: int, text: str, cell: str) -> str:
+    where = f"line {line} of {cell}" if in_cell(file) else f"{shortened(file)}:{line}"
     return f"{where}, `{text}`" if text else where
 
 
@@ -195,7 +232,7 @@ _CODES = 256
 """The lines of at most this many codes are kept."""
 
 
-def _shortened(file: str) -> str:
+def shortened(file: str) -> str:
     """The path from the current folder, where the file is below it."""
     here = os.getcwd() + os.sep  # noqa: PTH109  # compared as text: a file name of Python may be no path at all
     return file.removeprefix(here)

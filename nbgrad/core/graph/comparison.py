@@ -12,10 +12,10 @@ import torch
 
 from nbgrad.core.engine.state import outwards
 from nbgrad.core.graph.custom_overlay import path_of
-from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.names import path_in
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.renderer import registered_renderer
+from nbgrad.core.graph.saved_graph import AnyGraph
 from nbgrad.core.graph.stats import Stats
 from nbgrad.core.suggestions import kind_of
 
@@ -84,13 +84,13 @@ class Comparison:
         alone: the records of the left graph, and of the right one, that have no counterpart.
     """
 
-    def __init__(self, left: AutogradGraph, right: AutogradGraph, names: tuple[str, str] | None = None) -> None:
+    def __init__(self, left: AnyGraph, right: AnyGraph, names: tuple[str, str] | None = None) -> None:
         for graph in (left, right):
-            if not isinstance(graph, AutogradGraph):
+            if not isinstance(graph, AnyGraph):
                 raise TypeError(
-                    f"compare() takes two graphs, as of nbgrad.AutogradGraph, and got {kind_of(graph)}. Both have to "
-                    "be in this process: a file of graph.save() has only a picture. To compare the processes of a "
-                    "training, open a graph in each, with nbgrad.record(ranks=True)"
+                    f"compare() takes two graphs, as of nbgrad.AutogradGraph or nbgrad.load, and got {kind_of(graph)}. "
+                    "For a graph of another process, save it there, as graph.save('step.nbgrad'), and load it here. To "
+                    "compare the processes of a training, open a graph in each, with nbgrad.record(ranks=True)"
                 )
             if asked := [name for name, answer in graph.answers.items() if not answer]:
                 raise ValueError(
@@ -157,7 +157,7 @@ def _many(count: int, noun: str, several: str = "") -> str:
     return f"{count:,} {noun if count == 1 else several or noun + 's'}"
 
 
-def _names(left: AutogradGraph, right: AutogradGraph, names: Any) -> tuple[str, str]:
+def _names(left: AnyGraph, right: AnyGraph, names: Any) -> tuple[str, str]:
     """The names of the sides, which must be different."""
     found = (left.name, right.name) if names is None else tuple(names) if not isinstance(names, str) else ()
     if len(found) != 2 or not all(isinstance(name, str) and name.strip() for name in found):

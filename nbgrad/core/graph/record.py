@@ -9,7 +9,7 @@ import torch
 
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.node import OpInfo, TensorBase, next_seq
-from nbgrad.core.engine.place import Place, line_of
+from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.engine.torch_origins import TENSORS, kind_of
@@ -195,7 +195,7 @@ class Record(NamedTuple):
         """The op or the kind, with the user's name and the user's line that ran it."""
         if self.place is None:
             return self.kind_or_op
-        where = str(self.place) if self.earlier is None else line_of(self.place.file, self.place.line, self.earlier)
+        where = str(self.place) if self.earlier is None else self.place.named(self.earlier)
         return f"{self.kind_or_op} at {where}"
 
     def without(self, deleted: set[int], cut: set[tuple[int, int]]) -> Self:
