@@ -71,8 +71,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from nbgrad.core.graph.comparison import Comparison
-    from nbgrad.core.graph.saved_graph import AnyGraph, SavedGraph
+    from nbgrad.core.graph.comparison import Comparison, Recorded
+    from nbgrad.core.graph.saved_graph import SavedGraph
     from nbgrad.core.symbolic.passes.optimize import Level
     from nbgrad.run.files import SavedRun
     from nbgrad.watching import Watch
@@ -101,30 +101,33 @@ def watch(model: "nn.Module | torch.nn.Module", *, every: float = 0.5, **options
     return Watch(model, every=every, **options)
 
 
-def compare(left: "AnyGraph", right: "AnyGraph", names: "tuple[str, str] | None" = None) -> "Comparison":
-    """Compare two graphs: which ops and tensors belong together, which are on one side alone, and how numbers differ.
+def compare(
+    left: "Recorded", right: "Recorded", names: "tuple[str, str] | None" = None, *, rtol: float | None = None
+) -> "Comparison":
+    """Compare two graphs: find the first op whose inputs agree and whose result does not.
 
-    Two records belong together if they have the same module path, and the same op or name. If several do, their order
-    decides. Compare, for example, two activations, a network before and after a change, or torch's network and
-    nbgrad's.
+    Records belong together if their numbers agree, if ops of the same kind take inputs that belong together, or if they
+    have the same name. So other names, another order of branches, and one op against its parts make no difference.
 
     Args:
-        left: a graph, which may be open, or one that ``load`` has read.
+        left: a graph, which may be open, or one that ``load`` has read: the reference, whose order of ops counts.
         right: another one.
-        names: what they are called in the picture; default: their own names.
+        names: what they are called in the answer and in the picture; default: their own names.
+        rtol: the largest norm of a difference, as a part of the norm, that is none. Default: by the element types, from
+            1e-12 for float64 and 1e-5 for float32 to 4e-2 for bfloat16; the coarsest among an op and those before it.
 
     Returns:
-        A ``Comparison``: the last line of a cell draws both side by side, ``save("both.html")`` writes them, and
-        ``pairs``, ``alone`` and ``differences`` are the data.
+        A ``Comparison``: ``print`` shows the answer, the last line of a cell draws both side by side, and
+        ``save("both.html")`` writes them. ``first`` and ``first_gradient`` are where forward and backward part.
 
     Raises:
         TypeError: one of them is no graph.
-        ValueError: there are not two names; or a graph was recorded with ``ask``, and some of its gradients are not
-            answered yet.
+        ValueError: there are not two names; ``rtol`` is no relative distance; or a graph was recorded with ``ask``, and
+            some of its gradients are not answered yet.
     """
     from nbgrad.core.graph.comparison import Comparison
 
-    return Comparison(left, right, names)
+    return Comparison(left, right, names, rtol=rtol)
 
 
 def load(path: "str | PathLike[str]") -> "SavedGraph | SavedRun":
