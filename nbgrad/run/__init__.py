@@ -1,0 +1,1 @@
+"""nbgrad outside of a notebook: in scripts, in tests and in trainers."""

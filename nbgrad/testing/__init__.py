@@ -1,0 +1,4 @@
+"""Assertions about numbers, gradients and training steps, in the manner of ``torch.testing``."""
+
+from nbgrad.testing.numbers import assert_close as assert_close
+from nbgrad.testing.soundness import assert_sound as assert_sound
