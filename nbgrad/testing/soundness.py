@@ -74,10 +74,11 @@ def listed(found: list[Finding]) -> str:
     counts = [(one, sum(finding.severity == one for finding in found)) for one in SEVERITIES]
     many = ", ".join([f"{count} {one}{'s' if count > 1 else ''}" for one, count in counts if count])
     kinds = ", ".join(dict.fromkeys(one.kind for one in found))
-    return "\n".join([f"nbgrad: {kinds} ({many})", *map(_line, found)])
+    return "\n".join([f"nbgrad: {kinds} ({many})", *map(finding_line, found)])
 
 
-def _line(one: Finding) -> str:
+def finding_line(one: Finding) -> str:
+    """A finding as compilers and linters write theirs: place, severity, text and kind."""
     place = "" if one.place is None else f"{str(one.place).partition(', `')[0]}: "
     scope = f" In {' > '.join(one.scope)}." if one.place is None and one.scope else ""
     return f"  {place}{one.severity}: {one.text.rstrip('.')}.{scope} [{one.kind}]"
