@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import FrozenInstanceError
 from itertools import count
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import pytest
 import torch
 
 import nbgrad
 from nbgrad import nn, optim
-from nbgrad.core.graph.finding import KINDS, Finding, FindingKind
+from nbgrad.core.graph.finding import KINDS, SEVERITIES, ErrorKind, Finding, FindingKind, WarningKind
+from nbgrad.core.graph.silence import ERRORS as SILENCE_NEVER
 from nbgrad.nn.functional import cross_entropy, mse_loss
 from nbgrad.widgets.describe import describe
 from tests.doctor.benchmark import HALVES, programs
@@ -422,6 +423,21 @@ def test_whole_numbers_with_an_order_in_their_name_are_no_classes(name: str, acc
 def test_every_kind_has_a_scene() -> None:
     # test_guard.py has a scene in which a rule fails
     assert {kind for kind, _ in SCENES.values()} | {kind for kind, *_ in FAULTS} == set(KINDS) - {"failed rule"}
+
+
+def test_every_kind_has_one_severity() -> None:
+    errors, warnings = get_args(ErrorKind), get_args(WarningKind)
+    assert sorted({*errors, *warnings}) == sorted([*errors, *warnings]) == sorted(KINDS)
+    for kinds, severity in ((errors, "error"), (warnings, "warning")):
+        assert {Finding(kind, "").severity for kind in kinds} == {severity}
+    assert {*SILENCE_NEVER} <= {*errors}
+    assert Finding("a kind of one's own", "").severity == "warning"
+
+
+def test_an_error_reaches_both_severities() -> None:
+    error, warning = Finding("nan", ""), Finding("vanishing", "")
+    assert [error.reaches(one) for one in SEVERITIES] == [True, True]
+    assert [warning.reaches(one) for one in SEVERITIES] == [False, True]
 
 
 def test_a_finding_says_where_it_is_and_what_to_do() -> None:

@@ -1,4 +1,4 @@
-"""``nbgrad.testing.assert_close``: compare numbers in any form, and say by how much and probably why they differ."""
+"""``assert_close``: compare numbers in any form, and say by how much and probably why they differ."""
 
 from typing import Any
 
