@@ -35,7 +35,7 @@ from nbgrad.widgets.description.format import counted, duration, shape_text
 from nbgrad.widgets.description.history import POINTS, Losses, past
 from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
 from nbgrad.widgets.description.layers import layer_parts, layered
-from nbgrad.widgets.description.living_bytes import kept_bytes, short_bytes, timeline, worth_a_word
+from nbgrad.widgets.description.living_bytes import kept_bytes, least_of, short_bytes, timeline, worth_a_word
 from nbgrad.widgets.description.loops import Iteration, iterations
 from nbgrad.widgets.description.outline import LOOK, Outline, Rests
 from nbgrad.widgets.description.overlay_kinds import AddedOverlays
@@ -277,8 +277,7 @@ class _Scopes:
         if raised is not None:
             ops[raised] += 1
         for record in records:
-            home = inside.get(record.id)
-            if (scope := home if isinstance(home, Iteration) else record.scope) is not None:
+            if (scope := _home(record, inside)) is not None:
                 ops[scope] += record.kind == "op"
                 parameters[scope] += record.kind == "parameter"
                 elements[scope] += _elements(record) if record.kind == "parameter" else 0
@@ -290,6 +289,7 @@ class _Scopes:
                 seconds[around] += seconds[scope]
         described: list[Scope] = []
         kept = {} if memory is None else self._kept(records, inside, memory)
+        hiding = set[CoreScope]() if memory is None else _hiding(records, inside, memory)
         told = worth_a_word(memory)
         for scope, id in self._ids.items():
             kind, name, like = _called(scope)
@@ -297,7 +297,7 @@ class _Scopes:
             folds = scope.body if isinstance(scope, Iteration) else _folds(*inner)
             size = kept.get(scope, 0)
             if size and told:
-                folds += f", {short_bytes(size)}"
+                folds += f", {least_of(scope not in hiding)}{short_bytes(size)}"
             if seconds[scope] and not isinstance(scope, Iteration):  # those of a loop are compared by this text
                 folds += f", {duration(seconds[scope])}"
             label, parent = scope.label, self.id(scope.parent)
@@ -322,8 +322,7 @@ class _Scopes:
         """The bytes that the ops in each scope keep together: a storage of several ops counts once."""
         homes: dict[int, dict[CoreScope, None]] = {}
         for record in records:
-            home = inside.get(record.id)
-            scope = home if isinstance(home, Iteration) else record.scope
+            scope = _home(record, inside)
             if scope is not None:
                 for number in memory.numbers_of(record.id):
                     homes.setdefault(number, {})[scope] = None
@@ -348,6 +347,18 @@ class _Scopes:
         """The MathML of every module's formula, by its LaTeX."""
         texts = [scope.kind.formula for scope in self._ids if isinstance(scope, ModuleScope)]
         return {latex: mathml for latex in dict.fromkeys(texts) if (mathml := typeset(latex)[0])}
+
+
+def _home(record: Record, inside: dict[int, CoreScope]) -> CoreScope | None:
+    """The scope in which a record is counted."""
+    home = inside.get(record.id)
+    return home if isinstance(home, Iteration) else record.scope
+
+
+def _hiding(records: list[Record], inside: dict[int, CoreScope], memory: MemoryUse) -> set[CoreScope]:
+    """The scopes with an op of which torch does not show all that it keeps."""
+    hidden = [record for record in records if record.id in memory.kept.hidden]
+    return {scope for record in hidden for scope in outwards(_home(record, inside))}
 
 
 @cache

@@ -342,6 +342,7 @@ class KeptBytes(TypedDict):
 
     sizes: list[int]  # their bytes
     nodes: dict[str, list[int]]  # by node, the places of its storages in this list
+    hidden: list[str]  # the nodes that may keep more, which torch does not show
 
 
 class HiddenReduction(TypedDict):

@@ -222,6 +222,7 @@ export interface MemoryTimeline {
 export interface KeptBytes {
   sizes: number[];
   nodes: Record<string, number[]>;
+  hidden: string[];
 }
 
 export interface HiddenReduction {
