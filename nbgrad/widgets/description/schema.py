@@ -488,7 +488,7 @@ class Layout(TypedDict):
     labels: dict[str, Box]  # by edge id: the place of the label; an edge has one if no box says the same
     marks: dict[str, Box]  # by edge id: the box with the text of the reduction; inside the row of its source, if any
     scopes: dict[str, Box]  # without the scopes of a single op: the box of the op names the module
-    forms: dict[str, Form]  # of the boxes that are no cards
+    forms: dict[str, Form]  # of the boxes that are no cards, and of the marks between two such boxes
     # By node: how much smaller than at its place in a card all of it is drawn, where a box has room for less than its
     # card. A row has the factor of its op.
     shrunk: dict[str, float]

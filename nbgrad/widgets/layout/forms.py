@@ -3,13 +3,13 @@
 from collections import defaultdict
 
 from nbgrad.widgets.description.schema import Description, Form
+from nbgrad.widgets.layout.parts import NAME
 
 NEAR = (4, 1)
 """How many edges away from what matters boxes have still more of their lines, in the order in which they are tried."""
 
 SHORT: Form = "short"
 LINE: Form = "line"
-NAME: Form = "name"
 
 
 def levels(description: Description, matters: frozenset[str] = frozenset()) -> list[dict[str, Form]]:

@@ -336,7 +336,13 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
         if edge["reduction"] is not None and edge["source"] not in hidden:
             box = layout["marks"][edge["id"]]
             yield f"<g>{_title(edge_title(edge))}{_rect(box, box['height'] / 2, 'mark')}"
-            yield _text(mark_text(edge), (_middle(box), box["y"] + 12.5), MARK_SIZE, "ink", anchor="middle")
+            yield _text(
+                mark_text(edge, layout["forms"].get(edge["id"], "card")),
+                (_middle(box), box["y"] + 12.5),
+                MARK_SIZE,
+                "ink",
+                anchor="middle",
+            )
             yield "</g>"
 
 
@@ -371,7 +377,13 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
         if edge["reduction"] is not None and edge["id"] in moment.back and edge["source"] not in hidden:
             box = layout["marks"][edge["id"]]
             yield _rect(box, box["height"] / 2, "mark")
-            yield _text(mark_text(edge), (_middle(box), box["y"] + 12.5), MARK_SIZE, "ink", anchor="middle")
+            yield _text(
+                mark_text(edge, layout["forms"].get(edge["id"], "card")),
+                (_middle(box), box["y"] + 12.5),
+                MARK_SIZE,
+                "ink",
+                anchor="middle",
+            )
 
 
 def edge_title(edge: Edge) -> str:

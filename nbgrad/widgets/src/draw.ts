@@ -58,7 +58,7 @@ export function draw(picture: Picture): Drawing {
     const [label, box] = [layout.labels[edge.id], layout.marks[edge.id]];
     if (label) drawing.edges.get(edge.id)?.append(...labels(edge, label, !!box));
     const by = layout.edges[edge.id]?.length ? 1 : layout.shrunk[edge.source]; // of a row
-    if (box) drawing.marks.set(edge.id, smaller(mark(edge, natural(box, by)), box, by));
+    if (box) drawing.marks.set(edge.id, smaller(mark(edge, natural(box, by), edge.id in layout.forms), box, by));
   }
   for (const node of description.nodes) {
     const box = layout.nodes[node.id];
@@ -114,7 +114,7 @@ function labels(edge: Edge, box: Box, marked: boolean): SVGElement[] {
   return [value, text(`∇ ${edge.back}${edge.mismatch ? " ≠" : ""}`, x, box.y + 23, "nbg-label nbg-back-label")];
 }
 
-function mark(edge: Edge, box: Box): SVGGElement {
+function mark(edge: Edge, box: Box, small: boolean): SVGGElement {
   const warning = edge.reduction?.warning ? ". Warning: probably not meant" : "";
   const label = `broadcast reduction ${edge.reduction?.text ?? ""}${warning}`;
   const group = svg("g", {
@@ -125,7 +125,7 @@ function mark(edge: Edge, box: Box): SVGGElement {
     svg("title", {}, edge.reduction?.warning ?? edgeTitle(edge)),
     rect(box, box.height / 2, "nbg-shape"),
     text(warning ? "⚠" : "Σ", box.x + box.width / 2, box.y + 15, "nbg-sum"),
-    text(`${warning ? "⚠ " : ""}Σ ${edge.reduction?.text ?? ""}`, box.x + box.width / 2, box.y + 12.5, "nbg-mark-text"),
+    text(`${warning ? "⚠ " : ""}Σ ${edge.reduction?.text.split(" -> ").slice(+small).join(" -> ") ?? ""}`, box.x + box.width / 2, box.y + 12.5, "nbg-mark-text"),
     text(edge.reduction?.expansion ?? "", box.x + box.width / 2, box.y + 12.5, "nbg-expansion"),
   );
   return group;
