@@ -9,7 +9,8 @@ import pytest
 
 from nbgrad import __version__, doctor
 from nbgrad.core import compilation
-from nbgrad.doctor import Finding, main
+from nbgrad.doctor import Finding
+from nbgrad.run.command import main
 
 
 def found(capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[str, str]]:
