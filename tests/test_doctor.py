@@ -9,7 +9,8 @@ import pytest
 
 from nbgrad import __version__, doctor
 from nbgrad.core import compilation
-from nbgrad.doctor import Finding, main
+from nbgrad.run.command import main
+from nbgrad.run.doctor import Finding
 
 
 def found(capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[str, str]]:

@@ -172,7 +172,7 @@ def _outline(graph: AutogradGraph) -> Outline:
         "ranking": ranking(graph, records, ids, lambda record: inside.get(record.id, record.scope), scopes.id, saved),
     }
     if ending is not None and failure is not None and survey.ended is not None:
-        described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)
+        described = with_failure(described, ending, failure, survey.ended, ids, scopes.id)
     hidden = {ids[id] for id in graph.questions.hidden(records)}
     described |= {
         "summary": _summary(graph, records, described, usual, hidden),
