@@ -244,7 +244,7 @@ def _text(head: str, watched: list[Watched], reasons: dict[str, str], graph: Aut
     lines = []
     for reason, names in by_reason.items():
         remedy = next((one.remedy for one in findings if one.remedy and _says(one, names)), None)
-        lines.append(f"  {_listed(names)}: {reason}{f'. {remedy}' if remedy else ''}")
+        lines.append(f"  {_listed(names)}: {reason}{f'. {remedy[0].upper()}{remedy[1:]}' if remedy else ''}")
     named = [name for names in by_reason.values() for name in names]
     more = [finding_line(one) for one in findings if not _says(one, named)]
     return "\n".join([head, *lines, *(["findings of the step:", *more] if more else [])])
