@@ -109,10 +109,10 @@ def _paired(mine: Named, theirs: Named, names: Names | None) -> dict[str, str]:
                 raise ValueError(f"names: the port has no parameter {name!r}{nearest(str(name), mine)}")
     wanted = {name: _other(name, names) for name in mine}
     pairs = {name: other for name, other in wanted.items() if other is not None}
-    lost = [f"{name!r} -> {other!r}" for name, other in pairs.items() if other not in theirs]
+    lost = [repr(other) for other in pairs.values() if other not in theirs]
     more = [name for name in theirs if name not in pairs.values()]
     if lost or more:
-        parts = [f"the reference has no parameter for {', '.join(lost[:3])}"] if lost else []
+        parts = [f"the reference has no parameter {', '.join(lost[:3])}"] if lost else []
         parts += [f"the port has none for {', '.join(map(repr, more[:3]))} of the reference"] if more else []
         raise ValueError(f"assert_gradients_close: {' and '.join(parts)}: give names={_guess(mine, theirs)}")
     for name, other in pairs.items():
@@ -234,8 +234,8 @@ def _difference(got: Any, want: Any, limits: Limits) -> str:
     at = [int(one) for one in torch.unravel_index(gap.argmax(), gap.shape)] if gap.ndim else []
     size = float(torch.linalg.vector_norm(b))
     parts = [
-        f"{float(torch.linalg.vector_norm(a - b)) / size:.2g} of its norm" if size else "the reference's is 0",
-        f"at {at} it is {a[tuple(at)].item():.6g} against {b[tuple(at)].item():.6g}",
+        f"off by {100 * float(torch.linalg.vector_norm(a - b)) / size:.2g}% of its norm" if size else "not 0",
+        f"{f'at {at} ' if at else ''}{a[tuple(at)].item():.6g} against {b[tuple(at)].item():.6g}",
         *([wrong.text] if wrong.kind in _TELLING else []),
     ]
     return "; ".join(parts)
