@@ -141,7 +141,7 @@ class _Census:
             storages[memory_of(tensor)] = tensor.untyped_storage().nbytes()
         self.shapes = self.shapes[1], {tensor.shape for tensor in _living()}
         self.sizes.append(sum(storages.values()))
-        if torch.cuda.is_initialized():
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # in torch
             self.memory.append(sum(torch.cuda.memory_allocated(one) for one in range(torch.cuda.device_count())))
 
     def new(self) -> Iterator[tuple[torch.Tensor, int]]:
@@ -173,11 +173,11 @@ def _more_tensors(census: _Census, births: _Births, names: "_Names") -> Iterator
         steps = Counter(number for _, number in made)
         if len(steps) < census.steps - 1:  # the tensors of the last step may be the last that anything holds
             continue
-        many = round(len(made) / census.steps)
+        many = min(steps.values())
         each = f"{many} in each step" if many > 1 else "one in each step"
         holder = names.holder({id(tensor) for tensor, _ in made})
         parts = [
-            f"  {len(made)} tensors of shape {shape} more, {each}",
+            f"  {many * len(steps)} tensors of shape {shape} more, {each}",
             *([f"made at {place}"] if place is not None else []),
             *([f"held by {holder}"] if holder else []),
         ]
