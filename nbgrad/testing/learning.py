@@ -190,6 +190,9 @@ def _why_not(one: Watched, graph: AutogradGraph) -> str:
     return f"got a gradient, but did not change: {_why_still(one, graph)}"
 
 
+_BIAS = "A bias before a normalization has no effect: make the layer with bias=False"
+
+
 def _why_still(one: Watched, graph: AutogradGraph) -> str:
     """Why a parameter did not change, although it got a gradient."""
     training = graph.listener.training
@@ -205,7 +208,8 @@ def _why_still(one: Watched, graph: AutogradGraph) -> str:
                     return f"the learning rate of its group in {log.name} is 0"
                 if not any(call.found for call in training.recent if call.kind == "step" and call.optimizer is log):
                     return f"its gradient was not there, or not there any more, when {log.name} stepped"
-                return f"the update by {log.name} is lost in rounding: lr={rate}, {dtype_name(one.before.dtype)}"
+                hint = f". {_BIAS}" if one.name.endswith("bias") else ""
+                return f"the update by {log.name} is lost in rounding: lr={rate}, {dtype_name(one.before.dtype)}{hint}"
     return f"{' and '.join(dict.fromkeys(log.name for log in logs))} stepped, and no optimizer that stepped holds it"
 
 
@@ -244,7 +248,7 @@ def _text(head: str, watched: list[Watched], reasons: dict[str, str], graph: Aut
     lines = []
     for reason, names in by_reason.items():
         remedy = next((one.remedy for one in findings if one.remedy and _says(one, names)), None)
-        lines.append(f"  {_listed(names)}: {reason}{f'. {remedy}' if remedy else ''}")
+        lines.append(f"  {_listed(names)}: {reason}{f'. {remedy[0].upper()}{remedy[1:]}' if remedy else ''}")
     named = [name for names in by_reason.values() for name in names]
     more = [finding_line(one) for one in findings if not _says(one, named)]
     return "\n".join([head, *lines, *(["findings of the step:", *more] if more else [])])
@@ -256,8 +260,13 @@ _SAID = ("unreached", "custom function", "checkpoint", "no optimizer", "no chang
 
 def _says(one: Finding, names: list[str]) -> bool:
     """Whether a finding is about no other tensors than ``names``, and says no more than the reason of these."""
-    inside = [any(f".{tensor}".endswith(f".{name}") for name in names) for tensor in one.tensors]
+    inside = [any(_ends(tensor, name) or _ends(name, tensor) for name in names) for tensor in one.tensors]
     return one.kind in _SAID and bool(inside) and all(inside)
+
+
+def _ends(name: str, part: str) -> bool:
+    """Whether ``part`` is the end of a name in a larger model."""
+    return f".{name}".endswith(f".{part}")
 
 
 _NAMED = 6

@@ -31,11 +31,11 @@ def named_parameters(asks: str, given: Any) -> Named:
         pairs = named_tensors(given)
     except (TypeError, ValueError):
         raise TypeError(f"{what}, and got {kind_of(given)} of something else") from None
-    found = {str(name or f"tensor {at}"): tensor for at, (name, tensor) in enumerate(pairs)}
+    found: Named = {str(name or f"tensor {at}"): tensor for at, (name, tensor) in enumerate(pairs)}
     for name, tensor in found.items():
         if not is_tensor(tensor):
             raise TypeError(f"{what}, and {name!r} is {kind_of(tensor)}")
-        if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+        if torch.nn.parameter.is_lazy(tensor):
             raise ValueError(f"{asks}: {name!r} has no numbers yet: call the model once before")
         if tensor.is_meta:
             raise ValueError(f"{asks}: {name!r} is on the meta device, which has no numbers: give it memory before")
@@ -56,7 +56,8 @@ def described(name: str, tensor: Any) -> str:
 
 def numbers(tensor: Any) -> torch.Tensor:
     """A copy of the numbers of a tensor."""
-    return raw_of(tensor).detach().clone()
+    raw: torch.Tensor = raw_of(tensor)
+    return raw.detach().clone()
 
 
 def same(one: Any, other: torch.Tensor) -> bool:
@@ -84,7 +85,7 @@ def preserved(
     modes = [(part, part.training) for part in inside]
     held = [(one, numbers(one)) for part in inside for one in part.buffers(recurse=False)] if buffers else []
     devices = [torch.device("cuda", one) for one in range(torch.cuda.device_count())]
-    state = random_state(devices if torch.cuda.is_initialized() else ())
+    state = random_state(devices if torch.cuda.is_initialized() else ())  # type: ignore[no-untyped-call]  # in torch
     plain, numpy = random.getstate(), sys.modules.get("numpy")
     arrays = None if numpy is None else numpy.random.get_state()
     try:
