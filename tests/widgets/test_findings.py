@@ -414,6 +414,13 @@ EXTRA = {
     "read after the step": ("extra = (scores - y).abs().mean()", "total += extra.item()", False),
     "used after the step": ("extra = (scores - y).abs().mean()", "total += (2 * extra).detach()", False),
     "read in some steps": ("extra = (scores - y).abs().mean()", "total += extra.item() if step == 1 else 0", False),
+    "read in a round that is not recorded": (
+        "extra = (scores - y).abs().mean()",
+        "total += extra.item() if step % 8 == 7 else 0",
+        False,
+    ),
+    "bound again": ("extra = (scores - y).abs().mean(); extra = 0", "total += extra if step % 8 == 7 else 0", True),
+    "always loaded, never read": ("extra = (scores - y).abs().mean()", "known = extra", True),
     "a copy of the loss": ("extra = loss.clone()", "pass", False),
     "a copy of a term": ("extra = term.reshape(1)", "pass", False),
     "computed from the loss alone": ("extra = (2 * loss).exp()", "pass", False),

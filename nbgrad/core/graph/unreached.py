@@ -336,8 +336,8 @@ class Paths:
         """The numbers that each round of a loop computes for its backward, and that nothing uses or reads.
 
         Each with its id, its op and its line. The last recorded step ends before what the program does after it, so
-        earlier rounds tell whether it reads the number there. A number that only repeats what the loss says is left
-        out: it is no term of it.
+        earlier rounds tell whether it reads the number there, and the code says whether it may in some rounds. A number
+        that only repeats what the loss says is left out: it is no term of it.
         """
         if self._backwards < LOOP or len(self.training.ends) < self._backwards:
             return []
@@ -356,7 +356,7 @@ class Paths:
             one
             for one in places
             if len(before := alike[one[0]]) > 0 and not any(id in used or self._lives(id) for id in before)
-            if not self._repeats_loss(one[0])
+            if not self._repeats_loss(one[0]) and not one[2].may_be_read()
         ]
 
     def _lives(self, id: int) -> bool:
