@@ -7,8 +7,9 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from nbgrad import __version__, doctor
+from nbgrad import __version__
 from nbgrad.core import compilation
+from nbgrad.run import doctor
 from nbgrad.run.command import main
 from nbgrad.run.doctor import Finding
 
