@@ -37,7 +37,7 @@ class OpRow(NamedTuple):
     def op(self) -> OpInfo:
         """The row of the table, if it is still the one that ran; else an op with these facts, which cannot run."""
         row: Op | None = OPS.get(self.name) if self.listed else None
-        if row is not None and row.arity == -1 and self.arity > 0:
+        if row is not None and row.arity == -1 and self.arity == len(self.inputs) >= len(row.inputs):
             row = row.of(self.arity - len(row.inputs))
         return row if row is not None and OpRow.of(row) == self else SavedOp(self)
 
