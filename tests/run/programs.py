@@ -291,6 +291,26 @@ def an_interrupt() -> AutogradGraph:
 
 
 @program
+def tensors_without_numbers() -> AutogradGraph:
+    """A layer on the meta device."""
+    with recorded(name="meta") as graph:
+        layer = nn.Linear(100_000, 10_000, device="meta")
+        layer(torch.randn(3, 100_000, device="meta")).sum().backward()
+    return graph
+
+
+@program
+def nested_and_sparse_tensors() -> AutogradGraph:
+    """Tensors of other layouts: a nested one has no length along one of its dimensions."""
+    torch.manual_seed(0)
+    with recorded(name="layouts") as graph:
+        parts, square = [torch.randn(2, 3), torch.randn(4, 3)], torch.randn(3, 3, requires_grad=True)
+        rows = torch.nested.nested_tensor(parts, layout=torch.jagged, requires_grad=True)
+        (torch.sparse.mm(square.to_sparse(), torch.randn(3, 2)).sum() + (rows * 2).values().sum()).backward()
+    return graph
+
+
+@program
 def nothing() -> AutogradGraph:
     """No op ran."""
     with recorded(name="empty") as graph:

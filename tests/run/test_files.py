@@ -19,6 +19,8 @@ from typing import Any, get_type_hints, is_typeddict
 import numpy as np
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 
 import nbgrad
 from nbgrad.core import archive
@@ -332,6 +334,24 @@ def test_it_is_what_the_package_safetensors_writes(graph: AutogradGraph, tmp_pat
         theirs = package.load(opened.read("numbers.safetensors"))
     assert ours.keys() == theirs.keys()
     assert all(np.array_equal(theirs[name], array) for name, array in ours.items())
+
+
+def test_a_cell_saves_its_graph_and_a_later_one_draws_it(shell: InteractiveShell, tmp_path: Path) -> None:
+    product = "import nbgrad\na = nbgrad.tensor([1.0, 2.0], requires_grad=True)\nloss = (a * a).sum()\nloss.backward()"
+    with capture_output():
+        shell.run_cell(f"%%autograd --name square --save {tmp_path}/cell.nbgrad\n{product}", store_history=True)  # type: ignore[no-untyped-call]
+        shell.run_cell(f"%autograd save {tmp_path}/line.nbgrad", store_history=True)  # type: ignore[no-untyped-call]
+    assert (tmp_path / "line.nbgrad").read_bytes() == (tmp_path / "cell.nbgrad").read_bytes()
+    with capture_output() as shown:
+        shell.run_cell(f"nbgrad.load('{tmp_path}/cell.nbgrad')", store_history=True)  # type: ignore[no-untyped-call]
+    drawn, live = shown.outputs
+    assert drawn.data["text/plain"].startswith("square: 2 ops, 1 tensor")
+    assert "image/svg+xml" in drawn.data
+    assert "application/vnd.jupyter.widget-view+json" in live.data
+    found = load(tmp_path / "cell.nbgrad")
+    assert isinstance(found, SavedGraph)
+    assert [record.place and record.place.text for record in found.records if record.op] == ["loss = (a * a).sum()"] * 2
+    assert found._mime_()[0] == "text/html"
 
 
 # --- it says what it lacks -------------------------------------------------------------------------------------------

@@ -31,8 +31,9 @@ class OpRow(NamedTuple):
     @classmethod
     def of(cls, op: OpInfo) -> Self:
         """The facts of ``op``; the formula of a user's op may be anything."""
-        texts, facts = map(text_of, (op.doc, op.formula)), (op.inputs, op.arity, op.several, op.many, op.broadcasts)
-        return cls(isinstance(op, Op), op.name, *texts, *facts, bool(getattr(op, "view", False)))
+        doc, formula, view = text_of(op.doc), text_of(op.formula), bool(getattr(op, "view", False))
+        facts = op.inputs, op.arity, op.several, op.many, op.broadcasts
+        return cls(isinstance(op, Op), op.name, doc, formula, *facts, view)
 
     def op(self) -> OpInfo:
         """The row of the table, if it is still the one that ran; else an op with these facts, which cannot run."""
