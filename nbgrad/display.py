@@ -7,6 +7,7 @@ from nbgrad.core.graph.checkup import Checkup
 from nbgrad.core.graph.comparison import Comparison
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.renderer import register_renderer
 from nbgrad.core.graph.saved_graph import AnyGraph
 
 
@@ -94,3 +95,6 @@ class GraphRenderer:
         from nbgrad.widgets.findings.collect import checkup
 
         return checkup(graph)
+
+
+register_renderer(GraphRenderer())

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.core.graph.finding import KINDS
+from nbgrad.core.graph.finding import ERROR_KINDS, KINDS
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.findings.checks import CHECKS
 from nbgrad.widgets.pipeline import lay_out
@@ -94,6 +94,8 @@ def test_the_page_of_the_doctor_has_each_check_and_each_kind() -> None:
     assert table == [(row.name, ", ".join(row.kinds), row.needs) for row in CHECKS]
     named = [kind for row in kinds.splitlines()[2:] for kind in row.split("|")[1].strip().split(", ")]
     assert sorted(named) == sorted(KINDS)
+    (errors,) = re.findall(r"Errors: (.+?)\.", page)
+    assert errors.split(", ") == list(ERROR_KINDS)
 
 
 def test_an_empty_graph_has_no_sound_check() -> None:

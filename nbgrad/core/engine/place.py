@@ -4,6 +4,7 @@ import ast
 import dis
 import linecache
 import os
+import re
 import sys
 from bisect import bisect_right
 from contextlib import suppress
@@ -72,6 +73,13 @@ class Place:
         if len(self._code.co_code) > _LONG:
             return self._offset < offset
         return self._offset < offset and _Ways.of(self._code).lead(self._offset, offset)
+
+    def may_be_read(self) -> bool:
+        """Whether the result goes to a variable that some ways through the code load, and others do not.
+
+        A way ends where the variable is bound again, or with the code. What all ways load has been loaded.
+        """
+        return _may_be_read(self._code, self._offset)
 
     @classmethod
     def at(cls, file: str, line: int, text: str | None = None, function: str = "") -> "Place":
@@ -213,16 +221,50 @@ class _Ways:
         return self._begins[bisect_right(self._begins, offset) - 1]
 
 
-def _following(code: CodeType) -> dict[int, list[int]]:
-    """The instructions that can run next after each one, later in the code."""
+def _following(code: CodeType, *, back: bool = False) -> dict[int, list[int]]:
+    """The instructions that can run next after each one, later in the code; also earlier ones with ``back``."""
     instructions = list(dis.get_instructions(code))
     found: dict[int, list[int]] = {}
     for one, after in zip_longest(instructions, instructions[1:]):
         ends = one.opname.startswith(("RETURN", "RAISE", "RERAISE", "JUMP_"))
         found[one.offset] = [] if ends or after is None else [after.offset]
-        if one.opcode in (*dis.hasjrel, *dis.hasjabs) and one.argval > one.offset:
+        if one.opcode in (*dis.hasjrel, *dis.hasjabs) and (back or one.argval > one.offset):
             found[one.offset].append(one.argval)
     return found
+
+
+def _may_be_read(code: CodeType, offset: int) -> bool:
+    """As ``Place.may_be_read``, for the instruction at ``offset``."""
+    steps = [one for one in dis.get_instructions(code) if one.opname != "CACHE"]
+    at = bisect_right([one.offset for one in steps], offset)  # the next one
+    names = [name for use, name in _uses(steps[at]) if use == "STORE"] if at < len(steps) else []
+    if not names or len(code.co_code) > _LONG:
+        return False
+    uses = {one.offset: {use for use, name in _uses(one) if name == names[0]} for one in steps}
+    after = _following(code, back=True)
+    raising = {one.offset for one in steps if one.opname.startswith(("RAISE", "RERAISE"))}
+    ends = {one for one in after if "STORE" in uses[one] or not (after[one] or one in raising)}
+
+    def reached(around: int | None) -> set[int]:
+        """The instructions that the ways around one of them lead to."""
+        found, waiting = set[int](), [steps[at].offset]
+        while waiting:
+            new = [one for one in after[waiting.pop()] if one not in found and one != around]
+            found.update(new)
+            waiting += [one for one in new if one not in ends]
+        return found
+
+    return any("LOAD" in uses[one] and not ends.isdisjoint(reached(one)) for one in reached(None))
+
+
+def _uses(step: dis.Instruction) -> list[tuple[str, str]]:
+    """The variables that an instruction loads, stores or deletes, each behind the word for this."""
+    words = _VARIABLES.findall(step.opname)
+    return list(zip(words, step.argval if isinstance(step.argval, tuple) else [step.argval], strict=False))
+
+
+_VARIABLES = re.compile("(LOAD|STORE|DELETE)_(?:FAST|NAME|GLOBAL|DEREF|CLOSURE)")
+"""The words in the name of an instruction that say what it does with a variable. Those of Python 3.13 may have two."""
 
 
 _LONG = 1 << 14

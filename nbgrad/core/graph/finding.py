@@ -9,15 +9,17 @@ from typing import Literal, get_args
 
 from nbgrad.core.engine.place import Place
 
-FindingKind = Literal[
+Severity = Literal["error", "warning"]
+"""The severity of a finding, as ``Finding.severity`` explains it."""
+
+ErrorKind = Literal[
     "failed",
     "inplace",
     "nan",
     "unreached",
+    "custom function",
+    "checkpoint",
     "zero gradient",
-    "vanishing",
-    "exploding",
-    "saturated",
     "divergence",
     "accumulated gradients",
     "no optimizer",
@@ -26,9 +28,19 @@ FindingKind = Literal[
     "no change",
     "early call",
     "loss input",
+    "sign",
+    "wrong dimension",
+    "unregistered",
+    "through numpy",
+]
+"""The kinds of findings that are errors."""
+
+WarningKind = Literal[
+    "vanishing",
+    "exploding",
+    "saturated",
     "output range",
     "target",
-    "sign",
     "no activation",
     "layer setting",
     "initialization",
@@ -43,17 +55,17 @@ FindingKind = Literal[
     "kept graphs",
     "frozen but changing",
     "frozen",
-    "wrong dimension",
-    "custom function",
-    "checkpoint",
     "eval mode",
-    "unregistered",
-    "through numpy",
     "broadcast",
     "failed rule",
 ]
+"""The kinds of findings that are warnings."""
+
+FindingKind = Literal[ErrorKind, WarningKind]
 """The kinds of findings, as ``Finding`` explains them."""
 
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 
 
@@ -123,9 +135,16 @@ class Finding:
             raise ValueError(f"the remedy {self.remedy!r} is no part of the text {self.text!r}")
 
     @property
-    def severity(self) -> Literal["error", "warning"]:
-        """An "error" if numbers are wrong or an error was raised; a "warning" if it is probably not intended."""
-        return "error" if self.kind in ("failed", "inplace", "nan") else "warning"
+    def severity(self) -> Severity:
+        """An "error" if numbers are wrong or a part learns nothing; a "warning" if it is probable, or may be meant.
+
+        The kind decides it. The kinds of rules that were added with ``nbgrad.extend.finding_rule`` are warnings.
+        """
+        return "error" if self.kind in ERROR_KINDS else "warning"
+
+    def reaches(self, severity: Severity) -> bool:
+        """Whether it is at least as severe as ``severity``: an error reaches both."""
+        return severity in ("warning", self.severity)
 
     def __str__(self) -> str:
         return self.text

@@ -267,7 +267,7 @@ class AutogradGraph(Queries):
             self._fail(fault, "the graph at its end")
             if error is not None and not isinstance(error, GeneratorExit):
                 with suppress(Exception):
-                    self.ending = Ending.of(error, None)
+                    self.ending = Ending.of(error, None, self.listener.cell is not None)
         except BaseException:
             self.clear()  # after an interrupt the facts are incomplete and useless, but every tensor has to be freed
             raise
@@ -521,7 +521,7 @@ class AutogradGraph(Queries):
         self.survey = None
         if fault is not None and fault.too_deep and isinstance(error, RecursionError):
             self.listener.fault = None  # the program reached the limit of recursion, too: no part of it is missing
-        ending = Ending.of(error, found)
+        ending = Ending.of(error, found, self.listener.cell is not None)
         if found is None or found.frame is None:
             self.ending = ending
             return

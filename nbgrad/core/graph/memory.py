@@ -180,8 +180,8 @@ class MemoryUse:
     Attributes:
         storages: the storages.
         values: by id of the record of an op, the values that it keeps.
-        whole: whether this is all; False if torch does not show what some ops keep, as that of a change in place of a
-            view.
+        whole: whether this is all; False if torch does not show what some ops keep: a change in place of a view, what
+            ``torch.jit.script`` has compiled, a ``Function`` in C++.
         optimizer: the bytes that the optimizers hold.
         allocated: the bytes that torch's allocator had given to tensors on a GPU as the backward began; None where the
             ops ran on no GPU.
