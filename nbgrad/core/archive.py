@@ -39,6 +39,10 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 Array = np.ndarray[Any, Any]
 
 
+_DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError, OverflowError)
+"""The errors of ``zipfile`` where there is no archive, or a header is unusual, as of one with a password."""
+
+
 class ArchiveError(ValueError):
     """A file is no such archive, or a part of it is damaged: the message says which, without the name of the file."""
 
@@ -74,18 +78,18 @@ class Archive(NamedTuple):
             ArchiveError: it is none.
             OSError: the file cannot be read.
         """
-        with Path(path).open("rb") as file:
-            if not S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ArchiveError("it is no ordinary file")
-            try:
-                with zipfile.ZipFile(file) as archive:
-                    document, numbers = _members(archive)
-            except ArchiveError:
-                raise
-            except (zipfile.BadZipFile, zlib.error, EOFError, struct.error):
-                raise ArchiveError("it is damaged, or no graph that nbgrad has written") from None
-            except (RuntimeError, NotImplementedError, ValueError, OverflowError):  # of an unusual header
-                raise ArchiveError("it is an archive of another kind") from None
+        found = Path(path).stat()
+        if not S_ISREG(found.st_mode):  # to open a pipe would wait for a writer
+            raise ArchiveError("it is no ordinary file")
+        if found.st_size > 2 * _BYTES:
+            raise ArchiveError(f"it has {found.st_size:,} bytes, more than such a file has")
+        try:
+            with zipfile.ZipFile(BytesIO(Path(path).read_bytes())) as archive:
+                document, numbers = _members(archive)
+        except ArchiveError:
+            raise
+        except _DAMAGED:
+            raise ArchiveError("it is damaged, or no graph that nbgrad has written") from None
         return cls(_document(document), _arrays(numbers))
 
 

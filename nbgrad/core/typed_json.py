@@ -9,7 +9,7 @@ import math
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from functools import partial
+from functools import cache, partial
 from operator import index
 from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -121,7 +121,7 @@ class JsonForm:
         return change
 
     def _record(self, hint: Any, of: Callable[[Any], Change], *, reads: bool) -> Change:
-        hints = get_type_hints(hint, include_extras=False)
+        hints = _hints(hint)
         if is_typeddict(hint):
             own = {name: of(one) for name, one in hints.items()}
             return _object(own, hint.__required_keys__, dict)
@@ -134,6 +134,9 @@ class JsonForm:
         if reads:
             return _fixed(parts, lambda found: _built(hint, dict(zip(hint._fields, found, strict=True))), (list,))
         return _fixed(parts, list, (tuple,))
+
+
+_hints = cache(get_type_hints)
 
 
 def _fail(expected: str) -> NoReturn:
@@ -153,9 +156,13 @@ def _built(kind: Any, found: Mapping[str, Any]) -> Any:
 
 
 def _items(change: Change, made: Callable[[list[Any]], Any], kinds: Any) -> Change:
+    texts = change is _READERS[str]
+
     def items(value: Any) -> Any:
         if not isinstance(value, kinds):
             return _fail("a list")
+        if texts and {*map(type, value)} == {str}:  # many lists are of texts alone
+            return made(value)
         found: list[Any] = []
         try:
             for one in sorted(value) if type(value) is frozenset else value:
@@ -242,6 +249,9 @@ def _union(args: tuple[Any, ...], of: Callable[[Any], Change]) -> Change:
     return union
 
 
+_LARGE = 1 << 63
+"""Integers from this on do not fit into 64 bits."""
+
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -255,7 +265,7 @@ def _write_float(value: Any) -> float | str:
 def _read_float(data: Any) -> float:
     if type(data) is float:
         return data
-    if type(data) is int and abs(data) < 1 << 1000:
+    if type(data) is int and abs(data) < _LARGE:
         return float(data)
     return _NOT_FINITE[data] if type(data) is str and data in _NOT_FINITE else _fail("a number")
 
@@ -277,7 +287,7 @@ _READERS: dict[Any, Change] = {
     Unread: lambda data: data,
     type(None): lambda data: None if data is None else _fail("null"),
     bool: lambda data: data if type(data) is bool else _fail("true or false"),
-    int: lambda data: data if type(data) is int else _fail("an integer"),
+    int: lambda data: data if type(data) is int and -_LARGE <= data < _LARGE else _fail("an integer"),
     float: _read_float,
     str: lambda data: data if type(data) is str else _fail("a text"),
 }

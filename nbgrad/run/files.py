@@ -9,8 +9,8 @@ from typing import overload
 from nbgrad.core.graph.history import History, HistoryFrame
 from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.graph.saved_graph import SavedGraph
-from nbgrad.options import GRAPH
-from nbgrad.widgets.graph_file import read_graph
+from nbgrad.options import GRAPH, SUFFIXES
+from nbgrad.widgets.graph_file import GraphFileError, read_graph
 
 _NUMBERS = re.compile(r"(\d+)")
 
@@ -32,6 +32,11 @@ def load(path: str | os.PathLike[str]) -> "SavedGraph | SavedRun":
     """
     found = Path(path).expanduser()
     if not found.is_dir():
+        if (suffix := found.suffix.lower()) in SUFFIXES and suffix != GRAPH and found.exists():
+            raise GraphFileError(
+                f"{str(path)!r} cannot be read: a file that ends in {suffix} is only a picture. Save the graph as "
+                f"{found.stem}{GRAPH}"
+            )
         return read_graph(found)
     files = sorted([one for one in found.iterdir() if one.suffix.lower() == GRAPH], key=_natural)
     if not files:

@@ -7,6 +7,7 @@ Formulas are typeset again, so a file holds no markup.
 import re
 from collections import Counter
 from importlib.metadata import version
+from math import isnan
 from os import PathLike
 from typing import Any, TypedDict
 
@@ -25,6 +26,7 @@ from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.overlays import times_of
 from nbgrad.widgets.description.saved_values import saved_by
 from nbgrad.widgets.description.schema import Description, Detail, Edge, Formula, plain_description
+from nbgrad.widgets.description.text_metrics import clean
 from nbgrad.widgets.description.walk import StepContext
 
 KIND, FORMAT = "graph of nbgrad", 1
@@ -150,8 +152,12 @@ def _own(document: Any) -> Any:
             f"nbgrad {str(writer)[:40]} has written it in form {form}, and this is nbgrad {version('nbgrad')}, which "
             f"reads form {FORMAT}: install a newer nbgrad"
         )
-    if form != FORMAT or document.keys() != {"kind", "format", "nbgrad", "facts", "tables", "picture"}:
-        raise MismatchError("a document of form 1")
+    if (
+        type(form) is not int
+        or form != FORMAT
+        or document.keys() != {"kind", "format", "nbgrad", "facts", "tables", "picture"}
+    ):
+        raise MismatchError(f"a document of form {FORMAT}")
     return document["picture"]
 
 
@@ -217,6 +223,8 @@ def _check(row: PictureRow, records: list[Record]) -> None:
         outer = scope["parent"]
         _need(outer is None or scopes.get(outer, len(scopes)) < scopes[scope["id"]], "scopes inside earlier scopes")
     for node in known["nodes"]:
+        _need(bool(node["label"]) and all(map(_is_number, node["norms"])), "nodes with a label and with numbers")
+        _need(node["rule"] is None or clean(node["rule"]) == node["rule"], "nodes whose gradients are numbers")
         _need(node["scope"] is None or node["scope"] in scopes, "nodes in scopes of the picture")
         _need(node["op"] is None or node["kind"] == "failed" or node["op"] in known["ops"], "nodes of known ops")
     for at, edge in enumerate(known["edges"]):
@@ -290,6 +298,14 @@ def _check_overlays(known: Description) -> None:
             many = classes.get(key, 0)
             _need(0 <= level < many and level == int(level) if many else 0 <= level <= 1, "levels of overlays")
     _need(known["colour"] in {"", *keys}, "a colour of the overlays")
+
+
+def _is_number(text: str) -> bool:
+    """Whether it is the text of a norm; empty where there is none."""
+    try:
+        return not text or float(text) >= 0 or isnan(float(text))
+    except ValueError:
+        return False
 
 
 def _need(holds: bool, expected: str) -> None:

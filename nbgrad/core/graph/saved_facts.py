@@ -6,11 +6,13 @@ stand in columns. A row of a table refers only to earlier rows, so nothing that 
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
+from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.node import OpInfo
 from nbgrad.core.engine.place import Place, shortened
 from nbgrad.core.engine.scope import Kind, ModuleScope, told_scope
@@ -158,6 +160,9 @@ class _HistoryRow(NamedTuple):
 _LINES = (1 << 31) - 2
 """The largest number of a line."""
 
+_ELEMENTS = 1 << 56
+"""A tensor with so many elements fits into no memory, and its bytes into no integer of 64 bits."""
+
 
 class _Table:
     """Rows that others refer to. It holds what the rows are made of, so that an ``id()`` stays that of one object."""
@@ -294,6 +299,8 @@ class _FactReader:
         self._read_tables(self._form.read(parts["tables"], dict[str, Unread]))
         facts: SavedFacts = self._form.read(parts["facts"], SavedFacts)
         _check_records(facts.records)
+        if facts.kept is not None:
+            _check_kept(facts.kept)
         frame = facts.frame and _filled(facts.frame, facts.records)
         return replace(facts, frame=frame, ending=facts.ending and _shown(facts.ending, frame))
 
@@ -397,6 +404,31 @@ def _check_records(records: list[Record]) -> None:
         raise MismatchError("records with ids of their own", "records")
     if any(places.get(source, -1) >= place for place, record in enumerate(records) for source in record.sources):
         raise MismatchError("records in an order that has sources before results", "records")
+    if any(prod([max(size, 0) for size in record.shape]) >= _ELEMENTS for record in records):
+        raise MismatchError("records of tensors that can exist", "records")
+    undone = [one.reduction for record in records for one in record.inputs if one.reduction is not None]
+    if not all(map(_is_sum, dict.fromkeys(undone))):
+        raise MismatchError("reductions whose shapes fit", "records")
+
+
+def _check_kept(kept: KeptStorages) -> None:
+    """Raise a MismatchError if a value is in no storage, or an op keeps a storage that does not name it."""
+    for id, values in kept.values.items():
+        for value in values:
+            known = value.storage is None or 0 <= value.storage < len(kept.storages)
+            if not known or (value.storage is not None and id not in kept.storages[value.storage].keepers):
+                raise MismatchError("storages that name the ops that keep them", "kept")
+    if not all(one.keepers and one.size >= 0 for one in kept.storages):
+        raise MismatchError("storages that name the ops that keep them", "kept")
+
+
+def _is_sum(undone: Reduction) -> bool:
+    """Whether a sum of these numbers over these dimensions has the target's shape, as one of an engine has."""
+    source, target, dims = undone.source, undone.target, undone.dims
+    if min((*source, *target), default=1) < 0 or not {*dims} <= {*range(len(source))} or len({*dims}) != len(dims):
+        return False
+    left = prod([size for dim, size in enumerate(source) if dim not in dims])
+    return undone.terms == prod([source[dim] for dim in dims]) and prod(target) == left
 
 
 def _filled(frame: Frame, records: list[Record]) -> Frame:

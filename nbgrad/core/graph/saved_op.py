@@ -31,13 +31,14 @@ class OpRow(NamedTuple):
     @classmethod
     def of(cls, op: OpInfo) -> Self:
         """The facts of ``op``; the formula of a user's op may be anything."""
-        texts, facts = map(text_of, (op.doc, op.formula)), (op.inputs, op.arity, op.several, op.many, op.broadcasts)
-        return cls(isinstance(op, Op), op.name, *texts, *facts, bool(getattr(op, "view", False)))
+        doc, formula, view = text_of(op.doc), text_of(op.formula), bool(getattr(op, "view", False))
+        facts = op.inputs, op.arity, op.several, op.many, op.broadcasts
+        return cls(isinstance(op, Op), op.name, doc, formula, *facts, view)
 
     def op(self) -> OpInfo:
         """The row of the table, if it is still the one that ran; else an op with these facts, which cannot run."""
         row: Op | None = OPS.get(self.name) if self.listed else None
-        if row is not None and row.arity == -1 and self.arity > 0:
+        if row is not None and row.arity == -1 and self.arity == len(self.inputs) >= len(row.inputs):
             row = row.of(self.arity - len(row.inputs))
         return row if row is not None and OpRow.of(row) == self else SavedOp(self)
 
