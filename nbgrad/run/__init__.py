@@ -1,0 +1,1 @@
+"""nbgrad outside of a notebook: commands, files of graphs, tests and trainers."""
