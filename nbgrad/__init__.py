@@ -7,14 +7,17 @@ from nbgrad.unloaded import announce as _announce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from os import PathLike
 
     import torch
 
-    from nbgrad.core.graph.comparison import Comparison
+    from nbgrad.core.graph.comparison import Comparison, Recorded
+    from nbgrad.core.graph.saved_graph import SavedGraph
     from nbgrad.core.symbolic.passes.optimize import Level
     from nbgrad.exports import *  # noqa: F403
-    from nbgrad.exports import AutogradGraph, Tensor, nn
+    from nbgrad.exports import Tensor, nn
     from nbgrad.recording import record as record
+    from nbgrad.run.files import SavedRun
     from nbgrad.watching import Watch
 
 __version__ = "0.1.0"
@@ -41,30 +44,55 @@ def watch(model: "nn.Module | torch.nn.Module", *, every: float = 0.5, **options
     return Watch(model, every=every, **options)
 
 
-def compare(left: "AutogradGraph", right: "AutogradGraph", names: "tuple[str, str] | None" = None) -> "Comparison":
-    """Compare two graphs: which ops and tensors belong together, which are on one side alone, and how numbers differ.
+def compare(
+    left: "Recorded", right: "Recorded", names: "tuple[str, str] | None" = None, *, rtol: float | None = None
+) -> "Comparison":
+    """Compare two graphs: find the first op whose inputs agree and whose result does not.
 
-    Two records belong together if they have the same module path, and the same op or name. If several do, their order
-    decides. Compare, for example, two activations, a network before and after a change, or torch's network and
-    nbgrad's.
+    Records belong together if their numbers agree, if ops of the same kind take inputs that belong together, or if they
+    have the same name. So other names, another order of branches, and one op against its parts make no difference.
 
     Args:
-        left: a graph, which may be open.
+        left: a graph, which may be open, or one that ``load`` has read: the reference, whose order of ops counts.
         right: another one.
-        names: what they are called in the picture; default: their own names.
+        names: what they are called in the answer and in the picture; default: their own names.
+        rtol: the largest norm of a difference, as a part of the norm, that is none. Default: by the element types, from
+            1e-12 for float64 and 1e-5 for float32 to 4e-2 for bfloat16; the coarsest among an op and those before it.
 
     Returns:
-        A ``Comparison``: the last line of a cell draws both side by side, ``save("both.html")`` writes them, and
-        ``pairs``, ``alone`` and ``differences`` are the data.
+        A ``Comparison``: ``print`` shows the answer, the last line of a cell draws both side by side, and
+        ``save("both.html")`` writes them. ``first`` and ``first_gradient`` are where forward and backward part.
 
     Raises:
         TypeError: one of them is no graph.
-        ValueError: there are not two names; or a graph was recorded with ``ask``, and some of its gradients are not
-            answered yet.
+        ValueError: there are not two names; ``rtol`` is no relative distance; or a graph was recorded with ``ask``, and
+            some of its gradients are not answered yet.
     """
     from nbgrad.core.graph.comparison import Comparison
 
-    return Comparison(left, right, names)
+    return Comparison(left, right, names, rtol=rtol)
+
+
+def load(path: "str | PathLike[str]") -> "SavedGraph | SavedRun":
+    """Read a graph that ``graph.save("step.nbgrad")`` wrote, or all graphs of a folder. No code of a file runs.
+
+    Args:
+        path: a file, or a folder of files that end in ``.nbgrad``.
+
+    Returns:
+        A graph that is drawn, queried and compared as the one that was saved; it has no tensors, so it cannot be run
+        again with other numbers. Of a folder a sequence of its graphs in the order of their names, in which step 10
+        comes after step 9, with their ``history`` and ``losses``.
+
+    Raises:
+        GraphFileError: a file is no such graph, is damaged, or was written by a newer nbgrad. It is a
+            ValueError.
+        FileNotFoundError: there is no such file or folder, or no graph in the folder.
+        OSError: a file cannot be read.
+    """
+    from nbgrad.run import files
+
+    return files.load(path)
 
 
 def trace(  # type: ignore[no-redef]  # replaces the op ``trace``, and calls that op for a matrix

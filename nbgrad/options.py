@@ -23,7 +23,10 @@ from nbgrad.core.suggestions import nearest
 
 View = Literal["graph", "steps", "flow", "text", "none"]
 Direction = Literal["auto", "TB", "LR"]
-SUFFIXES = (".svg", ".png", ".pdf", ".html", ".gif", ".dot", ".json", ".txt")
+GRAPH = ".nbgrad"
+"""The suffix of a file that ``nbgrad.load`` reads."""
+
+SUFFIXES = (".svg", ".png", ".pdf", ".html", ".gif", ".dot", ".json", ".txt", GRAPH)
 """The suffixes of the file formats that a graph can be written in."""
 
 

@@ -1,4 +1,4 @@
-"""Outside of a notebook: the command ``nbgrad``, which runs a program, records it and reports.
+"""nbgrad outside of a notebook: commands, files of graphs, tests and trainers.
 
-It imports everything below it in the package, at the first use: the command begins without torch.
+It imports everything below it in the package, at the first use: a command begins without torch.
 """

@@ -28,7 +28,7 @@ def _view(arguments: list[str]) -> int:
 
 
 def _doctor(arguments: list[str]) -> int:
-    from nbgrad import doctor
+    from nbgrad.run import doctor
 
     parser = argparse.ArgumentParser("nbgrad doctor", description="Check this installation, and say what it lacks.")
     parser.add_argument(

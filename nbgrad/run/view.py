@@ -49,9 +49,11 @@ def _page(file: Path, output: str | None) -> Path:
         if output is not None:
             raise ValueError(f"{str(file)!r} is a page or a picture already: --output is for a .nbgrad file")
         return file
-    import nbgrad
+    from nbgrad.run.files import SavedRun, load
 
-    graph = nbgrad.load(file)  # type: ignore[attr-defined]
+    graph = load(file)
+    if isinstance(graph, SavedRun):
+        raise ValueError(f"{str(file)!r} is a folder of {len(graph)} graphs: name the file of one of them")
     page = Path(output) if output is not None else Path(tempfile.mkdtemp(prefix="nbgrad-")) / f"{file.stem}.html"
     if page.suffix.lower() != ".html":
         raise ValueError(f"{str(page)!r}: the page is a file that ends in .html")

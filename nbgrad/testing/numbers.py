@@ -1,4 +1,4 @@
-"""``nbgrad.testing.assert_close``: compare numbers in any form, and say by how much and probably why they differ."""
+"""``assert_close``: compare numbers in any form, and say by how much and probably why they differ."""
 
 from typing import Any
 
@@ -46,8 +46,7 @@ def assert_close(
         TypeError: one of them holds no numbers.
         ValueError: only one of ``rtol`` and ``atol`` is given.
     """
-    if (rtol is None) != (atol is None):
-        raise ValueError("give both rtol and atol, or neither")
+    check_tolerances(rtol, atol)
     if isinstance(actual, dict) and isinstance(expected, dict):
         if actual.keys() != expected.keys():
             lacking, more = (
@@ -66,12 +65,24 @@ def assert_close(
         raise AssertionError(
             msg or f"assert_close: actual is of type {dtype_name(got.dtype)}, expected of {dtype_name(want.dtype)}"
         )
-    usual = [_LIMITS.get(one.dtype, (0.0, 0.0)) for one in (got, want)]
-    relative = max(one for one, _ in usual) if rtol is None else rtol
-    absolute = max(one for _, one in usual) if atol is None else atol
+    relative, absolute = tolerances(got, want, rtol, atol)
     wrong = difference(got, want, rtol=relative, atol=absolute, equal_nan=equal_nan)
     if wrong is not None:
         raise AssertionError(msg or _text(got, want, relative, absolute, str(wrong), equal_nan=equal_nan))
+
+
+def check_tolerances(rtol: float | None, atol: float | None) -> None:
+    """Raise a ValueError if only one of the two is given."""
+    if (rtol is None) != (atol is None):
+        raise ValueError("give both rtol and atol, or neither")
+
+
+def tolerances(got: torch.Tensor, want: torch.Tensor, rtol: float | None, atol: float | None) -> tuple[float, float]:
+    """The relative and the absolute limit: those that are given, or torch's for the less exact of the two types."""
+    usual = [_LIMITS.get(one.dtype, (0.0, 0.0)) for one in (got, want)]
+    relative = max(one for one, _ in usual) if rtol is None else rtol
+    absolute = max(one for _, one in usual) if atol is None else atol
+    return relative, absolute
 
 
 def _given(name: str, value: Any) -> torch.Tensor:
