@@ -1,5 +1,5 @@
-"""``python -m nbgrad doctor``, ``python -m nbgrad lab``: the command ``nbgrad`` where it is not on PATH."""
+"""``python -m nbgrad run train.py``: the command ``nbgrad`` where it is not on PATH."""
 
-from nbgrad.doctor import main
+from nbgrad.run.command import main
 
 raise SystemExit(main())

@@ -7,6 +7,8 @@ from nbgrad.core.graph.checkup import Checkup
 from nbgrad.core.graph.comparison import Comparison
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.renderer import register_renderer
+from nbgrad.core.graph.saved_graph import AnyGraph
 
 
 def _configured() -> dict[str, Any]:
@@ -20,22 +22,22 @@ def _configured() -> dict[str, Any]:
 class GraphRenderer:
     """The renderer with which ``AutogradGraph`` shows and saves itself, with or without the extension."""
 
-    def show(self, graph: AutogradGraph) -> None:
+    def show(self, graph: AnyGraph) -> None:
         """Draw ``graph`` as the output of a notebook cell, with the options that the user has set."""
         from nbgrad.widgets.describe import outline
         from nbgrad.widgets.notebook_output import show
-        from nbgrad.widgets.tensor_lookup import Holdings
+        from nbgrad.widgets.tensor_lookup import holdings_of
 
-        show(outline(graph), **_configured(), holdings=Holdings(graph))
+        show(outline(graph), **_configured(), holdings=holdings_of(graph))
 
-    def frame(self, graph: AutogradGraph) -> tuple[str, str]:
+    def frame(self, graph: AnyGraph) -> tuple[str, str]:
         """Return ``graph`` as the output of a cell of marimo, with the options that the user has set."""
         from nbgrad.widgets.describe import outline
         from nbgrad.widgets.marimo_output import Framed
 
         return Framed(outline(graph), **_configured())._mime_()
 
-    def save(self, graph: AutogradGraph, path: str | PathLike[str], **options: Any) -> None:
+    def save(self, graph: AnyGraph, path: str | PathLike[str], **options: Any) -> None:
         """Write ``graph`` to a file, as ``nbgrad.export.save`` does."""
         from nbgrad.export import save
 
@@ -93,3 +95,6 @@ class GraphRenderer:
         from nbgrad.widgets.findings.collect import checkup
 
         return checkup(graph)
+
+
+register_renderer(GraphRenderer())

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from nbgrad.core.files import replace_file
-from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.options import Direction, check_file, suffix_of
+from nbgrad.core.graph.saved_graph import AnyGraph
+from nbgrad.options import GRAPH, Direction, check_file, suffix_of
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.ids import cluster_name
@@ -16,6 +16,7 @@ from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.description.text_metrics import clean, cleaned
 from nbgrad.widgets.folding.apply import asked
+from nbgrad.widgets.graph_file import write_graph
 from nbgrad.widgets.layout.dot import nested
 from nbgrad.widgets.layout.graphviz_wasm import language
 from nbgrad.widgets.layout.parts import mark_text
@@ -43,7 +44,7 @@ _STYLES = defaultdict(
 
 
 def save(
-    graph: AutogradGraph,
+    graph: AnyGraph,
     path: str | PathLike[str],
     *,
     depth: int | None = None,
@@ -62,7 +63,20 @@ def save(
         if suffix_of(path) != ".html":
             raise ValueError(f"what_if=True is for a page: give a file that ends in .html, not {str(path)!r}")
         program = what_if_program(graph, root_name(drawn.description))
-    write(drawn, path, depth=depth, nodes=nodes, direction=direction, program=program)
+    if suffix_of(path) == GRAPH:
+        keep(graph, drawn, path)
+    else:
+        write(drawn, path, depth=depth, nodes=nodes, direction=direction, program=program)
+
+
+def keep(graph: AnyGraph, drawn: Outline, path: str | PathLike[str]) -> None:
+    """Write ``graph``, whose outline is ``drawn``, to a file that ``nbgrad.load`` reads.
+
+    Raises:
+        ValueError: the graph still asks its reader for gradients, or is too large.
+        OSError: the file cannot be written; an existing file stays as it was.
+    """
+    write_graph(graph, drawn, Path(path).expanduser())
 
 
 UNSAVED = (OSError, ModuleNotFoundError, PartError)
@@ -89,6 +103,8 @@ def write(
     outline = Outline.of(graph)
     check_file(path)
     suffix = suffix_of(path)
+    if suffix == GRAPH:
+        raise ValueError(f"{str(path)!r}: a {GRAPH} file has one recorded graph: save each by itself")
     if suffix == ".txt":
         made: str | bytes = text(outline) + "\n"
     elif suffix == ".json":

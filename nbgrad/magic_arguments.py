@@ -3,9 +3,8 @@
 import re
 import shlex
 import warnings
-from argparse import SUPPRESS, BooleanOptionalAction
+from argparse import SUPPRESS
 from dataclasses import Field
-from functools import partial
 from typing import Any, Self
 
 from IPython.core.error import UsageError
@@ -13,6 +12,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Bool, Enum, Int, TraitError, TraitType, Unicode, validate
 from traitlets.config import Config, Configurable
 
+from nbgrad.arguments import argument_of, help_of, written
 from nbgrad.core.suggestions import nearest
 from nbgrad.options import TABLE, check, check_together, configured, flag, optional
 
@@ -38,36 +38,11 @@ def takes_options(function: Any) -> Any:
         function
     )
     for one in reversed(TABLE):
-        function = argument(flag(one), default=SUPPRESS, help=_help(one).replace("%", "%%"), **_form(one))(function)
+        name, form = argument_of(one)
+        function = argument(name, default=SUPPRESS, **form)(function)
     function = magic_arguments()(function)
     function.parser.allow_abbrev = False  # an abbreviation may fit a second option in a later version
     return function
-
-
-def _form(one: Field[Any]) -> dict[str, Any]:
-    if one.type is bool:
-        return {"action": BooleanOptionalAction}
-    if "choices" in one.metadata:  # options.check refuses other values
-        return {"metavar": f"{{{','.join(one.metadata['choices'])}}}"}
-    read = partial(_read, one)
-    if "bare" in one.metadata:
-        return {"type": read, "metavar": "NAMES", "nargs": "?", "const": one.metadata["bare"]}
-    return {"type": read, "metavar": "N" if "least" in one.metadata else one.name.upper()}
-
-
-def _read(one: Field[Any], text: str) -> int | str | None:
-    """Convert the text that a cell gives; a text that is no number stays, and ``options.check`` refuses it."""
-    if optional(one) and text.lower() in (written(None), "none"):
-        return None
-    try:
-        return int(text) if "least" in one.metadata else text
-    except ValueError:
-        return text
-
-
-def _help(one: Field[Any]) -> str:
-    default = one.metadata["default"]
-    return one.metadata["help"] if default is None else f"{one.metadata['help']}; default: {written(default)}"
 
 
 def parsed(parser: Any, line: str) -> dict[str, Any]:
@@ -132,17 +107,10 @@ def _off(one: Field[Any]) -> str:
 # Help.
 
 
-def written(value: Any) -> str:
-    """Return the text of a value in a table of options."""
-    if value is None:
-        return "-"
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
-
-
 def overview() -> str:
     """List the commands and the options, each on a line."""
     commands = [f"  {name:<8}{what}" for name, what in COMMANDS.items()]
-    options = [f"  {flag(one):<20}{_help(one)}" for one in TABLE]
+    options = [f"  {flag(one):<20}{help_of(one)}" for one in TABLE]
     return "\n".join(["%autograd COMMAND:", *commands, "", f"{MAGIC} OPTIONS, and %autograd on OPTIONS:", *options])
 
 

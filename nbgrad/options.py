@@ -23,7 +23,10 @@ from nbgrad.core.suggestions import nearest
 
 View = Literal["graph", "steps", "flow", "text", "none"]
 Direction = Literal["auto", "TB", "LR"]
-SUFFIXES = (".svg", ".png", ".pdf", ".html", ".gif", ".dot", ".json", ".txt")
+GRAPH = ".nbgrad"
+"""The suffix of a file that ``nbgrad.load`` reads."""
+
+SUFFIXES = (".svg", ".png", ".pdf", ".html", ".gif", ".dot", ".json", ".txt", GRAPH)
 """The suffixes of the file formats that a graph can be written in."""
 
 
@@ -113,7 +116,8 @@ def option(default: Any, help: str, example: str, **facts: Any) -> Any:
         facts: ``choices``: all allowed values; ``suggestions``: some allowed values, for completion; ``least``: the
             smallest allowed number; ``check``: a function that raises for a value that is not allowed; ``every=False``:
             the option belongs to one graph, so it has no default for every cell; ``bare``: the value in a cell that
-            gives the option without one.
+            gives the option without one; ``command=False``: the option is about the output of a cell, so
+            ``nbgrad run`` does not have it.
     """
     return field(default=_CONFIGURED, metadata={"default": default, "help": help, "example": example, **facts})
 
@@ -156,7 +160,9 @@ class Options:
         "--direction LR",
         choices=get_args(Direction),
     )
-    view: View = option("graph", "choose the output under the cell", "--view text", choices=get_args(View))
+    view: View = option(
+        "graph", "choose the output under the cell", "--view text", choices=get_args(View), command=False
+    )
     history: int = option(
         FRAMES,
         "keep the norms of the gradients of this many backwards",
@@ -182,6 +188,7 @@ class Options:
         every=False,
         bare=ALL,
         check=names_of,
+        command=False,
     )
     every: int | None = option(
         None,
@@ -200,7 +207,9 @@ class Options:
     time: bool = option(
         False, "measure how long each op takes, forward and backward, and show it; it records every step", "--time"
     )
-    stages: bool = option(False, "print how long each stage takes until the picture is there", "--stages")
+    stages: bool = option(
+        False, "print how long each stage takes until the picture is there", "--stages", command=False
+    )
     ranks: bool = option(
         False,
         "compare the gradients of the processes that DistributedDataParallel averages; rank 0 shows it; it "

@@ -12,7 +12,7 @@ from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.stages import stage, timed, told
 from nbgrad.core.tensor.broadcast_check import strict_broadcast, warn_here
-from nbgrad.options import TABLE, Options, check_known
+from nbgrad.options import GRAPH, TABLE, Options, check_known, suffix_of
 
 if TYPE_CHECKING:
     from nbgrad.widgets.description.outline import Outline
@@ -198,9 +198,12 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
     @stage("send")
     def _write(self, outline: "Outline") -> None:
         if self.save is not None:
-            from nbgrad.export import write
+            from nbgrad.export import keep, write
 
-            write(outline, self.save, depth=self.depth, nodes=self.nodes, direction=self.direction)
+            if suffix_of(self.save) == GRAPH:
+                keep(self.graph, outline, self.save)
+            else:
+                write(outline, self.save, depth=self.depth, nodes=self.nodes, direction=self.direction)
 
 
 def _in_notebook() -> bool:

@@ -18,8 +18,11 @@ class _Packed:
 def counted(forward: Callable[[], Any], parameters: Iterable[torch.Tensor]) -> int:
     """The bytes that the backward of what ``forward`` returns needs, each storage once.
 
-    Without those of ``parameters`` and of other leaves that get a gradient: they live in any case.
+    Without those of ``parameters`` and of other leaves that get a gradient: they live in any case. The backward runs,
+    because what it needs is what it frees: a node that it does not reach, as of a result in a cache, keeps the rest.
+    The gradients are dropped.
     """
+    owners = list(parameters)  # while they live, no other storage is at their addresses
     alive: WeakSet[_Packed] = WeakSet()
 
     def pack(tensor: torch.Tensor) -> _Packed:
@@ -27,18 +30,32 @@ def counted(forward: Callable[[], Any], parameters: Iterable[torch.Tensor]) -> i
         alive.add(packed)
         return packed
 
-    owned = {one.untyped_storage()._cdata for one in parameters}
     with saved_tensors_hooks(pack, lambda packed: packed.tensor):
         result = forward()
-    sizes = {one.tensor.untyped_storage()._cdata: one.tensor.untyped_storage().nbytes() for one in alive}
     assert result is not None
-    owned |= {leaf.untyped_storage()._cdata for leaf in _leaves(result)}
-    return sum([size for storage, size in sizes.items() if storage not in owned])
+    roots = [one for one in (result if isinstance(result, tuple | list) else [result]) if one.requires_grad]
+    owners += _leaves(roots)
+    owned = {one.untyped_storage()._cdata for one in owners}
+    before = [(id(one), one.tensor.untyped_storage()) for one in alive]
+    _run_backward(roots, owners)
+    left = {id(one) for one in alive}
+    freed = {storage._cdata: storage.nbytes() for packed, storage in before if packed not in left}
+    return sum([size for storage, size in freed.items() if storage not in owned])
 
 
-def _leaves(result: Any) -> set[torch.Tensor]:
-    """The leaves that a backward from ``result`` would give a gradient."""
-    waiting: list[Any] = [one.grad_fn for one in (result if isinstance(result, tuple | list) else [result])]
+def _run_backward(roots: list[torch.Tensor], leaves: list[torch.Tensor]) -> None:
+    """Run the backward from ``roots``, which frees what it needs, and leave the ``.grad`` of the leaves as it was."""
+    grads = [one.grad for one in leaves]
+    for one in leaves:
+        one.grad = None
+    torch.autograd.backward(roots, [torch.ones_like(one) for one in roots])
+    for one, grad in zip(leaves, grads, strict=True):
+        one.grad = grad
+
+
+def _leaves(roots: list[torch.Tensor]) -> set[torch.Tensor]:
+    """The leaves that a backward from ``roots`` would give a gradient."""
+    waiting: list[Any] = [one.grad_fn for one in roots]
     seen: set[Any] = set()
     found: set[torch.Tensor] = set()
     while waiting:

@@ -7,9 +7,11 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from nbgrad import __version__, doctor
+from nbgrad import __version__
 from nbgrad.core import compilation
-from nbgrad.doctor import Finding, main
+from nbgrad.run import doctor
+from nbgrad.run.command import main
+from nbgrad.run.doctor import Finding
 
 
 def found(capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[str, str]]:

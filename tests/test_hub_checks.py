@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from nbgrad import hub_checks
-from nbgrad.doctor import main
 from nbgrad.hub_checks import (
     HUB,
     REACH,
@@ -31,6 +30,7 @@ from nbgrad.hub_checks import (
     listening,
     ports,
 )
+from nbgrad.run.command import main
 
 pytestmark = pytest.mark.once
 

@@ -174,7 +174,7 @@ def test_without_a_compiler_the_wheel_is_for_every_machine_and_plain(plain: Path
     assert held(plain) == wanted()
     with ZipFile(plain) as archive:
         (scripts,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
-        assert "nbgrad = nbgrad.doctor:main" in archive.read(scripts).decode()
+        assert "nbgrad = nbgrad.run.command:main" in archive.read(scripts).decode()
     site = install(plain, tmp_path / "site")
     core = answer(run(site), site)
     assert core == "False True nothing was compiled when it was installed: that takes a C compiler"

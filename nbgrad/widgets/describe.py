@@ -21,6 +21,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.memory import MemoryUse
 from nbgrad.core.graph.record import Record
+from nbgrad.core.graph.saved_graph import AnyGraph, SavedGraph
 from nbgrad.core.graph.slowest import Times
 from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.no_gc import uncollected
@@ -34,7 +35,7 @@ from nbgrad.widgets.description.format import counted, duration, shape_text
 from nbgrad.widgets.description.history import POINTS, Losses, past
 from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
 from nbgrad.widgets.description.layers import layer_parts, layered
-from nbgrad.widgets.description.living_bytes import kept_bytes, short_bytes, timeline, worth_a_word
+from nbgrad.widgets.description.living_bytes import kept_bytes, least_of, short_bytes, timeline, worth_a_word
 from nbgrad.widgets.description.loops import Iteration, iterations
 from nbgrad.widgets.description.outline import LOOK, Outline, Rests
 from nbgrad.widgets.description.overlay_kinds import AddedOverlays
@@ -68,11 +69,29 @@ from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
 from nbgrad.widgets.optional_packages import loading
 
+_ROLES = frozenset(
+    (
+        "target",
+        "index",
+        "indices",
+        "mask",
+        "attn_mask",
+        "condition",
+        "weight",
+        "pos_weight",
+        "offsets",
+        "grid",
+        "hx",
+        "cx",
+    )
+)
+"""The names of arguments that say what a constant without a name is."""
+
 DRAWN = 40_000
 """Of more ops than this the first and the last ones are drawn: a page of a million ops takes minutes."""
 
 
-def describe(graph: AutogradGraph) -> Description:
+def describe(graph: AnyGraph) -> Description:
     """The description of what ``graph``, open or closed, recorded.
 
     After a backward it has only the ops and tensors that the backward ran through. If an error ended the graph, the
@@ -81,12 +100,17 @@ def describe(graph: AutogradGraph) -> Description:
     return outline(graph).detail()
 
 
-@uncollected
-def outline(graph: AutogradGraph) -> Outline:
+def outline(graph: AnyGraph) -> Outline:
     """The outline of ``graph``. Its ``detail`` writes the details, looks, sums and steps, which it still lacks.
 
-    It holds the numbers as they are now, and neither a tensor nor the graph.
+    It holds the numbers as they are now, and neither a tensor nor the graph. A graph that was read from a file has it.
     """
+    known: Outline = graph.outline if isinstance(graph, SavedGraph) else _outline(graph)
+    return known
+
+
+@uncollected
+def _outline(graph: AutogradGraph) -> Outline:
     survey = Survey.of(graph, DRAWN)
     ending, records, frames = graph.ending, survey.records, survey.frames
     ids = {record.id: node_id(at) for at, record in enumerate(records)}
@@ -97,7 +121,7 @@ def outline(graph: AutogradGraph) -> Outline:
     saved = saved_by(memory)
     shown, levels = overlays(graph, records, saved)
     added = AddedOverlays.of(records)
-    usual = _usual_dtype(records)
+    usual, roles = _usual_dtype(records), _roles(records)
     edges, sums = _edges(records, ids, _unkept(graph, records), survey.stretched, usual)
     shapes = {record.id: record.shape for record in records}
     walk = StepContext(records, ids, edges)
@@ -110,7 +134,7 @@ def outline(graph: AutogradGraph) -> Outline:
     nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
     for record, more in zip(records, measured(graph, records), strict=True):
         id = ids[record.id]
-        title, value = _title(record, usual), _value(record, most)
+        title, value = _title(record, usual, roles), _value(record, most)
         node: Node = {
             **plain_node(id, kind_of(record.kind, record.name), [*title, *value], []),
             "root": record.root,
@@ -151,10 +175,7 @@ def outline(graph: AutogradGraph) -> Outline:
         "formulas": scopes.formulas(),
         "overlays": [*shown, *added.overlays, *history.overlays],
         "colour": next((one["key"] for one in reversed(shown) if one["key"].startswith(OWN)), ""),
-        "verdicts": [
-            Verdict(kind=one.kind, scope=scopes.id(one.scope), name=one.scope.path()[-1], text=one.text)
-            for one in survey.verdicts
-        ],
+        "verdicts": _verdicts(survey, scopes, nodes),
         "problems": wrong,
         "checked": survey.checkup.lines,
         "history": history.history,
@@ -164,7 +185,7 @@ def outline(graph: AutogradGraph) -> Outline:
         "ranking": ranking(graph, records, ids, lambda record: inside.get(record.id, record.scope), scopes.id, saved),
     }
     if ending is not None and failure is not None and survey.ended is not None:
-        described = with_failure(described, failure, survey.ended, ids, scopes.id, ending.kind)
+        described = with_failure(described, ending, failure, survey.ended, ids, scopes.id)
     hidden = {ids[id] for id in graph.questions.hidden(records)}
     described |= {
         "summary": _summary(graph, records, described, usual, hidden),
@@ -269,8 +290,7 @@ class _Scopes:
         if raised is not None:
             ops[raised] += 1
         for record in records:
-            home = inside.get(record.id)
-            if (scope := home if isinstance(home, Iteration) else record.scope) is not None:
+            if (scope := _home(record, inside)) is not None:
                 ops[scope] += record.kind == "op"
                 parameters[scope] += record.kind == "parameter"
                 elements[scope] += _elements(record) if record.kind == "parameter" else 0
@@ -282,6 +302,7 @@ class _Scopes:
                 seconds[around] += seconds[scope]
         described: list[Scope] = []
         kept = {} if memory is None else self._kept(records, inside, memory)
+        hiding = set[CoreScope]() if memory is None else _hiding(records, inside, memory)
         told = worth_a_word(memory)
         for scope, id in self._ids.items():
             kind, name, like = _called(scope)
@@ -289,7 +310,7 @@ class _Scopes:
             folds = scope.body if isinstance(scope, Iteration) else _folds(*inner)
             size = kept.get(scope, 0)
             if size and told:
-                folds += f", {short_bytes(size)}"
+                folds += f", {least_of(scope not in hiding)}{short_bytes(size)}"
             if seconds[scope] and not isinstance(scope, Iteration):  # those of a loop are compared by this text
                 folds += f", {duration(seconds[scope])}"
             label, parent = scope.label, self.id(scope.parent)
@@ -314,8 +335,7 @@ class _Scopes:
         """The bytes that the ops in each scope keep together: a storage of several ops counts once."""
         homes: dict[int, dict[CoreScope, None]] = {}
         for record in records:
-            home = inside.get(record.id)
-            scope = home if isinstance(home, Iteration) else record.scope
+            scope = _home(record, inside)
             if scope is not None:
                 for number in memory.numbers_of(record.id):
                     homes.setdefault(number, {})[scope] = None
@@ -340,6 +360,18 @@ class _Scopes:
         """The MathML of every module's formula, by its LaTeX."""
         texts = [scope.kind.formula for scope in self._ids if isinstance(scope, ModuleScope)]
         return {latex: mathml for latex in dict.fromkeys(texts) if (mathml := typeset(latex)[0])}
+
+
+def _home(record: Record, inside: dict[int, CoreScope]) -> CoreScope | None:
+    """The scope in which a record is counted."""
+    home = inside.get(record.id)
+    return home if isinstance(home, Iteration) else record.scope
+
+
+def _hiding(records: list[Record], inside: dict[int, CoreScope], memory: MemoryUse) -> set[CoreScope]:
+    """The scopes with an op of which torch does not show all that it keeps."""
+    hidden = [record for record in records if record.id in memory.kept.hidden]
+    return {scope for record in hidden for scope in outwards(_home(record, inside))}
 
 
 @cache
@@ -389,9 +421,22 @@ def _usual_dtype(records: list[Record]) -> torch.dtype | None:
     return kinds.most_common(1)[0][0] if kinds else None
 
 
-def _title(record: Record, usual: torch.dtype | None) -> list[str]:
+def _roles(records: list[Record]) -> dict[int, str]:
+    """The arguments that constants without a name are given to, by their ids, where these say what a constant is."""
+    nameless = {record.id for record in records if record.kind == "constant" and not record.name}
+    found: dict[int, str] = {}
+    for record in records if nameless else ():
+        for taken in record.inputs:
+            # To an op of a module it is the input; any other ``input`` may be a number of a formula.
+            told = taken.name in _ROLES or (taken.name == "input" and isinstance(record.scope, ModuleScope))
+            if told and taken.source in nameless:
+                found.setdefault(taken.source, taken.name)
+    return found
+
+
+def _title(record: Record, usual: torch.dtype | None, roles: Mapping[int, str]) -> list[str]:
     """The first two lines of a box."""
-    title = record.name or record.kind
+    title = record.name or roles.get(record.id) or record.kind
     if record.op is not None:
         title = f"{_variable(record)} = {record.op.name}" if record.name else record.op.name
     cell = "" if record.earlier is None else f" · {clip(record.earlier, _TITLE)}"
@@ -488,6 +533,22 @@ def _add_badges(nodes: list[Node], wrong: list[Problem]) -> None:
     for problem in wrong:
         if problem["node"] is not None and problem["node"] in by_id:
             by_id[problem["node"]]["badges"].append(Badge(kind=problem["kind"], text=problem["text"]))
+
+
+def _verdicts(survey: Survey, scopes: "_Scopes", nodes: list[Node]) -> list[Verdict]:
+    """The verdicts on modules; the first op of a module whose gradients are not sound gets a badge."""
+    ops: dict[str | None, Node] = {}
+    for node in nodes:
+        if node["kind"] == "op":
+            ops.setdefault(node["scope"], node)
+    found = [
+        Verdict(kind=one.kind, scope=scopes.id(one.scope), name=one.scope.path()[-1], text=one.text)
+        for one in survey.verdicts
+    ]
+    for verdict in found:
+        if verdict["kind"] != "sound" and verdict["scope"] in ops:
+            ops[verdict["scope"]]["badges"].append(Badge(kind="warning", text=verdict["text"]))
+    return found
 
 
 def _summary(

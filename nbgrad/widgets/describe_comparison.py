@@ -39,7 +39,8 @@ def outline_comparison(comparison: Comparison) -> Outline:
     The ids of each graph begin with its own letter, and ``twins`` say which boxes and modules belong together. Only
     overlays with one scale for both sides are there. There is no history.
     """
-    sides = [_Side.of(at, outline(graph), comparison) for at, graph in enumerate((comparison.left, comparison.right))]
+    graphs: tuple[Any, Any] = comparison.left, comparison.right
+    sides = [_Side.of(at, outline(graph), comparison) for at, graph in enumerate(graphs)]
     left, right = [one.outline.description for one in sides]
     shown, levels = _overlays(comparison, sides)
     for side in sides:
@@ -161,9 +162,9 @@ def _overlays(comparison: Comparison, sides: list[_Side]) -> tuple[list[Overlay]
     for what in ("gradient", "value"):
         parts: dict[int, float] = {}
         for pair in comparison.pairs:
-            if (part := getattr(pair, what)) is not None:
+            if (apart := getattr(pair, what)) is not None:
                 for side, record in zip(sides, (pair.left, pair.right), strict=True):
-                    parts[places[side.ids[record.id]]] = part
+                    parts[places[side.ids[record.id]]] = apart.relative
         found.append(scaled(f"{OWN}-{what}", _DIFFERENT[what], parts, _percent, levels))
     norms = {
         places[side.ids[record.id]]: record.gradient.norm
@@ -208,8 +209,11 @@ def _told(sides: list[_Side], comparison: Comparison) -> dict[str, Detail]:
 
 def _sentence(pair: Pair) -> str:
     parts = [pair.words or "nothing differs, up to rounding"]
-    if not pair.exact:
-        parts.append("for large tensors only the norms were compared")
+    for what, one in (("value", pair.value), ("gradient", pair.gradient)):
+        if one is not None and not one.agrees:
+            parts.append(f"{what}: {one}")
+        elif one is not None and one.basis != "all numbers":
+            parts.append(f"{what}: {one.basis} compared")
     return "; ".join(parts)
 
 

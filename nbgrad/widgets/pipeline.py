@@ -120,7 +120,7 @@ def _fitted(
         search = Search(parts, picture["layout"], picture["direction"], on, seconds, _forms(parts, one.asked))
         layout, way = search.best(turns=direction == "auto")
         found = _Fitted({**picture, "layout": layout, "direction": way}, parts, one)
-        fits = on.fits(layout) and (search.level <= search.short or len(parts.placed["nodes"]) <= LOOK)
+        fits = on.fits(layout) and (search.level <= search.told or len(parts.placed["nodes"]) <= LOOK)
         if fits or best is None or on.scale(layout) > on.scale(best.picture["layout"]) * BETTER:
             best = found
         if fits:

@@ -12,6 +12,7 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.rerun import Rerun, RerunError, rerun_of
+from nbgrad.core.graph.saved_graph import AnyGraph, SavedGraph
 from nbgrad.core.graph.stats import SMALL, Stats, summarise
 from nbgrad.widgets.description.format import counted, number, shape_text
 from nbgrad.widgets.description.ids import node_id
@@ -129,6 +130,23 @@ class Holdings:
             raise LookupError(_LET_GO[what])
         data: torch.Tensor = tensor.data
         return data
+
+
+class SavedHoldings(Holdings):
+    """Where the numbers of a graph are that was read from a file: nowhere."""
+
+    def __init__(self, graph: SavedGraph) -> None:
+        self._rerun, self._graph, self._asks = rerun_of(graph), None, None
+
+    def numbers(self, node: str, what: What) -> Numbers:
+        """A sentence that says why there are none."""
+        said = "Only statistics were kept: a graph in a file has no numbers of larger tensors."
+        return Numbers(node=node, of=what, said=said, look=None, rows=[])
+
+
+def holdings_of(graph: AnyGraph) -> Holdings:
+    """Where the numbers of the large tensors of ``graph`` are."""
+    return SavedHoldings(graph) if isinstance(graph, SavedGraph) else Holdings(graph)
 
 
 def _grad(tensor: Any) -> torch.Tensor | None:

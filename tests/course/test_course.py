@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from nbgrad.doctor import main
 from nbgrad.lab import course
+from nbgrad.run.command import main
 
 ROOT = Path(__file__).parents[2]
 

@@ -411,6 +411,54 @@ def test_a_sound_program_has_no_finding(half: str, program: Program) -> None:
     assert graph.findings() == [], half
 
 
+EXTRA = {
+    "read after the step": ("extra = (scores - y).abs().mean()", "total += extra.item()", False),
+    "used after the step": ("extra = (scores - y).abs().mean()", "total += (2 * extra).detach()", False),
+    "read in some steps": ("extra = (scores - y).abs().mean()", "total += extra.item() if step == 1 else 0", False),
+    "read in a round that is not recorded": (
+        "extra = (scores - y).abs().mean()",
+        "total += extra.item() if step % 8 == 7 else 0",
+        False,
+    ),
+    "bound again": ("extra = (scores - y).abs().mean(); extra = 0", "total += extra if step % 8 == 7 else 0", True),
+    "always loaded, never read": ("extra = (scores - y).abs().mean()", "known = extra", True),
+    "a copy of the loss": ("extra = loss.clone()", "pass", False),
+    "a copy of a term": ("extra = term.reshape(1)", "pass", False),
+    "computed from the loss alone": ("extra = (2 * loss).exp()", "pass", False),
+    "a sum with the loss": ("extra = loss + net.weight.abs().mean()", "pass", True),
+    "a multiple of a term": ("extra = 0.1 * term", "pass", True),
+    "another term": ("extra = (scores - y).abs().mean()", "pass", True),
+    "of a function that also makes a term": ("extra = size(net.bias)", "pass", True),
+}
+"""A number beside the loss, what is done with it after the step, and whether it is said to be a missing term."""
+
+
+@pytest.mark.parametrize("settings", [{}, {"every": 1}, {"every": 5}], ids=str)
+@pytest.mark.parametrize("lib", [nbgrad, torch], ids=["own", "torch"])
+@pytest.mark.parametrize("name", EXTRA)
+def test_a_number_that_is_no_missing_term_is_not_accused(lib: Any, name: str, settings: dict[str, Any]) -> None:
+    made, after, accused = EXTRA[name]
+    lib.manual_seed(0)
+    net, x, y = lib.nn.Linear(4, 2), lib.randn(8, 4), lib.randn(8, 2)
+    space = {"net": net, "x": x, "y": y, "optimizer": lib.optim.SGD(net.parameters(), 0.01), "total": 0}
+    program = f"""
+def size(weight):
+    return weight.square().sum()
+for step in range(12):
+    scores = net(x)
+    term = size(net.weight)
+    loss = (scores - y).square().mean() + term
+    {made}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {after}
+"""
+    with nbgrad.record(view="none", **settings) as graph:
+        exec(program, space)
+    assert [one.kind for one in graph.findings()] == ["unreached"] * accused
+
+
 @pytest.mark.parametrize(("name", "accused"), [("visit_counts", False), ("image_kinds", True), ("stage", True)])
 def test_whole_numbers_with_an_order_in_their_name_are_no_classes(name: str, accused: bool) -> None:
     space: dict[str, Any] = {"net": mlp(), "rows": nbgrad.randn(64, 4), "loss": mse_loss}

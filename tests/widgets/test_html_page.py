@@ -291,7 +291,7 @@ def notebook(picture: Picture) -> str:
     from nbgrad.widgets.view import STATIC
 
     script = (STATIC / "graph.js").read_text(encoding="utf-8")
-    found = re.search(r"export\{(\w+) as default\};?", script)
+    found = re.search(r"export\{([\w$]+) as default\};?", script)
     assert found is not None
     text = LAB.format(
         css=(STATIC / "graph.css").read_text(encoding="utf-8"), svg=svg(picture), script=script,

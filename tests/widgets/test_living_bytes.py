@@ -82,6 +82,31 @@ def test_the_frames_have_the_bytes_of_all_that_is_inside() -> None:
     assert 0 < scopes["1 (Sequential)"] < scopes["Sequential"]
 
 
+class Scaled(nn.Module):
+    """Changes a view in place: torch does not show what this keeps."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = x.tanh().clone()
+        made[0].mul_(x[1])
+        return made.exp()
+
+
+def test_a_picture_says_at_least_where_torch_does_not_show_all() -> None:
+    net, x = nn.Sequential(nn.Linear(64, 64), Scaled()), torch.randn(128, 64)
+    with nbgrad.record(view="none") as graph:
+        net(x).pow(2).mean().backward()
+    described = describe(graph)
+    folds = {scope["label"]: scope["folds"] for scope in described["scopes"]}
+    assert folds["1 (Scaled)"].endswith(", at least 64 KiB")
+    assert folds["Sequential"].endswith(", at least 96 KiB")
+    assert "at least" not in folds["0 (Linear)"]
+    assert described["memory"] is not None
+    assert described["memory"]["text"].startswith("at least 96 KiB kept for the backward; at least ")
+    drawn = fold(outline(graph), folded_below(outline(graph), 0)).description
+    (box,) = [node for node in drawn["nodes"] if node["kind"] == "folded"]
+    assert {"term": "Kept for the backward", "text": "at least 96 KiB", "role": "parts"} in box["details"]
+
+
 def test_the_timeline_has_a_column_for_each_moment() -> None:
     graph = trained()
     described = describe(graph)

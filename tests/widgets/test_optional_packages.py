@@ -15,8 +15,8 @@ from IPython.utils.capture import capture_output
 
 import nbgrad
 from nbgrad.core.compilation import SIGNATURE, modules, obstacle
-from nbgrad.doctor import main
 from nbgrad.options import SUFFIXES
+from nbgrad.run.command import main
 from nbgrad.widgets import describe, notebook_output
 from nbgrad.widgets.layout import graphviz_wasm
 from nbgrad.widgets.render import png

@@ -14,6 +14,7 @@ from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.description.stage import LETTERS, READ, STAGE, Pages, Stage
 from nbgrad.widgets.folding.choose import Folding
+from nbgrad.widgets.layout.card import Card, measured
 from nbgrad.widgets.layout.forms import levels
 from nbgrad.widgets.pipeline import first_look, lay_out, whole
 from nbgrad.widgets.render.html_page import page
@@ -26,7 +27,7 @@ from tests.widgets.test_positions import assert_sound
 from tools.unpacking import unpacked
 
 STAGES = {"laptop": STAGE, "side panel": Stage(790, 330), "phone": Stage(390, 500)}
-DETAIL = {"card": 2, "short": 1, "name": 0}
+DETAIL = {"card": 3, "short": 2, "line": 1, "name": 0}
 
 
 def branched() -> Description:
@@ -73,7 +74,8 @@ def test_a_small_stage_gives_up_details_and_a_large_one_none() -> None:
     large, small = (lay_out(described, folding=Folding(), on=on) for on in (Stage(4000, 3000), Stage(790, 330)))
     assert large["layout"]["forms"] == large["layout"]["shrunk"] == {}
     forms = small["layout"]["forms"]
-    assert set(forms.values()) == {"short", "name"}
+    assert "card" not in forms.values()
+    assert len(forms) > 20
     assert large["description"] == small["description"], "only what is drawn in the boxes differs"
 
 
@@ -91,7 +93,7 @@ def test_boxes_near_the_loss_have_most_detail(size: tuple[int, int]) -> None:
         distances |= dict.fromkeys(front, max(distances.values()) + 1)
     detail = {box: DETAIL[forms.get(box, "card")] for box in distances}
     # A box whose card is no larger than another form stays a card.
-    full = {box for box in detail if detail[box] == 2}
+    full = {box for box in detail if detail[box] == DETAIL["card"]}
     for one, other in combinations(sorted(distances.keys() - full, key=distances.__getitem__), 2):
         assert distances[one] == distances[other] or detail[one] >= detail[other]
     assert any(detail.values()), "not all are names"
@@ -99,10 +101,22 @@ def test_boxes_near_the_loss_have_most_detail(size: tuple[int, int]) -> None:
 
 def test_what_the_reader_unfolded_has_most_detail() -> None:
     drawn = lay_out(NETWORKS["MLP of 5"]())["description"]
-    first, last = drawn["nodes"][0]["id"], drawn["nodes"][-1]["id"]
+    first, *_, far, loss = [node["id"] for node in drawn["nodes"] if node["row"] is None]
     *_, near, names = levels(drawn, frozenset([first]))
-    assert (near[first], near[last]) == ("short", "name")
-    assert set(names.values()) == {"name"}
+    assert (near[first], near[far]) == ("short", "name")
+    assert names[first] == names[far] == "name"
+    assert names[loss] == "short", "the loss always says its value"
+
+
+def test_a_box_of_one_line_says_the_same_as_a_short_one() -> None:
+    described = branched()
+    for node in described["nodes"]:
+        if node["row"] is None:
+            short, line = Card.of(node, "short"), Card.of(node, "line")
+            assert line.below == 0
+            assert line.rule == short.rule
+            assert all(one in line.tail for one in short.lines)
+            assert measured(node, "line").height < measured(node, "short").height
 
 
 def test_the_same_graph_on_the_same_stage_is_the_same_picture() -> None:

@@ -524,7 +524,7 @@ def test_an_op_that_raised_is_drawn_with_what_it_was_given() -> None:
     assert failed["label"] == ["matmul", "raised RuntimeError"]
     taken = [edge["label"] for edge in described["edges"] if edge["target"] == failed["id"]]
     assert taken == ["(1, 3) float32", "(2, 1) float32"]
-    assert described["notes"][0].startswith("The cell stopped here: matmul raised RuntimeError")
+    assert described["notes"][0].startswith("The program stopped here: matmul raised RuntimeError")
     assert drawable(described, 300)["nodes"][-1]["badges"][0]["kind"] == "failed"
 
 
@@ -563,7 +563,7 @@ def test_a_backward_that_raised_is_drawn_as_far_as_it_came() -> None:
     rules = {node["label"][0]: node["rule"] for node in described["nodes"]}
     assert rules["sum"] == "∇ 1"
     assert rules["x"] is None
-    stopped = "The cell stopped here. The gradients that had arrived are shown; no .grad changed. "
+    stopped = "The program stopped here. The gradients that had arrived are shown; no .grad changed. "
     assert described["notes"][0].startswith(f"{stopped}The backward of mul raised")
 
 
@@ -612,7 +612,7 @@ def test_an_interrupt_is_said_to_be_one(backwards: int, said: str) -> None:
         y = x.sin()
     assert y.requires_grad
     (note,) = graphs.ended(graph, KeyboardInterrupt())["notes"]
-    assert note.startswith("The cell was interrupted")
+    assert note.startswith("The program was interrupted")
     assert said in note
     assert "forward only" not in note
 
@@ -622,7 +622,7 @@ def test_an_error_of_something_else_adds_a_note_and_a_finding_alone() -> None:
         nbgrad.tensor([1.0], requires_grad=True).sum().backward()
     before = describe(graph)
     after = graphs.ended(graph, KeyError("elsewhere"))
-    said = "The cell raised KeyError: 'elsewhere'."
+    said = "The program raised KeyError: 'elsewhere'."
     notes = [f"{said} The gradients are those of backward 1, the last complete one."]
     problems = [{"kind": "failed", "text": said, "node": None}]
     assert before["checked"][0].startswith("errors: ")
@@ -641,9 +641,9 @@ def test_an_error_that_has_no_words_or_too_many_is_told_in_a_line() -> None:
     with nbgrad.AutogradGraph() as graph:
         nbgrad.tensor([1.0], requires_grad=True).sum().backward()
     (mute,) = graphs.ended(graph, Mute())["notes"]
-    assert mute.startswith("The cell raised Mute. The gradients")
+    assert mute.startswith("The program raised Mute. The gradients")
     (note,) = graphs.ended(graph, ValueError(f"\nfirst {'x' * 1000}\nsecond"))["notes"]
-    assert note.startswith("The cell raised ValueError: first xxx")
+    assert note.startswith("The program raised ValueError: first xxx")
     assert len(note) < 400
     assert "second" not in note
     try:

@@ -53,11 +53,13 @@ class Reading:
         owned: the storages of the leaves, by storage. Leaves exist without a backward, so nothing keeps them for it.
         ops: the numbers of the ops that were read.
         hidden: the numbers of ops with a node that does not show what it keeps.
+        makers: for the nodes of torch's graphs inside of ops of nbgrad's, the number of the op that made the result.
     """
 
-    __slots__ = ("hidden", "kept", "ops", "owned")
+    __slots__ = ("hidden", "kept", "makers", "ops", "owned")
 
     def __init__(self) -> None:
+        self.makers: dict[Any, int] = {}
         self.kept: list[Holding] = []
         self.owned: dict[int, Owned] = {}
         self.ops: set[int] = set()
@@ -81,6 +83,16 @@ class Reading:
                 self.own(held, 0)
             for storage, size in storages_of(raw_of(tensor)):
                 self.kept.append(Holding(op, name, storage, size, maker, aside))
+
+
+class InnerGraph:
+    """Stands in ``Node.saved`` for a graph of torch's that was recorded for this op alone."""
+
+    __slots__ = ()
+
+    def keep(self, node: Node, found: Reading) -> None:
+        """Add what the graph keeps to ``found``, as kept by ``node``."""
+        raise NotImplementedError
 
 
 def storages_of(data: Any) -> list[tuple[int, int]]:
@@ -150,7 +162,9 @@ def _read(node: Node, found: Reading) -> None:
             found.keep(node.seq, name, value, 0)
     elif isinstance(saved, tuple):
         for name, value in zip(node.plan.saved_names, saved, strict=False):
-            if name == "ctx":  # what the user's ``Function`` has put on it
+            if isinstance(value, InnerGraph):
+                value.keep(node, found)
+            elif name == "ctx":  # what the user's ``Function`` has put on it
                 for attribute, held in vars(value).items():
                     if not attribute.startswith("_"):
                         found.keep(node.seq, attribute, held, node.seq, aside=True)
@@ -161,12 +175,17 @@ def _read(node: Node, found: Reading) -> None:
 def _maker(node: Node, name: str) -> int:
     """The number of the op that made the value that ``node`` saved as ``name``; 0 if no op did."""
     op = node.op
-    if name in op.inputs:
-        position = op.inputs.index(name)
-        origin = node.edges[position] if position < len(node.edges) else None
-        if origin is None or isinstance(origin, Leaf):
-            return 0
-        node = origin.node if isinstance(origin, Output) else origin
+    if name not in op.inputs:
+        return maker_of(node)
+    position = op.inputs.index(name)
+    return maker_of(node.edges[position] if position < len(node.edges) else None)
+
+
+def maker_of(origin: Origin | None) -> int:
+    """The number of the op that made the storage of the tensor with this ``origin``; 0 if no op did."""
+    if origin is None or isinstance(origin, Leaf):
+        return 0
+    node = origin.node if isinstance(origin, Output) else origin
     while getattr(node.op, "view", False) and node.edges and isinstance(node.edges[0], Node):
         node = node.edges[0]
     return node.seq

@@ -4,6 +4,7 @@ import ast
 import dis
 import linecache
 import os
+import re
 import sys
 from bisect import bisect_right
 from contextlib import suppress
@@ -39,11 +40,14 @@ class Place:
     @property
     def text(self) -> str:
         """The text of the line; empty if Python does not know it, as in code for ``exec``."""
-        return linecache.getline(self.file, self.line).strip()
+        known = _known_text(self._code)
+        return linecache.getline(self.file, self.line).strip() if known is None else known
 
     @property
     def lines(self) -> list[str]:
         """The text of each line of the instruction, as far as Python knows it: a call may take several lines."""
+        if (known := _known_text(self._code)) is not None:
+            return [known]
         first, last, *_ = next(islice(self._code.co_positions(), self._offset // 2, None))
         first = self.line if first is None else first
         return [linecache.getline(self.file, line) for line in range(first, (first if last is None else last) + 1)]
@@ -70,17 +74,32 @@ class Place:
             return self._offset < offset
         return self._offset < offset and _Ways.of(self._code).lead(self._offset, offset)
 
+    def may_be_read(self) -> bool:
+        """Whether the result goes to a variable that some ways through the code load, and others do not.
+
+        A way ends where the variable is bound again, or with the code. What all ways load has been loaded.
+        """
+        return _may_be_read(self._code, self._offset)
+
     @classmethod
-    def at(cls, file: str, line: int) -> "Place":
-        """A line of ``file`` of which only the number is known. Its instruction equals no other."""
-        code = compile("\n" * (line - 1) + "0", file, "exec")
-        return cls(code, next(start for start, _, number in code.co_lines() if number == line))
+    def at(cls, file: str, line: int, text: str | None = None, function: str = "") -> "Place":
+        """A line of which only the number is known. Its instruction equals no other.
+
+        Args:
+            file: the name of its file.
+            line: its number, from 1.
+            text: that of the line, if it is known and the file need not be there; None to look it up.
+            function: the name of the function that the line is in; empty for a line of the file itself.
+        """
+        held = _CODE.co_consts if text is None else (*_CODE.co_consts, _KnownText(text))
+        name = function or _CODE.co_name
+        return cls(_CODE.replace(co_filename=file, co_firstlineno=line, co_name=name, co_consts=held), _OFFSET)
 
     @property
     def called(self) -> str | None:
         """The name of the function or method that this instruction calls; None for an operator, or if it is unknown."""
         first, last, start, end = next(islice(self._code.co_positions(), self._offset // 2, None))
-        if first is None or last is None:
+        if first is None or last is None or _known_text(self._code) is not None:
             return None
         lines = [linecache.getline(self.file, line).encode() for line in range(first, last + 1)]
         lines[-1] = lines[-1][:end]
@@ -91,8 +110,31 @@ class Place:
             return getattr(function, "attr", None) or getattr(function, "id", None)
         return None
 
+    def named(self, cell: str) -> str:
+        """The line as messages name it; ``cell`` is the name of its cell, if it is in one."""
+        return _named(self.file, self.line, self.text, cell)
+
     def __str__(self) -> str:
-        return line_of(self.file, self.line)
+        return self.named(_THE_CELL)
+
+
+class _KnownText(str):
+    """The text of a line whose file need not exist: it is among the constants of the code of its ``Place``."""
+
+    __slots__ = ()
+
+
+def _known_text(code: CodeType) -> str | None:
+    last: Any = code.co_consts[-1] if code.co_consts else None
+    return str(last) if type(last) is _KnownText else None
+
+
+_CODE = compile("0", "", "exec")
+"""A code of one line, which becomes that of a line of which only the number is known."""
+
+_OFFSET = next(start for start, _, line in _CODE.co_lines() if line == 1)
+
+_THE_CELL = "the cell"
 
 
 def running_cell() -> str | None:
@@ -109,10 +151,13 @@ def in_cell(file: str) -> bool:
     return "ipykernel_" in file or file.startswith("<ipython-input")
 
 
-def line_of(file: str, line: int, cell: str = "the cell") -> str:
+def line_of(file: str, line: int) -> str:
     """The line with this number, from 1, as messages name it: with its file, and its text where that is known."""
-    where = f"line {line} of {cell}" if in_cell(file) else f"{_shortened(file)}:{line}"
-    text = linecache.getline(file, line).strip()
+    return _named(file, line, linecache.getline(file, line).strip(), _THE_CELL)
+
+
+def _named(file: str, line: int, text: str, cell: str) -> str:
+    where = f"line {line} of {cell}" if in_cell(file) else f"{shortened(file)}:{line}"
     return f"{where}, `{text}`" if text else where
 
 
@@ -176,16 +221,50 @@ class _Ways:
         return self._begins[bisect_right(self._begins, offset) - 1]
 
 
-def _following(code: CodeType) -> dict[int, list[int]]:
-    """The instructions that can run next after each one, later in the code."""
+def _following(code: CodeType, *, back: bool = False) -> dict[int, list[int]]:
+    """The instructions that can run next after each one, later in the code; also earlier ones with ``back``."""
     instructions = list(dis.get_instructions(code))
     found: dict[int, list[int]] = {}
     for one, after in zip_longest(instructions, instructions[1:]):
         ends = one.opname.startswith(("RETURN", "RAISE", "RERAISE", "JUMP_"))
         found[one.offset] = [] if ends or after is None else [after.offset]
-        if one.opcode in (*dis.hasjrel, *dis.hasjabs) and one.argval > one.offset:
+        if one.opcode in (*dis.hasjrel, *dis.hasjabs) and (back or one.argval > one.offset):
             found[one.offset].append(one.argval)
     return found
+
+
+def _may_be_read(code: CodeType, offset: int) -> bool:
+    """As ``Place.may_be_read``, for the instruction at ``offset``."""
+    steps = [one for one in dis.get_instructions(code) if one.opname != "CACHE"]
+    at = bisect_right([one.offset for one in steps], offset)  # the next one
+    names = [name for use, name in _uses(steps[at]) if use == "STORE"] if at < len(steps) else []
+    if not names or len(code.co_code) > _LONG:
+        return False
+    uses = {one.offset: {use for use, name in _uses(one) if name == names[0]} for one in steps}
+    after = _following(code, back=True)
+    raising = {one.offset for one in steps if one.opname.startswith(("RAISE", "RERAISE"))}
+    ends = {one for one in after if "STORE" in uses[one] or not (after[one] or one in raising)}
+
+    def reached(around: int | None) -> set[int]:
+        """The instructions that the ways around one of them lead to."""
+        found, waiting = set[int](), [steps[at].offset]
+        while waiting:
+            new = [one for one in after[waiting.pop()] if one not in found and one != around]
+            found.update(new)
+            waiting += [one for one in new if one not in ends]
+        return found
+
+    return any("LOAD" in uses[one] and not ends.isdisjoint(reached(one)) for one in reached(None))
+
+
+def _uses(step: dis.Instruction) -> list[tuple[str, str]]:
+    """The variables that an instruction loads, stores or deletes, each behind the word for this."""
+    words = _VARIABLES.findall(step.opname)
+    return list(zip(words, step.argval if isinstance(step.argval, tuple) else [step.argval], strict=False))
+
+
+_VARIABLES = re.compile("(LOAD|STORE|DELETE)_(?:FAST|NAME|GLOBAL|DEREF|CLOSURE)")
+"""The words in the name of an instruction that say what it does with a variable. Those of Python 3.13 may have two."""
 
 
 _LONG = 1 << 14
@@ -195,7 +274,7 @@ _CODES = 256
 """The lines of at most this many codes are kept."""
 
 
-def _shortened(file: str) -> str:
+def shortened(file: str) -> str:
     """The path from the current folder, where the file is below it."""
     here = os.getcwd() + os.sep  # noqa: PTH109  # compared as text: a file name of Python may be no path at all
     return file.removeprefix(here)

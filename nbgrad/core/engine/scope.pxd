@@ -23,6 +23,9 @@ cdef class _Placed:
 @cython.locals(given=State, after=State, outer=Scope, placed=_Placed, own=bint, depth=Py_ssize_t, few=Py_ssize_t)
 cpdef object called(object module, State state, object run, tuple args, dict kwargs, object then=*)
 
+@cython.locals(scope=ModuleScope)
+cpdef ModuleScope told_scope(object label, object kind, Scope parent)
+
 cdef object _tell(object then, object result, State state)
 @cython.locals(scope=ModuleScope, known=Place)
 cdef ModuleScope _entered(_Placed placed, Scope outer, bint own)

@@ -58,6 +58,21 @@ class Kind:
             self._about = "\n".join(line for line in (told, self.formula) if line)
         return self._about
 
+    @classmethod
+    def told(cls, name: str, formula: str, about: str, *, ours: bool, installed: bool) -> "Kind":
+        """The texts of a class that is not there, as of a graph that was read from a file."""
+        made = cls.__new__(cls)
+        made._class, made.name, made.ours, made.installed = _GONE, name, ours, installed
+        made._formula, made._about = formula, about
+        return made
+
+
+def _gone() -> None:
+    """Stands for a weak reference to a class or a module that does not exist any more."""
+
+
+_GONE: Any = _gone
+
 
 _kinds: WeakKeyDictionary[type[Any], Kind] = WeakKeyDictionary()
 
@@ -84,6 +99,13 @@ class ModuleScope(Scope):
         # Torch keeps these in dicts of their own.
         held = chain(own.get("_buffers", {}).items(), own.get("_parameters", {}).items(), own.items())
         return next((name for name, one in held if one is value), None)
+
+
+def told_scope(label: str, kind: Kind, parent: Scope | None) -> ModuleScope:
+    """The call of a module that is not there, as in a graph that was read from a file."""
+    scope = ModuleScope.__new__(ModuleScope)
+    scope.module, scope.label, scope.kind, scope.parent, scope.place = _GONE, label, kind, parent, None
+    return scope
 
 
 class scope(Switch):  # noqa: N801  # reads as a statement: with nbgrad.scope("encoder"):

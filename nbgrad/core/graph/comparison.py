@@ -1,29 +1,34 @@
-"""``Comparison``: two graphs side by side: which of their records belong together, and how these differ."""
+"""``Comparison``: two graphs side by side: the first op that differs, and which of their records belong together."""
 
-from collections import defaultdict
-from collections.abc import Iterator
-from difflib import SequenceMatcher
-from math import isfinite
+from functools import cached_property
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
-import torch
-
-from nbgrad.core.engine.state import outwards
-from nbgrad.core.graph.custom_overlay import path_of
+from nbgrad.core.graph.comparison_report import report, summary, told
+from nbgrad.core.graph.counterparts import Counterparts, Side
+from nbgrad.core.graph.discrepancy import Discrepancy, Walk, types_apart
+from nbgrad.core.graph.distance import Distance
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.names import path_in
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.renderer import registered_renderer
-from nbgrad.core.graph.stats import Stats
 from nbgrad.core.suggestions import kind_of
 
-_SEARCHED = 1 << 18
-"""With more pairs of records than this, those of one module are paired in their order, without a search."""
+_GROWTH = 1.5
+"""A result is named among those where the difference grows, if it is so much farther apart than the inputs."""
 
-_ROUNDING = 64
-"""Rounding may explain a difference up to this many times the precision of the element type."""
+_NAMED = 5
+"""At most so many of them."""
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """A graph that can be compared: one of this process, or one that was read from a file."""
+
+    name: str
+
+    @property
+    def records(self) -> list[Record]:
+        """Every op and tensor with its statistics, sources first."""
 
 
 class Pair(NamedTuple):
@@ -31,47 +36,32 @@ class Pair(NamedTuple):
 
     Attributes:
         left, right: the records.
+        settings: by name, the arguments of the op that differ: the left value and the right one.
+        value, gradient: how far the numbers are apart; None where they cannot be compared.
         other: their differences besides the numbers, in words; empty if there are none.
-        value, gradient: how far the numbers differ, as a part of the larger norm: 0 for equal ones, and None where they
-            cannot be compared. For tensors whose numbers were not kept it is the difference of the norms.
-        exact: whether all numbers were compared, and not just norms.
     """
 
     left: Record
     right: Record
+    settings: dict[str, tuple[Any, Any]]
+    value: Distance | None
+    gradient: Distance | None
     other: str
-    value: float | None
-    gradient: float | None
-    exact: bool
 
     @property
     def differs(self) -> bool:
-        """Whether anything differs by more than rounding."""
-        return bool(self.other) or any(_beyond(part, self.left) for part in (self.value, self.gradient))
+        """Whether anything differs by more than rounding, or one side has no gradient."""
+        return bool(self.other) or any(one is not None and not one.agrees for one in (self.value, self.gradient))
 
     @property
     def words(self) -> str:
         """How they differ, in a few words; an empty text if they do not."""
         parts = [self.other] if self.other else []
-        for what, part in (("value", self.value), ("gradient", self.gradient)):
-            if part is not None and _beyond(part, self.left):
-                parts.append(f"{what} by {_share(part)}")
+        parts += [f"{name} {told(a)} | {told(b)}" for name, (a, b) in self.settings.items()]
+        for what, one in (("value", self.value), ("gradient", self.gradient)):
+            if one is not None and not one.agrees:
+                parts.append(f"{what} by {one.words}")
         return ", ".join(parts)
-
-
-def _beyond(part: float | None, record: Record) -> bool:
-    """Whether a difference is more than that of rounding."""
-    if part is None or part == 0:
-        return False
-    eps = torch.finfo(record.dtype).eps if record.dtype.is_floating_point or record.dtype.is_complex else 0.0
-    return not part <= _ROUNDING * eps
-
-
-def _share(part: float) -> str:
-    """The text for a difference that is the fraction ``part`` of a norm."""
-    if not isfinite(part):
-        return "NaN or Inf on one side"
-    return f"{100 * part:.3g}%"
 
 
 class Comparison:
@@ -80,62 +70,90 @@ class Comparison:
     Attributes:
         left, right: the graphs.
         names: their names in the picture.
+        rtol: the relative distance up to which results agree; None for the limits of their element types.
+        records: the records of both, sources first.
         pairs: the records that belong together, in the order of the left graph.
-        alone: the records of the left graph, and of the right one, that have no counterpart.
+        alone: the records of the left graph, and of the right one, that have no counterpart: also the ops inside of
+            what is one op on the other side.
+        discrepancies: the places of the forward where the runs part, in the order of the left run.
+        gradients: the same of the backward, in its order.
+        types: the pairs at which the element types part.
     """
 
-    def __init__(self, left: AutogradGraph, right: AutogradGraph, names: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        left: Recorded,
+        right: Recorded,
+        names: tuple[str, str] | None = None,
+        *,
+        rtol: float | None = None,
+    ) -> None:
         for graph in (left, right):
-            if not isinstance(graph, AutogradGraph):
-                raise TypeError(
-                    f"compare() takes two graphs, as of nbgrad.AutogradGraph, and got {kind_of(graph)}. Both have to "
-                    "be in this process: a file of graph.save() has only a picture. To compare the processes of a "
-                    "training, open a graph in each, with nbgrad.record(ranks=True)"
-                )
-            if asked := [name for name, answer in graph.answers.items() if not answer]:
-                raise ValueError(
-                    f"{graph.name!r} still asks for the gradients of {', '.join(asked)}; a comparison would show them"
-                )
+            _check(graph)
+        if rtol is not None and not _is_part(rtol):
+            raise ValueError(f"rtol={rtol!r}: compare() takes a relative distance, such as 1e-3, from 0 to below 1")
         self.left, self.right = left, right
         self.names = _names(left, right, names)
-        self.records = left.snapshot(), right.snapshot()
-        matched = _matched(*self.records)
-        self.pairs = [_pair(*self._records_at(*places)) for places in matched]
-        seen = [{places[side] for places in matched} for side in (0, 1)]
+        self.rtol = rtol
+        self.records = _records(left), _records(right)
+        found = Counterparts(Side(self.records[0]), Side(self.records[1]))
+        walk = Walk(found, rtol)
+        walk.heal()
+        self.discrepancies = list(walk.forward())
+        self.gradients = list(walk.backward())
+        self._places = list(found.pairs())
+        self.pairs = [_pair(walk, *places) for places in self._places]
+        self.types = [self._records_at(*places) for places in types_apart(found)]
         self.alone = tuple(
-            [one for at, one in enumerate(records) if at not in known]
-            for records, known in zip(self.records, seen, strict=True)
+            [one for at, one in enumerate(records) if known[at] < 0]
+            for records, known in zip(self.records, (found.of_left, found.of_right), strict=True)
         )
+        self._sources = found.left.sources
 
     def _records_at(self, left: int, right: int) -> tuple[Record, Record]:
         return self.records[0][left], self.records[1][right]
 
     @property
-    def differences(self) -> list[str]:
-        """A line for each difference: first the records on one side alone, then the pairs, the largest first."""
-        lines = [
-            f"{record.what} {record.shape}: only in {name}"
-            for name, records in zip(self.names, self.alone, strict=True)
-            for record in records
-        ]
-        found = sorted((pair for pair in self.pairs if pair.differs), key=_size, reverse=True)
-        return lines + [f"{_told(pair.left)}: {pair.words}" for pair in found]
+    def first(self) -> Discrepancy | None:
+        """The first op, in the order of the left run, whose inputs agree and whose result does not; None if all agree.
+
+        It may also be a parameter, an input or a constant whose numbers differ, or an op that is only on one side.
+        """
+        return self.discrepancies[0] if self.discrepancies else None
+
+    @property
+    def first_gradient(self) -> Discrepancy | None:
+        """The first op, in the order of the backward, that gets the same gradient and passes on another one.
+
+        Its values agree, so that the forward does not explain it. None if there is none.
+        """
+        return self.gradients[0] if self.gradients else None
+
+    @property
+    def equal(self) -> bool:
+        """Whether all numbers that both have agree up to rounding, and nothing is missing that changes them."""
+        return self.first is None and self.first_gradient is None and not any(pair.differs for pair in self.pairs)
+
+    @cached_property
+    def growth(self) -> list[Pair]:
+        """The results at which the difference grows most, and the last result, in the order of the left run."""
+        known = {left: pair for (left, _), pair in zip(self._places, self.pairs, strict=True)}
+        found: list[tuple[float, int]] = []
+        for left, pair in known.items():
+            if pair.left.kind != "op" or pair.value is None or pair.value.agrees:
+                continue
+            before = [known[at].value for at in self._sources[left] if at in known]
+            known_before = [one.relative for one in before if one is not None and not one.agrees]
+            if known_before and max(known_before) > 0:
+                found.append((pair.value.relative / max(known_before), left))
+        grown = sorted([one for one in found if one[0] >= _GROWTH], reverse=True)[:_NAMED]
+        ends = {left for left, pair in known.items() if pair.left.root and any(left == at for _, at in found)}
+        return [known[left] for left in sorted(ends | {left for _, left in grown})]
 
     @property
     def summary(self) -> str:
-        """How many boxes are on both sides and how many of them differ, in a sentence."""
-        values = sum(_beyond(one.value, one.left) for one in self.pairs)
-        gradients = sum(_beyond(one.gradient, one.left) for one in self.pairs)
-        changed = sum(bool(pair.other) for pair in self.pairs)
-        parts = [f"{_many(len(self.pairs), 'box', 'boxes')} on both sides"]
-        parts += [f"{len(some)} only in {name}" for name, some in zip(self.names, self.alone, strict=True) if some]
-        if changed:
-            parts.append(f"{changed} of another op or shape")
-        if values or gradients:
-            parts.append(f"{_many(values, 'value')} and {_many(gradients, 'gradient')} differ")
-        else:
-            parts.append("all numbers that both have are the same, up to rounding")
-        return ", ".join(parts)
+        """In a sentence, how many ops agree."""
+        return summary(self)
 
     def save(self, path: str | PathLike[str], **options: Any) -> None:
         """Write both graphs side by side to one file, as ``AutogradGraph.save`` does with one.
@@ -149,15 +167,35 @@ class Comparison:
         """Draw both graphs where this is the last expression of a notebook cell."""
         registered_renderer().show_comparison(self)
 
-    def __repr__(self) -> str:
-        return f"<Comparison of {self.names[0]!r} with {self.names[1]!r}: {self.summary}>"
+    def __str__(self) -> str:
+        return report(self)
+
+    __repr__ = __str__
 
 
-def _many(count: int, noun: str, several: str = "") -> str:
-    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
+def _is_part(rtol: Any) -> bool:
+    return isinstance(rtol, int | float) and 0 <= rtol < 1
 
 
-def _names(left: AutogradGraph, right: AutogradGraph, names: Any) -> tuple[str, str]:
+def _check(graph: Any) -> None:
+    """Raise unless ``graph`` can be compared."""
+    if not isinstance(graph, AutogradGraph) and (isinstance(graph, type) or not isinstance(graph, Recorded)):
+        raise TypeError(
+            f"compare() takes two graphs, as of nbgrad.record or nbgrad.load, and got {kind_of(graph)}. For a graph of "
+            "another process, save it there, as graph.save('step.nbgrad'), and load it here. To compare the processes "
+            "of a training, open a graph in each, with nbgrad.record(ranks=True)"
+        )
+    if isinstance(graph, AutogradGraph) and (asked := [name for name, one in graph.answers.items() if not one]):
+        raise ValueError(
+            f"{graph.name!r} still asks for the gradients of {', '.join(asked)}; a comparison would show them"
+        )
+
+
+def _records(graph: Recorded) -> list[Record]:
+    return graph.snapshot() if isinstance(graph, AutogradGraph) else list(graph.records)
+
+
+def _names(left: Recorded, right: Recorded, names: Any) -> tuple[str, str]:
     """The names of the sides, which must be different."""
     found = (left.name, right.name) if names is None else tuple(names) if not isinstance(names, str) else ()
     if len(found) != 2 or not all(isinstance(name, str) and name.strip() for name in found):
@@ -167,100 +205,15 @@ def _names(left: AutogradGraph, right: AutogradGraph, names: Any) -> tuple[str, 
     return found[0], found[1]
 
 
-def _size(pair: Pair) -> float:
-    """How much a pair differs; pairs of different ops differ most."""
-    parts = [part for part in (pair.value, pair.gradient) if part is not None]
-    return 10.0 * bool(pair.other) + max([part if isfinite(part) else 5.0 for part in parts], default=0.0)
-
-
-def _told(record: Record) -> str:
-    path = path_of(record.scope)
-    return f"{path} {record._replace(full=None).what}" if path else record.what
-
-
-def _pair(left: Record, right: Record) -> Pair:
+def _pair(walk: Walk, left: int, right: int) -> Pair:
     """Compare two records."""
-    other = []
-    if left.kind_or_op != right.kind_or_op:
-        other.append(f"{left.kind_or_op} against {right.kind_or_op}")
-    if left.shape != right.shape:
-        other.append(f"shape {left.shape} against {right.shape}")
-    if (left.gradient is None) != (right.gradient is None) and "constant" not in (left.kind, right.kind):
-        other.append(f"a gradient on the {'right' if left.gradient is None else 'left'} side alone")
-    value, whole = _distance(left.value, right.value)
-    gradient, all_of_it = _distance(left.gradient, right.gradient)
-    return Pair(left, right, ", ".join(other), value, gradient, whole and all_of_it)
-
-
-def _distance(left: Stats | None, right: Stats | None) -> tuple[float | None, bool]:
-    """How far the numbers of two tensors are apart, as a part of the larger norm, and whether all were compared."""
-    if left is None or right is None or left.shape != right.shape:
-        return None, True
-    a, b = left.array, right.array
-    if a is None or b is None or a.dtype.kind not in "fiubc" or b.dtype.kind not in "fiubc":
-        return _part(abs(left.norm - right.norm), max(left.norm, right.norm)), False
-    wide = np.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else np.float64
-    a, b = a.astype(wide), b.astype(wide)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    if same.all():
-        return 0.0, True
-    with np.errstate(all="ignore"):
-        apart = float(np.linalg.norm(np.where(same, 0, a - b).ravel()))
-        return _part(apart, max(float(np.linalg.norm(a.ravel())), float(np.linalg.norm(b.ravel())))), True
-
-
-def _part(apart: float, whole: float) -> float:
-    if apart == 0:
-        return 0.0
-    return apart / whole if isfinite(apart) and isfinite(whole) else float("inf")
-
-
-# --- pairing ---------------------------------------------------------------------------------------------------------
-
-
-def _matched(left: list[Record], right: list[Record]) -> list[tuple[int, int]]:
-    """The places of the records that belong together: in the same module by its path, of the same op, in order.
-
-    A record between two pairs that has no counterpart of the same op is paired with one of the same kind. So a sigmoid
-    stands beside the ReLU in its place.
-    """
-    groups: dict[tuple[str, ...], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for side, records in enumerate((left, right)):
-        for at, record in enumerate(records):
-            groups[_home(record)][side].append(at)
-    found: list[tuple[int, int]] = []
-    for mine, theirs in groups.values():
-        keys = [[_key(records[at]) for at in places] for records, places in ((left, mine), (right, theirs))]
-        found += [(mine[a], theirs[b]) for a, b in _aligned(*keys)]
-    return sorted(found)
-
-
-def _home(record: Record) -> tuple[str, ...]:
-    """The group in which a counterpart is searched: the ops or the tensors of one module, by its path."""
-    path = [path_in(scope) or scope.label for scope in outwards(record.scope) if scope.parent is not None]
-    return ("op" if record.op is not None else "tensor", *path)
-
-
-def _key(record: Record) -> tuple[str, str]:
-    """The property that it must share with its counterpart: the op, or the name of a tensor."""
-    return ("op", record.op.name) if record.op is not None else ("tensor", record.name or record.kind)
-
-
-def _aligned(left: list[Any], right: list[Any]) -> Iterator[tuple[int, int]]:
-    """The places of the items that belong together."""
-    begin = 0
-    while begin < min(len(left), len(right)) and left[begin] == right[begin]:
-        yield begin, begin
-        begin += 1
-    end = 0
-    while end < min(len(left), len(right)) - begin and left[-1 - end] == right[-1 - end]:
-        yield len(left) - 1 - end, len(right) - 1 - end
-        end += 1
-    mine, theirs = left[begin : len(left) - end], right[begin : len(right) - end]
-    if len(mine) * len(theirs) > _SEARCHED:
-        blocks = [("replace", 0, len(mine), 0, len(theirs))]
-    else:
-        blocks = list(SequenceMatcher(None, mine, theirs, autojunk=False).get_opcodes())
-    for tag, a, a_end, b, b_end in blocks:
-        if tag == "equal" or (tag == "replace" and (mine[a][0] == "op" or a_end - a == b_end - b == 1)):
-            yield from ((begin + a + at, begin + b + at) for at in range(min(a_end - a, b_end - b)))
+    one, other = walk.left.records[left], walk.right.records[right]
+    said = []
+    if walk.left.name(left) != walk.right.name(right) and not walk.agree(left, right):
+        said.append(f"{one.kind_or_op} against {other.kind_or_op}")
+    if one.shape != other.shape:
+        said.append(f"shape {one.shape} against {other.shape}")
+    if (one.gradient is None) != (other.gradient is None) and "constant" not in (one.kind, other.kind):
+        said.append(f"a gradient on the {'right' if one.gradient is None else 'left'} side alone")
+    values = walk.value(left, right), walk.gradient(left, right)
+    return Pair(one, other, walk.settings(left, right), *values, ", ".join(said))

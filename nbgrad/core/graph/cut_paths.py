@@ -40,13 +40,14 @@ class _Fading(dict[int, T]):
     most = _MOST
 
     def make_room(self) -> None:
-        """Drop the entries of deleted objects once there are many entries.
+        """Drop the older entries of deleted objects once there are many entries.
 
-        The next time is at twice the number that is left. Other threads may add in the meantime.
+        The newer half stays: what a loop has just done is still asked for. The next time is at twice the number that is
+        left. Other threads may add in the meantime.
         """
         if len(self) < self.most:
             return
-        for key, kept in self.copy().items():
+        for key, kept in list(self.copy().items())[: self.most // 2]:
             if kept[0]() is None:
                 self.pop(key, None)
         self.most = max(_MOST, 2 * len(self))

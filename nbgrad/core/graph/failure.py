@@ -21,6 +21,7 @@ class Ending(NamedTuple):
         failure: where it was raised, if an op or a backward of the graph did.
         advice: the remedy, if the mistake is a common one in the user's own code.
         explanation: why a backward failed, if that is known.
+        cell: whether a notebook cell was recorded, and not a program.
     """
 
     kind: str
@@ -30,16 +31,22 @@ class Ending(NamedTuple):
     failure: Failure | None
     advice: str | None = None
     explanation: Explanation | None = None
+    cell: bool = True
+
+    @property
+    def recorded(self) -> str:
+        """The code that it ended, as the subject of a sentence."""
+        return "The cell" if self.cell else "The program"
 
     @classmethod
-    def of(cls, error: BaseException, failure: Failure | None) -> Self:
+    def of(cls, error: BaseException, failure: Failure | None, cell: bool) -> Self:
         """The message of ``error``."""
         interrupted, place = isinstance(error, KeyboardInterrupt), _raised_at(error.__traceback__)
         told = None if failure is not None else advise(error)
         if explanation_of(error) is None and (advised := torch_advice(error)) is not None:
             explain(error, advised)
         why = explanation_of(error)
-        return cls(type(error).__name__, words_of(error), interrupted, place, failure, told, why)
+        return cls(type(error).__name__, words_of(error), interrupted, place, failure, told, why, cell)
 
 
 def _raised_at(trace: TracebackType | None) -> Place | None:

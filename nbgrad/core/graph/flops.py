@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from nbgrad.core.backend.function_mode import muted
 from nbgrad.core.dispatch.table import Op
 from nbgrad.core.graph.record import Described, Record
+from nbgrad.core.graph.saved_op import SavedOp
 
 
 @muted
@@ -40,21 +41,23 @@ def _counted(record: Record, shapes: tuple[Any, ...], literals: tuple[Any, ...])
     op = record.op
     if not isinstance(op, Op) and (states := _STATES.get(record.kind_or_op)) is not None:
         return _of_recurrence([facts[0] for facts in shapes if facts is not None], states)
+    if isinstance(op, SavedOp):  # a file may name any function, so none is called
+        return 0 if len(shapes) == 1 and _is_torchs(op.name) else None
     function: Any = op.forward if isinstance(op, Op) else _torchs(record.kind_or_op)
     if function is None:
         return None
     if not isinstance(op, Op) and len(shapes) == 1:
         return 0  # a product has two factors
-    args = [
-        literal if facts is None else torch.empty(facts[0], dtype=facts[1], device="meta")
-        for facts, literal in zip(shapes, literals, strict=True)
-    ]
-    settings = {name: _without_numbers(value) for name, value in record.settings.items()}
     counter = flop_counter()
     try:
+        args = [
+            literal if facts is None else torch.empty(facts[0], dtype=facts[1], device="meta")
+            for facts, literal in zip(shapes, literals, strict=True)
+        ]
+        settings = {name: _without_numbers(value) for name, value in record.settings.items()}
         with torch.no_grad(), counter:
             function(*args, **settings)
-    except Exception:  # whatever its kernel says about such tensors
+    except Exception:  # whatever its kernel says about such tensors, which may be nested ones
         return None
     return int(counter.get_total_flops())
 
@@ -63,11 +66,13 @@ _STATES = {"lstm": 2, "gru": 1, "rnn_tanh": 1, "rnn_relu": 1}
 """Torch's recurrent functions, which take a list of weights, and how many states each has."""
 
 
-def _of_recurrence(shapes: list[tuple[int, ...]], states: int) -> int:
+def _of_recurrence(shapes: list[tuple[int, ...]], states: int) -> int | None:
     """The operations of a recurrent function of torch's: each vector of the input meets each matrix once.
 
     The shapes are those of the input, of the lengths of a packed one, of the states, and of the weights.
     """
+    if len(shapes) < 2:
+        return None
     packed = len(shapes[1]) == 1
     vectors = prod(shapes[0][:-1])
     return 2 * vectors * sum([prod(shape) for shape in shapes[1 + packed + states :] if len(shape) == 2])
@@ -76,8 +81,15 @@ def _of_recurrence(shapes: list[tuple[int, ...]], states: int) -> int:
 def _torchs(name: str) -> Any:
     """Torch's function of this name, which has no row; None for a function of the user's."""
     bare = name.removesuffix("_")
-    homes = (torch.nn.functional, torch, torch.Tensor)
-    return next((found for home in homes if (found := getattr(home, bare, None)) is not None), None)
+    return next((found for home in _HOMES if (found := getattr(home, bare, None)) is not None), None)
+
+
+_HOMES = (torch.nn.functional, torch, torch.Tensor)
+
+
+def _is_torchs(name: str) -> bool:
+    """Whether torch has a function of this name. To ask for an attribute of torch could import a module."""
+    return any(name.removesuffix("_") in dir(home) for home in _HOMES)
 
 
 def _without_numbers(value: Any) -> Any:

@@ -267,7 +267,7 @@ class AutogradGraph(Queries):
             self._fail(fault, "the graph at its end")
             if error is not None and not isinstance(error, GeneratorExit):
                 with suppress(Exception):
-                    self.ending = Ending.of(error, None)
+                    self.ending = Ending.of(error, None, self.listener.cell is not None)
         except BaseException:
             self.clear()  # after an interrupt the facts are incomplete and useless, but every tensor has to be freed
             raise
@@ -521,7 +521,7 @@ class AutogradGraph(Queries):
         self.survey = None
         if fault is not None and fault.too_deep and isinstance(error, RecursionError):
             self.listener.fault = None  # the program reached the limit of recursion, too: no part of it is missing
-        ending = Ending.of(error, found)
+        ending = Ending.of(error, found, self.listener.cell is not None)
         if found is None or found.frame is None:
             self.ending = ending
             return
@@ -675,7 +675,8 @@ class AutogradGraph(Queries):
             path: the file, whose suffix chooses the format: ``.svg`` and ``.pdf`` are vector drawings, ``.png`` a
                 bitmap, ``.html`` one interactive page that needs no kernel and no network, ``.gif`` a film of the
                 training step, forward and then backward, ``.dot`` graphviz's language, ``.json`` the plain description
-                that all of these are drawn from, ``.txt`` a table.
+                that all of these are drawn from, ``.txt`` a table, and ``.nbgrad`` the graph itself, which
+                ``nbgrad.load`` reads.
             depth: modules that are nested deeper than this are folded; default: as many as ``nodes`` needs.
             nodes: up to this many nodes are drawn before modules are folded; default: modules are folded until the
                 picture fits on a screen.
@@ -684,8 +685,8 @@ class AutogradGraph(Queries):
                 It is for at most 300 ops, whose leaves and inputs have at most 2,000 numbers.
 
         Raises:
-            ValueError: another suffix, or none; or ``what_if`` for a file that is not a page, or for a graph that is
-                too large.
+            ValueError: another suffix, or none; ``what_if`` for a file that is not a page, or for a graph that is too
+                large; or ``.nbgrad`` for a graph that still asks for gradients.
             RerunError: the graph cannot be run again, for example because a constant no longer exists.
             NotImplementedError: an op has no kernel in a page; the message names the operator and the line.
             ModuleNotFoundError: the package that draws a PDF, a PNG or a film is not installed; the message says how to

@@ -180,8 +180,9 @@ class MemoryUse:
     Attributes:
         storages: the storages.
         values: by id of the record of an op, the values that it keeps.
-        whole: whether this is all; False if torch does not show what some ops keep, as that of a change in place of a
-            view.
+        whole: whether this is all; False if torch does not show what some ops keep: a change in place of a view, what
+            ``torch.jit.script`` has compiled, a ``Function`` in C++.
+        optimizer: the bytes that the optimizers hold.
         allocated: the bytes that torch's allocator had given to tensors on a GPU as the backward began; None where the
             ops ran on no GPU.
     """
@@ -191,7 +192,7 @@ class MemoryUse:
     ) -> None:
         self._records = records
         self.kept = kept
-        self._optimizer = optimizer
+        self.optimizer = optimizer
         self._seconds = seconds or {}
         self.storages: list[Storage] = kept.storages
         self.values: dict[int, list[KeptValue]] = kept.values
@@ -245,7 +246,7 @@ class MemoryUse:
     @cached_property
     def timeline(self) -> Timeline:
         """The bytes that live while each op of the forward and of the backward runs."""
-        return Timeline(_moments(self._records, self.kept, self._optimizer))
+        return Timeline(_moments(self._records, self.kept, self.optimizer))
 
     def checkpointing(self) -> Checkpoints:
         """Compute what each call of a module would save if it were checkpointed, and what its backward would repeat.

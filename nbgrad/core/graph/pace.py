@@ -12,6 +12,7 @@ from typing import Any
 from nbgrad.core.engine import pacing
 from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.rounds import Rounds, rounds
+from nbgrad.core.engine.state import current
 from nbgrad.core.graph.losses import LossRecorder
 from nbgrad.core.graph.rest import Rest
 
@@ -104,6 +105,20 @@ class Pace(pacing.Pacer):
         """Whether the graph rests."""
         return self._rest.rests
 
+    @property
+    def steps(self) -> int:
+        """How many steps of a loop have ended, recorded or not."""
+        return self._steps
+
+    @property
+    def spent(self) -> float:
+        """The seconds that recording has added to the loop, as far as it was measured by now."""
+        return self._spent
+
+    def is_outside(self) -> bool:
+        """Whether no block and no call of a module runs in the graph, whose end would restore the state from before."""
+        return self._rest.is_here(current())
+
     def backward_ended(self, roots: tuple[Any, ...], accumulates: bool) -> None:
         """Count it, and keep its loss."""
         self._backwards += 1
@@ -151,11 +166,11 @@ class Pace(pacing.Pacer):
             self._rest.failed(error)
 
     def _step_ended(self) -> None:
+        self._steps += 1
         if self.every == 1:
             return
         now = perf_counter()
         seconds = now - self._since
-        self._steps += 1
         last = self._foresight.is_last(self._steps, seconds)
         if self.rests:
             self._plain.append(seconds)

@@ -9,7 +9,7 @@ import torch
 
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.node import OpInfo, TensorBase, next_seq
-from nbgrad.core.engine.place import Place, line_of
+from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.engine.torch_origins import TENSORS, kind_of
@@ -65,6 +65,10 @@ class Statistics(Protocol):
     def since(self) -> Since | None:
         """As ``Record.since``."""
 
+    @property
+    def sample(self) -> bytes | None:
+        """The memory of ``Record.sample``, in the element type of the record."""
+
 
 class TakenStatistics(NamedTuple):
     """The statistics of a record that were taken with it."""
@@ -73,6 +77,7 @@ class TakenStatistics(NamedTuple):
     gradient: Stats | None
     inputs: tuple[Input, ...]
     since: Since | None
+    sample: bytes | None = None
 
 
 class Record(NamedTuple):
@@ -99,7 +104,7 @@ class Record(NamedTuple):
         alive: whether the tensor, or something that was computed from it, still existed.
         leaf: a weak reference to the tensor, if no op made it.
         graph: an object that only identifies the graph.
-        statistics: the source of the properties ``value``, ``gradient``, ``inputs`` and ``since``.
+        statistics: the source of the properties ``value``, ``gradient``, ``inputs``, ``since`` and ``sample``.
         earlier: for an op that an earlier graph recorded, the cell or the name of that graph, as in "In [3]".
         given_axis: for a constant, whether it is (N, 1) because the user gave it an axis, as in ``x[:, None]``.
         full: the name of a tensor of a module with its path in the model; None for any other tensor.
@@ -158,6 +163,17 @@ class Record(NamedTuple):
         return self.statistics.since
 
     @property
+    def sample(self) -> "np.ndarray[Any, Any] | None":
+        """64 numbers of a larger tensor as it was made, in float64; None for small tensors and outside of the CPU.
+
+        Their positions in the flattened tensor only depend on how many numbers it has: see ``sample_of``.
+        """
+        memory = self.statistics.sample
+        if memory is None:
+            return None
+        return torch.frombuffer(bytearray(memory), dtype=self.dtype).double().numpy()
+
+    @property
     def sources(self) -> tuple[int, ...]:
         """The ids of the records that the inputs came from, one per use. To read them computes no statistics."""
         return tuple([source for source in self.parents if source is not None])
@@ -195,7 +211,7 @@ class Record(NamedTuple):
         """The op or the kind, with the user's name and the user's line that ran it."""
         if self.place is None:
             return self.kind_or_op
-        where = str(self.place) if self.earlier is None else line_of(self.place.file, self.place.line, self.earlier)
+        where = str(self.place) if self.earlier is None else self.place.named(self.earlier)
         return f"{self.kind_or_op} at {where}"
 
     def without(self, deleted: set[int], cut: set[tuple[int, int]]) -> Self:
@@ -209,7 +225,7 @@ class Record(NamedTuple):
                 for one, before, after in zip(self.inputs, self.parents, parents, strict=True)
             ]
         )
-        told = TakenStatistics(self.value, self.gradient, inputs, self.since)
+        told = TakenStatistics(self.value, self.gradient, inputs, self.since, self.statistics.sample)
         return self._replace(parents=parents, statistics=told)
 
     def __eq__(self, other: object) -> bool:

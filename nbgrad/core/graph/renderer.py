@@ -1,5 +1,6 @@
-"""The renderer of graphs. It is above the core, so ``import nbgrad`` registers it here."""
+"""The renderer of graphs. It is above the core, so it registers itself here when it is imported."""
 
+from importlib import import_module
 from os import PathLike
 from typing import Any, Protocol
 
@@ -62,5 +63,7 @@ def register_renderer(renderer: Renderer) -> None:
 
 
 def registered_renderer() -> Renderer:
-    """The renderer that shows and saves graphs."""
+    """The renderer that shows and saves graphs: that of nbgrad, unless another one was registered."""
+    if not _registered:
+        import_module("nbgrad.display")
     return _registered[0]

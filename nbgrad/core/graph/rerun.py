@@ -22,8 +22,8 @@ from nbgrad.core.engine.backward import gradients
 from nbgrad.core.engine.node import Node, OpInfo, Origin, Output, raw_of
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import Switch, current
-from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Described, Record
+from nbgrad.core.graph.saved_graph import AnyGraph, SavedGraph
 from nbgrad.core.graph.stats import Stats, norms, read
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -139,12 +139,14 @@ class Rerun:
         plain: the ops whose inputs are found by their ids alone.
     """
 
-    def __init__(self, graph: AutogradGraph) -> None:
+    def __init__(self, graph: AnyGraph) -> None:
         """Take the data for a run from ``graph``, open or closed.
 
         Raises:
             RerunError: the graph cannot be run again.
         """
+        if isinstance(graph, SavedGraph):
+            raise RerunError(f"it was read from {graph.file}, and a file has no tensors: run the program again")
         records = graph.records
         if (many := len(records) + graph.left_out) > MOST:
             raise RerunError(f"this graph has {many:,} boxes, and only a graph of at most {MOST:,} can be run again")
@@ -659,7 +661,7 @@ class _alone(AbstractContextManager[None]):  # noqa: N801  # used as a function
             self._switch.__exit__(*raised)
 
 
-def rerun_of(graph: AutogradGraph) -> "Rerun | RerunError":
+def rerun_of(graph: AnyGraph) -> "Rerun | RerunError":
     """The graph as one that can be run again, or the error that says why it cannot."""
     try:
         return Rerun(graph)

@@ -1,6 +1,7 @@
 """Tensors to which a backward gave no gradient, and the place where the path from the loss to each one breaks."""
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -332,25 +333,78 @@ class Paths:
         return found
 
     def unused(self) -> list[tuple[int, str, Place]]:
-        """The numbers that were computed between the last two backwards, and that nothing uses or reads.
+        """The numbers that each round of a loop computes for its backward, and that nothing uses or reads.
 
-        Each with its id, its op and its line. Numbers of earlier rounds that still live may be read later.
+        Each with its id, its op and its line. The last recorded step ends before what the program does after it, so
+        earlier rounds tell whether it reads the number there, and the code says whether it may in some rounds. A number
+        that only repeats what the loss says is left out: it is no term of it.
         """
         if self._backwards < LOOP or len(self.training.ends) < self._backwards:
             return []
+        used = {*self._reached, *self._reads, *self._cuts, *self._consumers}
         begin, end = self._last_began, self.training.ends[self._backwards - 1]
-        used = {*self._reached, *self._reads, *self._cuts}
         loose = [
-            (id, self._facts[id].what, place)
+            id
             for id, ran in self._ops.items()
-            if begin < id <= end and prod(ran.shape) == 1 and ran.dtype.is_floating_point
-            if id not in used and not self._consumers.get(id) and (place := self._facts[id].place) is not None
+            if begin < id <= end and prod(ran.shape) == 1 and ran.dtype.is_floating_point and id not in used
         ]
-        if not loose:
+        places = [(id, self._facts[id].what, place) for id in loose if (place := self._facts[id].place) is not None]
+        if not places:
             return []
-        older = [self._facts[id].place for id, ran in self._ops.items() if id <= begin and ran.thing() is not None]
-        alive = {place.instruction for place in older if place is not None}
-        return [one for one in loose if one[2].instruction not in alive]
+        alike = self._alike({place.instruction for *_, place in places})
+        return [
+            one
+            for one in places
+            if len(before := alike[one[0]]) > 0 and not any(id in used or self._lives(id) for id in before)
+            if not self._repeats_loss(one[0]) and not one[2].may_be_read()
+        ]
+
+    def _lives(self, id: int) -> bool:
+        return self._ops[id].thing() is not None
+
+    def _alike(self, instructions: Container[tuple[int, int]]) -> dict[int, list[int]]:
+        """For each op of the last round that these ``instructions`` ran, the same ones of earlier rounds.
+
+        These are those of the same instruction, and at the same place among all that it ran in its round: a function
+        of the user's may compute several terms. Where a round ran it more or less often, all of them are.
+        """
+        rounds: defaultdict[int, defaultdict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
+        for id, fact in self._facts.items():
+            if fact.place is not None and fact.place.instruction in instructions:
+                rounds[bisect_left(self.training.ends, id)][fact.place.instruction].append(id)
+        last, found = rounds.pop(self._backwards - 1), dict[int, list[int]]()
+        for instruction, ids in last.items():
+            before = [one[instruction] for one in rounds.values()]
+            for at, id in enumerate(ids):
+                same = [[ran[at]] if len(ran) == len(ids) else ran for ran in before]
+                found[id] = [one for several in same for one in several]
+        return found
+
+    def _repeats_loss(self, id: int) -> bool:
+        """Whether a number is a copy of one that leads to the loss, or computed from the loss alone."""
+        while len(sources := set(self._facts[id].sources)) == 1:
+            moves = traits_of(self._ops[id].op).moves
+            (id,) = sources
+            if id in self._totals or (moves and id in self._reached):
+                return True
+            if id not in self._facts:
+                break
+        return False
+
+    @cached_property
+    def _totals(self) -> set[int]:
+        """The numbers from which the last backward began, and those that alone led to one of these."""
+        since = self._last_began
+        waiting = [id for id in self._reached if id > since and id in self._facts]
+        waiting = [id for id in waiting if self._reached.isdisjoint(self._consumers.get(id, ()))]
+        found = set[int]()
+        while waiting:
+            id = waiting.pop()
+            if prod(self._ops[id].shape) == 1:
+                found.add(id)
+                leading = self._reached.intersection(self._facts[id].sources)
+                waiting += [one for one in leading if len(leading) == 1 and one in self._facts]
+        return found
 
     @property
     def _last_began(self) -> int:

@@ -20,9 +20,11 @@ from nbgrad.core.backend.below_autograd import outside
 from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.dispatch.function import Context, Function, row_of, settled, underivable
 from nbgrad.core.dispatch.plan import Plan, path_to
+from nbgrad.core.engine.kept import InnerGraph, Reading, maker_of
 from nbgrad.core.engine.node import Node, Output, next_seq
 from nbgrad.core.engine.state import Switch, current, is_grad_enabled, no_grad, recording, restoring
 from nbgrad.core.functional.checkpoint import checkpoint
+from nbgrad.core.recorder.kept import keep_below
 from nbgrad.core.recorder.patches import Patch
 from nbgrad.core.tensor.filled import entered
 from nbgrad.core.tensor.tensor import Tensor
@@ -65,7 +67,7 @@ def _unseen(run: Callable[[], Any]) -> Any:
         return outside(unheard, run)
 
 
-class TorchGraph:
+class TorchGraph(InnerGraph):
     """The graph that torch recorded for one call.
 
     Attributes:
@@ -78,6 +80,12 @@ class TorchGraph:
     def __init__(self, leaves: list[torch.Tensor | None], outputs: Iterable[torch.Tensor]) -> None:
         self.leaves = leaves
         self.ends = [get_gradient_edge(one) for one in outputs]
+
+    def keep(self, node: Node, found: Reading) -> None:
+        """Add what torch's nodes keep, as kept by ``node``."""
+        pairs = zip(self.leaves, node.edges, strict=True)
+        given = {leaf: maker for leaf, edge in pairs if leaf is not None and (maker := maker_of(edge))}
+        keep_below([end.node for end in self.ends], node, found, given)
 
 
 class TorchGraphPlan(Plan):

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from copy import copy
 from functools import cache
-from inspect import CO_VARARGS
+from inspect import CO_VARARGS, signature
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import get_testing_overrides
 
 from nbgrad.core.dispatch.arguments import all_unchanging, bind, bound, is_outdated, unchanging
 from nbgrad.core.dispatch.table import OPS, Op, row_of
@@ -249,7 +250,7 @@ class Called:
             except (TypeError, NotImplementedError, IndexError, ValueError, AttributeError):
                 pass  # a form that torch alone takes
         tensors = tuple(tensors_in((args, kwargs)))
-        return unlisted(self.name, max(1, len(tensors))), tensors, {}
+        return unlisted(self.name, max(1, len(tensors))), tensors, settings_of(self.name, args, kwargs)
 
     def _named(
         self, row: Op, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -270,6 +271,27 @@ class Called:
         for name, at in places[1]:
             settings[name] = args[at] if at < count else more[at - count]
         return row, tuple(inputs), settings
+
+
+def settings_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments without tensors of a call of torch's function ``name``, by torch's names."""
+    names = _argument_names(name)
+    unnamed = [f"argument {at + 1}" for at in range(len(names), len(args))]
+    given = {**dict(zip((*names, *unnamed), args, strict=False)), **kwargs}
+    return {key: value for key, value in given.items() if not tensors_in(value)}
+
+
+@cache
+def _argument_names(name: str) -> tuple[str, ...]:
+    """The names that torch gives the arguments of a function; empty if torch does not list them.
+
+    A function that is written in C has no signature, but torch's table for overriding functions has one for each.
+    """
+    for function, stand_in in get_testing_overrides().items():
+        if getattr(function, "__name__", "") == name:
+            whole = function if isinstance(function, FunctionType) else stand_in
+            return tuple(signature(whole).parameters)
+    return ()
 
 
 def _places(row: Op, given: tuple[str, ...]) -> tuple[list[int], list[tuple[str, int]]]:

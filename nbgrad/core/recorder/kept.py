@@ -4,7 +4,7 @@ A node shows each saved value twice: ``_saved_x`` unpacks it, which may run a ho
 was changed in place; ``_raw_saved_x`` only shows what is held. So only the latter is read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -22,8 +22,12 @@ _RAW = "_raw_saved_"
 _NAMES: dict[type, list[str]] = {}
 """For each class of torch's nodes that was met, the names of the values that it saves."""
 
-_HIDING = "CopySlices"
-"""The node of a change in place of a view. It holds the node of that change, which torch does not show."""
+_CHANGED_VIEW = "CopySlices"
+"""The class of the node of a change in place of a view. It holds the node of that change, which torch does not show."""
+
+_WITHOUT_CLASS = "CppFunction"
+"""The class of all nodes that have none of their own in Python, and so show nothing: the node of what ``torch.jit`` has
+compiled, and that of a ``Function`` in C++."""
 
 
 def kept_below(roots: list[Any], found: Reading | None = None) -> Reading:
@@ -32,6 +36,30 @@ def kept_below(roots: list[Any], found: Reading | None = None) -> Reading:
     with torch._C.DisableTorchFunction():  # the user's own modes and classes have no part in it
         _read_below(roots, found)
     return found
+
+
+def keep_below(roots: list[Any], op: Node, found: Reading, given: Mapping[torch.Tensor, int]) -> None:
+    """Note what the nodes of a graph keep that torch recorded for one op of nbgrad's own, as kept by this op.
+
+    Args:
+        roots: the nodes of its results.
+        op: the op.
+        found: the reading that the values are added to.
+        given: by the leaf of that graph that stands for a tensor of nbgrad's, the number of the op that made it.
+    """
+    with torch._C.DisableTorchFunction():
+        inside, waiting = set[Any](), list(roots)
+        while waiting:
+            made = waiting.pop()
+            if type(made) is ACCUMULATES or made in inside:
+                continue
+            inside.add(made)
+            after = [one for one, _ in made.next_functions if one is not None]
+            enters = bool(after) and type(after[0]) is ACCUMULATES
+            found.makers[made] = given.get(after[0].variable, op.seq) if enters else op.seq
+            waiting += after
+        for made in inside:
+            _read(made, op, found)
 
 
 def _read_below(roots: list[Any], found: Reading) -> None:
@@ -67,7 +95,8 @@ def _read(made: Any, owner: Node, found: Reading) -> None:
         if known is None:
             known = _NAMES[kind] = [name for name in dir(kind) if name.startswith(_RAW)]
         names = known
-        if kind.__name__ == _HIDING and _needs_values(owner):
+        name = kind.__name__
+        if name == _WITHOUT_CLASS or (name == _CHANGED_VIEW and _needs_values(owner)):
             found.hidden.add(op)
     for raw in names:
         with suppress(RuntimeError):  # a backward has freed them
@@ -93,11 +122,11 @@ def _hold(saved: Any, op: int, name: str, found: Reading) -> None:
     data = saved.data
     if hook is None:
         if data is not None and not _is_number(data):
-            found.keep(op, name, data, _maker(data, op))
+            found.keep(op, name, data, _maker(data, op, found))
         return
     found.keep(op, name, data, 0)
     for value in _checkpointed(hook):
-        found.keep(op, "checkpoint", value, _maker(value, 0))
+        found.keep(op, "checkpoint", value, _maker(value, 0, found))
 
 
 def _is_number(data: torch.Tensor) -> bool:
@@ -117,12 +146,14 @@ _NARROW = {
 """For the types that torch gives to a number of Python's, a tensor of a narrower type of the same kind."""
 
 
-def _maker(data: torch.Tensor, op: int) -> int:
+def _maker(data: torch.Tensor, op: int, found: Reading) -> int:
     """The number of the op that made ``data``; ``op``, which has saved it, if nothing else has a gradient for it."""
     base = data._base if data._is_view() else data
     made: Any = None if base is None else base.grad_fn
-    known = None if made is None else made.metadata.get(KEY)
-    return op if known is None else owner_of(known).seq
+    if made is None:
+        return op
+    known = made.metadata.get(KEY)
+    return found.makers.get(made) or (op if known is None else owner_of(known).seq)
 
 
 def _checkpointed(hook: Any) -> Iterator[torch.Tensor]:

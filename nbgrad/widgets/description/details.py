@@ -1,6 +1,5 @@
 """The details that a click on a node shows, row by row."""
 
-import linecache
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -123,8 +122,8 @@ def _block(scope: Scope | None) -> str | None:
 
 
 def _source_line(record: Record) -> str | None:
-    if record.file is None or record.line is None:
+    if record.place is None:
         return None
-    text = linecache.getline(record.file, record.line).strip()
+    text = record.place.text
     cell = "" if record.earlier is None else f"{record.earlier}, "
     return f"{cell}line {record.line}: {text}" if text else None

@@ -28,21 +28,21 @@ _MESSAGE = 300
 
 def with_failure(
     description: Description,
+    ending: Ending,
     failure: Failure,
     finding: Finding,
     ids: dict[int, str],
     scope_id: Callable[[CoreScope | None], str | None],
-    kind: str,
 ) -> Description:
     """The description with the op that raised an error.
 
     Args:
         description: of what ran until then.
+        ending: the error.
         failure: where it was raised.
         finding: the finding about it.
         ids: the node of each record.
         scope_id: the id of a scope.
-        kind: the type of the error.
     """
     title, badge = finding.text, badge_of(finding.kind)
     nodes, edges = list(description["nodes"]), list(description["edges"])
@@ -64,7 +64,7 @@ def with_failure(
         if failure.place is not None:
             details.append(Detail(term="source", text=str(failure.place)))
         details.append(Detail(term="error", text=failure.message))
-        node = plain_node(where, "failed", [failure.op, f"raised {kind}"], details)
+        node = plain_node(where, "failed", [failure.op, f"raised {ending.kind}"], details)
         node["scope"] = scope
         node["op"] = failure.op if failure.op in description["ops"] else None
         nodes.append(node)
@@ -72,17 +72,17 @@ def with_failure(
     begun = next(
         (one["text"] for one in description["problems"] if one["kind"] == "nan" and one["node"] == where), None
     )
-    told = [Problem(kind=badge, text=title, node=where)] if begun is None or kind != "AnomalyError" else []
+    told = [Problem(kind=badge, text=title, node=where)] if begun is None or ending.kind != "AnomalyError" else []
     for node in nodes if told else ():
         if node["id"] == where:
             node["badges"] = [Badge(kind=badge, text=title), *node["badges"]]
     if not told:
         first = failure.message.partition("\n")[0].partition(": ")[0]
-        title = f"{failure.op} raised {kind}: {first}. {begun}"
-    stopped = f"The cell stopped here: {title}"
+        title = f"{failure.op} raised {ending.kind}: {first}. {begun}"
+    stopped = f"{ending.recorded} stopped here: {title}"
     if failure.frame is not None:
         stopped = (
-            "The cell stopped here. The gradients that had arrived are shown; no .grad changed. "
+            f"{ending.recorded} stopped here. The gradients that had arrived are shown; no .grad changed. "
             f"The backward of {title}"
         )
     return {
@@ -96,11 +96,11 @@ def with_failure(
 
 
 def ending_text(ending: Ending) -> str:
-    """The error that ended the cell outside of any op: the first line of its message, and where it was raised."""
+    """An error outside of any op that ended the recording: the first line of its message, and where it was raised."""
     if ending.interrupted:
-        return "The cell was interrupted."
+        return f"{ending.recorded} was interrupted."
     first = clip(ending.message.strip().partition("\n")[0], _MESSAGE).rstrip(".")
-    said = f"The cell raised {ending.kind}{': ' if first else ''}{first}"
+    said = f"{ending.recorded} raised {ending.kind}{': ' if first else ''}{first}"
     return f"{said}." if ending.place is None else f"{said} ({ending.place})."
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nbgrad.widgets.description.ids import scope_id
-from nbgrad.widgets.description.living_bytes import short_bytes
+from nbgrad.widgets.description.living_bytes import least_of, short_bytes
 from nbgrad.widgets.description.schema import Description, Node, Ranked, Ranking, Scope, ScopeKind, plain_scope
 from nbgrad.widgets.description.tree import Tree
 
@@ -116,10 +116,12 @@ def _with_bytes(tree: Tree, ids: set[str], *, told: bool) -> list[Scope]:
         for one in tree.outwards(node["scope"]) if places else ():
             if one in ids:
                 storages[one].update(places or ())
+    hiding = {one for id in kept["hidden"] if id in tree.nodes for one in tree.outwards(tree.nodes[id]["scope"])}
     found: list[Scope] = []
     for scope in tree.description["scopes"]:
         size = sum([kept["sizes"][at] for at in storages.get(scope["id"], ())])
-        folds = f"{scope['folds']}, {short_bytes(size)}" if size and told else scope["folds"]
+        least = least_of(scope["id"] not in hiding)
+        folds = f"{scope['folds']}, {least}{short_bytes(size)}" if size and told else scope["folds"]
         found.append({**scope, "bytes": size, "folds": folds} if scope["id"] in ids else scope)
     return found
 

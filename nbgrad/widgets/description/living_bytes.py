@@ -21,9 +21,15 @@ def worth_a_word(memory: MemoryUse | None) -> bool:
 def kept_bytes(memory: MemoryUse | None, ids: dict[int, str]) -> KeptBytes:
     """The storages that the nodes keep, as far as they are known; ``ids`` has the id of the node of each record."""
     if memory is None:
-        return KeptBytes(sizes=[], nodes={})
+        return KeptBytes(sizes=[], nodes={}, hidden=[])
     nodes = {ids[id]: sorted(set(memory.numbers_of(id))) for id in memory.values if id in ids}
-    return KeptBytes(sizes=[one.size for one in memory.storages], nodes=nodes)
+    hidden = [ids[id] for id in sorted(memory.kept.hidden) if id in ids]
+    return KeptBytes(sizes=[one.size for one in memory.storages], nodes=nodes, hidden=hidden)
+
+
+def least_of(whole: bool) -> str:
+    """The words before a number of bytes that may not be the ``whole``: torch does not show what some ops keep."""
+    return "" if whole else "at least "
 
 
 def short_bytes(size: int) -> str:
@@ -44,7 +50,7 @@ def timeline(memory: MemoryUse | None, ids: dict[int, str], *, drawn: bool) -> t
     """The timeline of a picture, if it is worth a word, and the nodes of its columns; only text, unless ``drawn``."""
     if memory is None or not worth_a_word(memory):
         return None, []
-    least = "" if memory.whole else "at least "
+    least = least_of(memory.whole)
     text = f"{least}{byte_text(memory.total)} kept for the backward"
     if memory.allocated is not None:
         text += f", and {byte_text(memory.allocated)} allocated on the GPU as it began"
@@ -53,7 +59,7 @@ def timeline(memory: MemoryUse | None, ids: dict[int, str], *, drawn: bool) -> t
     shown = [*forward, *Timeline([one for one in moments if one.backward]).thinned(_COLUMNS)]
     if (peak := moments.peak) is not None:
         when = f"the backward of {peak.op}" if peak.backward else peak.op
-        text += f"; at most {byte_text(peak.total)} live at once, at {when}"
+        text += f"; {least or 'at most '}{byte_text(peak.total)} live at once, at {when}"
     made = MemoryTimeline(
         text=text,
         line=moments.line,

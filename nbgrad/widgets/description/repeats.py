@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nbgrad.widgets.description.schema import Node, Scope
 from nbgrad.widgets.description.tree import Tree, iterates
 
-LONGEST = 12
+LONGEST = 24
 """Cycles of at most this many calls and ops are looked for: a box has no room for the names of more."""
 
 

@@ -342,6 +342,7 @@ class KeptBytes(TypedDict):
 
     sizes: list[int]  # their bytes
     nodes: dict[str, list[int]]  # by node, the places of its storages in this list
+    hidden: list[str]  # the nodes that may keep more, which torch does not show
 
 
 class HiddenReduction(TypedDict):
@@ -471,8 +472,8 @@ class Box(TypedDict):
     height: float
 
 
-Form = Literal["card", "short", "name"]
-"""The content of a box: all its lines and rows; its name, shape and gradient; or its name alone."""
+Form = Literal["card", "short", "line", "name"]
+"""The content of a box: all its lines and rows; its name, shape and gradient in two lines, or in one; or its name."""
 
 
 class Layout(TypedDict):
@@ -487,7 +488,7 @@ class Layout(TypedDict):
     labels: dict[str, Box]  # by edge id: the place of the label; an edge has one if no box says the same
     marks: dict[str, Box]  # by edge id: the box with the text of the reduction; inside the row of its source, if any
     scopes: dict[str, Box]  # without the scopes of a single op: the box of the op names the module
-    forms: dict[str, Form]  # of the boxes that are no cards
+    forms: dict[str, Form]  # of the boxes that are no cards, and of the marks between two such boxes
     # By node: how much smaller than at its place in a card all of it is drawn, where a box has room for less than its
     # card. A row has the factor of its op.
     shrunk: dict[str, float]

@@ -6,7 +6,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.memory import MemoryUse
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import duration
-from nbgrad.widgets.description.living_bytes import short_bytes, worth_a_word
+from nbgrad.widgets.description.living_bytes import least_of, short_bytes, worth_a_word
 from nbgrad.widgets.description.overlays import clock, times_of
 
 _EXACT = 100_000
@@ -21,7 +21,7 @@ def totals(graph: AutogradGraph, records: list[Record], memory: MemoryUse | None
         kind = clock(records).removeprefix("time")
         parts.append(f"{duration(sum(one.seconds for one in times.values()))}{kind}")
     if memory is not None and worth_a_word(memory):
-        parts.append(f"{'' if memory.whole else 'at least '}{short_bytes(memory.total)} kept for the backward")
+        parts.append(f"{least_of(memory.whole)}{short_bytes(memory.total)} kept for the backward")
     return ", ".join(parts)
 
 

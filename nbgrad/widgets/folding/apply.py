@@ -13,7 +13,7 @@ from nbgrad.core.graph.memory import byte_text
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import counted, lines_of, listed
 from nbgrad.widgets.description.ids import folded_id
-from nbgrad.widgets.description.living_bytes import bytes_level
+from nbgrad.widgets.description.living_bytes import bytes_level, least_of
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.repeats import Run
 from nbgrad.widgets.description.sanitize import LINE
@@ -216,7 +216,8 @@ def _with_bytes(node: Node, inside: list[Node], kept: KeptBytes | None, sizes: l
     size = sum([kept["sizes"][at] for at in {at for one in inside for at in kept["nodes"].get(one["id"], ())}])
     if not size:
         return node
-    details: list[Detail] = [*node["details"], _part("Kept for the backward", byte_text(size))]
+    whole = {one["id"] for one in inside}.isdisjoint(kept["hidden"])
+    details: list[Detail] = [*node["details"], _part("Kept for the backward", f"{least_of(whole)}{byte_text(size)}")]
     levels = {**node["levels"], "saved": bytes_level(size, sizes)} if "saved" in node["levels"] else node["levels"]
     return {**node, "bytes": size, "details": details, "levels": levels}
 

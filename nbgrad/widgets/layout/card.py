@@ -13,7 +13,10 @@ HEAD_SIZE, LINE_SIZE = 13.0, 11.0
 HEAD_HEIGHT, LINE_HEIGHT, ROW_HEIGHT, MARK_HEIGHT = 17.0, 14.0, 15.0, 17.0
 PAD_X, PAD_Y, INSET = 10.0, 5.0, 5.0
 TIGHT_Y = 2.0
-"""The room above and below a name that stands alone in its box."""
+"""The room above and below a line that stands alone in its box."""
+
+LOW: tuple[Form, ...] = ("line", "name")
+"""The forms of a box with one line."""
 
 BEHIND = 5.0
 """How much of the boxes behind a folded box is seen, in pixels. It is part of the box: else it would hide arrows."""
@@ -56,13 +59,15 @@ class Card(NamedTuple):
     def of(cls, node: Node, form: Form = "card") -> Self:
         """The texts of a node of a description that is drawn, in this form of its box."""
         head, *lines = node["label"]
-        if form == "name":
-            return cls(clip(head, NAME), _room(node["about"], NAME - len(head)), [], [], False, 0)
-        if form == "short":
-            line = told(node)
-            short = [] if node["rule"] is None else [clip(node["rule"], max(8, TOGETHER - len(line)))]
-            tail = _room(node["about"], SHORT - len(head))
-            return cls(clip(head, SHORT), tail, [line] * bool(line), short, bool(short and line), 0)
+        if form != "card":
+            most = SHORT if form == "short" else NAME
+            tail, line = _room(node["about"], most - len(head)), told(node)
+            rule = [] if node["rule"] is None else [clip(node["rule"], max(8, TOGETHER - len(line)))]
+            if form == "short":
+                return cls(clip(head, most), tail, [line] * bool(line), rule, bool(rule and line), 0)
+            if form == "line":
+                return cls(clip(head, most), " ".join(filter(None, [tail, line])), [], rule, bool(rule), 0)
+            return cls(clip(head, most), tail, [], [], False, 0)
         row = node["row"] is not None
         tail = node["about"]
         if row:
@@ -116,7 +121,7 @@ def measured(node: Node, form: Form = "card") -> Measured:
     if node["root"]:
         head += 16  # its marker
     widths = [head, *(text_width(line, LINE_SIZE) for line in card.lines)]
-    if node["bars"] is not None and form != "name":
+    if node["bars"] is not None and form not in LOW:
         widths[card.charted] += _GAP + BAR * len(node["bars"]["heights"])
     after = 0.0
     if card.rule:
@@ -134,7 +139,7 @@ def measured(node: Node, form: Form = "card") -> Measured:
     width = max(56.0 if form == "card" else 34.0, round(max(widest + pad, widest * WIDER + pad - PAD_X + 4)))
     if row:
         return Measured(width, ROW_HEIGHT + LINE_HEIGHT * card.below + 2, after)
-    return Measured(width, HEAD_HEIGHT + LINE_HEIGHT * card.below + 2 * (TIGHT_Y if form == "name" else PAD_Y), after)
+    return Measured(width, HEAD_HEIGHT + LINE_HEIGHT * card.below + 2 * (TIGHT_Y if form in LOW else PAD_Y), after)
 
 
 def bar_height(letter: str) -> float:

@@ -20,6 +20,7 @@ _COURIER = 0.6  # the one font whose width every graphviz agrees on: it makes ro
 _SPACE: dict[Form, dict[Direction, tuple[str, str]]] = {
     "card": {"TB": ("0.25", "0.34"), "LR": ("0.25", "0.45")},
     "short": {"TB": ("0.17", "0.22"), "LR": ("0.17", "0.34")},
+    "line": {"TB": ("0.13", "0.16"), "LR": ("0.13", "0.28")},
     "name": {"TB": ("0.13", "0.16"), "LR": ("0.13", "0.28")},
 }
 """The space between boxes beside each other and between rows of boxes, in inches, if there are boxes of this form."""

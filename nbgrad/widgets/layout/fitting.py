@@ -36,7 +36,7 @@ class Search:
 
     Attributes:
         level: the number of the level of detail that was found.
-        short: that of the level on which all boxes are short.
+        told: that of the last level on which all boxes say more than their names.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Search:
         # Where there is no room for all, names alone are seen larger than cards.
         self._levels = forms if not crowded else [forms[0], *forms[1:][-1:]] if self._many <= SOME else forms[:1]
         self._known: dict[tuple[int, Direction], Layout | None] = {(0, direction): layout}
-        self.short = len(self._levels) // 2
+        self.told = max(1, 2 * (len(self._levels) // 3))
         self.level = 0
 
     def best(self, *, turns: bool) -> tuple[Layout, Direction]:
@@ -68,11 +68,11 @@ class Search:
         assert found is not None, "only a layout that was there is the finest one"
         if turns and self._many <= _TURNED and not self._well(found):
             other: Direction = "TB" if here == "LR" else "LR"
-            for level in range(self.level + 1) if self.level < 2 else (self.level - 1, self.level):
-                turned = self._at(level, other)
-                if turned is not None and self._larger(turned, found, level < self.level):
-                    self.level = level
-                    return turned, other
+            level = self._finest(other, self.level)
+            turned = self._at(level, other)
+            if turned is not None and self._larger(turned, found, level < self.level):
+                self.level = level
+                return turned, other
         return found, here
 
     def turned(self, direction: Direction) -> Layout | None:
@@ -94,14 +94,22 @@ class Search:
             return self._on.scale(turned) > self._on.scale(layout) * BETTER
         return detailed or (self._many > _FEW and self._on.covered(turned) > self._on.covered(layout) * BETTER)
 
-    def _finest(self, direction: Direction) -> int:
-        """The first level on which all is seen, found by halving; if there is none, the one on which most is seen."""
+    def _finest(self, direction: Direction, most: int | None = None) -> int:
+        """The first level on which all is seen, found by halving; if there is none, the one on which most is seen.
+
+        With ``most`` it is at most this level.
+        """
         if self._fits(0, direction):
             return 0
-        low, high = 0, len(self._levels)  # nothing fits up to the one, everything from the other on
+        if most is not None and not self._fits(most, direction):
+            return most
+        low, high = (
+            0,
+            len(self._levels) if most is None else most,
+        )  # it fits on no level up to the one, on all from the other on
         while high - low > 1:
             last = len(self._levels) - 1
-            middle = (self.short if low == 0 else last) if high > last else (low + high) // 2
+            middle = (self.told if low == 0 else last) if high > last else (low + high) // 2
             low, high = (low, middle) if self._fits(middle, direction) else (middle, high)
         if high < len(self._levels):
             return high

@@ -3,16 +3,19 @@
 from collections import defaultdict
 
 from nbgrad.widgets.description.schema import Description, Form
+from nbgrad.widgets.layout.parts import NAME
 
 NEAR = (4, 1)
 """How many edges away from what matters boxes have still more of their lines, in the order in which they are tried."""
 
 SHORT: Form = "short"
-NAME: Form = "name"
+LINE: Form = "line"
 
 
 def levels(description: Description, matters: frozenset[str] = frozenset()) -> list[dict[str, Form]]:
     """The forms of all boxes, with less and less detail; first cards alone, at last names alone.
+
+    The result of the network, and an op that raised, say their shape or their number in all of them.
 
     Args:
         description: what is drawn.
@@ -23,11 +26,13 @@ def levels(description: Description, matters: frozenset[str] = frozenset()) -> l
     """
     distances = _distances(description, matters)
     boxes = [node["id"] for node in description["nodes"] if node["row"] is None]
+    told = {node["id"] for node in description["nodes"] if node["root"] or node["kind"] == "failed"}
     farthest = max([distances.get(box, 0) for box in boxes], default=0)
     found: list[dict[str, Form]] = [{}]
-    for more, less in ((None, SHORT), (SHORT, NAME)):
+    for more, less in ((None, SHORT), (SHORT, LINE), (SHORT, NAME)):
         for near in (*[near for near in NEAR if near < farthest], -1):
             forms = {box: more if distances.get(box, farthest) <= near else less for box in boxes}
+            forms |= {box: SHORT for box in told if forms.get(box) is not None}
             found.append({box: form for box, form in forms.items() if form is not None})
     return found
 

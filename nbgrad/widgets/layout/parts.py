@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self, get_args
 
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Edge, Form
@@ -12,6 +12,7 @@ from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.layout.card import BEHIND, INSET, MARK_HEIGHT, PAD_X, Measured, measured
 
 Direction = Literal["TB", "LR"]
+NAME: Form = "name"
 
 MARK_SIZE, SCOPE_SIZE, LABEL_SIZE = 11.0, 11.0, 11.0
 LABEL_HEIGHT = 13.0
@@ -158,8 +159,7 @@ class Sizes:
     @property
     def tightest(self) -> Form:
         """The form with the least detail that there is."""
-        there = set(self.forms.values())
-        return "name" if "name" in there else "short" if "short" in there else "card"
+        return max([self.forms[id] for id in self.nodes.keys() & self.forms], key=get_args(Form).index, default="card")
 
     @classmethod
     def of(cls, description: Description) -> Self:
@@ -218,14 +218,18 @@ class Sizes:
             if node["rule"] is not None:
                 texts[node["id"]] = after
             shrunk[node["id"]] = round(min(1.0, width / (wide - behind), height / (high - behind)), 3)
-        for edge in description["edges"]:
-            if edge["source"] in below and (by := shrunk.get(edge["target"])) is not None:
-                row = edge["source"]
-                nodes[row] = nodes[edge["target"]][0] - 2 * INSET * by, nodes[row][1] * by
-                below[row], shrunk[row] = below[row] * by, by
-                if edge["id"] in marks:
-                    marks[edge["id"]] = marks[edge["id"]][0] * by, marks[edge["id"]][1] * by
+        for edge in [one for one in description["edges"] if one["source"] in below and one["target"] in shrunk]:
+            row, by = edge["source"], shrunk[edge["target"]]
+            nodes[row] = nodes[edge["target"]][0] - 2 * INSET * by, nodes[row][1] * by
+            below[row], shrunk[row] = below[row] * by, by
+            if edge["id"] in marks:
+                marks[edge["id"]] = marks[edge["id"]][0] * by, marks[edge["id"]][1] * by
         formed = {id: form for id, form in forms.items() if id in shrunk}
+        for edge in [one for one in description["edges"] if one["id"] in marks and one["source"] not in below]:
+            if {edge[end] for end in _ENDS} <= formed.keys():
+                formed[edge["id"]] = NAME
+                width = max(mark_size(edge, NAME)[0], round(self.labels.get(edge["id"], 0.0)) + 10)
+                marks[edge["id"]] = width, marks[edge["id"]][1]
         # Between two names a label would say more than the boxes themselves.
         bare = {edge["id"] for edge in description["edges"] if {formed.get(edge[end]) for end in _ENDS} == {"name"}}
         labels = {id: width for id, width in self.labels.items() if id not in bare or id in marks}
@@ -248,12 +252,16 @@ def _stacked(nodes: dict[str, tuple[float, float]], rows: Mapping[str, list[str]
     return below
 
 
-def mark_size(edge: Edge) -> tuple[float, float]:
+def mark_size(edge: Edge, form: Form = "card") -> tuple[float, float]:
     """Return the width and height of the mark of a reduction, in pixels."""
-    return round(text_width(mark_text(edge), MARK_SIZE) * WIDER + PAD_X), MARK_HEIGHT
-
-
-def mark_text(edge: Edge) -> str:
-    """The text of the mark of a reduction."""
     assert edge["reduction"] is not None
-    return f"{'⚠ ' if edge['reduction']['warning'] else ''}Σ {edge['reduction']['text']}"
+    expansion = edge["reduction"]["expansion"] if form != "card" else ""
+    widest = max(text_width(one, MARK_SIZE) for one in (mark_text(edge, form), expansion))
+    return round(widest * WIDER + PAD_X), MARK_HEIGHT
+
+
+def mark_text(edge: Edge, form: Form = "card") -> str:
+    """The text of the mark of a reduction; a small one does not repeat the shape before the sum."""
+    assert edge["reduction"] is not None
+    text = edge["reduction"]["text"] if form == "card" else edge["reduction"]["text"].partition(" -> ")[2]
+    return f"{'⚠ ' if edge['reduction']['warning'] else ''}Σ {text}"

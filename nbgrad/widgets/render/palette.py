@@ -26,7 +26,7 @@ PAINTS = {
     "outside": Paint("#fbf1f7", "#a8578b", "#33202c", "#d99ac2"),
     "folded": Paint("#eef0fb", "#5b5fc7", "#23254a", "#9ea2f2"),
     "failed": Paint("#fdecec", "#c1121f", "#451a1d", "#ff6b6b"),
-    "root": Paint("#fdeee5", "#c24e00", "#42240f", "#ff9a5c"),
+    "root": Paint("#eef1f6", "#1e293b", "#2b3442", "#e6ebf2"),
     "mark": Paint("#fff3d6", "#b97700", "#43320c", "#f0b840"),
     "scope": Paint("#f5f7fa", "#cbd5e1", "#1a2029", "#3a4554"),
 }

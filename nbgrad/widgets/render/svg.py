@@ -24,6 +24,7 @@ from nbgrad.widgets.layout.card import (
     HEAD_SIZE,
     LINE_HEIGHT,
     LINE_SIZE,
+    LOW,
     PAD_X,
     PAD_Y,
     ROW_HEIGHT,
@@ -335,7 +336,13 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
         if edge["reduction"] is not None and edge["source"] not in hidden:
             box = layout["marks"][edge["id"]]
             yield f"<g>{_title(edge_title(edge))}{_rect(box, box['height'] / 2, 'mark')}"
-            yield _text(mark_text(edge), (_middle(box), box["y"] + 12.5), MARK_SIZE, "ink", anchor="middle")
+            yield _text(
+                mark_text(edge, layout["forms"].get(edge["id"], "card")),
+                (_middle(box), box["y"] + 12.5),
+                MARK_SIZE,
+                "ink",
+                anchor="middle",
+            )
             yield "</g>"
 
 
@@ -370,7 +377,13 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
         if edge["reduction"] is not None and edge["id"] in moment.back and edge["source"] not in hidden:
             box = layout["marks"][edge["id"]]
             yield _rect(box, box["height"] / 2, "mark")
-            yield _text(mark_text(edge), (_middle(box), box["y"] + 12.5), MARK_SIZE, "ink", anchor="middle")
+            yield _text(
+                mark_text(edge, layout["forms"].get(edge["id"], "card")),
+                (_middle(box), box["y"] + 12.5),
+                MARK_SIZE,
+                "ink",
+                anchor="middle",
+            )
 
 
 def edge_title(edge: Edge) -> str:
@@ -429,7 +442,7 @@ def _node(node: Node, layout: Layout, colour: str, marks: dict[str, str]) -> Ite
         shapes = [_filled(one, "nbgs-plain", PAINTS["card"].fill) for one in shapes]
     yield from shapes
     if node["root"]:
-        yield _marker(box["x"] + 15, box["y"] + (14 if form != "name" else 14 - PAD_Y + TIGHT_Y))
+        yield _marker(box["x"] + 15, box["y"] + (14 if form not in LOW else 14 - PAD_Y + TIGHT_Y))
     card = _card(node, box, rule, form)
     yield from card if level is None else map(_bare, card)
     for position, badge in enumerate(node["badges"][:3]):
@@ -449,7 +462,7 @@ def _card(node: Node, box: Box, rule: float | None, form: Form) -> Iterator[str]
     card, row = Card.of(node, form), node["row"] is not None
     round_ends = node["kind"] in ("leaf", "input") and not row
     left, right = box["x"] + PAD_X + 4 * round_ends, box["x"] + box["width"] - PAD_X - 4 * round_ends
-    y = box["y"] + (12 if row else (TIGHT_Y if form == "name" else PAD_Y) + HEAD_SIZE)
+    y = box["y"] + (12 if row else (TIGHT_Y if form in LOW else PAD_Y) + HEAD_SIZE)
     tail = (
         f'<tspan dx="6" class="nbgs-muted" fill="{INKS["muted"][0]}" font-size="{_n(LINE_SIZE)}" '
         f'font-weight="normal">{escape(card.tail)}</tspan>'
@@ -459,7 +472,7 @@ def _card(node: Node, box: Box, rule: float | None, form: Form) -> Iterator[str]
     bold = node["kind"] in ("op", "folded", "failed")
     head = _text(card.head, (left + 16 * node["root"], y), LINE_SIZE if row else HEAD_SIZE, "ink", bold=bold)
     yield head.removesuffix("</text>") + f"{tail}</text>"
-    if node["bars"] is not None and form != "name":
+    if node["bars"] is not None and form not in LOW:
         yield _bars(node["bars"]["heights"], right, y + card.charted * (HEAD_HEIGHT - 1))
     y += (ROW_HEIGHT if row else HEAD_HEIGHT) - 1
     for line in card.lines:
@@ -569,8 +582,9 @@ def _rect(box: Box, radius: float, role: str, stroke: float = 1.2, more: str = "
 
 
 def _marker(x: float, y: float) -> str:
-    """An arrow head pointing up, where the backward sets out."""
-    points = f"{_n(x - 5)},{_n(y + 4)} {_n(x)},{_n(y - 5)} {_n(x + 5)},{_n(y + 4)}"
+    """An arrow that points up, where the backward sets out: a triangle alone would look like a warning."""
+    corners = ((0, -6), (5, 0), (2, 0), (2, 5), (-2, 5), (-2, 0), (-5, 0))
+    points = " ".join(f"{_n(x + right)},{_n(y + down)}" for right, down in corners)
     return f'<polygon class="nbgs-root-sign" points="{points}" fill="{PAINTS["root"].stroke}"/>'
 
 

@@ -6,7 +6,7 @@ export type ScopeKind = "module" | "iteration" | "part" | "section" | "layer" | 
 
 export type Opens = "graph" | "steps" | "flow";
 
-export type Form = "card" | "short" | "name";
+export type Form = "card" | "short" | "line" | "name";
 
 export interface Detail {
   term: string;
@@ -222,6 +222,7 @@ export interface MemoryTimeline {
 export interface KeptBytes {
   sizes: number[];
   nodes: Record<string, number[]>;
+  hidden: string[];
 }
 
 export interface HiddenReduction {

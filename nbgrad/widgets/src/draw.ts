@@ -58,7 +58,7 @@ export function draw(picture: Picture): Drawing {
     const [label, box] = [layout.labels[edge.id], layout.marks[edge.id]];
     if (label) drawing.edges.get(edge.id)?.append(...labels(edge, label, !!box));
     const by = layout.edges[edge.id]?.length ? 1 : layout.shrunk[edge.source]; // of a row
-    if (box) drawing.marks.set(edge.id, smaller(mark(edge, natural(box, by)), box, by));
+    if (box) drawing.marks.set(edge.id, smaller(mark(edge, natural(box, by), edge.id in layout.forms), box, by));
   }
   for (const node of description.nodes) {
     const box = layout.nodes[node.id];
@@ -114,7 +114,7 @@ function labels(edge: Edge, box: Box, marked: boolean): SVGElement[] {
   return [value, text(`∇ ${edge.back}${edge.mismatch ? " ≠" : ""}`, x, box.y + 23, "nbg-label nbg-back-label")];
 }
 
-function mark(edge: Edge, box: Box): SVGGElement {
+function mark(edge: Edge, box: Box, small: boolean): SVGGElement {
   const warning = edge.reduction?.warning ? ". Warning: probably not meant" : "";
   const label = `broadcast reduction ${edge.reduction?.text ?? ""}${warning}`;
   const group = svg("g", {
@@ -125,7 +125,7 @@ function mark(edge: Edge, box: Box): SVGGElement {
     svg("title", {}, edge.reduction?.warning ?? edgeTitle(edge)),
     rect(box, box.height / 2, "nbg-shape"),
     text(warning ? "⚠" : "Σ", box.x + box.width / 2, box.y + 15, "nbg-sum"),
-    text(`${warning ? "⚠ " : ""}Σ ${edge.reduction?.text ?? ""}`, box.x + box.width / 2, box.y + 12.5, "nbg-mark-text"),
+    text(`${warning ? "⚠ " : ""}Σ ${edge.reduction?.text.split(" -> ").slice(+small).join(" -> ") ?? ""}`, box.x + box.width / 2, box.y + 12.5, "nbg-mark-text"),
     text(edge.reduction?.expansion ?? "", box.x + box.width / 2, box.y + 12.5, "nbg-expansion"),
   );
   return group;
@@ -158,8 +158,7 @@ function nodeGroup(node: GraphNode, whole: Box, by = 1): SVGGElement {
   group.append(...shape(node, box));
   const texts = card(node, natural(box, by));
   if (node.root) {
-    const [x, y] = [box.x + 15, box.y + 14];
-    texts.push(svg("polygon", { class: "nbg-sign", points: `${x - 5},${y + 4} ${x},${y - 5} ${x + 5},${y + 4}` }));
+    texts.push(svg("path", { class: "nbg-sign", d: `M${box.x + 15} ${box.y + 8}l5 6h-3v5h-4v-5h-3z` }));
   }
   group.append(svg("g", { class: "nbg-texts" }, ...texts));
   if (folded)
@@ -181,7 +180,7 @@ function card(node: GraphNode, box: Box): SVGElement[] {
   const tail = [node.about, ...node.label.slice(1, from)].filter(Boolean).join(" ");
   let y = box.y + (row ? 12 : 18);
   const head = text(node.label[0] ?? "", left + (node.root ? 16 : 0), y, "nbg-head");
-  if (tail) head.append(svg("tspan", { class: "nbg-tail", dx: 6 }, tail));
+  head.append(svg("tspan", { class: "nbg-tail", dx: 6 }, tail)); // an empty one is filled where the shape stands on this line
   const parts: SVGElement[] = [head];
   const [under, single] = [node.label.length - from, node.rule !== null && broken(node.rule).length === 1];
   const last = under ? node.label[node.label.length - 1] : row ? `${node.label[0]} ${tail}` : undefined;

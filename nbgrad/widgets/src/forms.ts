@@ -17,6 +17,7 @@ interface Part {
   form: Form; // the one for which it was measured
   shrunk: number; // of its card
   short: number; // how large the short form can be
+  line: number; // how large the form of one line can be
   texts: SVGGElement;
   inside: SVGGElement[]; // its rows and their marks
   plain: Map<SVGElement, [x: string, y: string, end: boolean, text: string]>; // where its texts stand in the card
@@ -40,7 +41,8 @@ export class Forms {
       if (!whole || !texts || node.row !== null) continue;
       const [box, form] = [front(node, whole), layout.forms[node.id] ?? "card"];
       const short = form === "short" ? 1 : Math.min(box.height / HIGH, box.width / wide(node));
-      this.#parts.push({ node, box, form, shrunk: layout.shrunk[node.id] ?? 1, short, texts, inside: inside.get(node.id) ?? [], plain: new Map(), now: "card 1" });
+      const line = form === "line" ? 1 : Math.min(box.height / TALL, box.width / wide(node, true));
+      this.#parts.push({ node, box, form, shrunk: layout.shrunk[node.id] ?? 1, short, line, texts, inside: inside.get(node.id) ?? [], plain: new Map(), now: "card 1" });
     }
   }
 
@@ -57,28 +59,38 @@ export class Forms {
 }
 
 /** The form, and the factor by which it is drawn larger or smaller in its place. */
-function best({ shrunk, short, box }: Part, scale: number): [Form, number] {
+function best({ shrunk, short, line, box }: Part, scale: number): [Form, number] {
   const least = (LEGIBLE * NEAR) / scale;
   if (shrunk >= least) return ["card", shrunk];
   if (short >= least) return ["short", step(Math.max(1, least), short)];
+  if (line >= least) return ["line", step(Math.max(1, least), line)];
   return ["name", step(Math.max(1, (NAMED * NEAR) / scale), box.height / TALL)];
 }
 
 /** Letters grow in steps, so that they do not move at every turn of the wheel. */
 const step = (by: number, most: number): number => Math.min(most, Math.ceil(by * 16) / 16);
 
-/** How wide the short form of a box is. */
-function wide({ label, numbers, about, rule, root }: GraphNode): number {
-  const [head, line] = [cut(label[0] ?? "", SHORT), cut(label[told({ label, numbers })] ?? "", SHORT)];
-  const [tail, gradient] = [room(about, SHORT - head.length), cut(rule ?? "", Math.max(8, TOGETHER - line.length))];
-  return 24 + Math.max(HEAD * length(head) + LINE * length(tail) + (tail ? 6 : 0) + (root ? 16 : 0), LINE * (length(line) + length(gradient)) + 10);
+/** How wide the short form of a box is, or the one of one line. */
+function wide(node: GraphNode, flat = false): number {
+  const [head, line] = [cut(node.label[0] ?? "", flat ? NAME : SHORT), shape(node)];
+  const tail = tailed(node, flat);
+  const first = HEAD * length(head) + LINE * length(tail) + (tail ? 6 : 0) + (node.root ? 16 : 0);
+  const gradient = LINE * length(cut(node.rule ?? "", Math.max(8, TOGETHER - line.length))) + 10;
+  return 24 + (flat ? first + gradient : Math.max(first, LINE * length(line) + gradient));
 }
+
+/** The paler text after the name in the short form, or in the one of one line. */
+const tailed = (node: GraphNode, flat: boolean): string =>
+  [room(node.about, (flat ? NAME : SHORT) - (node.label[0] ?? "").length), flat && shape(node)].filter(Boolean).join(" ");
+
+/** The line of a short box. */
+const shape = (node: GraphNode): string => cut(node.label[shapeLine(node)] ?? "", SHORT);
 
 /** How wide a text is, as a part of the size of its letters: rather too wide. */
 const length = (text: string): number => [...text].reduce((sum, letter) => sum + (/[ijl|.,:;'!()[\]ft ]/.test(letter) ? 0.3 : /[mwMWQGO@…∇×→Σ]/.test(letter) ? 0.9 : /[A-Z]/.test(letter) ? 0.7 : 0.556), 0);
 
 /** The line of a short box: the shape, or the number where there is no shape. */
-const told = ({ label, numbers }: Pick<GraphNode, "label" | "numbers">): number => Math.max(1, (numbers[0] ?? label.length) - 1);
+const shapeLine = ({ label, numbers }: Pick<GraphNode, "label" | "numbers">): number => Math.max(1, (numbers[0] ?? label.length) - 1);
 
 const cut = (text: string, letters: number): string => (text.length > letters ? `${text.slice(0, Math.max(1, letters - 1))}…` : text);
 
@@ -90,43 +102,44 @@ function room(text: string, letters: number): string {
 
 function write(part: Part, form: Form, by: number, scale: number): void {
   const { node, box, texts, inside, plain } = part;
-  for (const element of inside) flag(element, "roomless", form !== "card");
-  flag(texts, "brief", form !== "card");
-  const lines = texts.querySelectorAll<SVGTextElement>(".nbg-head, .nbg-tail, .nbg-line, .nbg-rule, .nbg-minibars, .nbg-sign");
+  const [whole, tall, flat] = [form === "card", form === "short", form === "line"];
+  for (const element of inside) flag(element, "roomless", !whole);
+  flag(texts, "brief", !whole);
+  const lines = texts.querySelectorAll<SVGTextElement>("*");
   for (const line of lines) {
     const own = line.matches(".nbg-head") ? line.firstChild : line;
     if (!plain.has(line)) plain.set(line, [line.getAttribute("x") ?? "", line.getAttribute("y") ?? "", line.matches(".nbg-end"), own?.textContent ?? ""]);
   }
   const wideness = box.width / by;
   const inset = 10 + (node.kind === "leaf" || node.kind === "input" ? 4 : 0);
-  const [letters, name] = [form === "short" ? SHORT : NAME, node.label[0] ?? ""];
+  const [letters, name] = [tall ? SHORT : NAME, node.label[0] ?? ""];
   const space = form === part.form ? Infinity : wideness - 2 * inset - (node.root ? 16 : 0) + 3;
   let head = cut(name, letters);
   for (let left = head.length; left > 1 && HEAD * length(head) > space; left--) head = `${name.slice(0, left - 1)}…`;
-  const tail = by * scale < LEGIBLE * NEAR ? "" : room(node.about, letters - name.length);
-  const line = told(node);
+  const tail = by * scale < LEGIBLE * NEAR ? "" : flat ? tailed(node, true) : room(node.about, letters - name.length);
+  const line = shapeLine(node);
   let rules = 0;
   for (const element of lines) {
     const [x, y, end, text] = plain.get(element)!;
     const kind = (name: string) => element.matches(`.nbg-${name}`);
-    const short = form === "short" && (kind("minibars") || (kind("rule") && !rules++) || (kind("line") && Number(element.dataset["line"]) === line));
-    const shown = form === "card" || short || kind("head") || kind("tail") || kind("sign");
+    const left = kind("rule") ? form === "name" || rules++ : kind("minibars") ? !tall : kind("line") && !(tall && Number(element.dataset["line"]) === line);
+    const shown = whole || !left;
     element.style.display = shown ? "" : "none";
     if (!shown) continue;
-    if (kind("head")) element.firstChild!.textContent = form === "card" ? text : head;
-    else if (kind("tail")) element.textContent = form === "card" ? text : HEAD * length(head) + LINE * length(tail) + 6 > space ? "" : tail;
+    if (kind("head")) element.firstChild!.textContent = whole ? text : head;
+    else if (kind("tail")) element.textContent = whole ? text : HEAD * length(head) + LINE * length(tail) + 6 > space ? "" : tail;
     else if (kind("line") || kind("rule")) {
-      const beside = kind("rule") && line < node.label.length;
-      attribute(element, "x", form === "card" ? x : beside ? box.x + wideness - inset : box.x + inset);
-      attribute(element, "y", form === "card" ? y : box.y + 34);
-      flag(element, "end", form === "card" ? end : beside);
+      const beside = kind("rule") && (flat || line < node.label.length);
+      attribute(element, "x", whole ? x : beside ? box.x + wideness - inset : box.x + inset);
+      attribute(element, "y", whole ? y : box.y + (flat ? 18 : 34));
+      flag(element, "end", whole ? end : beside);
       const most = kind("line") ? SHORT : Math.max(8, TOGETHER - (node.label[line]?.length ?? 0));
-      if (text.length > most) element.textContent = form === "card" ? text : cut(text, most);
+      if (text.length > most) element.textContent = whole ? text : cut(text, most);
     } else if (kind("minibars")) {
       const { x: from, y: top, width, height } = (element as unknown as SVGPathElement).getBBox();
-      attribute(element, "transform", form === "card" ? "" : `translate(${box.x + wideness - inset - from - width} ${box.y + 18 - top - height})`);
+      attribute(element, "transform", whole ? "" : `translate(${box.x + wideness - inset - from - width} ${box.y + 18 - top - height})`);
     }
   }
-  const down = form === "card" ? 0 : form === "short" ? Math.max(0, (box.height - HIGH * by) / 2) : (box.height + CAPITAL * by) / 2 - 18 * by;
+  const down = whole ? 0 : tall ? Math.max(0, (box.height - HIGH * by) / 2) : (box.height + CAPITAL * by) / 2 - 18 * by;
   attribute(texts, "transform", by === 1 && !down ? "" : shrinking(box, by, down));
 }

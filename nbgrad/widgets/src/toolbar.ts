@@ -185,7 +185,7 @@ export function legendPanel(description: Description): HTMLElement[] {
   const folded = (kinds.has(true) ? FOLDED[kinds.has(false) ? "both" : "loop"] : MEANING.folded) + (nodes.some(({ bars }) => bars) ? BARS : "");
   const entries: [boolean, string, string][] = [
     ...Object.entries({ ...MEANING, folded }).map(([kind, meaning]): [boolean, string, string] => [has(kind), kind, meaning]),
-    [nodes.some((node) => node.root), "root", `▲ ${SIGNS.root}`],
+    [nodes.some((node) => node.root), "root", `⬆ ${SIGNS.root}`],
     [edges.some((edge) => edge.reduction), "mark", `Σ ${SIGNS.mark}`],
     [edges.some((edge) => edge.gradient !== null), "came", SIGNS.value],
     [came, "back", SIGNS.back],

@@ -377,11 +377,12 @@ export class View implements Touched, Keyed, Tools {
     this.#resizing = window.setTimeout(() => (this.#late && !this.#busy ? this.replace(this.#late) : this.#offerStage()), STILL);
   }
 
-  /** If the stage is much larger or smaller than the one for which the picture was laid out, ask the kernel for another layout: once for each size, because another page may show the same view on another stage. */
+  /** If the stage is much larger or smaller than the one for which the picture was laid out, or too small to read it, ask the kernel for another layout: once for each size, because another page may show the same view on another stage. */
   #offerStage(): void {
     const { kernel, base } = this;
-    const stage = this.#room.stage;
-    const other = ([width, height]: number[]) => [[width!, stage[0]], [height!, stage[1]]].some(([a = 0, b = 0]) => Math.max(a, b) > MUCH * Math.min(a, b));
+    const [stage, size] = [this.#room.stage, this.scene.size];
+    const tight = stage.some((now, at) => now < size[at]! * LEGIBLE * 0.999);
+    const other = (known: number[]) => stage.some((now, at) => Math.max(known[at]!, now) > MUCH * Math.min(known[at]!, now) || (tight && now < known[at]! - 1));
     if (!kernel || kernel.gone || !stage[0] || this.#busy || !base.description.nodes.length) return;
     if (!other(base.stage) || !other(this.#told)) return;
     this.#told = stage;

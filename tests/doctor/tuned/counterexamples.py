@@ -1,6 +1,6 @@
-"""Sound programs that do on purpose what is a fault elsewhere: ascent, softmax over the rows, detached weights."""
+"""Programs that do on purpose what is a fault elsewhere: ascent, softmax over the rows, detached weights, a log."""
 
-from tests.doctor.program import Program
+from tests.doctor.program import Fault, Program
 
 PROGRAMS = (
     Program(
@@ -493,5 +493,68 @@ loss.backward()
 opt.step()
 """,
         steps=60,
+    ),
+    Program(
+        "a forecast with numbers for the log",
+        "time series",
+        setup="""
+import math
+import torch
+import torch.nn as nn
+
+torch.manual_seed(331)
+series = torch.sin(torch.arange(400) / 5) + 0.1 * torch.randn(400)
+windows = series.unfold(0, 17, 1)
+
+def gap(a, b):
+    return (a - b).abs().mean()
+
+class Trainer:
+    def __init__(self, net):
+        self.net, self.opt = net, torch.optim.Adam(net.parameters(), lr=3e-3)
+        self.smooth, self.gaps, self.likelihoods = torch.tensor(0.0), 0.0, []
+    def forward(self, rows):
+        mean, log_scale = self.net(rows[:, :16]).unbind(1)
+        self.mean, self.wanted = mean, rows[:, 16]
+        errors = (mean - self.wanted) / log_scale.exp()
+        self.loss_grad = (0.5 * errors.square() + log_scale).mean() + 0.1 * gap(mean, self.wanted)
+        self.loss = self.loss_grad.clone()
+        self.likelihood = torch.exp(-self.loss_grad - 0.5 * math.log(2 * math.pi))
+        self.last_gap = gap(mean[-8:], self.wanted[-8:])
+        return self.loss_grad
+    def after_step(self, step):
+        self.smooth = torch.lerp(self.loss.mean().detach(), self.smooth, 0.98)
+        self.gaps += self.last_gap.item()
+        if step % 10 == 1:
+            self.likelihoods.append(float(self.likelihood.detach()))
+
+trainer = Trainer(nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 2)))
+""",
+        forward="""
+rows = windows[torch.randint(0, len(windows), (48,))]
+loss = trainer.forward(rows)
+""",
+        update="""
+trainer.opt.zero_grad()
+loss.backward()
+trainer.opt.step()
+trainer.after_step(step)
+""",
+        steps=60,
+        faults=(
+            Fault(
+                "forecast without its second gap",
+                "unused",
+                (
+                    (
+                        "        self.last_gap = gap",
+                        "        gap(mean.diff(), self.wanted.diff())\n        self.last_gap = gap",
+                    ),
+                ),
+                where=("a - b",),
+                source="Humbatova 2020, Wrong loss function calculation: missing term",
+                hosts=("whole", "loop", "paced", "function"),
+            ),
+        ),
     ),
 )

@@ -1,6 +1,5 @@
-"""The command ``nbgrad``: ``doctor`` says what this installation has and lacks, ``lab`` opens the lessons."""
+"""``nbgrad doctor``: what this installation has and lacks."""
 
-import argparse
 import platform
 import shutil
 import time
@@ -8,46 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from nbgrad import __version__
-
 Finding = tuple[bool, str, str]
 """A check: whether it passed, its name, and the finding."""
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """The command ``nbgrad``.
-
-    Returns:
-        0 where everything that nbgrad needs is there, else 1.
-    """
-    parser = argparse.ArgumentParser(prog="nbgrad", description="An autograd engine you can see.")
-    parser.add_argument("--version", action="version", version=f"nbgrad {__version__}")
-    commands = parser.add_subparsers(required=True)
-    doctor = commands.add_parser("doctor", help="check this installation, and say what it lacks")
-    doctor.add_argument(
-        "--hub",
-        nargs="?",
-        const=".",
-        metavar="FOLDER",
-        help="check a hub before a class, in the folder it runs in",
-    )
-    doctor.set_defaults(run=lambda given: examine() if given.hub is None else examine_hub(given.hub))
-    lab = commands.add_parser("lab", help="copy the lessons into a folder, and open JupyterLab there")
-    lab.add_argument("folder", nargs="?", default=FOLDER, help="where they are copied to; default: %(default)s")
-    lab.add_argument("--no-open", action="store_true", help="copy them only")
-    lab.set_defaults(run=_lab)
-    given = parser.parse_args(arguments)
-    return int(given.run(given))
-
-
-FOLDER = "nbgrad-lessons"
-"""Where the lessons are copied to, in the current folder, unless another one is named."""
-
-
-def _lab(given: argparse.Namespace) -> int:
-    from nbgrad.lab import course
-
-    return course.run(given.folder, opens=not given.no_open)
 
 
 def examine() -> int:

@@ -1,0 +1,202 @@
+"""``SavedGraph``: a graph that was read from a file."""
+
+from collections.abc import Callable
+from functools import cached_property
+from os import PathLike
+from typing import Any, NoReturn
+
+from nbgrad.core.graph.changes import Since
+from nbgrad.core.graph.checkup import Checkup
+from nbgrad.core.graph.failure import Ending
+from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.history import History
+from nbgrad.core.graph.last_backward import Frame
+from nbgrad.core.graph.losses import BackwardLoss
+from nbgrad.core.graph.memory import MemoryUse
+from nbgrad.core.graph.optimizers import Update
+from nbgrad.core.graph.queries import Queries
+from nbgrad.core.graph.record import Record
+from nbgrad.core.graph.renderer import registered_renderer
+from nbgrad.core.graph.saved_facts import SavedFacts
+from nbgrad.core.graph.slowest import By, Slowest, Times, slowest
+
+
+class SavedGraph(Queries):
+    """A graph that ``nbgrad.load`` has read from a file: it can be drawn, queried and compared, and never changes.
+
+    Its properties and methods are those of the ``AutogradGraph`` that was saved. It has no tensors, so it cannot be run
+    again with other numbers, does not find all numbers of a large tensor, and takes neither overlays nor answers.
+
+    Args:
+        facts: what the file says.
+        picture: makes the outline of its picture from the graph, when it is first drawn.
+        file: the path of the file.
+    """
+
+    def __init__(self, facts: SavedFacts, picture: "Callable[[SavedGraph], Any]", file: str) -> None:
+        self.facts = facts
+        self.name = facts.name
+        self.file = file
+        self._picture = picture
+
+    @cached_property
+    def outline(self) -> Any:
+        """The outline of its picture, as it was when the graph was saved."""
+        return self._picture(self)
+
+    closed = True
+
+    @property
+    def records(self) -> list[Record]:
+        """As ``AutogradGraph.records``: those of the picture, with all their statistics."""
+        return list(self.facts.records)
+
+    def snapshot(self) -> list[Record]:
+        """As ``records``."""
+        return self.records
+
+    @property
+    def left_out(self) -> int:
+        """How many ops have no record, because the graph was too large to be drawn."""
+        return self.facts.left_out
+
+    @property
+    def answers(self) -> dict[str, None]:
+        """No answers: a graph that asks for gradients is not saved."""
+        return {}
+
+    @property
+    def backwards(self) -> int:
+        """As ``AutogradGraph.backwards``."""
+        return self.facts.backwards
+
+    @property
+    def recorded(self) -> int:
+        """As ``AutogradGraph.recorded``."""
+        return self.facts.recorded
+
+    @property
+    def watch(self) -> bool:
+        """As ``AutogradGraph.watch``."""
+        return self.facts.watch
+
+    @property
+    def fault(self) -> str | None:
+        """As ``AutogradGraph.fault``."""
+        return self.facts.fault
+
+    @property
+    def frame(self) -> Frame | None:
+        """As ``AutogradGraph.frame``."""
+        return self.facts.frame
+
+    @property
+    def ending(self) -> Ending | None:
+        """As ``AutogradGraph.ending``."""
+        return self.facts.ending
+
+    @property
+    def history(self) -> History:
+        """As ``AutogradGraph.history``."""
+        return self.facts.history
+
+    @property
+    def losses(self) -> list[BackwardLoss]:
+        """As ``AutogradGraph.losses``."""
+        return list(self.facts.losses)
+
+    @property
+    def update(self) -> Update | None:
+        """As ``AutogradGraph.update``."""
+        return self.facts.update
+
+    @property
+    def since(self) -> dict[int, Since]:
+        """As ``AutogradGraph.since``."""
+        return {record.id: told for record in self.facts.records if (told := record.since) is not None}
+
+    @property
+    def memory(self) -> MemoryUse:
+        """As ``AutogradGraph.memory``.
+
+        Raises:
+            RuntimeError: it was not known when the graph was saved.
+        """
+        found = self.known_memory()
+        if found is None:
+            raise RuntimeError(f"{self.file}: {self.name!r} did not know what its ops kept for the last backward")
+        return found
+
+    def known_memory(self) -> MemoryUse | None:
+        """The same; None if it is not known."""
+        kept, times = self.facts.kept, self.facts.times
+        seconds = {id: one.forward for id, one in times.items() if one.forward is not None}
+        return None if kept is None else MemoryUse(self.facts.records, kept, self.facts.optimizer, seconds)
+
+    @property
+    def times(self) -> dict[int, Times]:
+        """As ``TimedGraph.times``; empty if the graph had no clock."""
+        return dict(self.facts.times)
+
+    def slowest(self, by: By = "call") -> Slowest:
+        """As ``TimedGraph.slowest``.
+
+        Raises:
+            ValueError: ``by`` is something else.
+            RuntimeError: the graph had no clock.
+        """
+        if not self.facts.times:
+            raise RuntimeError(f"{self.file}: {self.name!r} has no times: record it with time=True, or --time")
+        return slowest(self.facts.records, self.facts.times, by)
+
+    def findings(self) -> list[Finding]:
+        """As ``AutogradGraph.findings``: those of the time when the graph was saved."""
+        return list(self.facts.findings)
+
+    def checkup(self) -> Checkup:
+        """As ``AutogradGraph.checkup``: that of the time when the graph was saved."""
+        return Checkup(self.facts.checks, self.facts.notes)
+
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        depth: int | None = None,
+        nodes: int | None = None,
+        direction: str = "auto",
+        what_if: bool = False,
+    ) -> None:
+        """Write the graph to a file, as ``AutogradGraph.save`` does.
+
+        Raises:
+            RerunError: ``what_if`` is True, but a graph in a file cannot be run again.
+            ValueError, ModuleNotFoundError, RuntimeError, OSError: as there.
+        """
+        registered_renderer().save(self, path, depth=depth, nodes=nodes, direction=direction, what_if=what_if)
+
+    def _ipython_display_(self) -> None:
+        """Draw the graph where it is the last expression of a notebook cell."""
+        registered_renderer().show(self)
+
+    def _mime_(self) -> tuple[str, str]:
+        """Draw the graph where it is the last expression of a cell of marimo."""
+        return registered_renderer().frame(self)
+
+    def _take_out(self, ids: set[int], edges: set[tuple[int, int]]) -> NoReturn:  # noqa: ARG002
+        raise TypeError(f"{self.file}: a graph in a file does not change; take records out before it is saved")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Say that a file lacks what other graphs have."""
+        lacks = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if not name.startswith("_") and hasattr(AutogradGraph, name):
+            lacks += f": {self.file} has numbers and texts, but neither tensors nor modules, which {name} needs"
+        raise AttributeError(lacks, name=name, obj=self)
+
+    def __repr__(self) -> str:
+        ops = sum(record.kind == "op" for record in self.facts.records)
+        return f"<SavedGraph {self.name!r}: {ops + self.left_out} ops, {self.backwards} backwards, of {self.file}>"
+
+
+AnyGraph = AutogradGraph | SavedGraph
+"""A graph with records: one of this process, or one that was read from a file."""

@@ -1,0 +1,96 @@
+"""The command ``nbgrad``: its subcommands, each with the function that reads the rest of the line.
+
+This module imports no part of the engine, so ``nbgrad --help`` takes a moment and not the seconds that torch needs.
+"""
+
+import argparse
+from collections.abc import Callable
+
+from nbgrad import __version__
+
+
+def _run(arguments: list[str]) -> int:
+    from nbgrad.run import session
+
+    return session.run(arguments)
+
+
+def _check(arguments: list[str]) -> int:
+    from nbgrad.run import session
+
+    return session.check(arguments)
+
+
+def _view(arguments: list[str]) -> int:
+    from nbgrad.run import view
+
+    return view.view(arguments)
+
+
+def _doctor(arguments: list[str]) -> int:
+    from nbgrad.run import doctor
+
+    parser = argparse.ArgumentParser("nbgrad doctor", description="Check this installation, and say what it lacks.")
+    parser.add_argument(
+        "--hub",
+        nargs="?",
+        const=".",
+        metavar="FOLDER",
+        help="check a hub before a class, in the folder it runs in",
+    )
+    hub = parser.parse_args(arguments).hub
+    return doctor.examine() if hub is None else doctor.examine_hub(hub)
+
+
+FOLDER = "nbgrad-lessons"
+"""Where the lessons are copied to, in the current folder, unless another one is named."""
+
+
+def _lab(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        "nbgrad lab", description="Copy the lessons into a folder, and open JupyterLab there."
+    )
+    parser.add_argument("folder", nargs="?", default=FOLDER, help="where they are copied to; default: %(default)s")
+    parser.add_argument("--no-open", action="store_true", help="copy them only")
+    given = parser.parse_args(arguments)
+
+    from nbgrad.lab import course
+
+    return course.run(given.folder, opens=not given.no_open)
+
+
+COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
+    "run": ("run a program, record it, and report at its end", _run),
+    "check": ("run a program, and report only what is probably wrong in it", _check),
+    "view": ("open a saved graph in the browser", _view),
+    "doctor": ("check this installation, and say what it lacks", _doctor),
+    "lab": ("copy the lessons into a folder, and open JupyterLab there", _lab),
+}
+"""The subcommands, each with its help."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command ``nbgrad``.
+
+    Args:
+        arguments: the words after ``nbgrad``; default: those of the command line.
+
+    Returns:
+        The exit status: that of the program for ``run``, and 0 where a command found nothing wrong.
+
+    Raises:
+        SystemExit: the command line cannot be read, with status 2; or the program that runs ends itself so.
+        KeyboardInterrupt: it ended the program.
+    """
+    import sys
+
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(
+        "nbgrad", description="An autograd engine you can see.", epilog="nbgrad COMMAND --help explains a command."
+    )
+    parser.add_argument("--version", action="version", version=f"nbgrad {__version__}")
+    commands = parser.add_subparsers(required=True, dest="command")
+    for name, (told, _) in COMMANDS.items():
+        commands.add_parser(name, help=told, add_help=False)
+    command = parser.parse_args(given[:1]).command
+    return COMMANDS[command][1](given[1:])

@@ -1,0 +1,122 @@
+"""The report at the end of a run, as text: what ran, the losses, the totals and the findings with their lines."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from math import isfinite
+
+from nbgrad.core.engine.place import Place
+from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.losses import BackwardLoss
+from nbgrad.widgets.description.format import counted, duration, number
+from nbgrad.widgets.description.totals import totals
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+_PLAIN = "_.,-=+*#"
+"""The levels of a line of losses, also for a terminal without the blocks."""
+
+_WIDTH = 32
+_LINES = 4
+"""The losses of so many lines of a program are shown, those with the most losses first."""
+
+
+def report(graph: AutogradGraph, name: str, seconds: float, *, goes_on: bool = False) -> list[str]:
+    """The lines of the report about ``graph``, which is closed.
+
+    Args:
+        graph: the recorded run.
+        name: of the program.
+        seconds: how long it ran.
+        goes_on: whether the program runs on, without being recorded.
+    """
+    head = f"nbgrad: {name}, {_ran(graph)} in {duration(seconds)}{_end(graph, goes_on)}"
+    if not graph.records and graph.ending is None:
+        return [head, f"  {NOTHING}"]
+    lines = [head, *_losses(graph.losses)]
+    records = graph.records
+    if told := totals(graph, records, graph.known_memory(records)):
+        lines.append(f"  {told}")
+    if graph.fault is not None:
+        lines.append(f"  a part of the graph is missing: {graph.fault}")
+    checkup = graph.checkup()
+    lines.append(f"  {checkup.summary}")
+    return [*lines, *[f"  {line}" for line in told_findings(graph.findings())]]
+
+
+NOTHING = (
+    "nothing was recorded: in this process and its main thread, no op ran on a tensor that needs a gradient. If the "
+    "program starts other processes, start each of them with nbgrad run, as in torchrun --no-python nbgrad run train.py"
+)
+"""The sentence about a run without a graph, without its full stop."""
+
+
+def _ran(graph: AutogradGraph) -> str:
+    """How many steps ran, and how many were recorded."""
+    steps, many = graph.pace.steps, graph.backwards
+    ran = counted(steps, "step") if steps else ""
+    backwards = f"{counted(many, 'backward')}, {'all' if graph.recorded == many else f'{graph.recorded:,}'} recorded"
+    return f"{ran} ({backwards})" if ran and many else backwards if many else "no backward"
+
+
+def _end(graph: AutogradGraph, goes_on: bool) -> str:
+    """How it ended, if it did not simply come to its end."""
+    ending = graph.ending
+    if ending is None:
+        return "; it is recorded no longer, and goes on" if goes_on else ""
+    at = "" if ending.place is None else f" at {where(ending.place)}"
+    return f", stopped{at}" if ending.interrupted else f", ended by {ending.kind}{at}"
+
+
+def where(place: Place) -> str:
+    """The file and the line of a place, as editors and terminals link them."""
+    return str(place).partition(", `")[0]
+
+
+def _losses(losses: list[BackwardLoss]) -> list[str]:
+    """A line for the losses of each line of the program that called a backward."""
+    lines: dict[tuple[int, int], list[BackwardLoss]] = {}
+    for one in losses:
+        if one.value is not None:
+            lines.setdefault(one.place.instruction, []).append(one)
+    longest = sorted(lines.values(), key=len, reverse=True)[:_LINES]
+    return [f"  loss {_course(found)}  {where(found[0].place)}" for found in longest]
+
+
+def _course(losses: list[BackwardLoss]) -> str:
+    """The first and the last loss, with the course between them."""
+    values = [one.value for one in losses if one.value is not None]
+    if len(values) == 1:
+        return number(values[0])
+    return f"{number(values[0])} {sparkline(values)} {number(values[-1])}"
+
+
+def sparkline(values: list[float], width: int = _WIDTH) -> str:
+    """The course of ``values`` in at most ``width`` letters: of each part its mean; ``x`` where one is not finite."""
+    parts = min(len(values), width)
+    bounds = [len(values) * at // parts for at in range(parts + 1)]
+    means = [_mean(values[begin:end]) for begin, end in pairwise(bounds)]
+    finite = [one for one in means if isfinite(one)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
+    top = len(_LEVELS) - 1
+    return "".join(
+        "x" if not isfinite(one) else _LEVELS[round((one - low) / (high - low) * top) if high > low else 0]
+        for one in means
+    )
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def plain(text: str) -> str:
+    """``text`` with the levels of a line of losses as signs that every terminal has."""
+    return text.translate(str.maketrans(_LEVELS, _PLAIN))
+
+
+def told_findings(findings: Iterable[Finding]) -> list[str]:
+    """A line for each finding, in the form of compilers: file, line, severity, text, kind."""
+    return [f"{_at(one)}{one.severity}: {' '.join(str(one).split())} [{one.kind}]" for one in findings]
+
+
+def _at(finding: Finding) -> str:
+    return "" if finding.place is None else f"{where(finding.place)}: "
