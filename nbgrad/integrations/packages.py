@@ -18,7 +18,7 @@ def wanted(name: str, modules: Sequence[str], install: str) -> Any:
         ModuleNotFoundError: none of them is installed. It says what to install.
     """
     for module in modules:
-        if module in sys.modules:
+        if sys.modules.get(module) is not None:
             return sys.modules[module]
     for module in modules:
         try:

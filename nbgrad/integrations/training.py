@@ -79,7 +79,7 @@ class TrainingPlan:
 
 
 def _guarded(method: Callable[..., None]) -> Callable[..., None]:
-    """``method`` of a ``RecordedTraining``: nothing once that has ended; an error of its own ends only the recording."""
+    """``method`` of a ``RecordedTraining``: nothing once that has ended; an error of nbgrad's own only ends it."""
 
     @wraps(method)
     def safe(self: "RecordedTraining", *args: Any, **kwargs: Any) -> None:

@@ -26,7 +26,7 @@ class TransformersCallback(_transformers.TrainerCallback):
         >>> trainer.train()
 
     A trainer tells its callbacks nothing of an error that ends it. The recording then ends at the next backward or step
-    of an optimizer anywhere, at the end of the notebook's cell, or at the end of the program; ``close`` ends it at once.
+    of an optimizer, at the end of the notebook's cell, or at the end of the program. ``close`` ends it at once.
     In a training by several processes, the first one records.
 
     Args:
