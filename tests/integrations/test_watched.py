@@ -104,7 +104,9 @@ def test_the_norms_are_those_of_the_gradients_by_parameter() -> None:
         expected.append({name: one.grad.norm().item() for name, one in model.named_parameters()})  # type: ignore[union-attr]
     assert len(told) == 2
     for found, wanted in zip(told, expected, strict=True):
-        assert {f"nbgrad/gradient_norm/{name}": pytest.approx(norm) for name, norm in wanted.items()}.items() <= found.items()
+        assert {
+            f"nbgrad/gradient_norm/{name}": pytest.approx(norm) for name, norm in wanted.items()
+        }.items() <= found.items()
 
 
 def test_several_optimizers_of_one_batch_are_one_step_with_the_gradients_of_both() -> None:
@@ -168,9 +170,7 @@ def test_a_loop_goes_on_if_a_writer_fails(log: Lines) -> None:
     loop, model = batches(), net()
     recorded = train(model, [watched(loop, model, writers=[broken])])
     assert all(map(torch.equal, train(net(), [loop]), recorded))
-    assert log.of("WARNING") == [
-        "nbgrad: the training is recorded no longer, and goes on: ConnectionError: no network"
-    ]
+    assert log.of("WARNING") == ["nbgrad: the training is recorded no longer, and goes on: ConnectionError: no network"]
     assert follows() == 0
 
 

@@ -168,7 +168,7 @@ class Walk:
         apart = self.value(left, right)
         if apart is None:
             return self._made_alike(left, right)
-        if apart.agrees and apart.relative > 0 and self._exactly_alike(left, right):
+        if self._limit is None and apart.agrees and apart.relative > 0 and self._exactly_alike(left, right):
             return not self.settings(left, right)
         return apart.agrees or self._grown(left, right, apart)
 
