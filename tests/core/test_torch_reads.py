@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 import torch
 
-from nbgrad.core.engine.torch_reads import FEW, SAMPLE, numbers_of, plain_numbers, plain_read, plain_sample, read_tensor, sample_of
+from nbgrad.core.engine.torch_reads import (
+    FEW,
+    SAMPLE,
+    numbers_of,
+    plain_numbers,
+    plain_read,
+    plain_sample,
+    read_tensor,
+    sample_of,
+)
 
 
 class Own(torch.Tensor):
