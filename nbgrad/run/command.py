@@ -4,6 +4,7 @@ This module imports no part of the engine, so ``nbgrad --help`` takes a moment a
 """
 
 import argparse
+import sys
 from collections.abc import Callable
 
 from nbgrad import __version__
@@ -31,6 +32,30 @@ def _view(arguments: list[str]) -> int:
     from nbgrad.run import view
 
     return view.view(arguments)
+
+
+def _compare(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        "nbgrad compare",
+        description="Compare two saved graphs, and say where the first op differs. The exit status is 0 if all numbers "
+        "agree, 1 if something differs, and 2 if they cannot be compared.",
+    )
+    parser.add_argument("left", help="the reference: a file that ends in .nbgrad")
+    parser.add_argument("right", help="another one")
+    parser.add_argument("--rtol", type=float, help="the relative difference that counts as equal; default: by type")
+    parser.add_argument("--save", metavar="FILE", help="write the picture of both to this file")
+    given = parser.parse_args(arguments)
+
+    from nbgrad.run.compare import report
+    from nbgrad.run.view import saved_graph
+
+    try:
+        left, right = saved_graph(given.left), saved_graph(given.right)
+        found = report(left, right, (given.left, given.right), rtol=given.rtol, save=given.save)
+    except (OSError, ImportError, RuntimeError, TypeError, ValueError) as error:
+        parser.exit(2, f"nbgrad compare: {error}\n")
+    print(found.text)  # noqa: T201  # the output of the command
+    return found.status
 
 
 def _doctor(arguments: list[str]) -> int:
@@ -70,6 +95,7 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "check": ("run a program, and report only what is probably wrong in it", _check),
     "compare": ("name the first op that differs in two saved graphs", _compare),
     "view": ("open a saved graph in the browser", _view),
+    "compare": ("compare two saved graphs: the first op that differs", _compare),
     "doctor": ("check this installation, and say what it lacks", _doctor),
     "lab": ("copy the lessons into a folder, and open JupyterLab there", _lab),
 }
@@ -89,8 +115,6 @@ def main(arguments: list[str] | None = None) -> int:
         SystemExit: the command line cannot be read, with status 2; or the program that runs ends itself so.
         KeyboardInterrupt: it ended the program.
     """
-    import sys
-
     given = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(
         "nbgrad", description="An autograd engine you can see.", epilog="nbgrad COMMAND --help explains a command."
@@ -100,4 +124,12 @@ def main(arguments: list[str] | None = None) -> int:
     for name, (told, _) in COMMANDS.items():
         commands.add_parser(name, help=told, add_help=False)
     command = parser.parse_args(given[:1]).command
-    return COMMANDS[command][1](given[1:])
+    try:
+        return COMMANDS[command][1](given[1:])
+    except KeyboardInterrupt:  # Python ends by the signal, without a traceback: a program's own is printed by now
+        sys.excepthook = _silent
+        raise
+
+
+def _silent(*_: object) -> None:
+    """Print no traceback."""

@@ -169,6 +169,45 @@ def test_what_cannot_be_viewed_is_said_in_one_sentence(tmp_path: Path, capsys: p
         assert captured.err.startswith(f"nbgrad view: {told}")
 
 
+def saved(path: Path, number: float) -> None:
+    with nbgrad.AutogradGraph() as graph:
+        w = torch.tensor([1.0, number], requires_grad=True)
+        loss = (w * w).sum()
+        loss.backward()
+    graph.save(path)
+
+
+def test_a_saved_graph_is_opened_as_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, page = tmp_path / "run.nbgrad", tmp_path / "page.html"
+    saved(file, 2.0)
+    assert main(["view", str(file), "--output", str(page), "--no-open"]) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+    assert "<html" in page.read_text("utf-8")
+    assert main(["view", str(file), "--output", str(tmp_path / "page.svg")]) == 2
+    assert main(["view", str(tmp_path)]) == 2
+    (tmp_path / "bad.nbgrad").write_bytes(b"no graph")
+    assert main(["view", str(tmp_path / "bad.nbgrad")]) == 2
+    svg, folder, bad = capsys.readouterr().err.splitlines()
+    assert svg.endswith("the page is a file that ends in .html")
+    assert folder == f"nbgrad view: {str(tmp_path)!r} is a folder of 1 graphs: name the file of one of them"
+    assert bad.startswith("nbgrad view: ")
+
+
+def test_two_saved_graphs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, other, picture = (str(tmp_path / name) for name in ("one.nbgrad", "other.nbgrad", "both.svg"))
+    saved(Path(one), 2.0)
+    saved(Path(other), 3.0)
+    assert main(["compare", one, one]) == 0
+    assert main(["compare", one, other, "--save", picture]) == 1
+    assert capsys.readouterr().out
+    assert Path(picture).read_text("utf-8").startswith("<svg")
+    for words in (("missing.nbgrad", one), (one, picture), (one, other, "--save", "no/both.svg")):
+        with pytest.raises(SystemExit) as left:
+            main(["compare", *words])
+        assert left.value.code == 2
+        assert capsys.readouterr().err.startswith("nbgrad compare: ")
+
+
 def test_a_server_without_a_screen_has_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
