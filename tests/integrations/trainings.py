@@ -48,4 +48,8 @@ def sharded(rank: int, recorded: bool, folder: str) -> Any:
     train(model, [loop])
     learned = [one.to_local().detach().tolist() for one in model.parameters()]  # type: ignore[attr-defined]
     graph = loop.graph if recorded else None
-    return learned, None if graph is None else (graph.backwards, graph.fault, [one.kind for one in graph.findings()]), told
+    return (
+        learned,
+        None if graph is None else (graph.backwards, graph.fault, [one.kind for one in graph.findings()]),
+        told,
+    )
