@@ -22,6 +22,12 @@ def _check(arguments: list[str]) -> int:
     return session.check(arguments)
 
 
+def _compare(arguments: list[str]) -> int:
+    from nbgrad.run import compare
+
+    return compare.compare(arguments)
+
+
 def _view(arguments: list[str]) -> int:
     from nbgrad.run import view
 
@@ -87,6 +93,7 @@ def _lab(arguments: list[str]) -> int:
 COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "run": ("run a program, record it, and report at its end", _run),
     "check": ("run a program, and report only what is probably wrong in it", _check),
+    "compare": ("name the first op that differs in two saved graphs", _compare),
     "view": ("open a saved graph in the browser", _view),
     "compare": ("compare two saved graphs: the first op that differs", _compare),
     "doctor": ("check this installation, and say what it lacks", _doctor),
