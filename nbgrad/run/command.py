@@ -34,30 +34,6 @@ def _view(arguments: list[str]) -> int:
     return view.view(arguments)
 
 
-def _compare(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        "nbgrad compare",
-        description="Compare two saved graphs, and say where the first op differs. The exit status is 0 if all numbers "
-        "agree, 1 if something differs, and 2 if they cannot be compared.",
-    )
-    parser.add_argument("left", help="the reference: a file that ends in .nbgrad")
-    parser.add_argument("right", help="another one")
-    parser.add_argument("--rtol", type=float, help="the relative difference that counts as equal; default: by type")
-    parser.add_argument("--save", metavar="FILE", help="write the picture of both to this file")
-    given = parser.parse_args(arguments)
-
-    from nbgrad.run.compare import report
-    from nbgrad.run.view import saved_graph
-
-    try:
-        left, right = saved_graph(given.left), saved_graph(given.right)
-        found = report(left, right, (given.left, given.right), rtol=given.rtol, save=given.save)
-    except (OSError, ImportError, RuntimeError, TypeError, ValueError) as error:
-        parser.exit(2, f"nbgrad compare: {error}\n")
-    print(found.text)  # noqa: T201  # the output of the command
-    return found.status
-
-
 def _doctor(arguments: list[str]) -> int:
     from nbgrad.run import doctor
 
@@ -95,7 +71,6 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "check": ("run a program, and report only what is probably wrong in it", _check),
     "compare": ("name the first op that differs in two saved graphs", _compare),
     "view": ("open a saved graph in the browser", _view),
-    "compare": ("compare two saved graphs: the first op that differs", _compare),
     "doctor": ("check this installation, and say what it lacks", _doctor),
     "lab": ("copy the lessons into a folder, and open JupyterLab there", _lab),
 }
