@@ -173,12 +173,20 @@ class RecordedTraining(pacing.Pacer):
             loss = self.graph.pace.losses.last()
             if loss is not None:
                 values["nbgrad/loss"] = loss
-            for write in self._writers:
-                write(values, step)
+            self._write(values, step)
             self._rest(began)
         if steps >= self._look:
             self._look = 2 * steps
             self._tell_findings()
+
+    def _write(self, values: dict[str, float], step: int) -> None:
+        """Give the numbers to all writers. One that fails gets no more."""
+        for write in self._writers.copy():
+            try:
+                write(values, step)
+            except Exception as error:
+                self._writers.remove(write)
+                self._log.warning("nbgrad: a writer gets no more numbers: %s: %s", type(error).__name__, error)
 
     @_guarded
     @uncollected

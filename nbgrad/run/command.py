@@ -69,7 +69,6 @@ def _lab(arguments: list[str]) -> int:
 COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "run": ("run a program, record it, and report at its end", _run),
     "check": ("run a program, and report only what is probably wrong in it", _check),
-    "compare": ("name the first op that differs in two saved graphs", _compare),
     "view": ("open a saved graph in the browser", _view),
     "doctor": ("check this installation, and say what it lacks", _doctor),
     "lab": ("copy the lessons into a folder, and open JupyterLab there", _lab),

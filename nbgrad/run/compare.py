@@ -4,8 +4,7 @@ import argparse
 import sys
 
 from nbgrad.core.graph.comparison import Comparison
-from nbgrad.core.graph.saved_graph import SavedGraph
-from nbgrad.run.files import load
+from nbgrad.run.view import saved_graph
 
 EQUAL, DIFFERENT, TROUBLE = 0, 1, 2
 """The exit status: as those of ``diff``, so that a script can ask for it."""
@@ -31,7 +30,9 @@ def compare(arguments: list[str]) -> int:
     )
     given = parser.parse_args(arguments)
     try:
-        found = Comparison(_graph(given.left), _graph(given.right), (given.left, given.right), rtol=given.rtol)
+        found = Comparison(
+            saved_graph(given.left), saved_graph(given.right), (given.left, given.right), rtol=given.rtol
+        )
         if given.save is not None:
             found.save(given.save)
     except (OSError, ValueError, ModuleNotFoundError, RuntimeError) as error:
@@ -39,10 +40,3 @@ def compare(arguments: list[str]) -> int:
         return TROUBLE
     print(found)  # noqa: T201  # this is the command's output
     return EQUAL if found.equal else DIFFERENT
-
-
-def _graph(path: str) -> SavedGraph:
-    found = load(path)
-    if not isinstance(found, SavedGraph):
-        raise ValueError(f"{path!r} is a folder of {len(found)} graphs: name two files")
-    return found

@@ -15,6 +15,7 @@ import nbgrad
 from nbgrad.core.recorder.switches import follows
 from nbgrad.integrations import watched
 from nbgrad.integrations.abandoned import Abandonment
+from nbgrad.integrations.norms import StepNorms
 from nbgrad.integrations.training import RecordedTraining, TrainingPlan
 from nbgrad.integrations.writers import writer_of
 from tests.integrations.trainings import batches, net, sharded, train
@@ -97,10 +98,11 @@ def test_the_norms_are_those_of_the_gradients_by_parameter() -> None:
     told: list[dict[str, float]] = []
     model = net()
     loop = watched(batches(2), model, every=1, norms="parameter", writers=[lambda found, _: told.append(found)])
-    expected = []
+    expected, optimizer = [], torch.optim.SGD(model.parameters(), 0.1)
     for x, y in loop:
-        model.zero_grad()
+        optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
         expected.append({name: one.grad.norm().item() for name, one in model.named_parameters()})  # type: ignore[union-attr]
     assert len(told) == 2
     for found, wanted in zip(told, expected, strict=True):
@@ -163,14 +165,28 @@ def test_a_finding_is_logged_once_with_its_severity(log: Lines) -> None:
     assert len(log.of("INFO")) == 2
 
 
-def test_a_loop_goes_on_if_a_writer_fails(log: Lines) -> None:
+def test_a_writer_that_fails_gets_no_more_numbers(log: Lines) -> None:
     def broken(*_: Any) -> None:
         raise ConnectionError("no network")
 
+    told: list[int] = []
     loop, model = batches(), net()
-    recorded = train(model, [watched(loop, model, writers=[broken])])
+    watching = watched(loop, model, every=1, writers=[broken, lambda _, step: told.append(step)])
+    assert all(map(torch.equal, train(net(), [loop]), train(model, [watching])))
+    assert log.of("WARNING") == ["nbgrad: a writer gets no more numbers: ConnectionError: no network"]
+    assert told == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_training_goes_on_if_its_recording_fails(log: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Any) -> None:
+        raise ZeroDivisionError("of nbgrad's own")
+
+    monkeypatch.setattr(StepNorms, "backward_ended", broken)
+    loop, model = batches(), net()
+    recorded = train(model, [watched(loop, model, writers=[print])])
     assert all(map(torch.equal, train(net(), [loop]), recorded))
-    assert log.of("WARNING") == ["nbgrad: the training is recorded no longer, and goes on: ConnectionError: no network"]
+    [told] = log.of("WARNING")
+    assert told == "nbgrad: the training is recorded no longer, and goes on: ZeroDivisionError: of nbgrad's own"
     assert follows() == 0
 
 
@@ -233,7 +249,7 @@ def test_a_loop_that_an_error_has_ended_is_noticed() -> None:
 
     watch: list[Abandonment] = []
     with nbgrad.AutogradGraph():
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="lost"):
             loop()
         torch.ones(2, requires_grad=True).sum().backward()
         assert ended == [None]

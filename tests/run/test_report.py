@@ -193,21 +193,6 @@ def test_a_saved_graph_is_opened_as_a_page(tmp_path: Path, capsys: pytest.Captur
     assert bad.startswith("nbgrad view: ")
 
 
-def test_two_saved_graphs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one, other, picture = (str(tmp_path / name) for name in ("one.nbgrad", "other.nbgrad", "both.svg"))
-    saved(Path(one), 2.0)
-    saved(Path(other), 3.0)
-    assert main(["compare", one, one]) == 0
-    assert main(["compare", one, other, "--save", picture]) == 1
-    assert capsys.readouterr().out
-    assert Path(picture).read_text("utf-8").startswith("<svg")
-    for words in (("missing.nbgrad", one), (one, picture), (one, other, "--save", "no/both.svg")):
-        with pytest.raises(SystemExit) as left:
-            main(["compare", *words])
-        assert left.value.code == 2
-        assert capsys.readouterr().err.startswith("nbgrad compare: ")
-
-
 def test_a_server_without_a_screen_has_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
