@@ -70,6 +70,7 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "run": ("run a program, record it, and report at its end", _run),
     "check": ("run a program, and report only what is probably wrong in it", _check),
     "view": ("open a saved graph in the browser", _view),
+    "compare": ("compare two saved graphs: the first op that differs", _compare),
     "doctor": ("check this installation, and say what it lacks", _doctor),
     "lab": ("copy the lessons into a folder, and open JupyterLab there", _lab),
 }
