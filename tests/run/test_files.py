@@ -596,6 +596,27 @@ def test_deep_data_of_the_right_kind_are_refused(members: dict[str, bytes], tmp_
     refused(file)
 
 
+@pytest.mark.parametrize("where", ["tables", "picture"])
+def test_scopes_that_are_nested_too_deep_or_in_a_circle_are_refused(
+    where: str, graph: AutogradGraph, tmp_path: Path
+) -> None:
+    again(graph, tmp_path)
+    sound = Archive.unpacked(tmp_path / "graph.nbgrad")
+    if where == "tables":
+        scopes, deep = (
+            sound.document["tables"]["scopes"],
+            [["deep", at - 1 if at else None, None] for at in range(2001)],
+        )
+        circle = [["one", 1, None], ["other", 0, None]]
+    else:
+        scopes = sound.document["picture"]["description"]["scopes"]
+        deep = [scopes[0] | {"id": f"s{at}", "parent": f"s{at - 1}" if at else None} for at in range(2001)]
+        circle = [scopes[0] | {"parent": "s1"}, scopes[1] | {"parent": "s0"}]
+    for hostile in (deep, circle):
+        scopes[:] = hostile
+        assert "scope" in refused(packed(sound, tmp_path))
+
+
 def test_an_archive_with_a_password_or_another_compression_is_refused(
     members: dict[str, bytes], tmp_path: Path
 ) -> None:

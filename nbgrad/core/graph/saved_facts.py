@@ -160,6 +160,9 @@ class _HistoryRow(NamedTuple):
 _LINES = (1 << 31) - 2
 """The largest number of a line."""
 
+DEPTH = 2_000
+"""Scopes are nested at most so deep: to ask each of many ops for all scopes around it would take hours."""
+
 _ELEMENTS = 1 << 56
 """A tensor with so many elements fits into no memory, and its bytes into no integer of 64 bits."""
 
@@ -283,6 +286,7 @@ class _FactReader:
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
+        self._depths: list[int] = []  # of the scopes
         self._rows: dict[str, list[Any]] = {name: [] for name in (*_TABLES, "stats")}
         plain: dict[Any, Change] = {
             Stats: self._from("stats"), OpInfo: self._from("ops"), Scope: self._from("scopes"),
@@ -338,6 +342,9 @@ class _FactReader:
 
     def _scope(self, row: _ScopeRow) -> Scope:
         parent = None if row.parent is None else self._from("scopes")(row.parent)
+        self._depths.append(1 if row.parent is None else self._depths[row.parent] + 1)
+        if self._depths[-1] > DEPTH:
+            raise MismatchError("a scope around which fewer others are", "tables.scopes")
         if row.kind is None:
             return Scope(row.label, parent)
         return told_scope(row.label, self._from("kinds")(row.kind), parent)
