@@ -82,7 +82,7 @@ def assert_gradients_close(
         raise AssertionError(msg or "\n".join([head, first, *wrong]))
 
 
-class _Side(NamedTuple):
+class _PortRun(NamedTuple):
     """One side: its graph, its output and loss, and the gradients by name of parameters and by position of inputs."""
 
     graph: AutogradGraph
@@ -139,7 +139,7 @@ def _guess(mine: Named, theirs: Named) -> str:
 
 def _run(
     name: str, function: Callable[..., Any], inputs: tuple[Any, ...], loss: Callable[[Any], Any] | None, named: Named
-) -> _Side:
+) -> _PortRun:
     """Run one side forward and backward, with no ``.grad`` before it."""
     fed = [_fed(function, one) for one in inputs]
     for tensor in named.values():
@@ -148,7 +148,7 @@ def _run(
         output = function(*fed)
         number = _loss(name, output, loss)
         number.backward()
-    return _Side(graph, output, number, {one: tensor.grad for one, tensor in named.items()}, fed)
+    return _PortRun(graph, output, number, {one: tensor.grad for one, tensor in named.items()}, fed)
 
 
 def _fed(function: Any, value: Any) -> Any:
@@ -181,7 +181,7 @@ def _loss(name: str, output: Any, loss: Callable[[Any], Any] | None) -> Any:
     return number
 
 
-def _results(left: _Side, right: _Side, pairs: dict[str, str]) -> list[tuple[str, Any, Any]]:
+def _results(left: _PortRun, right: _PortRun, pairs: dict[str, str]) -> list[tuple[str, Any, Any]]:
     """The pairs of numbers that are compared, each with its name."""
     found: list[tuple[str, Any, Any]] = []
     if is_tensor(left.output) and is_tensor(right.output):

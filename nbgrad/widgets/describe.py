@@ -70,9 +70,22 @@ from nbgrad.widgets.findings.collect import Survey
 from nbgrad.widgets.optional_packages import loading
 
 _ROLES = frozenset(
-    ("target", "index", "indices", "mask", "attn_mask", "condition", "weight", "pos_weight", "offsets", "grid")
+    (
+        "target",
+        "index",
+        "indices",
+        "mask",
+        "attn_mask",
+        "condition",
+        "weight",
+        "pos_weight",
+        "offsets",
+        "grid",
+        "hx",
+        "cx",
+    )
 )
-"""The names of arguments that say what a constant without a name is; ``input`` or ``other`` say nothing."""
+"""The names of arguments that say what a constant without a name is."""
 
 DRAWN = 40_000
 """Of more ops than this the first and the last ones are drawn: a page of a million ops takes minutes."""
@@ -414,7 +427,9 @@ def _roles(records: list[Record]) -> dict[int, str]:
     found: dict[int, str] = {}
     for record in records if nameless else ():
         for taken in record.inputs:
-            if taken.source in nameless and taken.name in _ROLES:
+            # To an op of a module it is the input; any other ``input`` may be a number of a formula.
+            told = taken.name in _ROLES or (taken.name == "input" and isinstance(record.scope, ModuleScope))
+            if told and taken.source in nameless:
                 found.setdefault(taken.source, taken.name)
     return found
 

@@ -18,6 +18,7 @@ from nbgrad.core.backend import chunks
 from nbgrad.core.graph import nonfinite, stats
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.stats import norms
 from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.export import save
 from nbgrad.widgets import tensor_lookup
@@ -77,6 +78,13 @@ def large(dtype: torch.dtype, layout: str, what: str) -> torch.Tensor:
 
 def nothing_large(run: Callable[[], object]) -> None:
     assert torch_blocks(run, least=LEAST) == []
+
+
+@pytest.mark.parametrize("number", [0.0, 1e-30, 1e30])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_exact_norm_of_a_few_numbers_takes_little_memory(dtype: torch.dtype, number: float) -> None:
+    data = torch.full((5, 4), number, dtype=dtype)
+    assert torch_blocks(lambda: norms({1: data}), least=1 << 12) == []
 
 
 KINDS = [*[(dtype, "contiguous") for dtype in DTYPES], *[(torch.float32, layout) for layout in LAYOUTS]]

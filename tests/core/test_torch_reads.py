@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 import torch
 
-from nbgrad.core.engine.torch_reads import FEW, numbers_of, plain_numbers, plain_read, read_tensor
+from nbgrad.core.engine.torch_reads import (
+    FEW,
+    SAMPLE,
+    numbers_of,
+    plain_numbers,
+    plain_read,
+    plain_sample,
+    read_tensor,
+    sample_of,
+)
 
 
 class Own(torch.Tensor):
@@ -99,6 +108,38 @@ def test_numbers_are_a_copy() -> None:
     tensor.zero_()
     assert read == torch.ones(2).numpy().tobytes()
     assert numbers_of(tensor) == bytes(8)
+
+
+LARGE: dict[str, Callable[[], torch.Tensor]] = {
+    **{str(one): lambda one=one: torch.randn(50, 40).to(one) for one in DTYPES},  # type: ignore[misc]
+    **{f"{count} elements": _random(count) for count in (FEW, FEW + 1, 1 << 20)},
+    "transposed": lambda: torch.randn(40, 50).t(),
+    "a transposed copy": lambda: torch.randn(40, 50).t().clone(memory_format=torch.preserve_format),
+    "channels last": lambda: torch.randn(2, 3, 20, 20).to(memory_format=torch.channels_last),
+    "stretched": lambda: torch.randn(50, 1).expand(50, 40),
+    "a window": lambda: torch.randn(5000)[7:4000:3],
+    "eight dimensions": lambda: torch.randn(*[3] * 8),
+    "a parameter": lambda: torch.nn.Parameter(torch.randn(50, 40)),
+    "negative": lambda: torch._neg_view(torch.randn(2000)),
+    "the imaginary part": lambda: torch.randn(2000, dtype=torch.complex64).conj().imag,
+    "meta": lambda: torch.empty(50, 40, device="meta"),
+    "sparse": lambda: torch.eye(50).to_sparse(),
+    "a class of the user's": lambda: torch.randn(2000).as_subclass(Own),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_sample_is_that_of_plain_python(name: str) -> None:
+    tensor = LARGE[name]()
+    assert sample_of(tensor) == plain_sample(tensor)
+
+
+def test_a_sample_lies_at_the_same_positions_in_every_layout() -> None:
+    tensor = torch.randn(30, 50)
+    known = sample_of(tensor)
+    assert known is not None
+    assert len(set(torch.frombuffer(bytearray(known), dtype=torch.float32).tolist())) == SAMPLE
+    assert sample_of(tensor.t().contiguous().t()) == sample_of(tensor.reshape(-1)) == known
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)

@@ -529,6 +529,21 @@ def test_workers_of_xdist_fail_the_same_tests(pytester: pytest.Pytester, monkeyp
     assert 'name="nbgrad_graph" value="out/' in (pytester.path / "report.xml").read_text()
 
 
+def test_the_page_on_tests_shows_what_pytest_prints(pytester: pytest.Pytester) -> None:
+    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    program = re.search(r"```python\n# test_model.py\n(.*?)```", page, re.DOTALL)
+    console = re.search(r"```console\n\$ pytest (.*?)\n(.*?)```", page, re.DOTALL)
+    assert program is not None
+    assert console is not None
+    pytester.makepyfile(test_model=program[0].removeprefix("```python\n").removesuffix("```"))
+    result = pytester.runpytest_inprocess("-p", PLUGIN, "-p", "no:cacheprovider", *console[1].split())
+    assert [timeless(one) for one in result.outlines] == [timeless(one) for one in console[2].splitlines()]
+
+
+def timeless(line: str) -> str:
+    return re.sub(r"in [\d.]+s\b", "in N s", line)
+
+
 def test_the_plugin_imports_nothing_heavy(tmp_path: Path) -> None:
     """The module itself: ``nbgrad/__init__`` is replaced here."""
     program = """

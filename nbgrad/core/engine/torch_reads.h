@@ -184,6 +184,48 @@ static PyObject *tensor_numbers(PyObject *tensor) {
     return tensor_numbers_at(tensor, &look);
 }
 
+#define TENSOR_SAMPLE 64  /* SAMPLE in torch_reads.py */
+#define TENSOR_GOLDEN 0.6180339887498949
+
+/* A copy of TENSOR_SAMPLE numbers of a larger tensor on the CPU, if they are real, at positions that only depend on how
+   many numbers it has; else None. */
+static PyObject *tensor_sample(PyObject *tensor) {
+    tensor_look look;
+    if (!tensor_looked(tensor, &look)) Py_RETURN_NONE;
+    if (look.device.type != 1 || look.data == NULL || look.element.lanes != 1) Py_RETURN_NONE;
+    if (look.element.code != 2 && look.element.code != 4) Py_RETURN_NONE;  /* floats and bfloat16 */
+    int64_t count = 1, size = look.element.bits / 8;
+    for (int at = 0; at < look.ndim; at++) count *= look.shape[at];
+    if (count <= TENSOR_FEW) Py_RETURN_NONE;
+    PyObject *base = tensor_base(tensor);
+    if (base == NULL) return NULL;
+    int turned = 0;  /* a view may be marked to be read with the sign turned */
+    if (base != Py_None) {
+        PyObject *answer = PyObject_CallMethod(tensor, "is_neg", NULL);
+        turned = answer == NULL ? -1 : PyObject_IsTrue(answer);
+        Py_XDECREF(answer);
+    }
+    Py_DECREF(base);
+    if (turned < 0) return NULL;
+    if (turned) Py_RETURN_NONE;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, TENSOR_SAMPLE * size);
+    if (made == NULL) return NULL;
+    char *into = PyBytes_AS_STRING(made), *from = (char *)look.data + look.byte_offset;
+    for (int64_t part = 0; part < TENSOR_SAMPLE; part++) {
+        int64_t first = part * count / TENSOR_SAMPLE, end = (part + 1) * count / TENSOR_SAMPLE;
+        double spread = (double)part * TENSOR_GOLDEN;
+        int64_t place = first + (int64_t)((spread - (double)(int64_t)spread) * (double)(end - first)), offset = 0;
+        if (look.strides == NULL) offset = place;
+        else
+            for (int at = look.ndim - 1; at >= 0; at--) {
+                offset += place % look.shape[at] * look.strides[at];
+                place /= look.shape[at];
+            }
+        memcpy(into + part * size, from + offset * size, size);
+    }
+    return made;
+}
+
 /* The shape, the element type and, if they are wanted, the numbers of a tensor: torch is asked once. */
 static PyObject *tensor_facts_of(PyObject *tensor, int wanted) {
     tensor_look look;

@@ -15,6 +15,12 @@ _COMPILED = compiled()
 FEW = 1024
 """The numbers of a tensor with at most this many elements are read."""
 
+SAMPLE = 64
+"""Of a larger tensor so many numbers are read."""
+
+_GOLDEN = 0.6180339887498949
+"""Multiples of the golden ratio, modulo 1, lie evenly: so the numbers of a sample lie in no column of a matrix."""
+
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
@@ -39,6 +45,15 @@ def numbers_of(tensor: torch.Tensor) -> bytes | None:
     return read.numbers if _COMPILED else plain_numbers(tensor)
 
 
+def sample_of(tensor: torch.Tensor) -> bytes | None:
+    """A copy of ``SAMPLE`` numbers of a larger tensor of floats on the CPU; None for any other tensor.
+
+    Their positions only depend on how many numbers the tensor has: samples of tensors of one shape can be compared.
+    """
+    read: Any = tensor
+    return read.sample if _COMPILED else plain_sample(tensor)
+
+
 def plain_read(tensor: torch.Tensor, numbers: bool) -> tuple[Any, Any, bytes | None]:
     """The same as ``read_tensor``."""
     return tensor.shape, tensor.dtype, plain_numbers(tensor) if numbers else None
@@ -54,6 +69,23 @@ def plain_numbers(tensor: torch.Tensor) -> bytes | None:
         return None
     copied = tensor.detach().clone()  # numpy would forbid to resize the tensor's own memory
     return copied.reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def plain_sample(tensor: torch.Tensor) -> bytes | None:
+    """The same as ``sample_of``."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided or tensor.is_nested:
+        return None
+    if not tensor.is_cpu or tensor.dtype not in _FLOATS or (tensor._base is not None and tensor.is_neg()):
+        return None
+    count = tensor.numel()
+    if count <= FEW or not _has_memory(tensor):
+        return None
+    places = []
+    for part in range(SAMPLE):
+        first, end = part * count // SAMPLE, (part + 1) * count // SAMPLE
+        places.append(first + int((part * _GOLDEN) % 1.0 * (end - first)))
+    picked = tensor.detach()[torch.unravel_index(torch.tensor(places), tensor.shape)]
+    return picked.view(torch.uint8).numpy().tobytes()
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:

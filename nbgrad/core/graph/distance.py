@@ -1,7 +1,7 @@
 """``Distance``: how far the numbers of two tensors are apart, in units that have a meaning, and how far they may be."""
 
 from functools import cached_property
-from math import isfinite, isinf, isnan, prod, sqrt
+from math import isfinite, isinf, isnan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,12 +109,8 @@ class KnownNumbers:
 
     @cached_property
     def norm(self) -> float | None:
-        """The Euclidean norm of the tensor, or an estimate of it from the sample."""
-        if self._stats is not None:
-            return self._stats.norm
-        if self.array is None:
-            return None
-        return float(np.linalg.norm(self.array)) * sqrt(prod(self.shape) / max(1, self.array.size))
+        """The Euclidean norm of the tensor; None if it is not known."""
+        return None if self._stats is None else self._stats.norm
 
     @property
     def length(self) -> float:
@@ -145,7 +141,7 @@ class KnownNumbers:
 
 def value_of(record: Record) -> KnownNumbers:
     """What is known of the numbers of a record."""
-    return KnownNumbers(record.shape, record.dtype, record.value)
+    return KnownNumbers(record.shape, record.dtype, record.value, record.sample)
 
 
 def gradient_of(stats: Stats, dtype: torch.dtype) -> KnownNumbers:
@@ -168,7 +164,15 @@ def distance(left: KnownNumbers, right: KnownNumbers, limit: float, noise: float
     a, b = left.array, right.array
     if a is None or b is None or a.shape != b.shape:
         return _by_norms(left, right, limit, unit)
-    basis = "all numbers" if left.whole and right.whole else "a sample"
+    if left.whole and right.whole:
+        return _by_elements(a, b, (limit, noise), unit, "all numbers")
+    known, told = _by_norms(left, right, limit, unit), _by_elements(a, b, (limit, noise), unit, "a sample")
+    return told if known is None or known.agrees or not told.agrees else known
+
+
+def _by_elements(a: Any, b: Any, room: tuple[float, float], unit: torch.dtype, basis: str) -> Distance:
+    """The distance of two arrays, where ``room`` is how far they may be apart: a part of the norm, and a norm."""
+    limit, noise = room
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     if same.all():
         return Distance(0.0, 1.0, 0.0, dtype_name(unit), limit, basis)

@@ -32,6 +32,7 @@ cdef class Notes:
     cdef public dict known
     cdef public dict names
     cdef public set remade
+    cdef public dict samples
     cdef public dict settled
     cdef public dict things
     cdef public Values values

@@ -14,6 +14,7 @@ from nbgrad.core.engine.node import Node, OpInfo, TensorBase, record_id
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.torch_origins import known_id, shape_of
+from nbgrad.core.engine.torch_reads import sample_of
 from nbgrad.core.graph.changes import Changes, Since, since
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder, Values
 from nbgrad.core.graph.record import Input, Record, Statistics, TakenStatistics, kept
@@ -34,6 +35,9 @@ NOTHING = Literal(None)
 _MODERATE = 1 << 16
 """The bytes of the largest constant that is kept although the program may let go of it."""
 
+_SAMPLES = 1 << 15
+"""The number of results of which a sample is kept: with 64 numbers in float32 each, they take 10 megabytes."""
+
 Passed = tuple[int, "Ran | Outer", Scope | None]
 """An op or a tensor of a graph that is shown: its id, its facts, and the scope in which it is drawn."""
 
@@ -45,6 +49,7 @@ class Notes:
         names: variables and parameters.
         values: small values while the graph is open; ``settled`` holds the statistics of all once it is closed.
         constants: constants of moderate size while it is open.
+        samples: some numbers of the newest larger results while it is open.
         frame: the last backward.
         changes: the in-place changes.
         graph: the object that identifies the graph in its records.
@@ -58,7 +63,7 @@ class Notes:
 
     __slots__ = (
         *("changes", "constants", "cut", "deleted", "earlier", "frame", "graph", "known", "names", "remade"),
-        *("settled", "things", "values"),
+        *("samples", "settled", "things", "values"),
     )
 
     def __init__(self, changes: Changes) -> None:
@@ -67,6 +72,7 @@ class Notes:
         self.names: dict[int, str] = {}
         self.values = Values()
         self.constants = Values()
+        self.samples: dict[int, bytes] = {}
         self.settled: dict[int, Statistics] | None = None
         self.frame: FrameRecorder | Frame | None = None
         self.things: dict[int, ref[Any]] = {}
@@ -123,6 +129,20 @@ class Notes:
         elif data.nbytes <= _MODERATE and held_by(data, data.nbytes) <= 2 * data.nbytes:
             self.constants.add(id, data)
 
+    def keep_sample(self, id: int, data: Any) -> None:
+        """Keep some numbers of a larger result, by which graphs are compared."""
+        sample = sample_of(data)
+        if sample is not None:
+            self.samples[id] = sample
+            if len(self.samples) > _SAMPLES:
+                self.samples = {one: self.samples[one] for one in list(self.samples)[_SAMPLES // 2 :]}
+
+    def sample(self, id: int, fact: "Ran | Outer") -> bytes | None:
+        """Some numbers of a larger tensor: of a result as it was made, of a leaf its present ones."""
+        tensor = fact.thing() if isinstance(fact, Outer) and fact.thing is not None else None
+        data = None if tensor is None else data_of(tensor)
+        return self.samples.get(id) if data is None else sample_of(data)
+
     def kept_gradient(self, id: int) -> torch.Tensor | None:
         """The gradient itself, while the graph is open and keeps it."""
         return self.frame.raw_gradient(id) if isinstance(self.frame, FrameRecorder) else None
@@ -154,7 +174,8 @@ class Notes:
                 continue
             parents = self._parents(id, fact)
             gradient = None if frame is None else frame.gradient_of(id)
-            told = TakenStatistics(values.get(id), gradient, inputs_of(id, fact, parents, frame), changed.get(id))
+            inputs = inputs_of(id, fact, parents, frame)
+            told = TakenStatistics(values.get(id), gradient, inputs, changed.get(id), self.sample(id, fact))
             found.append(self._record(id, fact, scope, roots, parents, told))
         return found
 
@@ -305,6 +326,18 @@ class LateStatistics:
             return None if told is None else told.value
         data = self._notes.kept_value(self._id, self._fact)
         return self._notes.known.get(self._id) if data is None else summarise(data)
+
+    @property
+    def sample(self) -> bytes | None:
+        """As the memory of ``Record.sample``."""
+        return self._first("sample", self._sample)  # type: ignore[no-any-return]  # of the type of ``_sample``
+
+    def _sample(self) -> bytes | None:
+        settled = self._notes.settled
+        if settled is not None:
+            told = settled.get(self._id)
+            return None if told is None else told.sample
+        return self._notes.sample(self._id, self._fact)
 
     @property
     def gradient(self) -> Stats | None:

@@ -151,8 +151,12 @@ class Listener(Observer):
         scope = state.scope
         node.place = scope.place if scope is not None and scope.place is not None else user_place()
         self._keep(node, sources, _CPU if out.is_cpu else out.device, scope)  # .device makes a new object
-        if self.watch and few(out.shape if node.outputs else node.shape):
+        if not self.watch:
+            return
+        if few(out.shape if node.outputs else node.shape):
             self.notes.values.add(node.seq, out)
+        else:
+            self.notes.keep_sample(node.seq, out)
 
     def on_torch_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor | None) -> None:
         """Keep the facts of an op of torch's, and its value if it is small."""
@@ -199,6 +203,8 @@ class Listener(Observer):
             self.unread["nested tensors" if nested else type(out).__name__] = None
         elif out is not None and few(node.shape):
             self.notes.values.add(node.seq, out.detach())
+        elif out is not None:
+            self.notes.keep_sample(node.seq, out)
 
     def on_torch_left_out(self, name: str, records: bool) -> None:
         """Remember the first ones, for the message about a graph in which nothing else ran."""
@@ -315,6 +321,7 @@ class Listener(Observer):
         kept = self.ops.keys() | self.outer.keys()
         notes.values.keep(kept)
         notes.constants.keep(kept)
+        notes.samples = {id: sample for id, sample in notes.samples.copy().items() if id in kept}
         notes.things = {id: thing for id, thing in notes.things.copy().items() if id in kept}
         notes.earlier = {id: title for id, title in notes.earlier.copy().items() if id in kept}
         notes.known = {id: value for id, value in notes.known.copy().items() if id in kept}
@@ -781,6 +788,7 @@ class Listener(Observer):
         """Drop all facts, and every tensor: the graph has taken what it shows."""
         self.notes.values.keep(())
         self.notes.constants.keep(())
+        self.notes.samples = {}
         self.updates.drop()  # a step may have been interrupted
         self.ops, self.outer, self.constants, self._met, self.before, self.running = {}, {}, {}, {}, {}, None
 

@@ -65,6 +65,10 @@ class Statistics(Protocol):
     def since(self) -> Since | None:
         """As ``Record.since``."""
 
+    @property
+    def sample(self) -> bytes | None:
+        """The memory of ``Record.sample``, in the element type of the record."""
+
 
 class TakenStatistics(NamedTuple):
     """The statistics of a record that were taken with it."""
@@ -73,6 +77,7 @@ class TakenStatistics(NamedTuple):
     gradient: Stats | None
     inputs: tuple[Input, ...]
     since: Since | None
+    sample: bytes | None = None
 
 
 class Record(NamedTuple):
@@ -99,7 +104,7 @@ class Record(NamedTuple):
         alive: whether the tensor, or something that was computed from it, still existed.
         leaf: a weak reference to the tensor, if no op made it.
         graph: an object that only identifies the graph.
-        statistics: the source of the properties ``value``, ``gradient``, ``inputs`` and ``since``.
+        statistics: the source of the properties ``value``, ``gradient``, ``inputs``, ``since`` and ``sample``.
         earlier: for an op that an earlier graph recorded, the cell or the name of that graph, as in "In [3]".
         given_axis: for a constant, whether it is (N, 1) because the user gave it an axis, as in ``x[:, None]``.
         full: the name of a tensor of a module with its path in the model; None for any other tensor.
@@ -158,6 +163,17 @@ class Record(NamedTuple):
         return self.statistics.since
 
     @property
+    def sample(self) -> "np.ndarray[Any, Any] | None":
+        """64 numbers of a larger tensor as it was made, in float64; None for small tensors and outside of the CPU.
+
+        Their positions in the flattened tensor only depend on how many numbers it has: see ``sample_of``.
+        """
+        memory = self.statistics.sample
+        if memory is None:
+            return None
+        return torch.frombuffer(bytearray(memory), dtype=self.dtype).double().numpy()
+
+    @property
     def sources(self) -> tuple[int, ...]:
         """The ids of the records that the inputs came from, one per use. To read them computes no statistics."""
         return tuple([source for source in self.parents if source is not None])
@@ -209,7 +225,7 @@ class Record(NamedTuple):
                 for one, before, after in zip(self.inputs, self.parents, parents, strict=True)
             ]
         )
-        told = TakenStatistics(self.value, self.gradient, inputs, self.since)
+        told = TakenStatistics(self.value, self.gradient, inputs, self.since, self.statistics.sample)
         return self._replace(parents=parents, statistics=told)
 
     def __eq__(self, other: object) -> bool:

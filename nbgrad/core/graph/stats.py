@@ -296,7 +296,7 @@ def _summarise_large(data: torch.Tensor, exact: bool) -> "_Reading[list[Stats]]"
 def _spread_in_room(data: torch.Tensor) -> "_Reading[_Spread]":
     """The spread of a large tensor with numbers that are not finite: all pieces share the memory of the results."""
     found = _NO_NUMBERS
-    room = torch.empty(piece_of(data), dtype=torch.float64, device=data.device)
+    room = torch.empty(min(data.numel(), piece_of(data)), dtype=torch.float64, device=data.device)
     mask = torch.empty_like(room, dtype=torch.bool)
     for piece in _in_room(data, torch.float64):
         there, marks = room[: piece.numel()], mask[: piece.numel()]
@@ -333,7 +333,8 @@ def _in_room(data: torch.Tensor, dtype: torch.dtype) -> Iterator[torch.Tensor]:
             yield real.view(-1)
             continue
         if room.numel() < real.numel():
-            room = torch.empty(max(real.numel(), piece_of(data)), dtype=dtype, device=data.device)
+            many = max(real.numel(), min(data.numel(), piece_of(data)))
+            room = torch.empty(many, dtype=dtype, device=data.device)
         yield room[: real.numel()].view(real.shape).copy_(real).view(-1)
 
 
