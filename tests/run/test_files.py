@@ -96,6 +96,7 @@ def told(record: Record) -> list[Any]:
         *[getattr(record, name) for name in (*plain, "full", "full_name", "several", "what", "run", "line")],
         *(settings, scope, None if record.place is None else str(record.place), inputs, since),
         *(record.op and OpRow.of(record.op)._replace(listed=False), same(record.value), same(record.gradient)),
+        None if record.sample is None else record.sample.tobytes(),
     ]
 
 
@@ -725,6 +726,37 @@ def test_a_file_with_other_data_is_refused_or_can_be_drawn(seed: int, graph: Aut
     assert read > 0
 
 
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("seed", range(16))
+def test_a_file_with_other_numbers_is_refused_or_can_be_drawn(seed: int, tmp_path: Path) -> None:
+    """The same for the columns of numbers: other values, lengths, element types and shapes."""
+    names = ("training with a clock", "large tensors", "element types", "many findings")
+    made = PROGRAMS[names[seed % len(names)]]()
+    again(made, tmp_path)
+    sound, draw = Archive.unpacked(tmp_path / "graph.nbgrad"), random.Random(seed)
+    for _ in range(25):
+        name, what = draw.choice(sorted(sound.arrays)), draw.randrange(5)
+        column = np.array(sound.arrays[name])
+        if what == 0 and column.size:
+            numbers = (0, -1, float("nan"), float("inf"), 1e308) if column.dtype.kind == "f" else (0, 1, 7, 64, 255)
+            column[draw.randrange(column.size)] = draw.choice(numbers)
+        elif what == 1:
+            column = column[:-1]
+        elif what == 2:
+            column = np.concatenate([column, column[:1]])
+        elif what == 3:
+            with np.errstate(all="ignore"):
+                column = column.astype(draw.choice(["<f8", "<f4", "<i8", "<i4", "|u1"]))
+        else:
+            column = column.reshape(-1, 1)
+        found = loaded(packed(sound._replace(arrays={**sound.arrays, name: column}), tmp_path))
+        if found is not None:
+            facts_of(found)
+            str(nbgrad.compare(found, made, names=("read", "living")))
+            for suffix in (".txt", ".svg"):
+                found.save(tmp_path / f"drawn{suffix}")
+
+
 def paths_in(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The ways to each value in a document."""
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
@@ -773,9 +805,10 @@ def test_the_form_has_another_number_when_other_fields_are_written() -> None:
         collect(kind, seen)
     collect(saved_facts._Look, seen)
     assert {"Description", "Finding", "KeptStorages", "Failure", "_Look", "Ranking"} <= seen.keys()
+    seen |= {kind.__name__: list(fields) for kind, fields in ((Stats, Stats.__slots__), (Record, Record._fields))}
     text = json.dumps({**seen, "settings": sorted(saved_settings._READERS)}, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    assert (FORMAT, digest) == (1, "efbd72724f2e399b"), (
+    assert (FORMAT, digest) == (1, "e528861b4c465174"), (
         "the fields of a file have changed: older files must still be read, or FORMAT is another number"
     )
 
