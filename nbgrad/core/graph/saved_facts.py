@@ -99,7 +99,7 @@ class _RecordRow(NamedTuple):
     @classmethod
     def of(cls, record: Record) -> "_RecordRow":
         known = [getattr(record, name) for name in cls._fields if name != "memory"]
-        return cls(*known, record.statistics.sample)
+        return cls(*[*known, record.statistics.sample])
 
     def record(self, graph: object) -> Record:
         """The record again, of a graph that only ``graph`` identifies."""
