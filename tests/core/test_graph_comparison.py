@@ -70,7 +70,7 @@ def test_what_is_on_one_side_alone_is_named() -> None:
     assert [one.what for one in found.alone[1]] == ["tanh"]
     assert found.alone[0] == []
     assert (found.first.kind, found.first.left, found.first.right) == ("extra", None, found.alone[1][0])
-    assert "first difference: tanh only in deeper, before square\n" in str(found)
+    assert "first difference: tanh in 2 only in deeper, before pow" in str(found)
     assert found.summary.endswith("0 and 1 have no counterpart")
 
 
@@ -116,16 +116,24 @@ def test_torch_and_nbgrad_belong_together() -> None:
     assert not any(pair.differs for pair in found.pairs if pair.left.op is not None)
 
 
-def test_of_large_tensors_the_norms_are_compared() -> None:
-    def recorded(scale: float) -> AutogradGraph:
-        w = nbgrad.tensor(torch.ones(64, 64) * scale, requires_grad=True)
+def test_of_large_tensors_a_sample_and_the_norms_are_compared() -> None:
+    def recorded(scale: float, kept: int = 4096) -> AutogradGraph:
+        w = nbgrad.tensor(torch.linspace(1, 2, 4096).reshape(64, 64), requires_grad=True)
+        w.data[0, 1] *= scale
         with AutogradGraph("w") as graph:
-            w.sum().backward()
+            (w.exp()[:kept] * scale).tanh().sum().backward()
         return graph
 
-    (pair,) = [one for one in compare(recorded(1), recorded(2)).pairs if one.left.kind == "leaf"]
-    assert pair.value.relative == pytest.approx(0.5)
-    assert pair.value.basis == "norms"
+    found = compare(recorded(1), recorded(2))
+    leaf, exp, mul = (
+        next(one for one in found.pairs if one.left.kind_or_op == name) for name in ("leaf", "exp", "mul")
+    )
+    assert leaf.value.basis == "norms", "the number that differs is in no sample, but the norm tells it"
+    assert not leaf.value.agrees
+    assert (exp.value.basis, exp.value.relative) == ("a sample", 0.0)
+    assert mul.value.basis == "a sample"
+    assert mul.value.relative == pytest.approx(0.5)
+    assert found.first.left == mul.left
 
 
 def test_nan_equals_nan_and_differs_from_a_number() -> None:

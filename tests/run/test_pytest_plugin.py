@@ -508,6 +508,7 @@ def test_a_fault_of_nbgrad_itself_is_a_warning(run: Any) -> None:
     result.stdout.fnmatch_lines(["*UserWarning: test_one: nbgrad could not record a test *a defect*"])
 
 
+@pytest.mark.rotated(4)
 def test_workers_of_xdist_fail_the_same_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pytest.importorskip("xdist")
@@ -531,11 +532,11 @@ def test_workers_of_xdist_fail_the_same_tests(pytester: pytest.Pytester, monkeyp
 
 def test_the_page_on_tests_shows_what_pytest_prints(pytester: pytest.Pytester) -> None:
     page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
-    program = re.search(r"```python\n# test_model.py\n(.*?)```", page, re.DOTALL)
+    program = re.search(r"```py\n(# test_model.py\n.*?)```", page, re.DOTALL)
     console = re.search(r"```console\n\$ pytest (.*?)\n(.*?)```", page, re.DOTALL)
     assert program is not None
     assert console is not None
-    pytester.makepyfile(test_model=program[0].removeprefix("```python\n").removesuffix("```"))
+    pytester.makepyfile(test_model=program[1])
     result = pytester.runpytest_inprocess("-p", PLUGIN, "-p", "no:cacheprovider", *console[1].split())
     assert [timeless(one) for one in result.outlines] == [timeless(one) for one in console[2].splitlines()]
 

@@ -75,6 +75,7 @@ class Comparison:
         pairs: the records that belong together, in the order of the left graph.
         alone: the records of the left graph, and of the right one, that have no counterpart: also the ops inside of
             what is one op on the other side.
+        lacking: the ops among them that make a difference.
         discrepancies: the places of the forward where the runs part, in the order of the left run.
         gradients: the same of the backward, in its order.
         types: the pairs at which the element types part.
@@ -103,6 +104,7 @@ class Comparison:
         self.gradients = list(walk.backward())
         self._places = list(found.pairs())
         self.pairs = [_pair(walk, *places) for places in self._places]
+        self.lacking = walk.lacking()
         self.types = [self._records_at(*places) for places in types_apart(found)]
         self.alone = tuple(
             [one for at, one in enumerate(records) if known[at] < 0]

@@ -105,6 +105,8 @@ def _details(one: Discrepancy, names: tuple[str, str]) -> Iterator[str]:
 
 def _rest(comparison: "Comparison") -> Iterator[str]:
     """The lines about types, settings, and what could not be compared."""
+    if not comparison.equal and comparison.first is None and comparison.first_gradient is None:
+        yield "no op parts them: each passes on what it gets, and rounding grows on the way"
     if comparison.types:
         one, other = comparison.types[0]
         more = len(comparison.types) - 1
@@ -115,10 +117,10 @@ def _rest(comparison: "Comparison") -> Iterator[str]:
         yield f"other settings, the same numbers: {'; '.join(_set(pair) for pair in others[:_NAMED])}"
     norms = sum(_by_norms(pair) for pair in comparison.pairs)
     if norms:
-        yield f"of {norms} large tensors only norms and extremes were compared"
+        yield f"compared by norms and extremes alone: {norms} large tensors"
     unknown = sum(pair.value is None and pair.left.kind == "op" and not pair.other for pair in comparison.pairs)
     if unknown:
-        yield f"of {unknown} ops no values are known: they were judged by their inputs and settings"
+        yield f"without known values, judged by inputs and settings: {unknown} of the ops"
 
 
 def _by_norms(pair: "Pair") -> bool:
@@ -136,6 +138,8 @@ def _grown(pair: "Pair") -> str:
 
 def _list(records: tuple[Record, ...]) -> str:
     """The names of some ops."""
+    if len(records) == 1:
+        return _called(records[0])
     said = [record.kind_or_op for record in records]
     return ", ".join(said) if len(said) <= 2 * _NAMED else f"{', '.join(said[:_NAMED])}, ..., {said[-1]}"
 

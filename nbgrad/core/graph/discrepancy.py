@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import isnan
 from typing import Any
 
@@ -12,6 +13,10 @@ from nbgrad.core.graph.record import Described, Input, Record
 
 _ADDS = frozenset({"add", "sub", "sum", "mean", "linear", "matmul"})
 """Ops that add numbers, which may cancel: what is left then is rounding."""
+
+_STEP, _DRIFT = 16, 100
+"""An op may make the distance of its inputs larger by the first factor, as long as they are not farther apart than the
+second factor times what rounding explains: in a deep network rounding grows."""
 
 _REGION = 256
 """At most so many ops that are only on one side are named together."""
@@ -30,7 +35,7 @@ class Discrepancy:
         gradient: the name of the input whose gradient differs; None for a difference of the forward.
         parts: the ops of the left and of the right that stand for it, if it is not one op on both sides, and the ops
             that are only on one side.
-        user: of a tensor, the first op that takes it on the left.
+        user: of a tensor, and of an op whose line is not known, the first op that takes it on the left.
         note: one more sentence; may be empty.
     """
 
@@ -163,9 +168,20 @@ class Walk:
         apart = self.value(left, right)
         if apart is None:
             return self._made_alike(left, right)
-        if apart.agrees and apart.relative > 0 and self._exactly_alike(left, right):
+        if self._limit is None and apart.agrees and apart.relative > 0 and self._exactly_alike(left, right):
             return not self.settings(left, right)
-        return apart.agrees
+        return apart.agrees or self._grown(left, right, apart)
+
+    def _grown(self, left: int, right: int, apart: Distance) -> bool:
+        """Whether a distance is that of the inputs, which agree, and which the same op has made a little larger."""
+        if self._limit is not None or apart.relative > _DRIFT * self.limit(left, right):
+            return False
+        if self.left.name(left) != self.right.name(right) or self.left.name(left) is None:
+            return False
+        pairs = [pair for pair in self.inputs(left, right) if -1 not in pair]
+        before = max([one.relative for pair in pairs if (one := self.value(*pair)) is not None], default=0.0)
+        alike = apart.relative <= _STEP * before and all(self.agree(*pair) for pair in pairs)
+        return alike and not self.settings(left, right)
 
     def _made_alike(self, left: int, right: int) -> bool:
         """Whether the same op made both of the same inputs: for values of which nothing is known."""
@@ -278,8 +294,19 @@ class Walk:
             both = (*parts[0], one), (*parts[1], other)
             note = "the results between are not known"
             return Discrepancy("op", both[0][0], both[1][0], {}, apart, parts=both, user=one, note=note)
-        note = "" if settings or apart is None else _drawn(one)
+        note = "" if settings or apart is None else _drawn(one) or self._since(left, right)
         return Discrepancy("op", one, other, settings, apart, note=note)
+
+    def _since(self, left: int, right: int) -> str:
+        """A sentence on where the numbers were last equal bit for bit, if rounding before this op has grown."""
+        before = [self.value(*pair) for pair in self.inputs(left, right) if -1 not in pair]
+        if not any(one is not None and one.relative > 0 for one in before):
+            return ""
+        for a, b in self.found.pairs():
+            known = self.value(a, b)
+            if known is not None and known.relative > 0 and self.left.is_op(a):
+                return f"its inputs are not equal bit for bit since {self.left.records[a].run}"
+        return ""
 
     def _unseen(self, left: int, right: int) -> list[tuple[int, int]]:
         """The ops before two results whose own results are not known, in the order of the run."""
@@ -365,6 +392,23 @@ class Walk:
         record = side.records[place]
         return record.full_name or record.run
 
+    def lacking(self) -> tuple[list[Record], list[Record]]:
+        """The ops of each side without a counterpart before results that differ: not those inside of an equal op."""
+        sides = (self.left, self.found.of_left), (self.right, self.found.of_right)
+        return tuple([side.records[at] for at in self._lacking(side, known)] for side, known in sides)  # type: ignore[return-value]  # two
+
+    def _lacking(self, side: Side, known: list[int]) -> list[int]:
+        found, wrong = list[int](), [False] * len(known)
+        for at in range(len(known) - 1, -1, -1):
+            if known[at] >= 0:
+                wrong[at] = not self.agree(*((at, known[at]) if side is self.left else (known[at], at)))
+            elif side.is_op(at):
+                users = side.users[at]
+                wrong[at] = not users or any(wrong[user] for user in users)
+                if wrong[at]:
+                    found.append(at)
+        return found[::-1]
+
     # The backward.
 
     def backward(self) -> Iterator[Discrepancy]:
@@ -383,7 +427,7 @@ class Walk:
         if one.gradient is None or other.gradient is None:
             return False
         apart = self.gradient(left, right)
-        return apart is not None and apart.agrees
+        return apart is not None and apart.relative <= self._room  # rounding noise would explain what it passes on
 
     def _same_values(self, left: int, right: int) -> bool:
         pairs = [pair for pair in self.inputs(left, right) if -1 not in pair]
@@ -392,18 +436,21 @@ class Walk:
     def gradient(self, left: int, right: int) -> Distance | None:
         """How far the gradients of two results are apart; None where that is not known."""
         one, other = self.left.records[left], self.right.records[right]
-        if one.gradient is None or other.gradient is None:
+        if one.gradient is None or other.gradient is None or one.several != other.several:
             return None
         noise = max(
             [_arriving(side, at) for side, own in ((self.left, left), (self.right, right)) for at in side.users[own]],
             default=0.0,
         )
-        limit = self._coarsest if self._limit is None else self._limit
-        return distance(gradient_of(one.gradient, one.dtype), gradient_of(other.gradient, other.dtype), limit, noise)
+        return distance(
+            gradient_of(one.gradient, one.dtype), gradient_of(other.gradient, other.dtype), self._room, noise
+        )
 
-    @property
-    def _coarsest(self) -> float:
-        """The limit of gradients: a backward uses all values of the run."""
+    @cached_property
+    def _room(self) -> float:
+        """How far gradients may be apart: a backward uses all values of the run."""
+        if self._limit is not None:
+            return self._limit
         ends = [(side.root, side.limits) for side in (self.left, self.right)]
         return max([limits[root] for root, limits in ends if root is not None], default=0.0)
 
@@ -421,19 +468,27 @@ class Walk:
             if (mine.gradient is None) != (theirs.gradient is None):
                 side = "left" if theirs.gradient is None else "right"
                 note = f"only the {side} one passes a gradient to {mine.name}"
-                yield Discrepancy("op", one, other, self.settings(left, right), None, mine.name, note=note)
+                yield self._wrong(left, right, None, mine.name, note)
             elif mine.gradient is not None and theirs.gradient is not None:
                 apart = self._passed(left, right, mine, theirs)
                 if apart is not None and not apart.agrees:
-                    yield Discrepancy("op", one, other, self.settings(left, right), apart, mine.name)
+                    yield self._wrong(left, right, apart, mine.name)
+
+    def _wrong(self, left: int, right: int, apart: Distance | None, name: str, note: str = "") -> Discrepancy:
+        """The same op with another gradient of the input ``name``."""
+        one, other = self.left.records[left], self.right.records[right]
+        users = self.left.users[left]
+        user = self.left.records[users[0]] if users and one.place is None else None
+        return Discrepancy("op", one, other, self.settings(left, right), apart, name, user=user, note=note)
 
     def _passed(self, left: int, right: int, mine: Input, theirs: Input) -> Distance | None:
         one, other = self.left.records[left], self.right.records[right]
         if mine.gradient is None or theirs.gradient is None:
             return None
         noise = max(_arriving(self.left, left), _arriving(self.right, right)) if self._limit is None else 0.0
-        limit = self._coarsest if self._limit is None else self._limit
-        return distance(gradient_of(mine.gradient, one.dtype), gradient_of(theirs.gradient, other.dtype), limit, noise)
+        return distance(
+            gradient_of(mine.gradient, one.dtype), gradient_of(theirs.gradient, other.dtype), self._room, noise
+        )
 
     def _around(self, left: int, right: int) -> Iterator[Discrepancy]:
         """A result whose gradient differs although those behind it agree, with different ops in between."""
@@ -442,7 +497,13 @@ class Walk:
             return
         mine = self._behind(self.left, self.found.of_left, left)
         theirs = self._behind(self.right, self.found.of_right, right)
-        if mine is None or theirs is None or not (mine[0] or theirs[0] or self._changed(mine[1])):
+        if mine is None or theirs is None:
+            return
+        if not (mine[0] or theirs[0] or self._changed(mine[1])):
+            if mine[1] and all(self._passes_alike(user, left) for user in mine[1]):
+                one, other = self.left.records[left], self.right.records[right]
+                note = "the gradients that come in agree, their sum does not: a hook changes it"
+                yield Discrepancy("op", one, other, {}, apart, "its result", note=note)
             return
         edges = {(at, self.found.of_left[at]) for at in mine[1]} | {(self.found.of_right[at], at) for at in theirs[1]}
         if edges and all(self._arrives(*edge) and self.agree(*edge) for edge in edges):
@@ -453,6 +514,19 @@ class Walk:
             )
             name = self.left.records[left].full_name or self.left.records[left].run
             yield Discrepancy("op", self.left.records[one], self.right.records[other], {}, apart, name, parts)
+
+    def _passes_alike(self, user: int, source: int) -> bool:
+        """Whether a left op passes on to ``source`` the same gradient as its counterpart does."""
+        other = self.found.of_left[user]
+        if not self._judged(user, other):
+            return False
+        mine, theirs = self.left.records[user].inputs, self.right.records[other].inputs
+        passed = [
+            self._passed(user, other, one, another)
+            for one, another, at in zip(mine, theirs, self.left.sources[user], strict=False)
+            if at == source
+        ]
+        return all(one is not None and one.agrees and one.basis == "all numbers" for one in passed)
 
     def _changed(self, places: list[int]) -> bool:
         """Whether another op stands at one of these left places on the right."""

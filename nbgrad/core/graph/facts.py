@@ -138,10 +138,13 @@ class Notes:
                 self.samples = {one: self.samples[one] for one in list(self.samples)[_SAMPLES // 2 :]}
 
     def sample(self, id: int, fact: "Ran | Outer") -> bytes | None:
-        """Some numbers of a larger tensor: of a result as it was made, of a leaf its present ones."""
+        """Some numbers of a tensor whose values are not kept: a result as it was made, a leaf as it is."""
         tensor = fact.thing() if isinstance(fact, Outer) and fact.thing is not None else None
         data = None if tensor is None else data_of(tensor)
-        return self.samples.get(id) if data is None else sample_of(data)
+        if data is not None:
+            return sample_of(data)
+        found = self.samples.get(id)
+        return self.values.firsts(id) if found is None else found
 
     def kept_gradient(self, id: int) -> torch.Tensor | None:
         """The gradient itself, while the graph is open and keeps it."""

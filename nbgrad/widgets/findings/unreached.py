@@ -34,8 +34,8 @@ def unreached(case: Examination) -> list[Finding]:
     out. One kind is a parameter that was changed: it learns from another loss, as with two networks, or it is a copy of
     one that learns. Another kind is a tensor that no optimizer has stepped, while an optimizer steps other tensors: it
     may get its turn later. It may be of a network that ran inside ``no_grad`` or was cut off by ``detach()``, or an
-    input whose gradient was asked for. Nothing is missing either where the user named other tensors as those that get a
-    gradient, as in ``grad(loss, w)``.
+    input whose gradient was asked for, or the input of an earlier step, which no variable holds. Nothing is missing
+    either where the user named other tensors as those that get a gradient, as in ``grad(loss, w)``.
     """
     graph, records = case.graph, case.records
     if case.evidence.no_backward():
@@ -45,6 +45,7 @@ def unreached(case: Examination) -> list[Finding]:
     for one in case.unreached:
         turn = one.kind in ("no_grad", "draw", "detached", "elsewhere") and not one.stepped and (learning or one.others)
         turn = turn or (one.kind == "unused" and graph.backwards < LOOP and _is_one_of_several(case, one))
+        turn = turn or (one.kind == "unused" and learning and one.name is None and not one.stepped)
         if one.kind not in _NO_FAULT and one.asked and not one.moved and not turn and not one.named:
             shown = next((id for id in (one.id, one.behind) if id in at), None)
             missing[one.reason, shown].append(one)
