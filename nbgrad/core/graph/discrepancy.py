@@ -18,6 +18,9 @@ _STEP, _DRIFT = 16, 100
 """An op may make the distance of its inputs larger by the first factor, as long as they are not farther apart than the
 second factor times what rounding explains: in a deep network rounding grows."""
 
+RESULT = "its result"
+"""In the place of the name of an input: the gradient of the result itself differs."""
+
 _REGION = 256
 """At most so many ops that are only on one side are named together."""
 
@@ -119,7 +122,7 @@ def _dims(value: Any, rank: int) -> tuple[int, ...] | None:
     return tuple(sorted(one % rank for one in found))
 
 
-class Walk:
+class DiscrepancySearch:
     """The search for the places where the runs part. It goes through the pairs in the order of the left run.
 
     Args:
@@ -168,7 +171,7 @@ class Walk:
         apart = self.value(left, right)
         if apart is None:
             return self._made_alike(left, right)
-        if apart.agrees and apart.relative > 0 and self._exactly_alike(left, right):
+        if self._limit is None and apart.agrees and apart.relative > 0 and self._exactly_alike(left, right):
             return not self.settings(left, right)
         return apart.agrees or self._grown(left, right, apart)
 
@@ -267,7 +270,7 @@ class Walk:
         return [(left, right)]
 
     def _origins(self, left: int, right: int) -> Iterator[tuple[Discrepancy, tuple[str, int, int]]]:
-        """What explains that two results differ; nothing if an earlier op does."""
+        """The reasons why two results differ; none if an earlier op is the reason."""
         if self._ended(left, right):
             yield from self._region(left, right, [(left, right)])
             return
@@ -335,7 +338,7 @@ class Walk:
     def _region(
         self, left: int, right: int, wrong: list[tuple[int, int]] | None
     ) -> Iterator[tuple[Discrepancy, tuple[str, int, int]]]:
-        """What lies between two results that differ and the results before them that have counterparts.
+        """The ops between two results that differ and the results before them that have counterparts.
 
         ``wrong`` are the pairs of inputs that are looked at; None for all of them, if two different ops are compared.
         """
@@ -501,19 +504,18 @@ class Walk:
             return
         if not (mine[0] or theirs[0] or self._changed(mine[1])):
             if mine[1] and all(self._passes_alike(user, left) for user in mine[1]):
-                one, other = self.left.records[left], self.right.records[right]
-                note = "the gradients that come in agree, their sum does not: a hook changes it"
-                yield Discrepancy("op", one, other, {}, apart, "its result", note=note)
+                both = self.left.records[left], self.right.records[right]
+                yield Discrepancy("op", *both, {}, apart, RESULT, note="those that are added agree: a hook changes it")
             return
         edges = {(at, self.found.of_left[at]) for at in mine[1]} | {(self.found.of_right[at], at) for at in theirs[1]}
         if edges and all(self._arrives(*edge) and self.agree(*edge) for edge in edges):
-            one, other = max(edges)
+            last = max(edges)
             parts = (
                 tuple([self.left.records[at] for at in mine[0]]),
                 tuple([self.right.records[at] for at in theirs[0]]),
             )
             name = self.left.records[left].full_name or self.left.records[left].run
-            yield Discrepancy("op", self.left.records[one], self.right.records[other], {}, apart, name, parts)
+            yield Discrepancy("op", self.left.records[last[0]], self.right.records[last[1]], {}, apart, name, parts)
 
     def _passes_alike(self, user: int, source: int) -> bool:
         """Whether a left op passes on to ``source`` the same gradient as its counterpart does."""
