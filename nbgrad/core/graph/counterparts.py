@@ -98,8 +98,8 @@ class Counterparts:
         self.of_right = [-1] * len(right.records)
         self._by_numbers()
         self._by_names()
-        self._nearly_equal()
         self._forwards()
+        self._nearly_equal()
         self._backwards()
         self._forwards()
         self._leaves()
@@ -141,7 +141,7 @@ class Counterparts:
 
     def _equal(self, mine: list[int], theirs: list[int]) -> None:
         """Match tensors with the same numbers: a view and its base have them too."""
-        if len(mine) * len(theirs) <= 1024:
+        if max(len(mine), len(theirs)) <= _FEW:
             names = [[self._kind(side, at) for at in own] for side, own in ((self.left, mine), (self.right, theirs))]
             for block in SequenceMatcher(None, names[0], names[1], autojunk=False).get_matching_blocks():
                 for at in range(block.size):

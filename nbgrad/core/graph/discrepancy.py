@@ -225,27 +225,39 @@ class DiscrepancySearch:
 
         They are steps on different ways to the same numbers, such as a scale before and after a product.
         """
-        ends = {side.root for side in (self.left,)}
+        alone = self._only_setting()
         spoiled = [False] * len(self.left.records)
         for left in range(len(self.left.records) - 1, -1, -1):
             right, users = self.found.of_left[left], self.left.users[left]
-            behind = any(spoiled[user] for user in users)
+            behind = left == self.left.root or any(spoiled[user] for user in users)
             if right < 0:
-                spoiled[left] = behind or (left in ends)
-            elif not self.agree(left, right):
-                used = [at for at in self.right.users[right] if self.found.of_right[at] >= 0]
-                spoiled[left] = (
-                    behind or left in ends or not users or any(spoiled[self.found.of_right[at]] for at in used)
-                )
-                if not spoiled[left] and self.left.is_op(left) and not self._set_apart(left, right):
+                spoiled[left] = behind
+            elif self.agree(left, right):
+                apart = self.value(left, right)  # the rounding of a sum that cancels hides any difference before it
+                spoiled[left] = apart is not None and apart.relative > _DRIFT * self.limit(left, right)
+            else:
+                used = [self.found.of_right[at] for at in self.right.users[right] if self.found.of_right[at] >= 0]
+                spoiled[left] = behind or not users or any(spoiled[at] for at in used)
+                if not spoiled[left] and self.left.is_op(left) and not self._set_apart(left, right, alone):
                     self.found.part(left)
 
-    def _set_apart(self, left: int, right: int) -> bool:
-        """Whether the same op computes something else of the same inputs: then it does not matter what comes later."""
+    def _only_setting(self) -> bool:
+        """Whether all ops have counterparts, and only one of them has other arguments: nothing can make up for it."""
+        for side, known in ((self.left, self.found.of_left), (self.right, self.found.of_right)):
+            if any(other < 0 and side.is_op(at) for at, other in enumerate(known)):
+                return False
+        pairs = ((left, right) for left, right in self.found.pairs() if self.left.is_op(left))
+        return sum(self.left.name(a) != self.right.name(b) or bool(self.settings(a, b)) for a, b in pairs) == 1
+
+    def _set_apart(self, left: int, right: int, alone: bool) -> bool:
+        """Whether the same op computes something else of the same inputs: then it does not matter what comes later.
+
+        A number among the inputs may be made up for by another one, unless it is ``alone``.
+        """
         if self.left.name(left) != self.right.name(right):
             return False
         one = self.left.records[left]
-        numbers = {known.name for known in one.inputs if known.source is None}
+        numbers = set() if alone else {known.name for known in one.inputs if known.source is None}
         pairs = [pair for pair in self.inputs(left, right) if -1 not in pair]
         return bool(self.settings(left, right).keys() - numbers) and all(self.agree(*pair) for pair in pairs)
 
