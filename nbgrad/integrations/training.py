@@ -240,6 +240,7 @@ class RecordedTraining(pacing.Pacer):
         self.over = True
         pacing.remove(self)
         self._recording.close(self._models, error)
+        self._models, self._norms = {}, None  # whoever keeps the graph does not keep the model
 
     @uncollected
     def _tell_end(self) -> None:
