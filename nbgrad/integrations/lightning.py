@@ -10,9 +10,10 @@ from nbgrad.integrations.training import RecordedTraining, TrainingPlan
 from nbgrad.integrations.writers import writer_of
 
 _lightning = wanted("LightningCallback", ("lightning.pytorch", "pytorch_lightning"), "lightning")
+_Callback: Any = _lightning.Callback
 
 
-class LightningCallback(_lightning.Callback):
+class LightningCallback(_Callback):
     """Record each ``fit`` of a trainer: findings go to the log of Lightning, and numbers to the loggers of the trainer.
 
     Example:

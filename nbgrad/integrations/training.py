@@ -21,7 +21,8 @@ from nbgrad.integrations.norms import Detail, StepNorms
 from nbgrad.integrations.writers import Write, writer_of
 from nbgrad.options import SUFFIXES, TABLE, Options, check_known, share
 from nbgrad.recording import record
-from nbgrad.run.report import report, told_findings
+from nbgrad.testing.soundness import finding_line
+from nbgrad.widgets.description.format import counted
 
 _OTHERS = ("ask", "device", "ranks", "save", "stages", "view")
 """The options of ``record`` that the recording of a training does not have."""
@@ -122,13 +123,14 @@ class RecordedTraining(pacing.Pacer):
         self._plan, self._models, self._log, self._epoch = plan, models, log, epoch
         self._writers = [*writers, *map(writer_of, plan.writers)]
         self._told = set() if told is None else told
-        self._recording = record(view="none", **plan.options)
+        title = {"name": type(next(iter(models.values()))).__name__} if models else {}
+        self._recording = record(view="none", **{**title, **plan.options})
         self.graph, self.over = self._recording.graph, False
         self._norms = StepNorms(self.graph, models.values()) if plan.norms and self._writers else None
         self._share = 1.0 if plan.options.get("every") else share(self._recording.cost)
         self._recorded = self._saved = 0  # backwards
         self._steps = 0
-        self._look, self._next, self._began = _FIRST_LOOK, 0.0, perf_counter()
+        self._look, self._next = _FIRST_LOOK, 0.0
         try:
             self._recording.__enter__()
             pacing.add(self)
@@ -201,8 +203,7 @@ class RecordedTraining(pacing.Pacer):
         for one in self.graph.findings():
             if (key := _key(one)) not in self._told:
                 self._told.add(key)
-                for line in told_findings([one]):
-                    self._log.log(_LEVELS[one.severity], "nbgrad: %s", line)
+                self._log.log(_LEVELS[one.severity], "nbgrad: %s", finding_line(one).strip())
 
     def _save(self) -> None:
         """Write the file of the epoch. If that fails, the recording goes on."""
@@ -237,9 +238,9 @@ class RecordedTraining(pacing.Pacer):
     @uncollected
     def _close(self, error: BaseException | None) -> None:
         self.over = True
-        self._seconds = perf_counter() - self._began
         pacing.remove(self)
         self._recording.close(self._models, error)
+        self._models, self._norms = {}, None  # whoever keeps the graph does not keep the model
 
     @uncollected
     def _tell_end(self) -> None:
@@ -247,7 +248,11 @@ class RecordedTraining(pacing.Pacer):
         if self.graph.ending is not None or self.graph.backwards > self._saved:
             self._epoch += 1
             self._save()
-        self._log.info(report(self.graph, self.graph.name, self._seconds)[0])
+        graph = self.graph
+        ran = (
+            f"{counted(graph.pace.steps, 'step')}, {counted(graph.backwards, 'backward')}, {graph.recorded:,} recorded"
+        )
+        self._log.info("nbgrad: %s: %s. %s", graph.name, ran, graph.checkup().summary)
         if self.graph.fault is not None:
             self._log.warning("nbgrad: a part of the graph is missing: %s", self.graph.fault)
 

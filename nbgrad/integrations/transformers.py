@@ -13,12 +13,13 @@ from nbgrad.integrations.packages import wanted
 from nbgrad.integrations.training import RecordedTraining, TrainingPlan
 
 _transformers = wanted("TransformersCallback", ("transformers",), "transformers")
+_Callback: Any = _transformers.TrainerCallback
 
 _CALLERS = (__name__, "transformers.trainer_callback")
 """The modules between the loop of the trainer and a method here."""
 
 
-class TransformersCallback(_transformers.TrainerCallback):
+class TransformersCallback(_Callback):
     """Record each ``train`` of a trainer: findings go to the log of transformers, and numbers to what it reports to.
 
     Example:

@@ -351,6 +351,24 @@ def test_a_layer_that_the_optimizer_holds_and_forward_leaves_out_is_found() -> N
     assert finding.remedy in finding.text
 
 
+@pytest.mark.parametrize("lib", [torch, nbgrad], ids=["torch", "nbgrad"])
+def test_the_input_of_an_earlier_step_that_something_still_holds_misses_no_gradient(lib: Any) -> None:
+    frozen, net = lib.nn.Embedding(5, 3).requires_grad_(False), lib.nn.Linear(3, 2)
+    optimizer, held = lib.optim.SGD(net.parameters(), lr=0.1), []
+
+    def step() -> None:
+        embedded = frozen(lib.tensor([0, 1])).requires_grad_()  # as for checkpoints around frozen layers
+        held.append(embedded)
+        net(embedded).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    with nbgrad.AutogradGraph() as graph:
+        for _ in range(3):
+            step()
+    assert [one.kind for one in graph.findings()] == []
+
+
 def test_a_layer_of_torchs_that_forward_leaves_out_is_found() -> None:
     class Net(torch.nn.Module):
         def __init__(self) -> None:

@@ -1,5 +1,6 @@
 """``nbgrad.watched``: a plain loop is recorded, and does not notice it. And the parts that all trainers share."""
 
+import gc
 import logging
 import math
 import pickle
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
@@ -161,7 +163,7 @@ def test_a_finding_is_logged_once_with_its_severity(log: Lines) -> None:
     [told] = log.of("ERROR")
     assert told.startswith("nbgrad: error: SGD has a learning rate of 1e-12")
     assert told.endswith("[no change]")
-    assert all("24 steps (24 backwards, " in one for one in log.of("INFO"))
+    assert all(one.startswith("nbgrad: Sequential: 24 steps, 24 backwards, ") for one in log.of("INFO"))
     assert len(log.of("INFO")) == 2
 
 
@@ -245,7 +247,7 @@ def test_a_loop_that_an_error_has_ended_is_noticed() -> None:
         watch.append(Abandonment(sys._getframe(), lambda error: (ended.append(error), watch[0].stop())))
         torch.ones(2, requires_grad=True).sum().backward()
         assert ended == []
-        raise ValueError
+        raise ValueError("lost")
 
     watch: list[Abandonment] = []
     with nbgrad.AutogradGraph():
@@ -255,6 +257,39 @@ def test_a_loop_that_an_error_has_ended_is_noticed() -> None:
         assert ended == [None]
         torch.ones(2, requires_grad=True).sum().backward()
         assert ended == [None]
+
+
+def test_the_cell_of_a_notebook_ends_it(shell: Any) -> None:
+    ended: list[Any] = []
+    watch = Abandonment(sys._getframe(), lambda error: (ended.append(error), watch.stop()))
+    shell.run_cell("1 / 0")
+    shell.run_cell("1 / 0")
+    assert [type(one) for one in ended] == [ZeroDivisionError]
+
+
+LOST = """
+import sys
+from nbgrad.integrations.abandoned import Abandonment
+watch = Abandonment(sys._getframe(), lambda error: print(repr(error), watch.stop()))
+raise ValueError("lost")
+"""
+
+
+def test_the_end_of_the_program_ends_it() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", LOST], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == "ValueError('lost') None\n", done.stderr
+
+
+def test_the_graph_that_is_kept_keeps_no_model() -> None:
+    model = net()
+    loop = watched(batches(2), model)
+    train(model, [loop])
+    graph, gone = loop.graph, ref(model)
+    del model, loop
+    gc.collect()
+    assert gone() is None
+    assert graph.backwards == 2
 
 
 def test_a_training_ends_once() -> None:
