@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from nbgrad.core.backend.function_mode import muted
 from nbgrad.core.dispatch.table import Op
 from nbgrad.core.graph.record import Described, Record
+from nbgrad.core.recorder.functions import arguments_of
 
 
 @muted
@@ -50,6 +51,10 @@ def _counted(record: Record, shapes: tuple[Any, ...], literals: tuple[Any, ...])
         for facts, literal in zip(shapes, literals, strict=True)
     ]
     settings = {name: _without_numbers(value) for name, value in record.settings.items()}
+    if isinstance(op, Op):  # torch's own None stands for the default of the row
+        settings = {name: op.defaults.get(name) if value is None else value for name, value in settings.items()}
+    else:
+        args, settings = arguments_of(record.kind_or_op, args, settings)
     counter = flop_counter()
     try:
         with torch.no_grad(), counter:
