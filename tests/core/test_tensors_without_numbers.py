@@ -23,20 +23,19 @@ WITHOUT = [meta, FakeTensorMode]
 DIALECTS = [torch, nbgrad]
 
 
-def decoder(of: Any, layers: int = 4) -> Any:
-    """A small transformer, with an attention of single ops and one that is a kernel."""
+def decoder(of: Any, *, kernel: bool = False) -> Any:
+    """A small transformer of four layers, whose attention is single ops or one ``kernel``."""
     nn = of.nn
 
     class Block(nn.Module):  # type: ignore[misc]  # of either library
-        def __init__(self, kernel: bool) -> None:
+        def __init__(self) -> None:
             super().__init__()
-            self.kernel = kernel
             self.first, self.second = nn.LayerNorm(16), nn.LayerNorm(16)
             self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
             self.mlp = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
 
         def attend(self, q: Any, k: Any, v: Any) -> Any:
-            if self.kernel:
+            if kernel:
                 return nn.functional.scaled_dot_product_attention(q, k, v, None, 0.0, True)
             return ((q @ k.transpose(-1, -2)) / 8**0.5).softmax(-1) @ v
 
@@ -51,7 +50,7 @@ def decoder(of: Any, layers: int = 4) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.words = nn.Embedding(20, 16)
-            self.blocks = nn.ModuleList([Block(kernel=at % 2 == 1) for at in range(layers)])
+            self.blocks = nn.ModuleList([Block() for _ in range(4)])
             self.head = nn.Linear(16, 20, bias=False)
             self.head.weight = self.words.weight
 
@@ -63,6 +62,10 @@ def decoder(of: Any, layers: int = 4) -> Any:
 
     words, targets = of.randint(0, 20, (2, 6)), of.randint(0, 20, (12,))
     return Decoder(), words, lambda found: nn.functional.cross_entropy(found, targets)
+
+
+def fused(of: Any) -> Any:
+    return decoder(of, kernel=True)
 
 
 def convolution(of: Any) -> Any:
@@ -91,9 +94,6 @@ def recurrence(of: Any) -> Any:
     return run, of.randn(4, 8), lambda found: (found * found).sum()
 
 
-MODELS = [decoder, convolution, recurrence]
-
-
 def recorded(of: Any, make: Callable[[Any], Any], around: Around, **options: Any) -> AutogradGraph:
     """The graph of two steps of a training inside of ``around``."""
     torch.manual_seed(0)
@@ -115,43 +115,62 @@ def structure(graph: AutogradGraph) -> list[Any]:
     flops = flops_of(graph.records)
     return [
         (
-            *(record.kind, record.kind_or_op, record.full_name, record.shape, record.dtype, record.root, str(record.place)),
+            *(
+                record.kind,
+                record.kind_or_op,
+                record.full_name,
+                record.shape,
+                record.dtype,
+                record.root,
+                str(record.place),
+            ),
             *(str(record.settings), [places[one] for one in record.sources], flops.get(record.id)),
         )
         for record in graph.records
     ]
 
 
-def memory(graph: AutogradGraph, *, but: str = "") -> dict[str, Any]:
-    """What the ops keep, when it lives, and what checkpoints would save; without what the op ``but`` keeps."""
-    places = {record.id: at for at, record in enumerate(graph.records)}
-    used, left_out = graph.memory, {one.id for one in graph.records if one.kind_or_op == but}
+def memory(graph: AutogradGraph) -> dict[str, Any]:
+    """What the ops keep, when it lives, and what checkpoints would save."""
+    places, used = {record.id: at for at, record in enumerate(graph.records)}, graph.memory
     storages = [
-        (one.size, places.get(one.maker or 0), [places[id] for id in one.keepers])
-        for one in used.storages
-        if left_out.isdisjoint((one.maker, *one.keepers))
+        (one.size, places.get(one.maker or 0), [places[keeper] for keeper in one.keepers]) for one in used.storages
     ]
-    if but:
-        return {"storages": storages}
     timeline = [one._replace(id=places[one.id]) for one in used.timeline]
     return {
-        **{"storages": storages, "timeline": timeline, "total": used.total, "optimizer": used.optimizer},
-        **{"peak": used.peak, "whole": used.whole, "checkpoints": list(used.checkpointing())},
+        "storages": storages,
+        "timeline": timeline,
+        "totals": (used.total, used.peak, used.optimizer, used.whole),
+        "checkpoints": list(used.checkpointing()),
     }
 
 
 @pytest.mark.parametrize("around", WITHOUT, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("make", MODELS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("make", [decoder, convolution, recurrence], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("of", DIALECTS, ids=lambda one: one.__name__)
 def test_the_graph_is_that_of_real_tensors(of: Any, make: Callable[[Any], Any], around: Around) -> None:
     real, without = recorded(of, make, nullcontext), recorded(of, make, around)
     assert structure(without) == structure(real)
-    kernel = "scaled_dot_product_attention" if (of, make, around) == (torch, decoder, meta) else ""
-    assert memory(without, but=kernel) == memory(real, but=kernel)  # on meta torch runs another kernel
+    assert memory(without) == memory(real)
     assert None not in flops_of(without.records).values()
     assert [one.value for one in without.losses] == [None, None]
     assert all(one.value is None and one.gradient is None for one in without.records)
     assert without.findings() == real.findings() == []
+
+
+@pytest.mark.parametrize("of", DIALECTS, ids=lambda one: one.__name__)
+def test_in_fake_tensor_mode_the_attention_is_the_kernel_of_the_processor(of: Any) -> None:
+    real, fake = recorded(of, fused, nullcontext), recorded(of, fused, FakeTensorMode)
+    assert structure(fake) == structure(real)
+    assert memory(fake) == memory(real)
+
+
+def test_on_meta_torch_keeps_the_weights_of_the_attention() -> None:
+    real, without = recorded(torch, fused, nullcontext), recorded(torch, fused, meta)
+    assert structure(without) == structure(real)
+    rest = [[one._replace(id=0, activations=0, others=0) for one in graph.memory.timeline] for graph in (real, without)]
+    assert rest[0] == rest[1]
+    assert without.memory.total > real.memory.total
 
 
 @pytest.mark.parametrize("around", WITHOUT, ids=lambda one: one.__name__)
@@ -197,8 +216,10 @@ def test_real_tensors_keep_their_numbers_beside_those_without() -> None:
             real(x).sum().backward()
     assert [one.value is None for one in graph.losses] == [True, False]
     weight = graph.record(real.weight)
-    assert weight.gradient is not None and weight.gradient.norm == pytest.approx(real.weight.grad.norm().item())  # type: ignore[union-attr]
-    assert weight.value is not None and weight.value.norm == pytest.approx(real.weight.norm().item())
+    assert weight.gradient is not None
+    assert weight.value is not None
+    assert weight.gradient.norm == pytest.approx(real.weight.grad.norm().item())  # type: ignore[union-attr]
+    assert weight.value.norm == pytest.approx(real.weight.norm().item())
 
 
 def test_real_tensors_in_fake_tensor_mode() -> None:

@@ -420,7 +420,7 @@ def _reached(ops: list[Record], made: dict[int, Record], kept: KeptStorages) -> 
 def _add_gradients(
     living: _Living, reached: list[Record], made: dict[int, Record], users: dict[int, list[int]], backward: Any
 ) -> None:
-    """The gradient of a result that was ``reached`` lives from the first rule that gives a part of it until the rules of its op have run.
+    """The gradient of each ``reached`` result lives from the first rule that gives a part of it until its op is done.
 
     The gradient of a view is in the storage of that of its base, or the other way round: it is counted once.
     """

@@ -42,7 +42,11 @@ def shown(value: Any) -> str:
 def finite(value: Any) -> bool:
     """Whether ``value`` holds neither NaN nor Inf; integers, settings, None and tensors without numbers never do."""
     if isinstance(value, torch.Tensor):
-        return not _inexact(value) or without_numbers(value) or all(bool(piece.isfinite().all()) for piece in pieces(value))
+        return (
+            not _inexact(value)
+            or without_numbers(value)
+            or all(bool(piece.isfinite().all()) for piece in pieces(value))
+        )
     return not isinstance(value, float) or isfinite(value)
 
 

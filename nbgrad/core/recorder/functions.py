@@ -281,9 +281,7 @@ def settings_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dic
     return {key: value for key, value in given.items() if not tensors_in(value)}
 
 
-def arguments_of(
-    name: str, tensors: list[Any], settings: dict[str, Any]
-) -> tuple[list[Any], dict[str, Any]]:
+def arguments_of(name: str, tensors: list[Any], settings: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a call of torch's function ``name``, by position and by name, from what a record has of it."""
     last = max([int(key.removeprefix(_UNNAMED)) for key in settings if key.startswith(_UNNAMED)], default=0)
     names, left, more, args = _argument_names(name), dict(settings), list(tensors), list[Any]()
